@@ -1,0 +1,17 @@
+"""Layers: attention, feed-forward, the block that joins them, embeddings."""
+
+from keras_attn.layers.feed_forward import FeedForward
+from keras_attn.layers.masked_token_head import MaskedTokenHead
+from keras_attn.layers.multi_head_attention import MultiHeadAttention
+from keras_attn.layers.segment_embedding import SegmentEmbedding
+from keras_attn.layers.token_embedding import TokenEmbedding
+from keras_attn.layers.transformer_block import TransformerBlock
+
+__all__ = [
+    "FeedForward",
+    "MaskedTokenHead",
+    "MultiHeadAttention",
+    "SegmentEmbedding",
+    "TokenEmbedding",
+    "TransformerBlock",
+]

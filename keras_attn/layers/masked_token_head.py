@@ -1,0 +1,85 @@
+"""The head of a masked language model."""
+
+import keras
+
+from keras_attn import axis
+
+
+@axis.register
+class MaskedTokenHead(keras.layers.Layer):
+    """Prepares hidden states for comparison with the token table, and owns the output's bias.
+
+        logits = LN(activation(x W + b)) E^T + c
+
+    Time O(T D^2), weights D^2 + 3 D + V.
+
+    Args:
+        embedding: the `TokenEmbedding` whose table scores the tokens.
+        activation: name or function.
+        epsilon: float. Added to the variance in the normalisation.
+        kernel_initializer: of W.
+
+    Call arguments:
+        x: (B, T, D).
+
+    Returns:
+        Logits (B, T, V), float32.
+
+    Example:
+        >>> import keras_attn
+        >>> embedding = keras_attn.layers.TokenEmbedding(100, 8)
+        >>> head = keras_attn.layers.MaskedTokenHead(embedding)
+
+    Differs from the paper: none; the paper leaves the head to its code.
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1, task 1.
+    """
+
+    def __init__(
+        self,
+        embedding,
+        activation="gelu",
+        epsilon=1e-12,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if isinstance(embedding, dict):
+            embedding = keras.saving.deserialize_keras_object(embedding)
+        self.embedding = embedding
+        self.activation = keras.activations.get(activation)
+        self.epsilon = epsilon
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape):
+        axis.build_once(self.embedding, x_shape)
+        self.dense = keras.layers.Dense(
+            x_shape[-1],
+            kernel_initializer=axis.copy(self.kernel_initializer),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=self.epsilon, dtype=self.dtype_policy, name="norm"
+        )
+        self.dense.build(x_shape)
+        self.norm.build(x_shape)
+        self.bias = self.add_weight((self.embedding.vocabulary_size,), "zeros", name="bias")
+
+    def call(self, x):
+        hidden = self.norm(self.activation(self.dense(x)))
+        return self.embedding.logits(hidden) + keras.ops.cast(self.bias, "float32")
+
+    def compute_output_spec(self, x):
+        shape = (*x.shape[:-1], self.embedding.vocabulary_size)
+        return keras.KerasTensor(shape, dtype="float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "embedding": axis.serialize(self.embedding),
+            "activation": keras.activations.serialize(self.activation),
+            "epsilon": self.epsilon,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,316 @@
+"""Multi-head attention with any score and any pattern."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attn import axis, patterns, scores
+from keras_attn.ops.cache import extend_cache
+from keras_attn.ops.heads import merge_heads, split_heads
+from keras_attn.ops.masks import check_boolean, combine_masks, keras_mask
+from keras_attn.ops.softmax import attend
+
+
+@axis.register
+class MultiHeadAttention(keras.layers.Layer):
+    """Attends with several heads, each with projections, score and pattern of its own.
+
+        head_n = softmax(score(X W_q, Y W_k) over allowed keys) Y W_v,   out = [head_1 ...] W_o
+
+    Takes the weights of `keras.layers.MultiHeadAttention` in their order and shapes. Time
+    O(T D N H + T S N H), memory O(N T S). Masks are boolean, True = may attend; a query with
+    nothing to attend gets exactly zero attention, so only the output bias remains. Logits, softmax
+    and weights are float32 under any dtype policy. Returning scores does not change the output.
+
+    Args:
+        num_heads: int. Number of heads N.
+        key_dim: int. Size H of each head's queries and keys.
+        value_dim: int. Size of each head's values; by default `key_dim`.
+        score: name or object of the score axis.
+        pattern: name or object of the pattern axis.
+        num_key_value_heads: int. Heads of keys and values, each shared by N divided by it heads
+            of queries; by default N.
+        use_bias: bool. Whether the four projections have biases.
+        dropout: float. Dropout rate of the attention weights.
+        output_dim: int. Size of the output; by default that of `query`.
+        kernel_initializer: of the projections. Each is drawn as the matrix that it is: Keras's own
+            layer draws a (D, N, H) kernel as if it were a convolution's, N times too narrow.
+        bias_initializer: of the biases.
+        output_initializer: of the output projection; by default `kernel_initializer`.
+        seed: int. Seed of the dropout.
+
+    Call arguments:
+        query: (B, T, D).
+        value: (B, S, D). None only with a complete cache.
+        key: (B, S, D); by default `value`.
+        padding_mask: bool (B, S), True where a key is real; by default Keras's mask of `value`.
+        attention_mask: bool, broadcastable to (B, N, T, S).
+        query_positions: int (T,) or (B, T); by default the last T of S positions.
+        key_positions: int (S,) or (B, S); by default 0 .. S-1.
+        use_causal_mask: bool. Same as `pattern & Causal()`, by positions.
+        cache: dict from `keras_attn.memory.KVCache`. One with an `"index"` is extended by the T
+            new keys and values, and S counts its slots; one without is complete and only read.
+        return_attention_scores: bool.
+
+    Returns:
+        (B, T, output_dim); then, if asked for, the scores (B, N, T, S) float32, whose rows sum to
+        1, or to 0 where nothing may be attended; then, with `cache`, the new cache.
+
+    Raises:
+        ValueError: if a size is below 1, `num_heads` is not a multiple of `num_key_value_heads`,
+            `dropout` is outside [0, 1), or a mask is not boolean or has the wrong rank.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> layer = keras_attn.layers.MultiHeadAttention(2, 8, pattern="causal")
+        >>> layer(ops.ones((3, 5, 16)), ops.ones((3, 5, 16))).shape
+        TensorShape([3, 5, 16])
+
+    Differs from the paper: biases in the projections, as Keras has them (`use_bias=False`).
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2; shared
+        key-value heads: [Ainslie et al., 2023](https://arxiv.org/abs/2305.13245), section 2.2.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        *,
+        score="scaled_dot",
+        pattern="dense",
+        num_key_value_heads=None,
+        use_bias=True,
+        dropout=0.0,
+        output_dim=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        output_initializer=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim or key_dim
+        self.num_key_value_heads = num_key_value_heads or num_heads
+        for name in ("num_heads", "key_dim", "value_dim", "num_key_value_heads"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"`{name}` must be at least 1. Received: {name}={getattr(self, name)}."
+                )
+        if num_heads % self.num_key_value_heads:
+            raise ValueError(
+                "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
+                f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
+            )
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must be in [0, 1). Received: dropout={dropout}.")
+        self.score = scores.get(score, dtype=self.dtype_policy)
+        self.pattern = patterns.get(pattern)
+        self.use_bias = use_bias
+        self.dropout = dropout
+        self.output_dim = output_dim
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.output_initializer = keras.initializers.get(output_initializer)
+        self.seed = seed
+        if dropout:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+        self.supports_masking = True
+
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        value_shape = value_shape or query_shape
+        key_shape = key_shape or value_shape
+        heads, shared = self.num_heads, self.num_key_value_heads
+        output_dim = self.output_dim or query_shape[-1]
+        self._add_projection("query", (query_shape[-1], heads, self.key_dim))
+        self._add_projection("key", (key_shape[-1], shared, self.key_dim))
+        self._add_projection("value", (value_shape[-1], shared, self.value_dim))
+        self._add_projection("output", (heads, self.value_dim, output_dim), num_input_axes=2)
+        if isinstance(self.score, keras.layers.Layer):
+            per_head = [(None, heads, shape[1], self.key_dim) for shape in (query_shape, key_shape)]
+            axis.build_once(self.score, *per_head)
+
+    def _add_projection(self, name, shape, num_input_axes=1):
+        initializer = self.kernel_initializer
+        if name == "output" and self.output_initializer is not None:
+            initializer = self.output_initializer
+        initializer = axis.copy(initializer)  # an initializer draws the same numbers every time
+        matrix = (math.prod(shape[:num_input_axes]), math.prod(shape[num_input_axes:]))
+
+        def draw(shape, dtype=None):
+            return ops.reshape(initializer(matrix, dtype=dtype), shape)
+
+        setattr(self, f"{name}_kernel", self.add_weight(shape, draw, name=f"{name}_kernel"))
+        bias = None
+        if self.use_bias:
+            shape = shape[num_input_axes:]
+            bias = self.add_weight(shape, axis.copy(self.bias_initializer), name=f"{name}_bias")
+        setattr(self, f"{name}_bias", bias)
+
+    def call(
+        self,
+        query,
+        value=None,
+        key=None,
+        *,
+        padding_mask=None,
+        attention_mask=None,
+        query_positions=None,
+        key_positions=None,
+        use_causal_mask=False,
+        cache=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        if padding_mask is None and cache is None:
+            padding_mask = keras_mask(value)
+        query, key, value = self._heads(query, key, value)
+        filled = None
+        if cache is not None:
+            if "index" in cache:
+                cache = extend_cache(cache, key, value)
+                filled = cache["index"]
+            key, value = cache["key"], cache["value"]
+        num_keys = ops.shape(key)[2]
+        slots = ops.arange(num_keys, dtype="int32")
+        if key_positions is None:
+            key_positions = slots
+        if query_positions is None:
+            length, end = ops.shape(query)[2], num_keys if filled is None else filled
+            query_positions = ops.arange(length, dtype="int32") + (end - length)
+        mask = combine_masks(
+            self.pattern.mask(query_positions, key_positions),
+            patterns.Causal().mask(query_positions, key_positions) if use_causal_mask else None,
+            None if filled is None else (slots < filled)[None, None, None],
+            _padding_mask(padding_mask),
+            _attention_mask(attention_mask),
+        )
+        if self.num_key_value_heads < self.num_heads:
+            repeats = self.num_heads // self.num_key_value_heads
+            key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
+        logits = self.score(query, key, query_positions, key_positions)  # (B, N, T, S)
+        output, weights = attend(logits, value, mask, self._drop if training else None)
+        kernel = ops.reshape(self.output_kernel, (-1, self.output_kernel.shape[-1]))
+        output = ops.matmul(merge_heads(output), kernel)  # (B, T, D)
+        if self.use_bias:
+            output = output + ops.cast(self.output_bias, output.dtype)
+        results = [output]
+        if return_attention_scores:
+            results.append(weights)
+        if cache is not None:
+            results.append(cache)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def context_cache(self, value, key=None):
+        """A complete cache of `value` (B, S, D), for attending to it in many calls."""
+        if key is None:
+            key, value = self._project(value, "key", "value")
+        else:
+            (key,), (value,) = self._project(key, "key"), self._project(value, "value")
+        return {"key": key, "value": value}
+
+    def _heads(self, query, key, value):
+        """Per-head projections (B, N, T, H); what is read from the same tensor in one product."""
+        if value is None:
+            return *self._project(query, "query"), None, None
+        if key is not None and key is not value:
+            return (
+                *self._project(query, "query"),
+                *self._project(key, "key"),
+                *self._project(value, "value"),
+            )
+        if query is not value or ops.shape(query)[1] == 1:
+            return *self._project(query, "query"), *self._project(value, "key", "value")
+        return self._project(query, "query", "key", "value")
+
+    def _project(self, x, *names):
+        kernels = [getattr(self, f"{name}_kernel") for name in names]
+        heads = [kernel.shape[1] for kernel in kernels]
+        widths = [kernel.shape[1] * kernel.shape[2] for kernel in kernels]
+        kernels = [ops.reshape(k, (x.shape[-1], w)) for k, w in zip(kernels, widths, strict=True)]
+        y = ops.matmul(x, ops.cast(_join(kernels, axis=1), x.dtype))  # (B, T, sum of widths)
+        if self.use_bias:
+            biases = [getattr(self, f"{name}_bias") for name in names]
+            biases = [ops.reshape(b, (w,)) for b, w in zip(biases, widths, strict=True)]
+            y = y + ops.cast(_join(biases, axis=0), y.dtype)
+        ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
+        parts = ops.split(y, ends, axis=-1) if ends else [y]
+        return tuple(split_heads(part, n) for part, n in zip(parts, heads, strict=True))
+
+    def _drop(self, weights):
+        if not self.dropout:
+            return weights
+        return keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
+
+    def compute_output_spec(
+        self, query, value=None, key=None, *, cache=None, return_attention_scores=False, **kwargs
+    ):
+        if cache is not None:
+            return super().compute_output_spec(
+                query,
+                value,
+                key,
+                cache=cache,
+                return_attention_scores=return_attention_scores,
+                **kwargs,
+            )
+        shape = (*query.shape[:-1], self.output_dim or query.shape[-1])
+        output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        scores_shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
+        return output, keras.KerasTensor(scores_shape, dtype="float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "score": axis.serialize(self.score),
+            "pattern": axis.serialize(self.pattern),
+            "num_key_value_heads": self.num_key_value_heads,
+            "use_bias": self.use_bias,
+            "dropout": self.dropout,
+            "output_dim": self.output_dim,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "output_initializer": keras.initializers.serialize(self.output_initializer),
+            "seed": self.seed,
+        }
+
+
+def _join(tensors, axis):
+    return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)
+
+
+def _padding_mask(mask):
+    """(B, S) -> (B, 1, 1, S)."""
+    mask = check_boolean(mask, "padding_mask")
+    if mask is None:
+        return None
+    if len(mask.shape) != 2:
+        raise ValueError(
+            f"`padding_mask` must have shape (batch, keys). Received: shape={tuple(mask.shape)}."
+        )
+    return mask[:, None, None, :]
+
+
+def _attention_mask(mask):
+    """(T, S), (B, T, S) or (B, N, T, S) -> four axes; three are batch, query, key as in Keras."""
+    mask = check_boolean(mask, "attention_mask")
+    if mask is None or len(mask.shape) == 4:
+        return mask
+    if len(mask.shape) == 3:
+        return mask[:, None]
+    if len(mask.shape) == 2:
+        return mask[None, None]
+    raise ValueError(
+        "`attention_mask` must have shape (T, S), (B, T, S) or (B, N, T, S). "
+        f"Received: shape={tuple(mask.shape)}."
+    )

@@ -1,0 +1,68 @@
+"""Which of several texts in a row a token belongs to."""
+
+import keras
+from keras import ops
+
+from keras_attn import axis
+
+
+@axis.register
+class SegmentEmbedding(keras.layers.Layer):
+    """Adds a learned vector for the segment that a token belongs to.
+
+        x_p + S[segment_p],   S (num_segments, D)
+
+    Time and memory O(T D).
+
+    Args:
+        num_segments: int. Number of segments.
+        initializer: of the table.
+
+    Call arguments:
+        x: (B, T, D). segment_ids: optional int (B, T); by default all 0.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if `num_segments` < 1.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> layer = keras_attn.layers.SegmentEmbedding(2)
+        >>> layer(ops.zeros((1, 3, 4)), ops.array([[0, 0, 1]])).shape
+        TensorShape([1, 3, 4])
+
+    Differs from the paper: none.
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3, figure 2.
+    """
+
+    def __init__(self, num_segments=2, initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if num_segments < 1:
+            raise ValueError(
+                f"`num_segments` must be at least 1. Received: num_segments={num_segments}."
+            )
+        self.num_segments = num_segments
+        self.initializer = keras.initializers.get(initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape, segment_ids_shape=None):
+        shape = (self.num_segments, x_shape[-1])
+        self.table = self.add_weight(shape, self.initializer, name="table")
+
+    def call(self, x, segment_ids=None):
+        rows = self.table[0] if segment_ids is None else ops.take(self.table, segment_ids, axis=0)
+        return x + ops.cast(rows, x.dtype)
+
+    def compute_output_shape(self, x_shape, segment_ids_shape=None):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_segments": self.num_segments,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }

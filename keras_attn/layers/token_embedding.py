@@ -1,0 +1,101 @@
+"""Token embeddings, tied to the output."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attn import axis
+
+
+@axis.register
+class TokenEmbedding(keras.layers.Layer):
+    """Looks tokens up in a table, and scores vectors against the same table.
+
+        x = sqrt(D) E[token],   logits = x E^T
+
+    Only the way in is scaled. Token id 0 is padding: the layer makes Keras's implicit mask. Time
+    O(T D) in, O(T D V) out; weights V * D once. Logits are float32 under any dtype policy.
+
+    Args:
+        vocabulary_size: int. Number of tokens V.
+        hidden_dim: int. Width D.
+        scaled: bool. Whether to multiply by sqrt(D) on the way in.
+        mask_zero: bool. Whether id 0 is padding.
+        initializer: of the table; by default normal with standard deviation D^-1/2, which gives
+            the scaled embeddings unit variance.
+
+    Call arguments:
+        token_ids: int (B, T).
+
+    Returns:
+        (B, T, D); `logits(x)` of (B, T, D) gives (B, T, V).
+
+    Raises:
+        ValueError: if a size is below 1.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> embedding = keras_attn.layers.TokenEmbedding(100, 8)
+        >>> x = embedding(ops.array([[5, 7, 0]]))
+        >>> embedding.logits(x).shape
+        TensorShape([1, 3, 100])
+
+    Differs from the paper: none.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.4; tying:
+        [Press and Wolf, 2017](https://arxiv.org/abs/1608.05859), section 3.
+    """
+
+    def __init__(
+        self, vocabulary_size, hidden_dim, scaled=True, mask_zero=True, initializer=None, **kwargs
+    ):
+        super().__init__(**kwargs)
+        for name, size in (("vocabulary_size", vocabulary_size), ("hidden_dim", hidden_dim)):
+            if size < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {name}={size}.")
+        self.vocabulary_size = vocabulary_size
+        self.hidden_dim = hidden_dim
+        self.scaled = scaled
+        self.mask_zero = mask_zero
+        self.initializer = keras.initializers.get(initializer)
+        self.supports_masking = True
+
+    def build(self, input_shape=None):
+        initializer = self.initializer or keras.initializers.RandomNormal(
+            stddev=self.hidden_dim**-0.5
+        )
+        self.table = self.add_weight(
+            (self.vocabulary_size, self.hidden_dim), axis.copy(initializer), name="table"
+        )
+
+    def logits(self, x):
+        """Dot product of `x` (B, T, D) with every row of the table, float32 (B, T, V)."""
+        return self(x, reverse=True)
+
+    def call(self, inputs, reverse=False):
+        if reverse:
+            return ops.cast(ops.matmul(inputs, ops.transpose(self.table)), "float32")
+        x = ops.take(self.table, ops.cast(inputs, "int32"), axis=0)
+        return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
+
+    def compute_mask(self, inputs, previous_mask=None):
+        if keras.backend.is_float_dtype(inputs.dtype) or not self.mask_zero:
+            return previous_mask
+        return ops.not_equal(inputs, 0)
+
+    def compute_output_spec(self, inputs, reverse=False):
+        if reverse:
+            return keras.KerasTensor((*inputs.shape[:-1], self.vocabulary_size), dtype="float32")
+        return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "hidden_dim": self.hidden_dim,
+            "scaled": self.scaled,
+            "mask_zero": self.mask_zero,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }

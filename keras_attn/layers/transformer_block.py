@@ -1,0 +1,179 @@
+"""One block: attention, optionally cross-attention, feed-forward, each in a residual."""
+
+import keras
+
+from keras_attn import axis, residuals
+from keras_attn.ops.masks import keras_mask
+
+
+@axis.register
+class TransformerBlock(keras.layers.Layer):
+    """Attention, then optionally attention to a context, then a feed-forward network.
+
+        x = R_1(x, Attention(x)),   x = R_2(x, CrossAttention(x, context)),   x = R_3(x, FFN(x))
+
+    where R(x, f) = after(x, dropout(f(before(x)))) is the residual. Each sublayer gets a copy of
+    the residual of its own. Cost: the sum of its parts.
+
+    Args:
+        attention: an attention layer, called with `(x, x)`.
+        feed_forward: a layer, called with `(x)`.
+        cross_attention: an attention layer, called with `(x, context)`; None for an encoder.
+        residual: name or object of the residual axis.
+        dropout: float. Dropout rate of each sublayer's output.
+
+    Call arguments:
+        x: (B, T, D). context: (B, S, D), for cross-attention.
+        padding_mask: bool (B, T) of `x`; context_padding_mask: bool (B, S) of `context`; by
+            default Keras's masks of the two.
+        attention_mask, query_positions, key_positions: passed to the self-attention.
+        cache: dict with the caches of `attention` and, for cross-attention, `cross_attention`.
+        return_attention_scores: bool.
+
+    Returns:
+        (B, T, D); then, if asked for, a dict of each attention's scores; then, with `cache`, the
+        new cache.
+
+    Raises:
+        ValueError: if a context is given without cross-attention, or the other way round.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> block = keras_attn.layers.TransformerBlock(
+        ...     keras_attn.layers.MultiHeadAttention(2, 8), keras_attn.layers.FeedForward(32))
+        >>> block(ops.ones((3, 5, 16))).shape
+        TensorShape([3, 5, 16])
+
+    Differs from the paper: none with the default residual.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1, figure 1.
+    """
+
+    def __init__(
+        self,
+        attention,
+        feed_forward,
+        *,
+        cross_attention=None,
+        residual="post_norm",
+        dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        deserialize = keras.saving.deserialize_keras_object
+        self.attention, self.feed_forward, self.cross_attention = (
+            deserialize(layer) if isinstance(layer, dict) else layer
+            for layer in (attention, feed_forward, cross_attention)
+        )
+        self.residual = residuals.get(residual, dtype=self.dtype_policy)
+        self.attention_residual = axis.copy(self.residual)
+        if cross_attention is not None:
+            self.cross_attention_residual = axis.copy(self.residual)
+        self.feed_forward_residual = axis.copy(self.residual)
+        self.dropout = dropout
+        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.supports_masking = True
+
+    @property
+    def needs_closing_norm(self):
+        """Whether a stack of such blocks ends unnormalised."""
+        return self.residual.needs_closing_norm
+
+    def build(self, x_shape, context_shape=None):
+        if (context_shape is None) != (self.cross_attention is None):
+            raise ValueError(
+                "`context` is needed with `cross_attention`, and only then. Received: "
+                f"context of shape {context_shape}, cross_attention={self.cross_attention}."
+            )
+        axis.build_once(self.attention, x_shape, x_shape)
+        axis.build_once(self.attention_residual, x_shape, x_shape)
+        if self.cross_attention is not None:
+            axis.build_once(self.cross_attention, x_shape, context_shape)
+            axis.build_once(self.cross_attention_residual, x_shape, x_shape)
+        axis.build_once(self.feed_forward, x_shape)
+        axis.build_once(self.feed_forward_residual, x_shape, x_shape)
+
+    def call(
+        self,
+        x,
+        context=None,
+        *,
+        padding_mask=None,
+        context_padding_mask=None,
+        attention_mask=None,
+        query_positions=None,
+        key_positions=None,
+        cache=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        scores, new_cache = {}, {}
+
+        def attend(name, read, value, **masks):
+            results = getattr(self, name)(
+                read,
+                value,
+                cache=None if cache is None else cache[name],
+                return_attention_scores=return_attention_scores,
+                training=training,
+                **masks,
+            )
+            if cache is not None:
+                *results, new_cache[name] = results
+            if return_attention_scores:
+                results, scores[name] = results[:2]
+            return results[0] if isinstance(results, list) else results
+
+        def residual(layer, x, sublayer):
+            return layer.after(x, self.drop(sublayer(layer.before(x)), training=training))
+
+        if padding_mask is None and cache is None:
+            padding_mask = keras_mask(x)
+        x = residual(
+            self.attention_residual,
+            x,
+            lambda read: attend(
+                "attention",
+                read,
+                read,
+                padding_mask=padding_mask,
+                attention_mask=attention_mask,
+                query_positions=query_positions,
+                key_positions=key_positions,
+            ),
+        )
+        if self.cross_attention is not None:
+            if context_padding_mask is None:
+                context_padding_mask = keras_mask(context)
+            x = residual(
+                self.cross_attention_residual,
+                x,
+                lambda read: attend(
+                    "cross_attention", read, context, padding_mask=context_padding_mask
+                ),
+            )
+        x = residual(
+            self.feed_forward_residual, x, lambda read: self.feed_forward(read, training=training)
+        )
+        results = [x]
+        if return_attention_scores:
+            results.append(scores)
+        if cache is not None:
+            results.append(new_cache)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def compute_output_spec(self, x, context=None, *, cache=None, **kwargs):
+        if cache is not None or kwargs.get("return_attention_scores"):
+            return super().compute_output_spec(x, context, cache=cache, **kwargs)
+        return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "attention": axis.serialize(self.attention),
+            "feed_forward": axis.serialize(self.feed_forward),
+            "cross_attention": axis.serialize(self.cross_attention),
+            "residual": axis.serialize(self.residual),
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,20 @@
+"""Models: one page per paper, and presets by name."""
+
+from keras_attn.models.bert import bert
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.models.encoder_decoder import EncoderDecoder
+from keras_attn.models.gpt import gpt
+from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.models.presets import PRESETS, from_preset
+from keras_attn.models.transformer import transformer
+
+__all__ = [
+    "PRESETS",
+    "CausalLanguageModel",
+    "EncoderDecoder",
+    "MaskedLanguageModel",
+    "bert",
+    "from_preset",
+    "gpt",
+    "transformer",
+]

@@ -1,0 +1,82 @@
+"""A functional model that predicts the next token."""
+
+import keras
+from keras import ops
+
+from keras_attn import axis, positions
+
+
+@axis.register
+class CausalLanguageModel(keras.Model):
+    """Predicts each token from those before it: p(x_t | x_<t).
+
+        logits = Depth(E[x] + P) E^T
+
+    A functional `keras.Model`; `start` and `step` run the same layers with a cache, for
+    `keras_attn.generation`.
+
+    Args:
+        embedding: a `TokenEmbedding`.
+        position: name or object of the position axis.
+        depth: of the depth axis; its blocks' pattern is causal.
+        dropout: float. Dropout rate of the embeddings.
+
+    Call arguments:
+        `token_ids` (B, T) int32; 0 is padding.
+
+    Returns:
+        Logits (B, T, V), float32.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.gpt(vocabulary_size=100, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> type(model).__name__
+        'CausalLanguageModel'
+
+    Differs from the paper: none.
+
+    Reference: [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf),
+        section 3.1, eq. 1 and 2.
+    """
+
+    def __init__(self, embedding, position, depth, dropout=0.0, **kwargs):
+        embedding, depth = (
+            keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
+            for layer in (embedding, depth)
+        )
+        position = positions.get(position, dtype=embedding.dtype_policy)
+        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
+        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+        hidden = depth(drop(position(embedding(token_ids))))
+        super().__init__(
+            inputs={"token_ids": token_ids}, outputs=embedding.logits(hidden), **kwargs
+        )
+        self.embedding = embedding
+        self.position = position
+        self.depth = depth
+        self.drop = drop
+
+    def start(self, inputs, max_length):
+        """The empty cache for `max_length` tokens, prompts included, and no constants."""
+        token_ids = inputs["token_ids"] if isinstance(inputs, dict) else inputs
+        return {}, self.depth.initial_cache(ops.shape(token_ids)[0], max_length)
+
+    def step(self, token_ids, constants, cache, positions, **attention):
+        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,) or (B, T); new cache."""
+        x = self.position(self.embedding(token_ids), positions)
+        x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
+        return self.embedding.logits(x), cache
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "embedding": axis.serialize(self.embedding),
+            "position": axis.serialize(self.position),
+            "depth": axis.serialize(self.depth),
+            "dropout": self.drop.rate,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)

@@ -1,0 +1,106 @@
+"""A functional model with an encoder and a decoder."""
+
+import keras
+from keras import ops
+
+from keras_attn import axis, positions
+
+
+@axis.register
+class EncoderDecoder(keras.Model):
+    """Reads a source, writes a target: p(y_t | y_<t, source).
+
+        logits = Decoder(E[y] + P, Encoder(E[x] + P)) E^T
+
+    One token table serves source, target and output. A functional `keras.Model`; `start` and
+    `step` run the same layers one target token at a time, for `keras_attn.generation`.
+
+    Args:
+        embedding: a `TokenEmbedding`.
+        position: name or object of the position axis.
+        encoder, decoder: of the depth axis; the decoder's blocks have cross-attention.
+        dropout: float. Dropout rate of the embeddings.
+
+    Call arguments:
+        A dict of `source_ids` (B, S) and `target_ids` (B, T), int32; 0 is padding.
+
+    Returns:
+        Logits (B, T, V), float32.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=100)
+        >>> type(model).__name__
+        'EncoderDecoder'
+
+    Differs from the paper: none.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3, figure 1.
+    """
+
+    def __init__(self, embedding, position, encoder, decoder, dropout=0.0, **kwargs):
+        embedding, encoder, decoder = (
+            keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
+            for layer in (embedding, encoder, decoder)
+        )
+        position = positions.get(position, dtype=embedding.dtype_policy)
+        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
+        source_ids = keras.Input((None,), dtype="int32", name="source_ids")
+        target_ids = keras.Input((None,), dtype="int32", name="target_ids")
+        context = encoder(drop(position(embedding(source_ids))))
+        hidden = decoder(drop(position(embedding(target_ids))), context)
+        super().__init__(
+            inputs={"source_ids": source_ids, "target_ids": target_ids},
+            outputs=embedding.logits(hidden),
+            **kwargs,
+        )
+        self.embedding = embedding
+        self.position = position
+        self.encoder = encoder
+        self.decoder = decoder
+        self.drop = drop
+
+    def start(self, inputs, max_length):
+        """What decoding needs once, for at most `max_length` target tokens.
+
+        Args:
+            inputs: `source_ids` (B, S) or a dict with it.
+            max_length: int. Slots of the cache.
+
+        Returns:
+            constants, which no step changes (the encoded source as keys and values, its mask),
+            and the empty cache.
+        """
+        source_ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
+        source_ids = ops.convert_to_tensor(source_ids)
+        mask = ops.not_equal(source_ids, 0)
+        context = self.encoder(self.position(self.embedding(source_ids)), padding_mask=mask)
+        constants = {"context": self.decoder.context_cache(context), "mask": mask}
+        return constants, self.decoder.initial_cache(ops.shape(source_ids)[0], max_length)
+
+    def step(self, token_ids, constants, cache, positions, **attention):
+        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,), and the new cache."""
+        x = self.position(self.embedding(token_ids), positions)
+        x, cache = self.decoder(
+            x,
+            context_padding_mask=constants["mask"],
+            context_cache=constants["context"],
+            cache=cache,
+            query_positions=positions,
+            **attention,
+        )
+        return self.embedding.logits(x), cache
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "embedding": axis.serialize(self.embedding),
+            "position": axis.serialize(self.position),
+            "encoder": axis.serialize(self.encoder),
+            "decoder": axis.serialize(self.decoder),
+            "dropout": self.drop.rate,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)

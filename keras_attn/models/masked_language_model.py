@@ -1,0 +1,85 @@
+"""A functional model that fills in masked tokens."""
+
+import keras
+
+from keras_attn import axis, positions
+
+
+@axis.register
+class MaskedLanguageModel(keras.Model):
+    """Predicts tokens from both sides: p(x_t | x with t masked).
+
+        logits = Head(Encoder(LN(E[x] + P + S)))
+
+    A functional `keras.Model`. The features below the head are
+    `keras.Model(model.input, model.get_layer("encoder").output)`.
+
+    Args:
+        embedding: a `TokenEmbedding`.
+        position: name or object of the position axis.
+        segment: a `SegmentEmbedding`.
+        norm: the normalisation of the embeddings.
+        encoder: of the depth axis.
+        head: a `MaskedTokenHead` of the same `embedding`.
+        dropout: float. Dropout rate of the embeddings.
+
+    Call arguments:
+        A dict of `token_ids` (B, T) int32, 0 is padding, and optionally `segment_ids` (B, T).
+
+    Returns:
+        Logits (B, T, V), float32.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.bert(vocabulary_size=100, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> type(model).__name__
+        'MaskedLanguageModel'
+
+    Differs from the paper: no pooler and no next-sentence head.
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.
+    """
+
+    def __init__(self, embedding, position, segment, norm, encoder, head, dropout=0.0, **kwargs):
+        parts = (embedding, segment, norm, encoder, head)
+        embedding, segment, norm, encoder, head = (
+            keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
+            for part in parts
+        )
+        head.embedding = embedding  # one table, also after each was restored from its own config
+        position = positions.get(position, dtype=embedding.dtype_policy)
+        drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
+        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+        segment_ids = keras.Input((None,), dtype="int32", name="segment_ids", optional=True)
+        x = segment(position(embedding(token_ids)), segment_ids)
+        super().__init__(
+            inputs={"token_ids": token_ids, "segment_ids": segment_ids},
+            outputs=head(encoder(drop(norm(x)))),
+            **kwargs,
+        )
+        self.embedding = embedding
+        self.position = position
+        self.segment = segment
+        self.norm = norm
+        self.encoder = encoder
+        self.head = head
+        self.drop = drop
+
+    def __call__(self, inputs, *args, **kwargs):
+        # An optional input of a functional model may be None but not absent.
+        if isinstance(inputs, dict):
+            inputs = {"segment_ids": None, **inputs}
+        return super().__call__(inputs, *args, **kwargs)
+
+    def get_config(self):
+        parts = ("embedding", "position", "segment", "norm", "encoder", "head")
+        return {
+            "name": self.name,
+            **{part: axis.serialize(getattr(self, part)) for part in parts},
+            "dropout": self.drop.rate,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)

@@ -1,0 +1,62 @@
+"""Sizes from the papers, by name."""
+
+from keras_attn.models.bert import bert
+from keras_attn.models.gpt import gpt
+from keras_attn.models.transformer import transformer
+
+
+def _sizes(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim, dropout, **more):
+    return {
+        "vocabulary_size": vocabulary_size,
+        "num_layers": num_layers,
+        "num_heads": num_heads,
+        "hidden_dim": hidden_dim,
+        "intermediate_dim": intermediate_dim,
+        "dropout": dropout,
+        **more,
+    }
+
+
+# Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny); Devlin et al. 2018; Radford et al. 2019.
+PRESETS = {
+    "transformer_tiny": (transformer, _sizes(8000, 4, 4, 128, 256, 0.3)),
+    "transformer_base": (transformer, _sizes(37000, 6, 8, 512, 2048, 0.1)),
+    "transformer_big": (transformer, _sizes(37000, 6, 16, 1024, 4096, 0.3)),
+    "bert_base": (bert, _sizes(30522, 12, 12, 768, 3072, 0.1, max_length=512)),
+    "bert_large": (bert, _sizes(30522, 24, 16, 1024, 4096, 0.1, max_length=512)),
+    "gpt2_small": (gpt, _sizes(50257, 12, 12, 768, 3072, 0.1, max_length=1024)),
+}
+
+
+def from_preset(name, **overrides):
+    """A model with a paper's sizes and random weights.
+
+    Args:
+        name: one of `keras_attn.models.PRESETS`.
+        **overrides: arguments of the model that replace the preset's (`vocabulary_size`, ...).
+
+    Returns:
+        A functional `keras.Model`.
+
+    Raises:
+        ValueError: if the name is unknown.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=1000)
+        >>> model.count_params()
+        1453568
+
+    Differs from the paper: see each model's page.
+
+    Reference: sizes from [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3;
+        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3;
+        [Radford et al., 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
+        table 2; [Wu et al., 2021](https://arxiv.org/abs/2105.14462), section 4 (tiny).
+    """
+    if name not in PRESETS:
+        raise ValueError(
+            f"Unknown preset. Received: name={name!r}. Known presets: {', '.join(PRESETS)}."
+        )
+    build, sizes = PRESETS[name]
+    return build(**{**sizes, **overrides})

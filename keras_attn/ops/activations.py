@@ -1,0 +1,11 @@
+"""Activations that Keras has only as an option of another."""
+
+import keras
+
+from keras_attn.axis import register
+
+
+@register
+def gelu_tanh(x):
+    """The Gaussian error linear unit by its tanh approximation, which ONNX converters know."""
+    return keras.activations.gelu(x, approximate=True)

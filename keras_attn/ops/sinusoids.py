@@ -1,0 +1,30 @@
+"""The table of sines and cosines, in float32 under any dtype policy."""
+
+import math
+
+from keras import ops
+
+LAYOUTS = ("interleaved", "concat", "tensor2tensor")
+
+
+def sinusoids(positions, hidden_dim, layout="interleaved", max_wavelength=10000):
+    """Sines and cosines of integer `positions` (...) -> float32 (..., hidden_dim).
+
+    Angle of pair i: position / max_wavelength ** (2 i / D). `interleaved` is the paper's order
+    (sin, cos, sin, cos, ...); `concat` puts all sines first; `tensor2tensor` does too, with the
+    exponent i / (D/2 - 1), so it is not a permutation of the paper's table.
+    """
+    half = (hidden_dim + 1) // 2
+    last = max(hidden_dim // 2 - 1, 1) if layout == "tensor2tensor" else hidden_dim / 2
+    rates = [math.exp(-math.log(max_wavelength) * i / last) for i in range(half)]
+    angles = ops.cast(positions, "float32")[..., None] * ops.convert_to_tensor(rates, "float32")
+    sines, cosines = ops.sin(angles), ops.cos(angles)
+    if layout == "interleaved":
+        table = ops.stack([sines, cosines], axis=-1)
+        table = ops.reshape(table, (*ops.shape(positions), 2 * half))
+        return table[..., :hidden_dim]
+    table = ops.concatenate([sines[..., : hidden_dim // 2], cosines[..., : hidden_dim // 2]], -1)
+    if hidden_dim % 2:
+        padding = [[0, 0]] * len(positions.shape) + [[0, 1]]
+        table = ops.pad(table, padding)
+    return table

@@ -1,0 +1,31 @@
+"""Everyone sees everyone."""
+
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.patterns.pattern import Pattern
+
+
+@register
+class Dense(Pattern):
+    """Every query meets every key.
+
+        allowed(i, j) = True
+
+    Time and memory O(T S) per head.
+
+    Example:
+        >>> from keras_attn.patterns import Dense
+        >>> Dense()
+        Dense()
+
+    Differs from the paper: none.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3.
+    """
+
+    def _pairwise(self, i, j):
+        return ops.broadcast_to(True, ops.broadcast_shapes(i.shape, j.shape))
+
+    def mask(self, query_positions, key_positions):
+        return None

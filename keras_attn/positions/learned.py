@@ -1,0 +1,75 @@
+"""Learned positions."""
+
+import keras
+from keras import ops
+
+from keras_attn.axis import register
+
+
+@register
+class Learned(keras.layers.Layer):
+    """Adds a learned vector to each position.
+
+        x_p + P[p],   P (max_length, D)
+
+    Time and memory O(T D), weights max_length * D. A sequence longer than the table has no answer
+    and is refused, not clipped.
+
+    Args:
+        max_length: int. Number of positions in the table.
+        initializer: of the table.
+
+    Call arguments:
+        x: (B, T, D). positions: optional int (T,) or (B, T), below `max_length`; by default
+            0 .. T-1.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if `max_length` < 1, or `x` is longer than the table.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attn.positions import Learned
+        >>> Learned(max_length=16)(ops.zeros((1, 3, 4))).shape[1:]
+        TensorShape([3, 4])
+
+    Differs from the paper: none.
+
+    Reference: [Gehring et al., 2017](https://arxiv.org/abs/1705.03122), section 3.1;
+        [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
+    """
+
+    def __init__(self, max_length, initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if max_length < 1:
+            raise ValueError(f"`max_length` must be at least 1. Received: max_length={max_length}.")
+        self.max_length = max_length
+        self.initializer = keras.initializers.get(initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape, positions_shape=None):
+        self.table = self.add_weight((self.max_length, x_shape[-1]), self.initializer, name="table")
+
+    def call(self, x, positions=None):
+        if positions is not None:
+            return x + ops.cast(ops.take(self.table, positions, axis=0), x.dtype)
+        if x.shape[1] is not None and x.shape[1] > self.max_length:
+            raise ValueError(
+                f"`x` is longer than the table of learned positions. "
+                f"Received: length {x.shape[1]}, max_length={self.max_length}."
+            )
+        # A take, not a slice: a dynamic length beyond the table fails instead of wrapping.
+        rows = ops.take(self.table, ops.arange(ops.shape(x)[1], dtype="int32"), axis=0)
+        return x + ops.cast(rows, x.dtype)
+
+    def compute_output_shape(self, x_shape, positions_shape=None):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_length": self.max_length,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }

@@ -1,0 +1,67 @@
+"""Sinusoidal positions."""
+
+import keras
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
+
+
+@register
+class Sinusoidal(keras.layers.Layer):
+    """Adds sines and cosines of the position, of geometrically growing wavelength.
+
+        PE(p, 2i) = sin(p / w^(2i/D)),   PE(p, 2i+1) = cos(p / w^(2i/D))
+
+    No weights, no maximum length; PE(p + k) is a rotation of PE(p) that depends on k alone. The
+    table is computed in float32 under any dtype policy and cast last, so distant positions stay
+    distinct in bfloat16. Time and memory O(T D).
+
+    Args:
+        layout: `"interleaved"` (the paper's), `"concat"` (sines first, then cosines) or
+            `"tensor2tensor"` (as concat, with exponent i / (D/2 - 1)).
+        max_wavelength: float. The base w.
+
+    Call arguments:
+        x: (B, T, D). positions: optional int (T,) or (B, T), in tokens; by default 0 .. T-1.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if `layout` is unknown.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attn.positions import Sinusoidal
+        >>> Sinusoidal()(ops.zeros((1, 3, 4))).shape[1:]
+        TensorShape([3, 4])
+
+    Differs from the paper: none with the default layout; positions start at 0.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
+    """
+
+    def __init__(self, layout="interleaved", max_wavelength=10000, **kwargs):
+        super().__init__(**kwargs)
+        if layout not in LAYOUTS:
+            raise ValueError(f"`layout` must be one of {LAYOUTS}. Received: layout={layout!r}.")
+        self.layout = layout
+        self.max_wavelength = max_wavelength
+        self.supports_masking = True
+
+    def call(self, x, positions=None):
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[1], dtype="int32")
+        table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength)
+        return x + ops.cast(table, x.dtype)
+
+    def compute_output_shape(self, x_shape, positions_shape=None):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "layout": self.layout,
+            "max_wavelength": self.max_wavelength,
+        }

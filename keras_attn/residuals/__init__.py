@@ -1,0 +1,15 @@
+"""Residual axis: how a sublayer is wrapped, `after(x, sublayer(before(x)))`."""
+
+from keras_attn import axis
+from keras_attn.residuals.post_norm import PostNorm
+from keras_attn.residuals.pre_norm import PreNorm
+
+NAMES = {"post_norm": PostNorm, "pre_norm": PreNorm}
+
+
+def get(identifier, **layer_arguments):
+    """The residual that a name, a config or an object stands for."""
+    return axis.resolve(identifier, NAMES, "residual", **layer_arguments)
+
+
+__all__ = ["PostNorm", "PreNorm", "get"]

@@ -1,0 +1,72 @@
+"""Additive scores."""
+
+import keras
+from keras import ops
+
+from keras_attn.axis import register
+
+
+@register
+class Additive(keras.layers.Layer):
+    """Score of a query and a key by a small network with one hidden layer.
+
+        logit(q, k) = w . tanh(q W_q + k W_k + b)
+
+    Each head has its own W_q, W_k (H, A), b and w (A,). Not scaled: tanh bounds it. Time and
+    memory O(T S A) per head, A times the memory of a dot product.
+
+    Args:
+        units: int. Width A of the hidden layer; by default the head size H.
+
+    Call arguments:
+        query: (B, N, T, H). key: (B, N, S, H).
+
+    Returns:
+        (B, N, T, S).
+
+    Raises:
+        ValueError: if `units` < 1.
+
+    Example:
+        >>> import keras_attn
+        >>> layer = keras_attn.layers.MultiHeadAttention(2, 8, score="additive")
+
+    Differs from the paper: one score network per head; the paper has one head, whose query is the
+        previous decoder state.
+
+    Reference: [Bahdanau et al., 2014](https://arxiv.org/abs/1409.0473), appendix A.1.2.
+    """
+
+    def __init__(self, units=None, **kwargs):
+        super().__init__(**kwargs)
+        if units is not None and units < 1:
+            raise ValueError(f"`units` must be at least 1. Received: units={units}.")
+        self.units = units
+
+    def build(self, query_shape, key_shape=None):
+        _, num_heads, _, head_dim = query_shape
+        units = self.units or head_dim
+        kernel = (num_heads, head_dim, units)
+        per_head = keras.initializers.VarianceScaling(1.0, "fan_in", "uniform")
+
+        def initializer(shape, dtype=None):
+            # One matrix a head: the fans are those of a matrix, not of a convolution.
+            flat = per_head((shape[1], shape[0] * shape[2]), dtype=dtype)
+            return ops.transpose(ops.reshape(flat, (shape[1], shape[0], shape[2])), (1, 0, 2))
+
+        self.query_kernel = self.add_weight(kernel, initializer, name="query_kernel")
+        self.key_kernel = self.add_weight(kernel, initializer, name="key_kernel")
+        self.bias = self.add_weight((num_heads, units), "zeros", name="bias")
+        self.output_kernel = self.add_weight((num_heads, units), "glorot_uniform", name="output")
+
+    def call(self, query, key, query_positions=None, key_positions=None):
+        query = ops.matmul(query, self.query_kernel) + self.bias[:, None, :]  # (B, N, T, A)
+        key = ops.matmul(key, self.key_kernel)  # (B, N, S, A)
+        hidden = ops.tanh(query[:, :, :, None, :] + key[:, :, None, :, :])  # (B, N, T, S, A)
+        return ops.sum(hidden * self.output_kernel[:, None, None, :], axis=-1)  # (B, N, T, S)
+
+    def compute_output_shape(self, query_shape, key_shape):
+        return (*query_shape[:3], key_shape[2])
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
