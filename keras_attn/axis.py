@@ -27,10 +27,11 @@ class Value:
         return f"{type(self).__name__}({arguments})"
 
 
-def resolve(identifier, names, axis, **layer_arguments):
+def resolve(identifier, names, axis, needs="get_config", **layer_arguments):
     """The value that `identifier` stands for, as `keras.initializers.get` does.
 
     `names` maps each snake_case name to a function without arguments that makes the value;
+    `needs` is the attribute by which an object is known to be of this axis, and not of another;
     `layer_arguments` (a dtype policy, say) reach the value only where a name makes a Keras layer,
     since an object that the user made keeps what the user gave it.
     """
@@ -45,7 +46,8 @@ def resolve(identifier, names, axis, **layer_arguments):
         return make(**layer_arguments) if is_layer else make()
     if isinstance(identifier, dict):
         return keras.saving.deserialize_keras_object(identifier)
-    if isinstance(identifier, type) or not hasattr(identifier, "get_config"):
+    is_value = hasattr(identifier, "get_config") and hasattr(identifier, needs)
+    if isinstance(identifier, type) or not is_value:
         raise ValueError(
             f"`{axis}` must be a name or an object of this axis. Received: {axis}={identifier!r}. "
             f"Known names: {', '.join(sorted(names))}."

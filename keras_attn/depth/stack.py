@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn import axis
 from keras_attn.memory.kv_cache import KVCache
+from keras_attn.ops.checks import check_sizes
 
 
 @axis.register
@@ -53,6 +54,11 @@ class Stack(keras.layers.Layer):
     def __init__(self, block, num_layers=None, **kwargs):
         super().__init__(**kwargs)
         if not callable(block):
+            if not isinstance(block, (list, tuple)):
+                raise ValueError(
+                    "`block` must be a function of the layer's index or a list of blocks. "
+                    f"Received: block={block!r}."
+                )
             block = [
                 keras.saving.deserialize_keras_object(b) if isinstance(b, dict) else b
                 for b in block
@@ -63,10 +69,12 @@ class Stack(keras.layers.Layer):
                     "`num_layers` must be the number of blocks in the list. "
                     f"Received: num_layers={num_layers}, {len(block)} blocks."
                 )
-        if num_layers is None or num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1. Received: num_layers={num_layers}.")
+        check_sizes(num_layers=num_layers)
         self.num_layers = num_layers
         self.blocks = [block(i) if callable(block) else block[i] for i in range(num_layers)]
+        for index, layer in enumerate(self.blocks):
+            if not isinstance(layer, keras.layers.Layer):
+                raise ValueError(f"`block` must give a layer. Received: {layer!r} at {index}.")
         self.norm = None
         if getattr(self.blocks[-1], "needs_closing_norm", False):
             self.norm = keras.layers.LayerNormalization(

@@ -3,6 +3,7 @@
 import keras
 
 from keras_attn import axis
+from keras_attn.ops.checks import check_rates, check_sizes
 
 
 @axis.register
@@ -27,7 +28,7 @@ class FeedForward(keras.layers.Layer):
         (B, T, D).
 
     Raises:
-        ValueError: if `intermediate_dim` < 1.
+        ValueError: if `intermediate_dim` < 1 or `dropout` is outside [0, 1).
 
     Example:
         >>> import keras_attn
@@ -50,11 +51,8 @@ class FeedForward(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if intermediate_dim < 1:
-            raise ValueError(
-                "`intermediate_dim` must be at least 1. "
-                f"Received: intermediate_dim={intermediate_dim}."
-            )
+        check_sizes(intermediate_dim=intermediate_dim)
+        check_rates(dropout=dropout)
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
         self.dropout = dropout

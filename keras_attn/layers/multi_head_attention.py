@@ -6,9 +6,15 @@ import keras
 from keras import ops
 
 from keras_attn import axis, patterns, scores
-from keras_attn.ops.cache import extend_cache
+from keras_attn.ops.cache import check_cache, extend_cache
+from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 from keras_attn.ops.heads import merge_heads, split_heads
-from keras_attn.ops.masks import check_boolean, combine_masks, keras_mask
+from keras_attn.ops.masks import (
+    combine_masks,
+    keras_mask,
+    spread_attention_mask,
+    spread_padding_mask,
+)
 from keras_attn.ops.softmax import attend
 
 
@@ -95,20 +101,18 @@ class MultiHeadAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.key_dim = key_dim
-        self.value_dim = value_dim or key_dim
-        self.num_key_value_heads = num_key_value_heads or num_heads
-        for name in ("num_heads", "key_dim", "value_dim", "num_key_value_heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"`{name}` must be at least 1. Received: {name}={getattr(self, name)}."
-                )
+        self.value_dim = key_dim if value_dim is None else value_dim
+        self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
+        sizes = ("num_heads", "key_dim", "value_dim", "num_key_value_heads")
+        check_sizes(**{name: getattr(self, name) for name in sizes})
+        if output_dim is not None:
+            check_sizes(output_dim=output_dim)
         if num_heads % self.num_key_value_heads:
             raise ValueError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
             )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must be in [0, 1). Received: dropout={dropout}.")
+        check_rates(dropout=dropout)
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.pattern = patterns.get(pattern)
         self.use_bias = use_bias
@@ -169,26 +173,33 @@ class MultiHeadAttention(keras.layers.Layer):
     ):
         if padding_mask is None and cache is None:
             padding_mask = keras_mask(value)
-        query, key, value = self._heads(query, key, value)
+        self._check_inputs(query, value, key, cache)
+        query, key, value = self._heads(query, key, value, decoding=cache is not None)
         filled = None
         if cache is not None:
             if "index" in cache:
                 cache = extend_cache(cache, key, value)
                 filled = cache["index"]
             key, value = cache["key"], cache["value"]
-        num_keys = ops.shape(key)[2]
-        slots = ops.arange(num_keys, dtype="int32")
+        batch, _, length, _ = query.shape
+        num_keys = key.shape[2]
+        slots = ops.arange(ops.shape(key)[2], dtype="int32")
         if key_positions is None:
             key_positions = slots
         if query_positions is None:
-            length, end = ops.shape(query)[2], num_keys if filled is None else filled
-            query_positions = ops.arange(length, dtype="int32") + (end - length)
+            end = ops.shape(key)[2] if filled is None else filled
+            steps = ops.shape(query)[2]
+            query_positions = ops.arange(steps, dtype="int32") + (end - steps)
+        query_positions = ops.convert_to_tensor(query_positions)
+        key_positions = ops.convert_to_tensor(key_positions)
+        check_shape(query_positions, "query_positions", (length,), (batch, length))
+        check_shape(key_positions, "key_positions", (num_keys,), (batch, num_keys))
         mask = combine_masks(
             self.pattern.mask(query_positions, key_positions),
             patterns.Causal().mask(query_positions, key_positions) if use_causal_mask else None,
             None if filled is None else (slots < filled)[None, None, None],
-            _padding_mask(padding_mask),
-            _attention_mask(attention_mask),
+            spread_padding_mask(padding_mask, batch, num_keys),
+            spread_attention_mask(attention_mask, batch, self.num_heads, length, num_keys),
         )
         if self.num_key_value_heads < self.num_heads:
             repeats = self.num_heads // self.num_key_value_heads
@@ -198,7 +209,7 @@ class MultiHeadAttention(keras.layers.Layer):
         kernel = ops.reshape(self.output_kernel, (-1, self.output_kernel.shape[-1]))
         output = ops.matmul(merge_heads(output), kernel)  # (B, T, D)
         if self.use_bias:
-            output = output + ops.cast(self.output_bias, output.dtype)
+            output = ops.add(output, ops.cast(self.output_bias, output.dtype))
         results = [output]
         if return_attention_scores:
             results.append(weights)
@@ -214,19 +225,32 @@ class MultiHeadAttention(keras.layers.Layer):
             (key,), (value,) = self._project(key, "key"), self._project(value, "value")
         return {"key": key, "value": value}
 
-    def _heads(self, query, key, value):
+    def _check_inputs(self, query, value, key, cache):
+        check_shape(query, "query", (None, None, self.query_kernel.shape[0]))
+        if cache is not None:
+            check_cache(cache, self.num_key_value_heads, self.key_dim, self.value_dim)
+        if value is not None:
+            check_shape(value, "value", (query.shape[0], None, self.value_kernel.shape[0]))
+            key = value if key is None else key
+            check_shape(key, "key", (*value.shape[:2], self.key_kernel.shape[0]))
+        elif cache is None or "index" in cache:
+            raise ValueError(
+                "`value` may be left out only with a complete cache. Received: value=None, "
+                f"{'no cache' if cache is None else 'a cache to be extended'}."
+            )
+
+    def _heads(self, query, key, value, decoding):
         """Per-head projections (B, N, T, H); what is read from the same tensor in one product."""
         if value is None:
             return *self._project(query, "query"), None, None
-        if key is not None and key is not value:
-            return (
-                *self._project(query, "query"),
-                *self._project(key, "key"),
-                *self._project(value, "value"),
-            )
-        if query is not value or ops.shape(query)[1] == 1:
-            return *self._project(query, "query"), *self._project(value, "key", "value")
-        return self._project(query, "query", "key", "value")
+        key = value if key is None else key
+        parts = (query, "query"), (key, "key"), (value, "value")
+        # Not when decoding: joining kernels anew at each step costs more than the products.
+        if key is value and not decoding:
+            parts = (query, "query"), (value, "key", "value")
+            if query is value:
+                parts = ((query, "query", "key", "value"),)
+        return [heads for part in parts for heads in self._project(*part)]
 
     def _project(self, x, *names):
         kernels = [getattr(self, f"{name}_kernel") for name in names]
@@ -237,7 +261,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.use_bias:
             biases = [getattr(self, f"{name}_bias") for name in names]
             biases = [ops.reshape(b, (w,)) for b, w in zip(biases, widths, strict=True)]
-            y = y + ops.cast(_join(biases, axis=0), y.dtype)
+            y = ops.add(y, ops.cast(_join(biases, axis=0), y.dtype))
         ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
         parts = ops.split(y, ends, axis=-1) if ends else [y]
         return tuple(split_heads(part, n) for part, n in zip(parts, heads, strict=True))
@@ -287,30 +311,3 @@ class MultiHeadAttention(keras.layers.Layer):
 
 def _join(tensors, axis):
     return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)
-
-
-def _padding_mask(mask):
-    """(B, S) -> (B, 1, 1, S)."""
-    mask = check_boolean(mask, "padding_mask")
-    if mask is None:
-        return None
-    if len(mask.shape) != 2:
-        raise ValueError(
-            f"`padding_mask` must have shape (batch, keys). Received: shape={tuple(mask.shape)}."
-        )
-    return mask[:, None, None, :]
-
-
-def _attention_mask(mask):
-    """(T, S), (B, T, S) or (B, N, T, S) -> four axes; three are batch, query, key as in Keras."""
-    mask = check_boolean(mask, "attention_mask")
-    if mask is None or len(mask.shape) == 4:
-        return mask
-    if len(mask.shape) == 3:
-        return mask[:, None]
-    if len(mask.shape) == 2:
-        return mask[None, None]
-    raise ValueError(
-        "`attention_mask` must have shape (T, S), (B, T, S) or (B, N, T, S). "
-        f"Received: shape={tuple(mask.shape)}."
-    )

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import axis
+from keras_attn.ops.checks import check_shape, check_sizes
 
 
 @axis.register
@@ -41,20 +42,22 @@ class SegmentEmbedding(keras.layers.Layer):
 
     def __init__(self, num_segments=2, initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        if num_segments < 1:
-            raise ValueError(
-                f"`num_segments` must be at least 1. Received: num_segments={num_segments}."
-            )
+        check_sizes(num_segments=num_segments)
         self.num_segments = num_segments
         self.initializer = keras.initializers.get(initializer)
         self.supports_masking = True
 
     def build(self, x_shape, segment_ids_shape=None):
         shape = (self.num_segments, x_shape[-1])
-        self.table = self.add_weight(shape, self.initializer, name="table")
+        self.table = self.add_weight(shape, axis.copy(self.initializer), name="table")
 
     def call(self, x, segment_ids=None):
-        rows = self.table[0] if segment_ids is None else ops.take(self.table, segment_ids, axis=0)
+        if segment_ids is None:
+            rows = self.table[0]
+        else:
+            segment_ids = ops.convert_to_tensor(segment_ids)
+            check_shape(segment_ids, "segment_ids", x.shape[:2])
+            rows = ops.take(self.table, segment_ids, axis=0)
         return x + ops.cast(rows, x.dtype)
 
     def compute_output_shape(self, x_shape, segment_ids_shape=None):

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import axis
+from keras_attn.ops.checks import check_shape, check_sizes
 
 
 @axis.register
@@ -32,7 +33,7 @@ class TokenEmbedding(keras.layers.Layer):
         (B, T, D); `logits(x)` of (B, T, D) gives (B, T, V).
 
     Raises:
-        ValueError: if a size is below 1.
+        ValueError: if a size is below 1, or `token_ids` are not integers.
 
     Example:
         >>> import keras_attn
@@ -52,9 +53,7 @@ class TokenEmbedding(keras.layers.Layer):
         self, vocabulary_size, hidden_dim, scaled=True, mask_zero=True, initializer=None, **kwargs
     ):
         super().__init__(**kwargs)
-        for name, size in (("vocabulary_size", vocabulary_size), ("hidden_dim", hidden_dim)):
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {name}={size}.")
+        check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.scaled = scaled
@@ -76,7 +75,11 @@ class TokenEmbedding(keras.layers.Layer):
 
     def call(self, inputs, reverse=False):
         if reverse:
+            check_shape(inputs, "x", (*inputs.shape[:-1], self.hidden_dim))
             return ops.cast(ops.matmul(inputs, ops.transpose(self.table)), "float32")
+        dtype = keras.backend.standardize_dtype(inputs.dtype)
+        if "int" not in dtype:
+            raise ValueError(f"`token_ids` must be integers. Received: dtype={dtype}.")
         x = ops.take(self.table, ops.cast(inputs, "int32"), axis=0)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 

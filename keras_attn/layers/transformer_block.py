@@ -3,6 +3,7 @@
 import keras
 
 from keras_attn import axis, residuals
+from keras_attn.ops.checks import check_rates
 from keras_attn.ops.masks import keras_mask
 
 
@@ -35,7 +36,8 @@ class TransformerBlock(keras.layers.Layer):
         new cache.
 
     Raises:
-        ValueError: if a context is given without cross-attention, or the other way round.
+        ValueError: if a context is given without cross-attention, or the other way round, a
+            sublayer is not a layer, or `dropout` is outside [0, 1).
 
     Example:
         >>> import keras_attn
@@ -66,6 +68,12 @@ class TransformerBlock(keras.layers.Layer):
             deserialize(layer) if isinstance(layer, dict) else layer
             for layer in (attention, feed_forward, cross_attention)
         )
+        for name in ("attention", "feed_forward", "cross_attention"):
+            layer = getattr(self, name)
+            is_optional = name == "cross_attention" and layer is None
+            if not (is_optional or isinstance(layer, keras.layers.Layer)):
+                raise ValueError(f"`{name}` must be a layer. Received: {name}={layer!r}.")
+        check_rates(dropout=dropout)
         self.residual = residuals.get(residual, dtype=self.dtype_policy)
         self.attention_residual = axis.copy(self.residual)
         if cross_attention is not None:
@@ -81,11 +89,7 @@ class TransformerBlock(keras.layers.Layer):
         return self.residual.needs_closing_norm
 
     def build(self, x_shape, context_shape=None):
-        if (context_shape is None) != (self.cross_attention is None):
-            raise ValueError(
-                "`context` is needed with `cross_attention`, and only then. Received: "
-                f"context of shape {context_shape}, cross_attention={self.cross_attention}."
-            )
+        self._check_context(context_shape)
         axis.build_once(self.attention, x_shape, x_shape)
         axis.build_once(self.attention_residual, x_shape, x_shape)
         if self.cross_attention is not None:
@@ -93,6 +97,13 @@ class TransformerBlock(keras.layers.Layer):
             axis.build_once(self.cross_attention_residual, x_shape, x_shape)
         axis.build_once(self.feed_forward, x_shape)
         axis.build_once(self.feed_forward_residual, x_shape, x_shape)
+
+    def _check_context(self, shape):
+        if (shape is None) != (self.cross_attention is None):
+            raise ValueError(
+                "`context` is needed with `cross_attention`, and only then. Received: "
+                f"context of shape {shape}, cross_attention={self.cross_attention}."
+            )
 
     def call(
         self,
@@ -108,6 +119,8 @@ class TransformerBlock(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
+        if cache is None or context is not None:
+            self._check_context(None if context is None else tuple(context.shape))
         scores, new_cache = {}, {}
 
         def attend(name, read, value, **masks):

@@ -12,6 +12,7 @@ from keras_attn.layers import (
     TransformerBlock,
 )
 from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.ops.heads import head_size
 from keras_attn.positions import Learned
 from keras_attn.residuals import PostNorm
 
@@ -53,7 +54,10 @@ def bert(
     def block(index):
         return TransformerBlock(
             attention=MultiHeadAttention(
-                num_heads, hidden_dim // num_heads, dropout=dropout, kernel_initializer=normal
+                num_heads,
+                head_size(hidden_dim, num_heads),
+                dropout=dropout,
+                kernel_initializer=normal,
             ),
             feed_forward=FeedForward(
                 intermediate_dim, activation="gelu", kernel_initializer=normal

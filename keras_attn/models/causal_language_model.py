@@ -40,6 +40,8 @@ class CausalLanguageModel(keras.Model):
         section 3.1, eq. 1 and 2.
     """
 
+    reads_prompt = True
+
     def __init__(self, embedding, position, depth, dropout=0.0, **kwargs):
         embedding, depth = (
             keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
@@ -62,10 +64,15 @@ class CausalLanguageModel(keras.Model):
         token_ids = inputs["token_ids"] if isinstance(inputs, dict) else inputs
         return {}, self.depth.initial_cache(ops.shape(token_ids)[0], max_length)
 
-    def step(self, token_ids, constants, cache, positions, **attention):
-        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,) or (B, T); new cache."""
+    def step(self, token_ids, constants, cache, positions, last=None, **attention):
+        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,) or (B, T); new cache.
+
+        With `last` (B, 1) only the logits after the token of that index, (B, 1, V).
+        """
         x = self.position(self.embedding(token_ids), positions)
         x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
+        if last is not None:
+            x = ops.take_along_axis(x, last[..., None], axis=1)
         return self.embedding.logits(x), cache
 
     def get_config(self):

@@ -38,6 +38,8 @@ class EncoderDecoder(keras.Model):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3, figure 1.
     """
 
+    reads_prompt = False
+
     def __init__(self, embedding, position, encoder, decoder, dropout=0.0, **kwargs):
         embedding, encoder, decoder = (
             keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
@@ -78,8 +80,11 @@ class EncoderDecoder(keras.Model):
         constants = {"context": self.decoder.context_cache(context), "mask": mask}
         return constants, self.decoder.initial_cache(ops.shape(source_ids)[0], max_length)
 
-    def step(self, token_ids, constants, cache, positions, **attention):
-        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,), and the new cache."""
+    def step(self, token_ids, constants, cache, positions, last=None, **attention):
+        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,), and the new cache.
+
+        With `last` (B, 1) only the logits after the token of that index, (B, 1, V).
+        """
         x = self.position(self.embedding(token_ids), positions)
         x, cache = self.decoder(
             x,
@@ -89,6 +94,8 @@ class EncoderDecoder(keras.Model):
             query_positions=positions,
             **attention,
         )
+        if last is not None:
+            x = ops.take_along_axis(x, last[..., None], axis=1)
         return self.embedding.logits(x), cache
 
     def get_config(self):

@@ -8,6 +8,7 @@ from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
+from keras_attn.ops.heads import head_size
 from keras_attn.positions import Learned
 from keras_attn.residuals import PreNorm
 
@@ -50,7 +51,7 @@ def gpt(
         return TransformerBlock(
             attention=MultiHeadAttention(
                 num_heads,
-                hidden_dim // num_heads,
+                head_size(hidden_dim, num_heads),
                 pattern="causal",
                 dropout=dropout,
                 kernel_initializer=normal,

@@ -3,6 +3,7 @@
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.encoder_decoder import EncoderDecoder
+from keras_attn.ops.heads import head_size
 
 
 def transformer(
@@ -40,7 +41,7 @@ def transformer(
 
     def attention(pattern):
         return MultiHeadAttention(
-            num_heads, hidden_dim // num_heads, pattern=pattern, dropout=attention_dropout
+            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
         )
 
     def encoder_block(index):

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_attn.ops.checks import check_shape
+
 
 def write_slots(buffer, update, index):
     """`buffer` (B, N, M, H) with `update` (B, N, T, H) in its slots index .. index + T - 1.
@@ -21,9 +23,28 @@ def write_slots(buffer, update, index):
     return ops.where(inside[:, None], spread, buffer)
 
 
+def check_cache(cache, num_heads, key_dim, value_dim):
+    """Refuses a cache that is not one of a layer of these sizes."""
+    for name, size in (("key", key_dim), ("value", value_dim)):
+        if name not in cache:
+            raise ValueError(
+                "`cache` must come from `KVCache.initial`, from `context_cache` or from an "
+                f"earlier call. Received: a cache with {sorted(cache)}."
+            )
+        check_shape(cache[name], f"cache['{name}']", (None, num_heads, None, size))
+
+
 def extend_cache(cache, key, value):
     """`cache` with per-head `key` and `value` (B, N, T, H) in its next T slots."""
     index = cache["index"]
+    batch, _, length, _ = key.shape
+    check_shape(cache["key"], "cache['key']", (batch, None, None, None))
+    num_slots = cache["key"].shape[2]
+    if None not in (length, num_slots) and length > num_slots:
+        raise ValueError(
+            "`cache` must have a slot for each new key. "
+            f"Received: {num_slots} slots, {length} new keys."
+        )
     return {
         "key": write_slots(cache["key"], key, index),
         "value": write_slots(cache["value"], value, index),

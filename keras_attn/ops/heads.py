@@ -2,6 +2,19 @@
 
 from keras import ops
 
+from keras_attn.ops.checks import check_sizes
+
+
+def head_size(hidden_dim, num_heads):
+    """Size H of each head, such that the heads together are as wide as the hidden layer."""
+    check_sizes(hidden_dim=hidden_dim, num_heads=num_heads)
+    if hidden_dim % num_heads:
+        raise ValueError(
+            "`hidden_dim` must be a multiple of `num_heads`. "
+            f"Received: hidden_dim={hidden_dim}, num_heads={num_heads}."
+        )
+    return hidden_dim // num_heads
+
 
 def split_heads(x, num_heads):
     """(B, T, N * H) -> (B, N, T, H)."""

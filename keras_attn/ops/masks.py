@@ -1,7 +1,8 @@
 """Boolean masks, True = may attend."""
 
-import keras
 from keras import ops
+
+from keras_attn.ops.checks import check_boolean, check_shape
 
 
 def keras_mask(x):
@@ -20,14 +21,30 @@ def combine_masks(*masks):
     return combined
 
 
-def check_boolean(mask, name):
-    """Refuses additive float masks; 0/1 integers and booleans pass, as booleans."""
+def spread_padding_mask(mask, batch, num_keys):
+    """(B, S) -> (B, 1, 1, S), checked; None stays None."""
     if mask is None:
         return None
-    dtype = keras.backend.standardize_dtype(mask.dtype)
-    if "float" in dtype:
-        raise ValueError(
-            f"`{name}` must be boolean, True where attention is allowed. Received: dtype={dtype}. "
-            f"An additive mask becomes boolean by `{name} = additive_mask > -1`."
-        )
-    return ops.cast(mask, "bool")
+    mask = ops.convert_to_tensor(mask)
+    check_boolean(mask, "padding_mask")
+    check_shape(mask, "padding_mask", (batch, num_keys), broadcast=True)
+    return ops.cast(mask, "bool")[:, None, None, :]
+
+
+def spread_attention_mask(mask, batch, num_heads, length, num_keys):
+    """(T, S), (B, T, S) or (B, N, T, S) -> four axes, checked; None stays None.
+
+    Three axes are batch, query, key, as in Keras.
+    """
+    if mask is None:
+        return None
+    mask = ops.convert_to_tensor(mask)
+    pairs = (length, num_keys)
+    check_boolean(mask, "attention_mask")
+    check_shape(
+        mask, "attention_mask", pairs, (batch, *pairs), (batch, num_heads, *pairs), broadcast=True
+    )
+    mask = ops.cast(mask, "bool")
+    if len(mask.shape) == 2:
+        return mask[None, None]
+    return mask[:, None] if len(mask.shape) == 3 else mask

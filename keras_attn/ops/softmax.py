@@ -22,7 +22,8 @@ def attend(logits, value, mask=None, drop=None):
     logits = ops.cast(logits, "float32")
     if mask is not None:
         logits = logits + ops.where(mask, 0.0, FORBIDDEN)
-    weights = ops.softmax(logits, axis=-1)
+    # Keras warns of a softmax over a single key, which is ordinary here.
+    weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
     kept = weights if drop is None else drop(weights)
     output = ops.matmul(ops.cast(kept, value.dtype), value)  # (B, N, T, Hv)
     if mask is not None:

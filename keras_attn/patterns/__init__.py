@@ -10,7 +10,7 @@ NAMES = {"dense": Dense, "causal": Causal}
 
 def get(identifier):
     """The pattern that a name, a config or an object stands for."""
-    return axis.resolve(identifier, NAMES, "pattern")
+    return axis.resolve(identifier, NAMES, "pattern", needs="allowed")
 
 
 __all__ = ["Causal", "Dense", "Pattern", "get"]

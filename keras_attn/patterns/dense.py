@@ -25,7 +25,7 @@ class Dense(Pattern):
     """
 
     def _pairwise(self, i, j):
-        return ops.broadcast_to(True, ops.broadcast_shapes(i.shape, j.shape))
+        return ops.ones_like(i - j, dtype="bool")
 
     def mask(self, query_positions, key_positions):
         return None

@@ -12,7 +12,7 @@ def get(identifier, **layer_arguments):
 
     `Learned` has no name of its own, since it needs a length.
     """
-    return axis.resolve(identifier, NAMES, "position", **layer_arguments)
+    return axis.resolve(identifier, NAMES, "position", needs="__call__", **layer_arguments)
 
 
 __all__ = ["Learned", "Sinusoidal", "get"]

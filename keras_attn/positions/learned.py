@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.axis import register
+from keras_attn.axis import copy, register
+from keras_attn.ops.checks import check_shape, check_sizes
 
 
 @register
@@ -43,17 +44,19 @@ class Learned(keras.layers.Layer):
 
     def __init__(self, max_length, initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        if max_length < 1:
-            raise ValueError(f"`max_length` must be at least 1. Received: max_length={max_length}.")
+        check_sizes(max_length=max_length)
         self.max_length = max_length
         self.initializer = keras.initializers.get(initializer)
         self.supports_masking = True
 
     def build(self, x_shape, positions_shape=None):
-        self.table = self.add_weight((self.max_length, x_shape[-1]), self.initializer, name="table")
+        shape = (self.max_length, x_shape[-1])
+        self.table = self.add_weight(shape, copy(self.initializer), name="table")
 
     def call(self, x, positions=None):
         if positions is not None:
+            positions = ops.convert_to_tensor(positions)
+            check_shape(positions, "positions", x.shape[1:2], x.shape[:2])
             return x + ops.cast(ops.take(self.table, positions, axis=0), x.dtype)
         if x.shape[1] is not None and x.shape[1] > self.max_length:
             raise ValueError(

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.axis import register
+from keras_attn.ops.checks import check_shape
 from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
 
 
@@ -29,7 +30,7 @@ class Sinusoidal(keras.layers.Layer):
         (B, T, D).
 
     Raises:
-        ValueError: if `layout` is unknown.
+        ValueError: if `layout` is unknown, or `max_wavelength` is not above 0.
 
     Example:
         >>> from keras import ops
@@ -46,6 +47,10 @@ class Sinusoidal(keras.layers.Layer):
         super().__init__(**kwargs)
         if layout not in LAYOUTS:
             raise ValueError(f"`layout` must be one of {LAYOUTS}. Received: layout={layout!r}.")
+        if not max_wavelength > 0:
+            raise ValueError(
+                f"`max_wavelength` must be above 0. Received: max_wavelength={max_wavelength}."
+            )
         self.layout = layout
         self.max_wavelength = max_wavelength
         self.supports_masking = True
@@ -53,6 +58,8 @@ class Sinusoidal(keras.layers.Layer):
     def call(self, x, positions=None):
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
+        positions = ops.convert_to_tensor(positions)
+        check_shape(positions, "positions", x.shape[1:2], x.shape[:2])
         table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength)
         return x + ops.cast(table, x.dtype)
 

@@ -9,7 +9,7 @@ NAMES = {"post_norm": PostNorm, "pre_norm": PreNorm}
 
 def get(identifier, **layer_arguments):
     """The residual that a name, a config or an object stands for."""
-    return axis.resolve(identifier, NAMES, "residual", **layer_arguments)
+    return axis.resolve(identifier, NAMES, "residual", needs="after", **layer_arguments)
 
 
 __all__ = ["PostNorm", "PreNorm", "get"]

@@ -17,7 +17,7 @@ NAMES = {
 
 def get(identifier, **layer_arguments):
     """The score that a name, a config or an object stands for."""
-    return axis.resolve(identifier, NAMES, "score", **layer_arguments)
+    return axis.resolve(identifier, NAMES, "score", needs="__call__", **layer_arguments)
 
 
 __all__ = ["Additive", "DotProduct", "get"]

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.axis import register
+from keras_attn.ops.checks import check_sizes
 
 
 @register
@@ -39,18 +40,19 @@ class Additive(keras.layers.Layer):
 
     def __init__(self, units=None, **kwargs):
         super().__init__(**kwargs)
-        if units is not None and units < 1:
-            raise ValueError(f"`units` must be at least 1. Received: units={units}.")
+        if units is not None:
+            check_sizes(units=units)
         self.units = units
 
     def build(self, query_shape, key_shape=None):
         _, num_heads, _, head_dim = query_shape
         units = self.units or head_dim
         kernel = (num_heads, head_dim, units)
-        per_head = keras.initializers.VarianceScaling(1.0, "fan_in", "uniform")
 
         def initializer(shape, dtype=None):
-            # One matrix a head: the fans are those of a matrix, not of a convolution.
+            # One matrix a head: the fans are those of a matrix, not of a convolution. Drawn by a
+            # new object each time, since an initializer draws the same numbers again.
+            per_head = keras.initializers.VarianceScaling(1.0, "fan_in", "uniform")
             flat = per_head((shape[1], shape[0] * shape[2]), dtype=dtype)
             return ops.transpose(ops.reshape(flat, (shape[1], shape[0], shape[2])), (1, 0, 2))
 

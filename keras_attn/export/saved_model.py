@@ -1,0 +1,90 @@
+"""Exporting a model as a SavedModel that TensorFlow Serving runs."""
+
+import os
+import shutil
+import tempfile
+
+import tensorflow as tf
+
+from keras_attn.export.servable_ops import unservable_ops
+from keras_attn.export.translator import Translator
+
+
+def saved_model(
+    model,
+    path,
+    *,
+    tokenizer=None,
+    strategy="greedy",
+    max_length=64,
+    max_source_length=1024,
+    version=None,
+):
+    """Writes `path`/`version`/, a SavedModel from text to text.
+
+        serving_default: text (string, [B]) -> translation (string, [B]), score (float32, [B])
+        ids: source_ids (int32, [B, S]), source_lengths (int32, [B]) -> ids, score
+
+    Batch and length are dynamic. Without a tokenizer the signature `ids` is the default one. The
+    directory is written under another name and renamed, so a server that polls `path` finds the
+    version complete or not at all.
+
+    Args:
+        model: an `EncoderDecoder`.
+        path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
+        tokenizer: from `keras_attn.text`.
+        strategy: name or object of a decoding strategy.
+        max_length: int. Most tokens to write.
+        max_source_length: int. Most source tokens to read; a longer source is cut.
+        version: int. By default one more than the highest there is.
+
+    Returns:
+        The directory written, a string.
+
+    Raises:
+        ValueError: if the version exists, is not positive, or the graph has an operation that
+            TensorFlow Serving does not run.
+
+    Example:
+        >>> import keras_attn, tempfile
+        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=10)
+        >>> directory = keras_attn.export.saved_model(model, tempfile.mkdtemp(), max_length=4)
+        >>> directory[-2:]
+        '/1'
+
+    Reference: https://www.tensorflow.org/tfx/serving/serving_basic
+    """
+    path = os.fspath(path)
+    version = _next_version(path) if version is None else version
+    directory = os.path.join(path, str(version))
+    if version < 1:
+        raise ValueError(f"`version` must be at least 1. Received: version={version}.")
+    if os.path.exists(directory):
+        raise ValueError(
+            f"The version exists and is not overwritten; give another. Received: {directory}."
+        )
+    translator = Translator(model, tokenizer, strategy, max_length, max_source_length)
+    signatures = {"ids": translator.ids}
+    signatures["serving_default"] = translator.ids if tokenizer is None else translator.text
+    os.makedirs(path, exist_ok=True)
+    temporary = tempfile.mkdtemp(prefix=f".{version}.", dir=path)
+    try:
+        tf.saved_model.save(translator, temporary, signatures=signatures)
+        unservable = unservable_ops(temporary)
+        if unservable:
+            raise ValueError(
+                "The model has operations that TensorFlow Serving does not run. "
+                f"Received: {', '.join(unservable)}."
+            )
+        os.chmod(temporary, 0o755)  # mkdtemp's directories are for their owner alone
+        os.rename(temporary, directory)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return directory
+
+
+def _next_version(path):
+    if not os.path.isdir(path):
+        return 1
+    return 1 + max((int(name) for name in os.listdir(path) if name.isdecimal()), default=0)

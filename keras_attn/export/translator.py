@@ -1,0 +1,105 @@
+"""Text in, text out: tokenizer, model and decoding as one graph."""
+
+import tensorflow as tf
+
+from keras_attn.generation import generate
+
+
+class Translator(tf.Module):
+    """A model with its tokenizer and decoding strategy, as functions from tensors to tensors.
+
+        text -> ids -> generate(model, ids) -> text
+
+    What is exported is exactly this object, so that what it answers in Python is what a server
+    answers. An empty text, or one of spaces, is answered by an empty text with score 0.
+
+    Args:
+        model: an `EncoderDecoder`.
+        tokenizer: from `keras_attn.text`; None offers ids only.
+        strategy: name or object of a decoding strategy.
+        max_length: int. Most tokens to write.
+        max_source_length: int. Most source tokens to read, the end token included; a longer source
+            is cut.
+
+    Raises:
+        ValueError: if the vocabularies of model and tokenizer differ in size, or a length is
+            below 1.
+
+    Example:
+        >>> import keras_attn
+        >>> tokenizer = keras_attn.text.Characters.train(["ab"])
+        >>> model = keras_attn.models.from_preset(
+        ...     "transformer_tiny", vocabulary_size=tokenizer.vocabulary_size)
+        >>> translator = keras_attn.export.Translator(model, tokenizer, max_length=4)
+        >>> translator.text(["", "ab"])["translation"].shape
+        TensorShape([2])
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
+    """
+
+    def __init__(
+        self, model, tokenizer=None, strategy="greedy", max_length=64, max_source_length=1024
+    ):
+        super().__init__(name="translator")
+        for name, length in (("max_length", max_length), ("max_source_length", max_source_length)):
+            if length < 1:
+                raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
+        if tokenizer is not None:
+            sizes = (model.embedding.vocabulary_size, tokenizer.vocabulary_size)
+            if sizes[0] != sizes[1]:
+                raise ValueError(
+                    "`model` and `tokenizer` must have vocabularies of the same size. "
+                    f"Received: {sizes[0]} and {sizes[1]}."
+                )
+        self.tokenizer = tokenizer
+        # The weights alone: to track the model would export its optimizer too.
+        self.weights = [weight.value for weight in model.weights]
+        self._decode = lambda ids: generate(model, ids, strategy, max_length)
+        self._max_source_length = max_source_length
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def text(self, text):
+        """Strings [B] -> `translation`, strings [B], and `score`, float32 [B]."""
+        source_ids, lengths = self.tokenizer.encode(text, max_length=self._max_source_length)
+        ids, score = self._decode(source_ids)
+        is_empty = lengths <= 1  # nothing but the end token
+        return {
+            "translation": tf.where(is_empty, "", self.tokenizer.decode(ids)),
+            "score": tf.where(is_empty, 0.0, score),
+        }
+
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32, "source_ids"),
+            tf.TensorSpec([None], tf.int32, "source_lengths"),
+        ],
+    )
+    def ids(self, source_ids, source_lengths):
+        """Ids [B, S], of which `source_lengths` [B] are real -> `ids` [B, L], `score` [B].
+
+        What lies beyond a row's length is ignored, whatever a server padded it with.
+        """
+        source_ids = source_ids[:, : self._max_source_length]
+        real = tf.sequence_mask(source_lengths, tf.shape(source_ids)[1])
+        ids, score = self._decode(tf.where(real, source_ids, 0))
+        is_empty = source_lengths < 1
+        return {
+            "ids": tf.where(is_empty[:, None], 0, ids),
+            "score": tf.where(is_empty, 0.0, score),
+        }
+
+    def translate(self, texts, batch_size=64):
+        """Python strings -> (translations, scores): lists in the order of `texts`.
+
+        Texts of similar length are translated together.
+        """
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        translations, scores = [""] * len(texts), [0.0] * len(texts)
+        for start in range(0, len(texts), batch_size):
+            rows = order[start : start + batch_size]
+            outputs = self.text(tf.constant([texts[row] for row in rows]))
+            answers = zip(outputs["translation"].numpy(), outputs["score"].numpy(), strict=True)
+            for row, (translation, score) in zip(rows, answers, strict=True):
+                translations[row], scores[row] = translation.decode(), float(score)
+        return translations, scores

@@ -1,0 +1,87 @@
+"""The one entry to decoding."""
+
+import functools
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.generation.beam import Beam
+from keras_attn.generation.greedy import Greedy
+from keras_attn.generation.sample import Sample
+
+NAMES = {"greedy": Greedy, "sample": Sample, "beam": Beam}
+
+
+def generate(
+    model, inputs, strategy="greedy", max_length=64, *, bos_id=2, eos_id=3, jit_compile=False
+):
+    """Writes with a model: a target for each source, or the continuation of each prompt.
+
+        y_t = choose(p(. | y_<t, input)),   until eos_id or max_length tokens
+
+    Runs inside one graph, with caches, and equals the loop without caches. Called inside a
+    `tf.function` it becomes part of that function; called eagerly it is compiled once for each
+    model and strategy.
+
+    Args:
+        model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Its
+            own models qualify by two methods, `start` and `step`.
+        inputs: int (B, S), padded with 0 on the right; each row has at least one token.
+        strategy: `"greedy"`, `"sample"`, `"beam"`, or a `Greedy`, `Sample` or `Beam`.
+        max_length: int. Most tokens to write, `eos_id` included.
+        bos_id: int. The token before the first target token.
+        eos_id: int. The token that ends a sequence; -1 for never.
+        jit_compile: bool. Whether to compile with XLA: the fastest in process. Each new shape is
+            compiled anew, and an XLA graph does not belong into an export.
+
+    Returns:
+        ids int32 (B, max_length), without `bos_id`, with `eos_id`, then 0; and scores float32
+        (B,), the log-probability under the strategy's normalisation.
+
+    Raises:
+        ValueError: if `max_length` < 1, `inputs` is not of rank 2, or the strategy is unknown.
+
+    Example:
+        >>> import keras_attn, numpy as np
+        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=20)
+        >>> ids, scores = keras_attn.generation.generate(model, np.array([[5, 6, 3]]), "greedy", 4)
+        >>> ids.shape
+        TensorShape([1, 4])
+
+    Differs from the paper: see the strategies.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
+    """
+    if max_length < 1:
+        raise ValueError(f"`max_length` must be at least 1. Received: max_length={max_length}.")
+    if isinstance(inputs, dict):
+        (inputs,) = (v for k, v in inputs.items() if k in ("source_ids", "token_ids"))
+    if len(np.shape(inputs) if isinstance(inputs, list) else inputs.shape) != 2:
+        raise ValueError(
+            "`inputs` must be token ids of shape (batch, length). "
+            f"Received: shape={tuple(np.shape(inputs))}."
+        )
+    strategy = axis.resolve(strategy, NAMES, "strategy")
+    decode = _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile)
+    return decode(ops.cast(inputs, "int32"))
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile):
+    def decode(inputs):
+        return strategy.decode(model, inputs, max_length, bos_id, eos_id)
+
+    if keras.backend.backend() != "tensorflow":
+        if jit_compile:
+            raise ValueError(
+                "`jit_compile=True` needs the TensorFlow backend. "
+                f"Received: backend={keras.backend.backend()!r}."
+            )
+        return decode
+    import tensorflow as tf
+
+    ids = tf.TensorSpec((None, None), tf.int32)
+    signature = None if jit_compile else [ids]
+    return tf.function(decode, signature, autograph=False, jit_compile=jit_compile)

@@ -1,0 +1,30 @@
+"""Greedy decoding."""
+
+from keras import ops
+
+from keras_attn.axis import Value, register
+from keras_attn.generation.loop import write
+
+
+@register
+class Greedy(Value):
+    """Takes the likeliest token at each step.
+
+        y_t = argmax p(. | y_<t),   score = sum_t log p(y_t | y_<t)
+
+    Example:
+        >>> from keras_attn.generation import Greedy
+        >>> Greedy()
+        Greedy()
+
+    Differs from the paper: none; the paper decodes with a beam.
+
+    Reference: [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), section 3.2, beam of 1.
+    """
+
+    def decode(self, model, inputs, max_length, bos_id, eos_id):
+        return write(model, inputs, self._choose, max_length, bos_id, eos_id)
+
+    def _choose(self, logits, step):
+        best = ops.max(logits, axis=-1)
+        return ops.cast(ops.argmax(logits, axis=-1), "int32"), best - ops.logsumexp(logits, axis=-1)

@@ -1,0 +1,38 @@
+"""The loop that writes one token at a time."""
+
+from keras import ops
+
+from keras_attn.generation.prompt import pad_slots, read_prompt
+
+
+def write(model, inputs, choose, max_length, bos_id, eos_id):
+    """Writes tokens picked by `choose(logits (B, V), step) -> (tokens (B,), log-probs (B,))`.
+
+    Returns ids (B, max_length) and the sum of the log-probabilities of each row.
+    """
+    num_slots = max_length - 1
+    prompt = read_prompt(model, inputs, num_slots, bos_id)
+    masks = {}
+    if prompt.real is not None:
+        masks["padding_mask"] = pad_slots(prompt.real, num_slots)
+    columns = ops.arange(max_length, dtype="int32")
+    token, score = choose(prompt.logits, 0)
+    ids = ops.where(columns == 0, token[:, None], 0)
+    finished = ops.equal(token, eos_id)
+
+    def unfinished(step, token, finished, score, ids, cache):
+        return ops.logical_and(step < max_length, ops.logical_not(ops.all(finished)))
+
+    def body(step, token, finished, score, ids, cache):
+        positions = prompt.positions + (step - 1)
+        logits, cache = model.step(token[:, None], prompt.constants, cache, positions, **masks)
+        token, log_prob = choose(logits[:, 0], step)
+        token = ops.where(finished, 0, token)
+        score = score + ops.where(finished, 0.0, log_prob)
+        ids = ops.where(columns == step, token[:, None], ids)
+        finished = ops.logical_or(finished, ops.equal(token, eos_id))
+        return step + 1, token, finished, score, ids, cache
+
+    state = (ops.convert_to_tensor(1, "int32"), token, finished, score, ids, prompt.cache)
+    _, _, _, score, ids, _ = ops.while_loop(unfinished, body, state)
+    return ids, score

@@ -1,0 +1,48 @@
+"""What a user can get wrong, refused in a sentence that names the argument."""
+
+import numbers
+
+import keras
+
+
+def check_sizes(**sizes):
+    """Refuses what is not an integer of at least 1."""
+    for name, size in sizes.items():
+        if not isinstance(size, numbers.Integral) or size < 1:
+            raise ValueError(
+                f"`{name}` must be an integer of at least 1. Received: {name}={size!r}."
+            )
+
+
+def check_rates(**rates):
+    """Refuses a dropout rate outside [0, 1)."""
+    for name, rate in rates.items():
+        if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
+            raise ValueError(f"`{name}` must be in [0, 1). Received: {name}={rate!r}.")
+
+
+def check_shape(x, name, *expected, broadcast=False):
+    """Refuses `x` unless it has one of the `expected` shapes, as far as the sizes are known.
+
+    None in a shape fits any size; with `broadcast`, a size of 1 does too.
+    """
+    shape = tuple(x.shape)
+    anything = (None, 1) if broadcast else (None,)
+    for sizes in expected:
+        if len(shape) == len(sizes) and all(
+            wanted is None or size == wanted or size in anything
+            for size, wanted in zip(shape, sizes, strict=True)
+        ):
+            return
+    wanted = " or ".join(str(sizes) for sizes in expected)
+    raise ValueError(f"`{name}` must have shape {wanted}. Received: shape={shape}.")
+
+
+def check_boolean(mask, name):
+    """Refuses additive float masks; booleans and integers of 0 and 1 pass."""
+    dtype = keras.backend.standardize_dtype(mask.dtype)
+    if "float" in dtype:
+        raise ValueError(
+            f"`{name}` must be boolean, True where attention is allowed. Received: dtype={dtype}. "
+            f"An additive mask becomes boolean by `{name} = additive_mask > -1`."
+        )

@@ -1,0 +1,46 @@
+"""Text: tokenizers that live inside the graph, and batches of their tokens.
+
+Names are resolved on first use, so that `TokenBatches` runs on a backend and a machine without
+TensorFlow Text, and importing `keras_attn.text` costs nothing.
+"""
+
+import importlib
+
+_HOMES = {
+    "Characters": "characters",
+    "SentencePiece": "sentencepiece",
+    "TokenBatches": "batches",
+    "Tokenizer": "tokenizer",
+}
+
+__all__ = [*_HOMES, "load"]
+
+
+def load(path):
+    """Opens a tokenizer that either class has saved.
+
+    Args:
+        path: str. A file written by `SentencePiece.save` or `Characters.save`.
+
+    Returns:
+        A `SentencePiece` or a `Characters`.
+
+    Raises:
+        ValueError: if there is no such file, or it holds neither.
+    """
+    from keras_attn.text.tokenizer import read_file
+
+    # A vocabulary of characters is a JSON object; a SentencePiece model begins with the tag of its
+    # first piece, which is no brace.
+    name = "Characters" if read_file(path).startswith(b"{") else "SentencePiece"
+    return __getattr__(name).load(path)
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__():
+    return __all__

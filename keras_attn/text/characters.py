@@ -1,0 +1,119 @@
+import collections
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from keras_attn.text.tokenizer import Tokenizer
+
+_NUM_MARKS = 4
+_REPLACEMENT = "\ufffd"
+
+
+class Characters(Tokenizer):
+    """One id for each Unicode character, as operations inside the graph.
+
+        encode: c_1 ... c_T -> [4 + index(c_1), ..., 4 + index(c_T), eos]
+
+    For text of a small alphabet, for models of characters, and wherever a vocabulary of subwords
+    would be larger than the task. Time is O(T). All its operations are in TensorFlow itself. A
+    sequence of bytes that is not UTF-8 is read as U+FFFD, which is never in the vocabulary.
+
+    Args:
+        characters: str. The vocabulary, each character once; the first gets id 4.
+
+    Raises:
+        ValueError: if `characters` is empty, repeats one, or has U+FFFD or a lone surrogate.
+
+    Example:
+    >>> tokenizer = Characters("abc")
+    >>> ids, lengths = tokenizer.encode(["cab", "d"])
+    >>> ids.numpy().tolist(), lengths.numpy().tolist()
+    ([[6, 4, 5, 3], [1, 3, 0, 0]], [4, 2])
+
+    Differs from the paper: Unicode characters instead of bytes.
+    Reference: Al-Rfou et al., 2018 (https://arxiv.org/abs/1808.04444), section 3; U+FFFD: The
+        Unicode Standard, section 3.9, "U+FFFD Substitution of Maximal Subparts".
+    """
+
+    def __init__(self, characters):
+        super().__init__(name="characters")
+        if not characters:
+            raise ValueError("`characters` must have at least one character.")
+        repeated = [c for c, count in collections.Counter(characters).items() if count > 1]
+        if repeated:
+            raise ValueError(f"`characters` must not repeat a character. Received: {repeated[0]!r}")
+        unfit = [c for c in characters if not _may_learn(c)]
+        if unfit:
+            raise ValueError(
+                "`characters` must not have U+FFFD, which stands for what is unknown, nor lone "
+                f"surrogates. Received: {unfit[0]!r}"
+            )
+        self.vocabulary_size = _NUM_MARKS + len(characters)
+        self._characters = characters
+        marks = [""] * _NUM_MARKS
+        marks[self.unk_id] = _REPLACEMENT
+        self._surfaces = np.array([text.encode() for text in [*marks, *characters]], object)
+        self._ids = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(list(characters)),
+                tf.range(_NUM_MARKS, self.vocabulary_size, dtype=tf.int32),
+            ),
+            default_value=self.unk_id,
+        )
+
+    @classmethod
+    def train(cls, sentences, vocabulary_size=None):
+        """Learns the characters of a text, the most frequent first.
+
+        Args:
+            sentences: iterable of str.
+            vocabulary_size: int. The most ids, with the four marks; None takes every character.
+
+        Returns:
+            A `Characters`.
+
+        Raises:
+            ValueError: if `vocabulary_size` leaves no room, or the sentences hold no character.
+        """
+        if vocabulary_size is not None and vocabulary_size <= _NUM_MARKS:
+            raise ValueError(
+                f"`vocabulary_size` must be more than {_NUM_MARKS}, the number of marks. "
+                f"Received: vocabulary_size={vocabulary_size}"
+            )
+        counts = collections.Counter()
+        for sentence in sentences:
+            counts.update(sentence)
+        ranked = sorted(filter(_may_learn, counts), key=lambda c: (-counts[c], c))
+        if not ranked:
+            raise ValueError("`sentences` holds no character to learn.")
+        limit = None if vocabulary_size is None else vocabulary_size - _NUM_MARKS
+        return cls("".join(ranked[:limit]))
+
+    def to_bytes(self):
+        return json.dumps({"characters": self._characters}, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, content):
+        try:
+            characters = json.loads(content.decode())["characters"]
+        except (ValueError, KeyError, TypeError):
+            characters = None
+        if not isinstance(characters, str):
+            raise ValueError("This is not a vocabulary of characters.")
+        return cls(characters)
+
+    def _split(self, text):
+        split = tf.strings.unicode_split(
+            text, "UTF-8", errors="replace", replacement_char=ord(_REPLACEMENT)
+        )
+        return split.with_flat_values(self._ids.lookup(split.flat_values))
+
+    def _join(self, pieces):
+        # `pad_id` is written as the empty string.
+        surfaces = tf.gather(tf.constant(self._surfaces), pieces.to_tensor(self.pad_id))
+        return tf.strings.reduce_join(surfaces, axis=1)
+
+
+def _may_learn(character):
+    return character != _REPLACEMENT and not 0xD800 <= ord(character) <= 0xDFFF

@@ -1,0 +1,164 @@
+import io
+import re
+
+import tensorflow as tf
+
+from keras_attn.text.tokenizer import Tokenizer
+
+try:
+    import sentencepiece
+    import tensorflow_text
+except ImportError as error:
+    raise ImportError(
+        "SentencePiece needs the packages sentencepiece and tensorflow-text: "
+        "pip install 'keras_attn[text]'"
+    ) from error
+
+# Written for `unk_id`; the library's own " \u2047 " would add spaces around it.
+_UNKNOWN = "\ufffd"
+
+
+class SentencePiece(Tokenizer):
+    """Subword units learned from raw text, as operations inside the graph.
+
+        unigram: argmax over segmentations s of x of prod_i p(s_i)        bpe: merges, in order
+
+    A space becomes part of the piece that follows it, so that decoding needs no rules of any
+    language: text whose characters were all seen in training comes back as it was, except that
+    runs of spaces shrink to one and spaces at the ends vanish. Encoding takes O(T log T) a
+    sentence for T characters. The model is part of an exported graph, which then needs the
+    operations of TensorFlow Text, but neither a file nor Python.
+
+    Args:
+        model_proto: bytes. A serialised SentencePiece model whose ids are pad 0, unk 1, bos 2,
+            eos 3, as `SentencePiece.train` makes it.
+
+    Raises:
+        ValueError: if `model_proto` is no such model.
+
+    Example:
+    >>> tokenizer = SentencePiece.train(["the cat sat", "the cat ran"], vocabulary_size=20)
+    >>> ids, lengths = tokenizer.encode(["the cat", ""])
+    >>> tokenizer.decode(ids).numpy().tolist()
+    [b'the cat', b'']
+
+    Differs from the paper: no Unicode normalisation unless asked for, so that what is decoded can
+    be compared with the text itself.
+    Reference: Kudo and Richardson, 2018 (https://arxiv.org/abs/1808.06226), section 3; unigram:
+        Kudo, 2018 (https://arxiv.org/abs/1804.10959), section 3.2.
+    """
+
+    def __init__(self, model_proto):
+        super().__init__(name="sentence_piece")
+        processor = _processor(model_proto)
+        ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        expected = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
+        if ids != expected:
+            raise ValueError(
+                f"The ids of pad, unk, bos and eos in `model_proto` must be {expected}. "
+                f"Received: {ids}"
+            )
+        self.vocabulary_size = processor.get_piece_size()
+        self._model_proto = model_proto
+
+    @classmethod
+    def train(
+        cls,
+        sentences,
+        vocabulary_size,
+        model_type="unigram",
+        *,
+        character_coverage=1.0,
+        normalization="identity",
+    ):
+        """Learns a vocabulary; the same sentences in the same order give the same model.
+
+        Args:
+            sentences: iterable of str.
+            vocabulary_size: int. The most pieces to learn, with the four marks; a small text
+                yields fewer. It must have room for every character of the text.
+            model_type: "unigram" or "bpe".
+            character_coverage: float. Share of the text's characters that get a piece, the rarest
+                being left out. All by default; 0.9995 suits a large text in Chinese or Japanese.
+            normalization: "identity", or one of SentencePiece's rules, such as "nmt_nfkc".
+
+        Returns:
+            A `SentencePiece`.
+
+        Raises:
+            ValueError: if an argument is out of range or the sentences hold no text.
+        """
+        if model_type not in ("unigram", "bpe"):
+            raise ValueError(
+                f'`model_type` must be "unigram" or "bpe". Received: model_type={model_type!r}'
+            )
+        # The trainer drops a sentence with a line end in it, and an empty one, without a word.
+        lines = [text for sentence in sentences if (text := sentence.replace("\n", " ").strip())]
+        if not lines:
+            raise ValueError("`sentences` holds no text to learn a vocabulary from.")
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines),
+                model_writer=model,
+                vocab_size=vocabulary_size,
+                hard_vocab_limit=False,
+                model_type=model_type,
+                character_coverage=character_coverage,
+                normalization_rule_name=normalization,
+                max_sentence_length=max(len(line.encode()) for line in lines),
+                unk_surface=_UNKNOWN,
+                pad_id=cls.pad_id,
+                unk_id=cls.unk_id,
+                bos_id=cls.bos_id,
+                eos_id=cls.eos_id,
+                minloglevel=2,
+            )
+        except (RuntimeError, OSError) as error:
+            raise _readable(error, vocabulary_size, character_coverage, normalization) from error
+        return cls(model.getvalue())
+
+    def to_bytes(self):
+        return self._model_proto
+
+    @classmethod
+    def from_bytes(cls, content):
+        return cls(content)
+
+    def _split(self, text):
+        return self._operation().tokenize(text)
+
+    def _join(self, pieces):
+        return self._operation().detokenize(pieces)
+
+    def _operation(self):
+        # Not FastSentencepieceTokenizer: it splits BPE models wrongly without a word of warning,
+        # and model servers before 2.12 lack it. Not made once and kept: its resource belongs to
+        # the kernel that made it, and `keras.utils.set_random_seed` drops every eager kernel. A
+        # new one costs nothing, for TensorFlow finds the kernel of the same model again.
+        return tensorflow_text.SentencepieceTokenizer(model=self._model_proto, out_type=tf.int32)
+
+
+def _processor(model_proto):
+    # The library takes no bytes at all for a model, one that is not initialised.
+    if isinstance(model_proto, bytes) and model_proto:
+        try:
+            return sentencepiece.SentencePieceProcessor(model_proto=model_proto)
+        except RuntimeError:
+            pass
+    raise ValueError("`model_proto` is not a SentencePiece model.")
+
+
+def _readable(error, vocabulary_size, character_coverage, normalization):
+    """The trainer's failure as a sentence about our arguments."""
+    too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+    if too_small:
+        return ValueError(
+            f"`vocabulary_size` must be at least {too_small[1]}, to hold the four marks and every "
+            f"character that `character_coverage` asks for. Received: "
+            f"vocabulary_size={vocabulary_size}, character_coverage={character_coverage}"
+        )
+    return ValueError(
+        f"SentencePiece cannot train with vocabulary_size={vocabulary_size}, "
+        f"character_coverage={character_coverage}, normalization={normalization!r}: {error}"
+    )

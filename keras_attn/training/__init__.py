@@ -1,0 +1,34 @@
+"""What training needs beside Keras: the loss, metrics, a schedule and callbacks for `model.fit`.
+
+Gradient clipping is an argument of every Keras optimizer, so there is none here:
+
+>>> import keras
+>>> from keras_attn.training import LabelSmoothedCrossentropy, Noam, Perplexity
+>>> optimizer = keras.optimizers.Adam(
+...     Noam(hidden_dim=512, warmup_steps=4000), beta_1=0.9, beta_2=0.98, epsilon=1e-9,
+...     global_clipnorm=1.0)
+>>> model = keras.Sequential([keras.Input((None,)), keras.layers.Embedding(7, 7)])
+>>> model.compile(optimizer, LabelSmoothedCrossentropy(smoothing=0.1), metrics=[Perplexity()])
+
+Under `tf.distribute` Keras clips each replica's gradient before it adds them up, so the same
+`global_clipnorm` is looser there than on one device.
+"""
+
+from keras_attn.training.average_checkpoints import AverageCheckpoints, average_weights
+from keras_attn.training.bleu import Bleu
+from keras_attn.training.label_smoothed_crossentropy import LabelSmoothedCrossentropy
+from keras_attn.training.noam import Noam
+from keras_attn.training.perplexity import Perplexity
+from keras_attn.training.resume import Resume
+from keras_attn.training.token_accuracy import TokenAccuracy
+
+__all__ = [
+    "AverageCheckpoints",
+    "Bleu",
+    "LabelSmoothedCrossentropy",
+    "Noam",
+    "Perplexity",
+    "Resume",
+    "TokenAccuracy",
+    "average_weights",
+]

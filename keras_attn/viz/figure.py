@@ -1,0 +1,12 @@
+"""The one place that imports Matplotlib."""
+
+
+def new_figure(width, height):
+    """An empty Matplotlib figure of `width` x `height` inches, outside pyplot's global state."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "Pictures need Matplotlib, which is not installed: pip install 'keras_attn[viz]'"
+        ) from error
+    return Figure(figsize=(width, height), layout="constrained")

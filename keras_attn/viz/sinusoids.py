@@ -1,0 +1,48 @@
+from keras import ops
+
+from keras_attn.ops import sinusoids
+from keras_attn.viz.figure import new_figure
+
+
+def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_wavelength=10000):
+    """Draws the sinusoid table, a row per position and a column per dimension.
+
+        PE[p, 2i] = sin(p / 10000^(2i/D)),  PE[p, 2i+1] = cos(p / 10000^(2i/D))
+
+    Args:
+        num_positions: int. Number of positions (rows), counted from 0.
+        hidden_dim: int. Hidden size D (columns).
+        layout: str. `"interleaved"`, `"concat"` or `"tensor2tensor"`, as in
+            `keras_attn.positions.Sinusoidal`.
+        max_wavelength: float. The base 10000 of the formula.
+
+    Returns:
+        A `matplotlib.figure.Figure`; `.savefig("sinusoids.png")` writes it.
+
+    Raises:
+        ImportError: if Matplotlib is not installed.
+
+    Example:
+
+    >>> from keras_attn.viz import plot_sinusoids
+    >>> figure = plot_sinusoids(num_positions=8, hidden_dim=16)
+    >>> figure.axes[0].images[0].get_array().shape
+    (8, 16)
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
+    """
+    figure = new_figure(10, 3.4)
+    table = sinusoids(ops.arange(num_positions), hidden_dim, layout, max_wavelength)
+    axes = figure.subplots()
+    image = axes.imshow(
+        ops.convert_to_numpy(table),
+        aspect="auto",
+        cmap="RdBu",
+        vmin=-1,
+        vmax=1,
+        interpolation="nearest",
+    )
+    axes.set_xlabel("dimension")
+    axes.set_ylabel("position")
+    figure.colorbar(image, ax=axes, ticks=[-1, 0, 1], pad=0.01)
+    return figure

@@ -1,0 +1,120 @@
+"""The card of a benchmark: what was run, on what, and what came out, as JSON and Markdown."""
+
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shlex
+import sys
+
+CARDS = pathlib.Path(__file__).parent / "cards"
+
+
+class Card:
+    """Collects tables and comparisons and writes `NAME.json` and `NAME.md`.
+
+    Args:
+        name: string. File name without ending.
+        title: string. Heading of the page.
+        method: string. What was timed and how, for the reader.
+        unit: string. What `units_per_second` of a row counts.
+    """
+
+    def __init__(self, name, title, method, unit="calls"):
+        self.name = name
+        self.content = {
+            "title": title,
+            "method": method,
+            "unit": unit,
+            "command": command_line(),
+            "date": datetime.date.today().isoformat(),
+            "hardware": hardware(),
+            "versions": {},
+            "groups": [],
+        }
+
+    def add(self, group, rows, skipped=None, comparisons=()):
+        """Adds one table."""
+        for row in rows:
+            self.content["versions"].update(row.pop("versions", {}))
+        self.content["groups"].append(
+            {
+                "name": group,
+                "rows": rows,
+                "skipped": skipped or {},
+                "comparisons": [comparison for comparison in comparisons if comparison],
+            }
+        )
+
+    def write(self, folder=CARDS):
+        """Writes both files and returns the Markdown."""
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        text = self.markdown()
+        (folder / f"{self.name}.json").write_text(json.dumps(self.content, indent=1) + "\n")
+        (folder / f"{self.name}.md").write_text(text)
+        return text
+
+    def markdown(self):
+        content = self.content
+        versions = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
+        lines = [
+            f"# {content['title']}",
+            "",
+            content["method"],
+            "",
+            f"- Command: `{content['command']}`",
+            f"- Date: {content['date']}",
+            f"- Hardware: {content['hardware']}",
+            f"- Versions: {versions}",
+        ]
+        for group in content["groups"]:
+            lines += ["", f"## {group['name']}", "", *table(group["rows"], content["unit"])]
+            lines += ["", *(f"- {sentence(c)}" for c in group["comparisons"])]
+            lines += [f"- {name} is not in the table: {why}." for name, why in group["skipped"].items()]
+        return "\n".join(lines).rstrip() + "\n"
+
+
+def table(rows, unit):
+    """Markdown table of the rows of a group, fastest first."""
+    lines = [
+        f"| contender | median ms | {unit}/s | min to max ms | CPU ms | build + first call s | peak MB "
+        "| probe GF/s |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: |",
+    ]
+    for row in sorted(rows, key=lambda row: row["median_seconds"]):
+        low, high = 1e3 * min(row["seconds"]), 1e3 * max(row["seconds"])
+        lines.append(
+            f"| {row['name']} | {1e3 * row['median_seconds']:.1f} | {row['units_per_second']:.0f} "
+            f"| {low:.1f} to {high:.1f} | {1e3 * row['cpu_seconds']:.1f} "
+            f"| {row['build_seconds']:.1f} + {row['first_call']['seconds']:.1f} "
+            f"| {row['peak_mb']:.0f} | {row['probe_gflops']:.0f} |"
+        )
+    return lines
+
+
+def sentence(comparison):
+    """One comparison in words."""
+    text = f"**{comparison['name']}** is {comparison['ratio']:.2f} times as fast as {comparison['peer']}"
+    if comparison["at_least"] is None:
+        return text + "."
+    verdict = "met" if comparison["met"] else "not met"
+    return f"{text} (at least {comparison['at_least']:g} is asked: {verdict})."
+
+
+def command_line():
+    module = sys.modules["__main__"].__spec__
+    program = ["python", "-m", module.name] if module else ["python", *sys.argv[:1]]
+    return shlex.join([*program, *sys.argv[1:]])
+
+
+def hardware():
+    """Processor, number of cores and memory, in words."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB"

@@ -1,0 +1,187 @@
+"""Times contenders in turn, so that a drift of the machine hits all of them alike.
+
+Every contender is a warmed process of its own (`worker.py`). In each turn every one is
+asked for one repetition; a matrix product in this process, timed before and after each,
+tells how fast the machine was at that moment. Ratios are taken within a turn, and their
+median is reported.
+"""
+
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+PROBE_SIZE = 1024
+# Thread pools spin for up to 0.2 s after their last work and would slow the next contender.
+SETTLE_SECONDS = 0.3
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """One row of a card.
+
+    Args:
+        name: string. How the card calls it.
+        target: string. `"package.module:function"`, a function that returns a `Task`.
+        options: dict. Keyword arguments of that function, JSON only.
+    """
+
+    name: str
+    target: str
+    options: dict = dataclasses.field(default_factory=dict)
+
+
+class Worker:
+    """A running contender: `report` is what it said once warm, `skipped` why it is out."""
+
+    def __init__(self, contender, minimum_seconds=0.0):
+        command = [sys.executable, "-m", "recipes.benchmarks.worker", contender.target]
+        command += [json.dumps(contender.options), str(minimum_seconds)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, **pipes, text=True, env=environment())
+        self.name = contender.name
+        self.report = self._answer()
+
+    @property
+    def skipped(self):
+        return self.report.get("skipped")
+
+    def repeat(self):
+        """The cost per call of one repetition; a process that dies is skipped from then on."""
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # It is gone, and `_answer` says how.
+        answer = self._answer()
+        self.report.update(skipped=answer.get("skipped"))
+        return answer
+
+    def stop(self):
+        """Ends the process, whose input ends; what it had still to say is lost."""
+        self.process.communicate()
+
+    def _answer(self):
+        line = self.process.stdout.readline()
+        if line:
+            return json.loads(line)
+        return {"skipped": f"its process ended with exit code {self.process.wait()}"}
+
+
+def environment():
+    """The variables that contenders see.
+
+    `OMP_PROC_BIND` is taken out: it binds all threads of a TensorFlow process that also
+    holds another OpenMP library to one core.
+    """
+    variables = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    return {k: v for k, v in os.environ.items() if k != "OMP_PROC_BIND"} | variables
+
+
+def measure(contenders, repetitions=7, minimum_seconds=0.15, log=print):
+    """Times warm contenders in turn.
+
+    Returns:
+        `rows`, a list with a dict for each contender that ran, and `skipped`, a dict of name to
+        reason for each that did not.
+    """
+    workers = []
+    try:
+        for contender in contenders:
+            workers.append(Worker(contender, minimum_seconds))
+            announce(workers[-1], log)
+        samples = {worker.name: [] for worker in workers}
+        for _ in range(repetitions):
+            for worker in workers:
+                if not worker.skipped:
+                    samples[worker.name].append(probed(worker.repeat))
+    finally:
+        for worker in workers:
+            worker.stop()
+    return summary({worker.name: worker.report for worker in workers}, samples)
+
+
+def measure_first_calls(contenders, repetitions=3, log=print):
+    """Times the first call of a fresh process, in turn. Returns the same as `measure`."""
+    reports, samples = {}, {contender.name: [] for contender in contenders}
+
+    def first_call(contender):
+        worker = Worker(contender)
+        worker.stop()
+        reports[worker.name] = worker.report
+        announce(worker, log)
+        return worker.report.get("first_call", {})
+
+    for _ in range(repetitions):
+        for contender in contenders:
+            samples[contender.name].append(probed(lambda: first_call(contender)))
+    return summary(reports, samples)
+
+
+def announce(worker, log):
+    log(f"  {worker.name}: {worker.report.get('traceback') or worker.skipped or 'ready'}")
+
+
+def summary(reports, samples):
+    skipped = {name: report["skipped"] for name, report in reports.items() if report.get("skipped")}
+    rows = [row(name, reports[name], samples[name]) for name in reports if name not in skipped]
+    return rows, skipped
+
+
+def row(name, report, samples):
+    """The line of one contender: medians, and every sample they come from."""
+    medians = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
+    return {
+        **report,
+        "name": name,
+        "median_seconds": medians["seconds"],
+        "units_per_second": report["units"] / medians["seconds"],
+        "cpu_seconds": medians["cpu_seconds"],
+        "peak_mb": medians["peak_mb"],
+        "probe_gflops": medians["probe_gflops"],
+        "seconds": [sample["seconds"] for sample in samples],
+    }
+
+
+def probed(measurement):
+    """What `measurement` returns, and how fast the machine was around it, as `probe_gflops`."""
+    time.sleep(SETTLE_SECONDS)
+    before = gemm_probe()
+    time.sleep(SETTLE_SECONDS)
+    result = measurement()
+    time.sleep(SETTLE_SECONDS)
+    return {**result, "probe_gflops": (before + gemm_probe()) / 2}
+
+
+def gemm_probe():
+    """GF/s of a float32 matrix product in numpy, best of three: how fast the machine is now."""
+    matrix = np.ones((PROBE_SIZE, PROBE_SIZE), "float32")
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        matrix @ matrix
+        best = min(best, time.perf_counter() - start)
+    return 2 * PROBE_SIZE**3 / best / 1e9
+
+
+def compare(rows, name, peers, at_least=None):
+    """How many times as fast `name` is as the fastest of `peers`.
+
+    Returns:
+        A dict of `name`, `peer` (the fastest), `ratio` (median over turns of the ratio within a
+        turn), `at_least` and `met`; None if `name` or every one of `peers` is missing.
+    """
+    by_name = {row["name"]: row for row in rows}
+    present = [by_name[peer] for peer in peers if peer in by_name]
+    if name not in by_name or not present:
+        return None
+    peer = min(present, key=lambda row: row["median_seconds"])
+    turns = zip(peer["seconds"], by_name[name]["seconds"], strict=True)
+    ratio = statistics.median(theirs / ours for theirs, ours in turns)
+    met = None if at_least is None else ratio >= at_least
+    return {"name": name, "peer": peer["name"], "ratio": ratio, "at_least": at_least, "met": met}

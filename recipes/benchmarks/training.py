@@ -1,0 +1,90 @@
+"""Training: optimizer steps of an encoder-decoder, ours and the peers', in turn."""
+
+import argparse
+
+from recipes.benchmarks.card import CARDS, Card
+from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
+
+LENGTH = 32
+# (size, batch) and the steps of one call, so many that what `fit` does once a call weighs little.
+# 128 sentences are a batch as used in practice for the tiny model: 4,096 target tokens.
+CASES = {("tiny", 32): 10, ("tiny", 128): 4, ("base", 32): 2}
+POLICIES = ("float32", "mixed_bfloat16")
+OURS, HUB, TORCH = "keras_attn fit", "KerasHub fit", "torch nn.Transformer"
+TARGETS = {
+    OURS: "recipes.benchmarks.contenders.ours:training",
+    HUB: "recipes.benchmarks.contenders.hub:training",
+    TORCH: "recipes.benchmarks.contenders.pytorch:training",
+}
+METHOD = (
+    f"Adam, label smoothing {{smoothing:g}}, dropout {{dropout:g}} (of attention weights too), "
+    f"vocabulary 8,000, one tied embedding table, {LENGTH} + {LENGTH} tokens a sentence, padding "
+    "masks on. Keras models train under `model.fit` without XLA, torch in an eager loop; bfloat16 "
+    "is each library's own mixed precision. A rate counts source and target tokens. Each "
+    "contender is a process of its own and all are asked in turn, {repetitions} times."
+)
+
+
+def contenders(size, batch, steps, policy, settings, libraries=tuple(TARGETS)):
+    """The libraries' contenders of one size and precision, by name."""
+    options = {"size": size, "batch": batch, "length": LENGTH, "steps": steps, "policy": policy}
+    return {
+        library: Contender(f"{library}, {policy}", TARGETS[library], {**options, **settings})
+        for library in libraries
+    }
+
+
+def add_throughput(card, size, batch, settings, repetitions):
+    """Adds the table of one size: warm steps in every precision."""
+    named = {p: contenders(size, batch, CASES[size, batch], p, settings) for p in POLICIES}
+    rows, skipped = measure([c for group in named.values() for c in group.values()], repetitions)
+    comparisons = []
+    for policy, group in named.items():
+        ours, hub, torch = (group[library].name for library in TARGETS)
+        asked_of_torch = 1.0 if policy == "mixed_bfloat16" else None
+        comparisons.append(compare(rows, ours, [hub], at_least=1.1))
+        comparisons.append(compare(rows, ours, [torch], at_least=asked_of_torch))
+    group = f"transformer_{size}, batch {batch} x ({LENGTH} + {LENGTH})"
+    card.add(group, rows, skipped, comparisons)
+
+
+def add_first_step(card, size, batch, settings, repetitions):
+    """Adds the table of the first step of a fresh process, tracing included."""
+    named = contenders(size, batch, 1, "float32", settings, libraries=(OURS, HUB))
+    rows, skipped = measure_first_calls(list(named.values()), repetitions)
+    comparison = compare(rows, named[OURS].name, [named[HUB].name])
+    group = f"transformer_{size}, first step of a fresh process, tracing included"
+    card.add(group, rows, skipped, [comparison])
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="python -m recipes.benchmarks.training", description=__doc__)
+    known = [f"{size}:{batch}" for size, batch in CASES]
+    parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--first-steps", type=int, default=3, help="fresh processes each; 0 for none")
+    parser.add_argument("--label-smoothing", type=float, default=0.1)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--name", default="training", help="name of the card")
+    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    settings = {"smoothing": arguments.label_smoothing, "dropout": arguments.dropout}
+    method = METHOD.format(**settings, repetitions=arguments.repetitions)
+    card = Card(arguments.name, "Training throughput", method, unit="tokens")
+    for case in arguments.cases:
+        size, batch = case.split(":")
+        print(case, flush=True)
+        add_throughput(card, size, int(batch), settings, arguments.repetitions)
+        card.write(arguments.out)
+    if arguments.first_steps:
+        for size in dict.fromkeys(case.split(":")[0] for case in arguments.cases):
+            add_first_step(card, size, 32, settings, arguments.first_steps)
+    print(card.write(arguments.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The process in which one contender lives: `python -m recipes.benchmarks.worker TARGET OPTIONS`.
+
+It builds the contender, warms it, says so in one JSON line, then answers every line it
+reads with the cost per call of one repetition, and ends when its input ends.
+"""
+
+import importlib
+import json
+import math
+import os
+import resource
+import sys
+import time
+import traceback
+from importlib import metadata
+
+DISTRIBUTIONS = (
+    "keras_attn",
+    "tensorflow",
+    "keras",
+    "keras_hub",
+    "torch",
+    "ctranslate2",
+    "transformers",
+)
+WARM_UP_CALLS = 2
+
+
+def cost(function, calls=1):
+    """Wall time and processor time per call, and the process's peak memory so far."""
+    wall, processor = time.perf_counter(), time.process_time()
+    for _ in range(calls):
+        function()
+    return {
+        "seconds": (time.perf_counter() - wall) / calls,
+        "cpu_seconds": (time.process_time() - processor) / calls,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def versions():
+    """Versions of the libraries that this process has imported."""
+    found = {"python": sys.version.split()[0]}
+    for name in DISTRIBUTIONS:
+        if name in sys.modules:
+            try:
+                found[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                found[name] = getattr(sys.modules[name], "__version__", "of unknown version")
+    return found
+
+
+def prepare(target, options, minimum_seconds):
+    """Builds and warms a contender; returns its call, the calls per repetition and a report."""
+    start = time.perf_counter()
+    module, function = target.split(":")
+    task = getattr(importlib.import_module(module), function)(**options)
+    build_seconds = time.perf_counter() - start
+    first_call = cost(task.call)
+    warm_seconds = min(cost(task.call)["seconds"] for _ in range(WARM_UP_CALLS))
+    report = {
+        "units": task.units,
+        "facts": task.facts,
+        "build_seconds": build_seconds,
+        "first_call": first_call,
+        "versions": versions(),
+    }
+    return task.call, math.ceil(minimum_seconds / warm_seconds), report
+
+
+def main(target, options, minimum_seconds):
+    # Libraries print to standard output; it is moved away so that only answers travel there.
+    channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def answer(message):
+        print(json.dumps(message), file=channel)
+
+    try:
+        call, calls, report = prepare(target, json.loads(options), float(minimum_seconds))
+    except ModuleNotFoundError as error:
+        answer({"skipped": f"{error.name} is not installed"})
+        return
+    except Exception as error:  # Whatever a peer raises must not end the other contenders.
+        reason = f"it failed with {type(error).__name__}: {error}".splitlines()[0]
+        answer({"skipped": reason, "traceback": traceback.format_exc(limit=-3)})
+        return
+    answer(report)
+    for _ in sys.stdin:
+        answer(cost(call, calls))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,193 @@
+"""One run of the recipe: data, model, training, evaluation, export and card."""
+
+import contextlib
+import math
+import os
+import time
+
+import keras
+
+from keras_attn import export, generation, models, text, training
+from recipes.card import command_line, write_card
+from recipes.translate import task as tasks
+
+
+class Run:
+    """A run in the directory `options.out`, which a later run with the same options continues."""
+
+    def __init__(self, options):
+        self.options = options
+        if options.data_dir:
+            self.task = tasks.parallel_text(
+                options.data_dir, options.source, options.target, options.variant
+            )
+        else:
+            self.task = tasks.dates(options.seed)
+        os.makedirs(options.out, exist_ok=True)
+        self.tokenizer = self._tokenizer()
+        self.batches = self._batches("train", options.tokens_per_batch, shuffle=True)
+        self.epochs = options.epochs
+        if options.steps is not None:
+            self.epochs = math.ceil(options.steps / len(self.batches))
+        with self._scope():
+            self.model = self._model()
+        self.translator = export.Translator(
+            self.model, self.tokenizer, max_length=options.max_length
+        )
+        self.seconds = 0.0
+        self.exported = None
+
+    def train(self):
+        """Trains, or goes on training, and leaves the averaged weights in the model."""
+        options = self.options
+        resume = training.Resume(self._path("checkpoint"), every_steps=options.checkpoint_steps)
+        first = resume.initial_epoch(self.model)
+        self.batches.epoch = first
+        average = training.AverageCheckpoints(self._path("average"), options.average_last)
+        callbacks = [
+            self._validation(),
+            average,
+            keras.callbacks.CSVLogger(self._path("history.csv"), append=first > 0),
+            keras.callbacks.TensorBoard(self._path("tensorboard"), write_graph=False),
+            resume,
+        ]
+        started = time.monotonic()
+        if first < self.epochs:
+            self.model.fit(
+                self.batches.as_dataset(),
+                epochs=self.epochs,
+                initial_epoch=first,
+                callbacks=callbacks,
+                validation_data=self._batches("val", options.tokens_per_batch).as_dataset(),
+                validation_freq=options.validate_every,
+                shuffle=False,  # the batches shuffle themselves
+                verbose=1 if os.isatty(1) else 2,
+            )
+        elif average.paths():
+            self.model.set_weights(training.average_weights(average.paths()))
+        self.seconds = time.monotonic() - started
+        self.model.save(self._path("model.keras"))
+
+    def evaluate(self):
+        """The metric on each held-out split, with the export's decoding strategy."""
+        translator = export.Translator(
+            self.model, self.tokenizer, self._strategy(), self.options.max_length
+        )
+        results = {}
+        for split in ("val", *self.task.tests):
+            sources, references = map(list, zip(*self.task.splits[split], strict=True))
+            translations, _ = translator.translate(sources)
+            value, signature = self.task.score(translations, references)
+            results[split] = {"metric": self.task.metric, "value": value, "signature": signature}
+        sources = [source for source, _ in self.task.splits[self.task.tests[0]]]
+        with open(self._path("unseen.txt"), "w", encoding="utf-8") as file:
+            file.writelines(f"{source}\n" for source in sources[:5])
+        return results
+
+    def export(self):
+        """Writes the next version under `export/`."""
+        self.exported = export.saved_model(
+            self.model,
+            self._path("export"),
+            tokenizer=self.tokenizer,
+            strategy=self._strategy(),
+            max_length=self.options.max_length,
+        )
+
+    def write_card(self, results, seconds):
+        options = self.options
+        write_card(
+            options.out,
+            command=command_line("recipes.translate"),
+            history=self._path("history.csv"),
+            metric=f"val_{self.task.metric}",
+            task=self.task.name,
+            seed=options.seed,
+            parameters=self.model.count_params(),
+            vocabulary_size=self.tokenizer.vocabulary_size,
+            options=vars(options),
+            steps=int(self.model.optimizer.iterations),
+            results=results,
+            training_seconds=round(self.seconds, 1),
+            seconds=round(seconds, 1),
+        )
+
+    def _path(self, name):
+        return os.path.join(self.options.out, name)
+
+    def _scope(self):
+        if self.options.strategy == "none":
+            return contextlib.nullcontext()
+        import tensorflow as tf
+
+        return tf.distribute.MirroredStrategy().scope()
+
+    def _tokenizer(self):
+        path = self._path("tokenizer.model")
+        if os.path.exists(path):
+            return text.load(path)
+        sentences = [sentence for pair in self.task.splits["train"] for sentence in pair]
+        if self.options.tokenizer == "characters":
+            tokenizer = text.Characters.train(sentences)
+        else:
+            tokenizer = text.SentencePiece.train(
+                sentences, self.options.vocabulary_size, self.options.tokenizer
+            )
+        tokenizer.save(path)
+        return tokenizer
+
+    def _batches(self, split, tokens_per_batch, shuffle=False):
+        sides = zip(*self.task.splits[split], strict=True)
+        sources, targets = map(self.tokenizer.encode_as_lists, sides)
+        return text.TokenBatches(
+            sources, targets, tokens_per_batch, shuffle=shuffle, seed=self.options.seed
+        )
+
+    def _model(self):
+        options = self.options
+        chosen = {"num_layers": options.num_layers, "dropout": options.dropout}
+        model = models.from_preset(
+            options.preset,
+            vocabulary_size=self.tokenizer.vocabulary_size,
+            residual=options.residual,
+            **{name: value for name, value in chosen.items() if value is not None},
+        )
+        model.compile(
+            optimizer=keras.optimizers.Adam(
+                training.Noam.from_peak(options.learning_rate, options.warmup_steps),
+                beta_1=0.9,
+                beta_2=0.98,
+                epsilon=1e-9,
+                global_clipnorm=options.clip_norm,
+            ),
+            loss=training.LabelSmoothedCrossentropy(options.label_smoothing),
+            weighted_metrics=[training.Perplexity()],
+            jit_compile=False,
+        )
+        return model
+
+    def _strategy(self):
+        if self.options.beams == 1:
+            return generation.Greedy()
+        return generation.Beam(self.options.beams, self.options.length_penalty)
+
+    def _validation(self):
+        """A callback that translates the validation split greedily and logs the task's metric."""
+        sources, references = map(list, zip(*self.task.splits["val"], strict=True))
+
+        def translate(sources):
+            return self.translator.translate(sources)[0]
+
+        if self.task.metric == "bleu":
+            return training.Bleu(
+                sources,
+                references,
+                translate,
+                every_epochs=self.options.validate_every,
+                tokenize=self.task.tokenize,
+            )
+
+        def on_epoch_end(epoch, logs):
+            logs["val_exact_match"] = self.task.score(translate(sources), references)[0]
+
+        return keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)

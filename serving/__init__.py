@@ -1,0 +1,1 @@
+"""An embedded server and clients that speak TensorFlow Serving's REST and gRPC API."""

@@ -1,0 +1,136 @@
+"""The gRPC API: PredictionService (Predict, GetModelMetadata) and ModelService."""
+
+import concurrent.futures
+import contextlib
+import logging
+
+import grpc
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+from tensorflow_serving.apis.model_management_pb2 import ReloadConfigResponse
+
+from serving.errors import Code, ServingError, invalid_argument
+from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
+from serving.predict_request import run_predict_request
+
+_log = logging.getLogger(__name__)
+
+_MAX_MESSAGE_BYTES = 2**31 - 1  # instead of gRPC's 4 MiB
+_MAX_ERROR_LENGTH = 1024
+_LONGEST_DEADLINE_SECONDS = 1e9
+_STATUS = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """Runs models and describes their signatures.
+
+    Args:
+        manager: `ModelManager`.
+    """
+
+    def __init__(self, manager):
+        self._manager = manager
+
+    def Predict(self, request, context):
+        """Runs a signature on the request's tensors."""
+        with _errors_to(context):
+            _check_model_spec(request)
+            with self._manager.use(request.model_spec) as servable:
+                return run_predict_request(servable, request, _timeout_ms(context))
+
+    def GetModelMetadata(self, request, context):
+        """Gives the signatures; `signature_def` is the only field there is."""
+        with _errors_to(context):
+            _check_model_spec(request)
+            if not request.metadata_field:
+                raise invalid_argument(
+                    "GetModelMetadataRequest must specify at least one metadata_field"
+                )
+            for field in request.metadata_field:
+                if field != SIGNATURE_DEF:
+                    raise invalid_argument(f"Metadata field {field} is not supported")
+            response, signatures = model_metadata(self._manager, request.model_spec)
+            response.metadata[SIGNATURE_DEF].Pack(signatures)
+            return response
+
+
+class ModelService(model_service_pb2_grpc.ModelServiceServicer):
+    """Tells which versions are loaded and changes which models are served.
+
+    Args:
+        manager: `ModelManager`.
+    """
+
+    def __init__(self, manager):
+        self._manager = manager
+
+    def GetModelStatus(self, request, context):
+        """Gives the states of a model's versions."""
+        with _errors_to(context):
+            _check_model_spec(request)
+            return model_status(self._manager, request.model_spec)
+
+    def HandleReloadConfigRequest(self, request, context):
+        """Serves the models of the request's `model_config_list` instead of those before."""
+        with _errors_to(context):
+            if request.config.WhichOneof("config") != "model_config_list":
+                raise invalid_argument(
+                    "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
+                    "ModelConfigList is currently supported"
+                )
+            self._manager.configure(request.config.model_config_list.config)
+            self._manager.poll()
+            response = ReloadConfigResponse()
+            response.status.SetInParent()
+            return response
+
+
+def make_grpc_server(manager, num_threads):
+    """A gRPC server with both services; the caller adds a port and starts it.
+
+    Args:
+        manager: `ModelManager`.
+        num_threads: int. Calls that run at once; others wait.
+
+    Returns:
+        `grpc.Server`.
+    """
+    server = grpc.server(
+        concurrent.futures.ThreadPoolExecutor(num_threads, "grpc"),
+        options=[
+            ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a partner
+        ],
+    )
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+        PredictionService(manager), server
+    )
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(manager), server)
+    return server
+
+
+def _timeout_ms(context):
+    remaining = context.time_remaining()
+    # Without a deadline gRPC gives None or some hundred million years.
+    if remaining is None or remaining > _LONGEST_DEADLINE_SECONDS:
+        return None
+    return max(int(remaining * 1000), 1)
+
+
+def _check_model_spec(request):
+    if not request.HasField("model_spec"):
+        raise invalid_argument("Missing ModelSpec")
+
+
+@contextlib.contextmanager
+def _errors_to(context):
+    try:
+        yield
+    except ServingError as error:
+        message = error.message
+        if len(message) > _MAX_ERROR_LENGTH:
+            message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
+        context.abort(_STATUS[error.code], message)
+    except Exception:
+        _log.exception("A gRPC call failed")
+        context.abort(_STATUS[Code.INTERNAL], "Internal error")

@@ -1,0 +1,205 @@
+"""Loads the versions that are wanted, swaps them under load, and lends them to requests."""
+
+import contextlib
+import dataclasses
+import logging
+import threading
+import time
+
+from serving.errors import Code, invalid_argument, not_found
+from serving.version_record import State, VersionRecord
+from serving.versions import find_versions, wanted_versions
+
+_log = logging.getLogger(__name__)
+
+
+class ModelManager:
+    """Keeps the wanted versions of every model loaded, and availability first.
+
+    A new version is loaded before an old one goes; an old one goes when its last request is
+    done; a version that fails to load leaves the old one serving. Loading happens on the thread
+    that polls, so requests never wait for it.
+
+    Args:
+        load: function of (name, version, path) that returns a `Servable`.
+        max_retries: int. How often a version that failed is tried again.
+        retry_seconds: float. How long after a failure.
+    """
+
+    def __init__(self, load, max_retries=5, retry_seconds=60.0):
+        self._load_servable = load
+        self._max_retries = max_retries
+        self._retry_seconds = retry_seconds
+        self._configs = {}
+        self._records = {}  # model name -> version -> VersionRecord
+        self._complaints = {}  # model name -> the last complaint about its base path
+        self._lock = threading.Lock()
+        self._poll_lock = threading.Lock()
+        self._stopping = threading.Event()
+
+    def configure(self, configs):
+        """Replaces the models to serve, from the next `poll` on.
+
+        Args:
+            configs: list of `ModelConfig` protos.
+
+        Raises:
+            ServingError: if two models have the same name.
+        """
+        by_name = {config.name: config for config in configs}
+        if len(by_name) != len(configs):
+            raise invalid_argument("Illegal to list multiple models with the same name")
+        with self._lock:
+            self._configs = by_name
+
+    def poll(self):
+        """Looks at every base path once, loads what is new and unloads what is not wanted."""
+        with self._poll_lock:
+            with self._lock:
+                names = [*self._configs, *(self._records.keys() - self._configs.keys())]
+            for name in names:
+                self._poll_model(name)
+
+    def poll_every(self, seconds):
+        """Polls in the background until `stop`."""
+
+        def poll():
+            while not self._stopping.wait(seconds):
+                self.poll()
+
+        threading.Thread(target=poll, name="poll-versions", daemon=True).start()
+
+    def stop(self):
+        """Ends the polling."""
+        self._stopping.set()
+
+    @contextlib.contextmanager
+    def use(self, model_spec):
+        """Lends the servable that a request names; it stays loaded until the block ends.
+
+        Args:
+            model_spec: `ModelSpec` proto: a name, and a version, a label or neither (the newest).
+
+        Raises:
+            ServingError: if no such version is available.
+        """
+        with self._lock:
+            record = self._find(model_spec)
+            record.users += 1
+        try:
+            yield record.servable
+        finally:
+            with self._lock:
+                record.users -= 1
+                self._close_if_idle(record)
+
+    def versions(self, name):
+        """Copies of a model's `VersionRecord`s, the newest first; empty for an unknown model."""
+        with self._lock:
+            records = self._records.get(name, {})
+            return [dataclasses.replace(records[key]) for key in sorted(records, reverse=True)]
+
+    def _find(self, model_spec):
+        name = model_spec.name
+        if not name:
+            raise invalid_argument("ModelSpec has no name specified.")
+        choice = model_spec.WhichOneof("version_choice")
+        version = model_spec.version.value if choice == "version" else None
+        if choice == "version_label":
+            label = model_spec.version_label
+            labels = self._configs[name].version_labels if name in self._configs else {}
+            if label not in labels:
+                raise invalid_argument(f"Unrecognized servable version label: {label}")
+            version = labels[label]
+        records = self._records.get(name, {})
+        loaded = [key for key, record in records.items() if record.loaded]
+        if version is None and loaded:
+            return records[max(loaded)]
+        if version in loaded:
+            return records[version]
+        request = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+        raise not_found(f"Servable not found for request: {request}")
+
+    def _poll_model(self, name):
+        config = self._configs.get(name)
+        try:
+            found = find_versions(config.base_path) if config else {}
+        except OSError as error:
+            self._complain(name, f"Could not find base path {config.base_path}: {error.strerror}")
+            return
+        wanted = wanted_versions(found, config.model_version_policy) if config else []
+        if config and not wanted:
+            self._complain(name, f"No versions of servable {name} found under {config.base_path}")
+        else:
+            self._complaints.pop(name, None)
+        records = self._want(name, {version: found[version] for version in wanted})
+        for record in records:
+            if record.wanted and record.state in (State.START, State.LOADING):
+                if time.monotonic() >= record.next_attempt:
+                    self._load(name, record)
+        self._retire(records)
+
+    def _want(self, name, paths):
+        """Marks what is wanted; a version that ended and came back starts again."""
+        with self._lock:
+            records = self._records.setdefault(name, {})
+            for version, path in paths.items():
+                record = records.get(version)
+                if record is None or (record.ended and not record.wanted):
+                    records[version] = VersionRecord(version, path)
+            for version, record in records.items():
+                record.wanted = version in paths
+            return [records[version] for version in sorted(records, reverse=True)]
+
+    def _load(self, name, record):
+        record.state = State.LOADING
+        _log.info("Loading version %d of %s", record.version, name)
+        try:
+            servable = self._load_servable(name, record.version, record.path)
+        except Exception as error:  # a SavedModel comes from outside and may fail in any way
+            with self._lock:
+                record.failures += 1
+                record.next_attempt = time.monotonic() + self._retry_seconds
+                record.code = Code(getattr(error, "code", Code.UNKNOWN))
+                record.message = str(error) or type(error).__name__
+                if record.failures > self._max_retries:
+                    record.state = State.END
+            _log.error(
+                "Loading version %d of %s failed (attempt %d of %d): %s",
+                record.version,
+                name,
+                record.failures,
+                self._max_retries + 1,
+                record.message.splitlines()[0],
+            )
+            return
+        with self._lock:
+            record.servable = servable
+            record.code, record.message = Code.OK, ""
+            record.state = State.AVAILABLE
+        _log.info("Version %d of %s is available", record.version, name)
+
+    def _retire(self, records):
+        """Unloads what is not wanted, unless it is the last one that can answer."""
+        with self._lock:
+            wanted = [record for record in records if record.wanted]
+            unwanted = [record for record in records if record.loaded and not record.wanted]
+            if wanted and not any(record.loaded for record in wanted):
+                unwanted = unwanted[1:]
+            for record in unwanted:
+                record.state = State.UNLOADING
+                self._close_if_idle(record)
+            for record in records:
+                if not record.wanted and record.state in (State.START, State.LOADING):
+                    record.state = State.END
+
+    def _close_if_idle(self, record):
+        if record.state == State.UNLOADING and not record.users:
+            record.servable.close()
+            record.servable = None
+            record.state = State.END
+
+    def _complain(self, name, complaint):
+        if self._complaints.get(name) != complaint:
+            self._complaints[name] = complaint
+            _log.warning(complaint)

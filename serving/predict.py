@@ -1,0 +1,112 @@
+"""Runs a signature of a servable: finds it, checks the inputs' names and dtypes, picks outputs."""
+
+import tensorflow as tf
+
+from serving.errors import Code, ServingError, invalid_argument
+from serving.tensor_proto import dtype_name, to_array
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+def input_dtypes(servable, signature_name):
+    """What a REST request must bring.
+
+    Args:
+        servable: `Servable`.
+        signature_name: string, "" for the default one.
+
+    Returns:
+        Dictionary from input name to `tf.DType`, in order of the names.
+
+    Raises:
+        ServingError: if the servable has no such signature or it takes no inputs.
+    """
+    name = signature_name or DEFAULT_SIGNATURE
+    if name not in servable.signatures:
+        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+    inputs = servable.signatures[name].inputs
+    if not inputs:
+        raise invalid_argument(
+            f"Failed to get input map for signature: {signature_name or 'DEFAULT'}"
+        )
+    return {alias: tf.as_dtype(inputs[alias].dtype) for alias in sorted(inputs)}
+
+
+def predict(servable, signature_name, inputs, output_filter=(), timeout_ms=None):
+    """Runs a signature.
+
+    Args:
+        servable: `Servable`.
+        signature_name: string, "" for the default one.
+        inputs: dictionary from input name to array.
+        output_filter: names of the outputs to compute; all of them if empty.
+        timeout_ms: int or None. Time limit in milliseconds.
+
+    Returns:
+        Dictionary from output name to array.
+
+    Raises:
+        ServingError: if the request does not fit the signature, or the run fails.
+    """
+    name = signature_name or DEFAULT_SIGNATURE
+    if name not in servable.signatures:
+        raise ServingError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
+    signature = servable.signatures[name]
+    feeds = _feeds(signature, inputs)
+    outputs = _outputs(signature, output_filter)
+    fetches = [signature.outputs[alias].name for alias in outputs]
+    return dict(zip(outputs, servable.run(feeds, fetches, timeout_ms)))
+
+
+def _feeds(signature, inputs):
+    given, known = set(inputs), set(signature.inputs)
+    if len(given) > len(known) or (len(given) < len(known) and not signature.defaults):
+        raise invalid_argument(
+            f"input size does not match signature: {len(given)}!={len(known)} "
+            f"len({{{_join(given)}}}) != len({{{_join(known)}}}). "
+            f"Sent extra: {{{_join(given - known)}}}. "
+            f"Missing but required: {{{_join(known - given)}}}."
+        )
+    feeds = {}
+    for index, alias in enumerate(sorted(known)):
+        info = signature.inputs[alias]
+        if alias in inputs:
+            array = inputs[alias]
+        elif alias in signature.defaults:
+            array = to_array(alias, signature.defaults[alias])
+        else:
+            raise invalid_argument(
+                f"Signature input alias: {alias}(feed name: {info.name}) not found in request and "
+                "no default value provided. Inputs expected to be in the request "
+                f"{{{_join(given)}}}, or default input alias set: {_join(signature.defaults)}"
+            )
+        wanted, got = tf.as_dtype(info.dtype), tf.as_dtype(array.dtype)
+        if wanted != got:
+            raise invalid_argument(
+                f"Expects arg[{index}] to be {dtype_name(wanted)} but {dtype_name(got)} is provided"
+            )
+        feeds[info.name] = array
+    if given - known:
+        raise invalid_argument(
+            f"Inputs contains invalid name. Used request inputs: {_join(given & known)}, "
+            f"request input: {_join(given)}"
+        )
+    return feeds
+
+
+def _outputs(signature, output_filter):
+    aliases = []
+    for alias in output_filter:
+        if alias not in signature.outputs:
+            raise invalid_argument(
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in "
+                f"the set {{{_join(signature.outputs)}}}."
+            )
+        if alias in aliases:
+            raise invalid_argument(f"duplicate output tensor alias: {alias}")
+        aliases.append(alias)
+    return aliases or sorted(signature.outputs)
+
+
+def _join(names):
+    return ",".join(sorted(names))

@@ -1,0 +1,32 @@
+"""A `PredictRequest` to a `PredictResponse`."""
+
+from tensorflow_serving.apis.predict_pb2 import PredictResponse
+
+from serving.predict import DEFAULT_SIGNATURE, predict
+from serving.tensor_proto import to_array, to_proto
+
+
+def run_predict_request(servable, request, timeout_ms=None):
+    """Answers a request that came over gRPC or stands in a warm-up file.
+
+    Args:
+        servable: `Servable`.
+        request: `PredictRequest` proto.
+        timeout_ms: int or None. Time limit in milliseconds.
+
+    Returns:
+        `PredictResponse` proto, with the version and the signature that answered.
+
+    Raises:
+        ServingError: if the request does not fit the signature, or the run fails.
+    """
+    inputs = {name: to_array(name, proto) for name, proto in request.inputs.items()}
+    signature_name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    outputs = predict(servable, signature_name, inputs, request.output_filter, timeout_ms)
+    response = PredictResponse()
+    response.model_spec.name = servable.name
+    response.model_spec.version.value = servable.version
+    response.model_spec.signature_name = signature_name
+    for name, array in outputs.items():
+        response.outputs[name].CopyFrom(to_proto(array))
+    return response

@@ -1,0 +1,138 @@
+"""The REST API as an ASGI application."""
+
+import asyncio
+import concurrent.futures
+import json
+import logging
+import re
+import urllib.parse
+
+from google.protobuf.json_format import MessageToDict
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+
+from serving.errors import Code, ServingError, invalid_argument
+from serving.json_inputs import read_inputs, read_signature_name
+from serving.json_outputs import write_outputs
+from serving.json_text import dump, parse_object
+from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
+from serving.predict import input_dtypes, predict
+
+_log = logging.getLogger(__name__)
+
+_FLAGS = re.IGNORECASE | re.ASCII
+_API = re.compile(r"/v1/.*", _FLAGS)
+_VERSION = r"(?:(?:/versions/(\d+))|(?:/labels/([^/:]+)))?"
+_POST = re.compile(rf"/v1/models/([^/:]+){_VERSION}:(classify|regress|predict)", _FLAGS)
+_GET = re.compile(rf"/v1/models(?:/([^/:]+))?{_VERSION}(?:/(metadata))?", _FLAGS)
+_MAX_VERSION = 2**63 - 1
+_VERSION_DIGITS = len(str(_MAX_VERSION))
+_NOT_FOUND = "<html><head><title>404 Not Found</title></head><body>Not Found</body></html>"
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, GET",
+    "Access-Control-Allow-Headers": "Content-Type",
+}
+
+
+class RestApi:
+    """Answers `/v1/models/...` as TensorFlow Serving does.
+
+    JSON and TensorFlow run on a pool of threads; the event loop only moves bytes.
+
+    Args:
+        manager: `ModelManager`.
+        num_threads: int. Requests that run at once; others wait.
+        timeout_ms: int. Time limit of a run in milliseconds; none if it is not positive.
+        cors: bool. Whether answers carry the headers that let web pages of any site read them.
+    """
+
+    def __init__(self, manager, num_threads, timeout_ms, cors=False):
+        self._manager = manager
+        self._pool = concurrent.futures.ThreadPoolExecutor(num_threads, "rest")
+        self._timeout_ms = timeout_ms if timeout_ms > 0 else None
+        self._headers = _CORS if cors else {}
+
+    async def __call__(self, scope, receive, send):
+        """The ASGI entry point."""
+        request = Request(scope, receive)
+        # The path as it was sent: a name may hold an escaped slash.
+        path = scope["raw_path"].decode("latin-1")
+        if not _API.fullmatch(path):
+            response = HTMLResponse(_NOT_FOUND, 404)
+        elif request.method == "OPTIONS":
+            origin = re.search("https?://", request.headers.get("origin", ""))
+            response = Response(status_code=200 if origin else 400, headers=self._headers)
+        else:
+            try:
+                body = await request.body()
+            except ClientDisconnect:
+                return
+            status, content = await asyncio.get_running_loop().run_in_executor(
+                self._pool, self._answer, request.method, path, body
+            )
+            response = Response(content, status, self._headers, media_type="application/json")
+        await response(scope, receive, send)
+
+    def _answer(self, method, path, body):
+        try:
+            return 200, self._process(method, path, body)
+        except ServingError as error:
+            return error.http_status, dump({"error": error.message})
+        except Exception:
+            _log.exception("%s %s failed", method, path)
+            return 500, dump({"error": "Internal error"})
+
+    def _process(self, method, path, body):
+        pattern = {"POST": _POST, "GET": _GET}.get(method)
+        match = pattern.fullmatch(path) if pattern else None
+        malformed = invalid_argument(f"Malformed request: {method} {path}")
+        if match is None:
+            raise malformed
+        name, version, label, action = match.groups()
+        spec = _model_spec(name, version, label)
+        # Paths match in either case, the words at their end do not.
+        if action == "predict":
+            return dump(self._predict(spec, body))
+        if action in ("classify", "regress"):
+            raise ServingError(Code.UNIMPLEMENTED, f"This server does not {action}.")
+        if method == "POST":
+            raise malformed
+        if not spec.name:
+            raise invalid_argument("Missing model name in request.")
+        if action == "metadata":
+            return self._metadata(spec)
+        status = model_status(self._manager, spec)
+        return dump(MessageToDict(status, always_print_fields_with_no_presence=True))
+
+    def _predict(self, spec, body):
+        document = parse_object(body)
+        signature_name = read_signature_name(document)
+        with self._manager.use(spec) as servable:
+            inputs, row = read_inputs(document, input_dtypes(servable, signature_name))
+            outputs = predict(servable, signature_name, inputs, timeout_ms=self._timeout_ms)
+        return write_outputs(outputs, row)
+
+    def _metadata(self, spec):
+        options = {"preserving_proto_field_name": True}
+        options["always_print_fields_with_no_presence"] = True
+        response, signatures = model_metadata(self._manager, spec)
+        return json.dumps(
+            {
+                "model_spec": MessageToDict(response.model_spec, **options),
+                "metadata": {SIGNATURE_DEF: MessageToDict(signatures, **options)},
+            }
+        ).encode()
+
+
+def _model_spec(name, version, label):
+    spec = ModelSpec(name=urllib.parse.unquote(name or "", errors="replace"))
+    if version:
+        digits = version.lstrip("0") or "0"
+        if len(digits) > _VERSION_DIGITS or int(digits) > _MAX_VERSION:
+            raise invalid_argument(f"Failed to convert version: {version} to numeric.")
+        spec.version.value = int(digits)
+    if label:
+        spec.version_label = urllib.parse.unquote(label, errors="replace")
+    return spec

@@ -1,0 +1,72 @@
+"""One loaded version of a model."""
+
+import tensorflow as tf
+
+from serving.errors import Code, ServingError, invalid_argument
+
+try:
+    # Importing it registers the TensorFlow Text ops that the stock server has linked in. A model
+    # without them needs no TensorFlow Text; one with them fails to load and names the op.
+    import tensorflow_text  # noqa: F401
+except ImportError:
+    pass
+
+
+class Servable:
+    """A SavedModel in a session of its own, which is how TensorFlow Serving runs one.
+
+    The session loader gives the same signatures, pruning, time limits and error texts as the
+    real server, and closing the session frees the model's memory.
+
+    Args:
+        name: string. The model's name.
+        version: int. The version's number.
+        path: string. The version's directory.
+
+    Raises:
+        Exception: whatever TensorFlow raises for a directory that it cannot load.
+    """
+
+    def __init__(self, name, version, path):
+        self.name = name
+        self.version = version
+        graph = tf.Graph()
+        self._session = tf.compat.v1.Session(graph=graph)
+        try:
+            with graph.as_default():
+                meta_graph = tf.compat.v1.saved_model.load(
+                    self._session, [tf.saved_model.SERVING], path
+                )
+        except Exception:
+            self._session.close()
+            raise
+        self.signatures = meta_graph.signature_def
+
+    def run(self, feeds, fetches, timeout_ms=None):
+        """Runs the graph; safe to call from many threads at once.
+
+        Args:
+            feeds: dictionary from tensor name to array.
+            fetches: list of tensor names.
+            timeout_ms: int or None. Time limit in milliseconds.
+
+        Returns:
+            List of arrays, one per fetch.
+
+        Raises:
+            ServingError: with TensorFlow's code and message.
+        """
+        options = tf.compat.v1.RunOptions(timeout_in_ms=timeout_ms) if timeout_ms else None
+        try:
+            return self._session.run(fetches, feeds, options=options)
+        except tf.errors.OpError as error:
+            # Python decorates the message with a traceback of the graph's construction; the
+            # server's clients read the plain message, which is the error underneath.
+            plain = error.__context__ if isinstance(error.__context__, tf.errors.OpError) else error
+            raise ServingError(Code(plain.error_code), plain.message) from error
+        except (TypeError, ValueError) as error:
+            raise invalid_argument(str(error)) from error
+
+    def close(self):
+        """Frees the model."""
+        self._session.close()

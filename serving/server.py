@@ -1,0 +1,130 @@
+"""Serves exported models: `python -m serving.server --help`."""
+
+import functools
+import logging
+import os
+import signal
+import sys
+import threading
+
+from serving.flags import parse_flags
+
+_log = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 30
+_POLL_SECONDS = 1.0
+
+
+def main(arguments=None):
+    """Loads the models, serves them until SIGTERM or SIGINT, and lets running requests finish.
+
+    Args:
+        arguments: list of strings; those of the process if None.
+
+    Returns:
+        The exit code: 0 after a signal, 1 if serving failed, 2 for a usage error.
+    """
+    flags = parse_flags(arguments)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        return _serve(flags, stopping)
+    except (ImportError, ValueError) as error:
+        print(f"serving.server: {error}", file=sys.stderr)
+        return 2
+    except (OSError, RuntimeError) as error:
+        print(f"serving.server: {error}", file=sys.stderr)
+        return 1
+
+
+def _serve(flags, stopping):
+    try:
+        # Before the imports that take seconds: a wrong path is told at once.
+        from serving.model_configs import read_model_configs
+
+        configs = read_model_configs(
+            flags.model_config_file, flags.model_name, flags.model_base_path
+        )
+        from serving.grpc_service import make_grpc_server
+        from serving.manager import ModelManager
+        from serving.rest import RestApi
+        from serving.rest_server import RestServer
+    except ImportError as error:
+        raise ImportError(
+            f"{error}. The server needs: pip install 'keras_attn[serving]'"
+        ) from error
+
+    manager = ModelManager(
+        functools.partial(_load, flags),
+        max_retries=flags.max_num_load_retries,
+        retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
+    )
+    manager.configure(configs)
+    _await_models(manager, configs, flags, stopping)
+    if flags.file_system_poll_wait_seconds > 0:
+        manager.poll_every(flags.file_system_poll_wait_seconds)
+
+    grpc_server = make_grpc_server(manager, flags.grpc_max_threads)
+    if flags.port:
+        grpc_server.add_insecure_port(f"{flags.host}:{flags.port}")
+    servers = [grpc_server] if flags.port else []
+    if flags.rest_api_port:
+        application = RestApi(
+            manager,
+            flags.rest_api_num_threads,
+            flags.rest_api_timeout_in_ms,
+            flags.rest_api_enable_cors_support,
+        )
+        servers.append(RestServer(application, flags.host, flags.rest_api_port))
+    for server in servers:
+        server.start()
+    _log.info(
+        "Serving on %s: gRPC port %d, REST port %d", flags.host, flags.port, flags.rest_api_port
+    )
+
+    stopping.wait()
+    _log.info("Stopping; running requests finish first")
+    manager.stop()
+    for done in [server.stop(_GRACE_SECONDS) for server in servers]:
+        done.wait()
+    return 0
+
+
+def _load(flags, name, version, path):
+    from serving.servable import Servable
+    from serving.warmup import warm_up
+
+    servable = Servable(name, version, path)
+    if flags.enable_model_warmup:
+        try:
+            warm_up(servable, path, max(flags.num_request_iterations_for_warmup, 1))
+        except Exception:
+            servable.close()
+            raise
+    return servable
+
+
+def _await_models(manager, configs, flags, stopping):
+    """Returns when every model can answer: like the real server, no port opens before."""
+    while not stopping.is_set():
+        manager.poll()
+        missing = [
+            config.name
+            for config in configs
+            if not any(record.loaded for record in manager.versions(config.name))
+        ]
+        if not missing:
+            return
+        for name in missing:
+            records = manager.versions(name)
+            if records and all(record.ended for record in records):
+                raise RuntimeError(f"Model {name} did not become available: {records[0].message}")
+        stopping.wait(flags.file_system_poll_wait_seconds or _POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+
+B, T, S, N, H, D, L = 2, 5, 7, 3, 2, 11, 4
+X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
+REAL = np.arange(T)[None] < np.array([[5], [3]])
+CONTEXT_REAL = np.arange(S)[None] < np.array([[4], [7]])
+
+
+def block(index, residual="post_norm", cross=False):
+    """Blocks that differ: the inner width grows with the index."""
+    return TransformerBlock(
+        MultiHeadAttention(N, H, pattern="causal"),
+        FeedForward(5 + index),
+        cross_attention=MultiHeadAttention(N, H) if cross else None,
+        residual=residual,
+    )
+
+
+def built(residual="post_norm", cross=False, layers=L, **arguments):
+    stack = Stack(lambda index: block(index, residual, cross), layers, **arguments)
+    stack.build(X.shape, *([CONTEXT.shape] if cross else []))
+    oracles.scramble(stack)
+    return stack
+
+
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_oracle(residual):
+    stack = built(residual, layers=2)
+    expected = X
+    for layer in stack.blocks:
+        expected = oracles.block(
+            expected,
+            oracles.block_weights(layer),
+            REAL[:, None, None] & oracles.causal(T, T),
+            pre_norm=residual == "pre_norm",
+        )
+    if residual == "pre_norm":
+        expected = oracles.layer_norm(expected, *oracles.norm_weights(stack.norm), 1e-6)
+    np.testing.assert_allclose(stack(X, padding_mask=REAL), expected, atol=5e-5)
+
+
+def test_blocks_by_index_may_differ():
+    stack = built()
+    assert [layer.feed_forward.intermediate_dim for layer in stack.blocks] == [5, 6, 7, 8]
+    assert len({id(w) for w in stack.weights}) == len(stack.weights) == L * 16
+
+
+@pytest.mark.parametrize("residual, norms", [("post_norm", 2 * L), ("pre_norm", 2 * L + 1)])
+def test_number_of_norms(residual, norms):
+    gammas = [w for w in built(residual).weights if w.name == "gamma"]
+    assert len(gammas) == norms
+
+
+def test_the_closing_norm_has_the_epsilon_of_the_blocks():
+    from keras_attn.residuals import PreNorm
+
+    assert built(PreNorm(epsilon=0.25)).norm.epsilon == 0.25
+
+
+def test_a_list_of_blocks():
+    blocks = [block(0), block(3)]
+    stack = Stack(blocks)
+    assert stack.num_layers == 2 and stack.blocks == blocks
+    np.testing.assert_array_equal(stack(X), blocks[1](blocks[0](X)))
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_scores_of_every_block(cross):
+    stack = built(cross=cross)
+    context = (CONTEXT,) if cross else ()
+    output, scores = stack(X, *context, return_attention_scores=True)
+    np.testing.assert_array_equal(output, stack(X, *context))
+    assert [tuple(s["attention"].shape) for s in scores] == [(B, N, T, T)] * L
+    assert [("cross_attention" in s) for s in scores] == [cross] * L
+
+
+@pytest.mark.parametrize("chunks", [[1] * T, [2, 3]], ids=str)
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_limit_cached_steps_equal_the_whole(residual, chunks):
+    stack = built(residual, cross=True, layers=2)
+    whole = stack(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
+    cache = stack.initial_cache(B, T + 2)
+    context_cache = stack.context_cache(ops.array(CONTEXT))
+    start = 0
+    for length in chunks:
+        step, cache = stack(
+            X[:, start : start + length],
+            cache=cache,
+            context_cache=context_cache,
+            context_padding_mask=CONTEXT_REAL,
+        )
+        np.testing.assert_allclose(step, whole[:, start : start + length], atol=5e-5)
+        start += length
+        assert int(cache["index"]) == start
+
+
+def test_implicit_mask_reaches_every_block_and_leaves():
+    stack, words = built("pre_norm"), TokenEmbedding(9, D)
+    x = words(REAL * 4)
+    explicit = stack(ops.array(ops.convert_to_numpy(x)), padding_mask=REAL)
+    np.testing.assert_array_equal(stack(x), explicit)
+    np.testing.assert_array_equal(stack(x)._keras_mask, REAL)
+
+
+def test_no_leak_from_padding():
+    stack = built()
+    changed = np.where(REAL[..., None], X, 1e3).astype("float32")
+    before, after = (np.asarray(stack(x, padding_mask=REAL)) for x in (X, changed))
+    np.testing.assert_array_equal(after[REAL], before[REAL])
+
+
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_save_config(residual):
+    stack = built(residual, name="encoder")
+    again = Stack.from_config(stack.get_config())
+    assert again.get_config() == stack.get_config()
+    again.build(X.shape)
+    again.set_weights(stack.get_weights())
+    np.testing.assert_array_equal(again(X), stack(X))
+
+
+def test_symbolic_shape_and_model():
+    x = keras.Input((None, D))
+    stack = built()
+    model = keras.Model(x, stack(x))
+    assert model.output.shape == (None, None, D)
+    np.testing.assert_allclose(model.predict(X, verbose=0), stack(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((block, 0), "`num_layers`.*num_layers=0"),
+        ((block, None), "`num_layers`.*num_layers=None"),
+        (([],), "`num_layers`.*num_layers=0"),
+        (([block(0)], 2), "`num_layers`.*num_layers=2, 1 blocks"),
+        ((5,), "`block` must be a function.*block=5"),
+        ((lambda index: None, 2), "`block` must give a layer.*None at 0"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Stack(*arguments)

@@ -1,0 +1,178 @@
+"""MultiHeadAttention's errors, its configuration and its dtype policies."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn import patterns, scores
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+
+X, Y = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"num_heads": 0}, r"`num_heads`.*num_heads=0"),
+        ({"num_heads": 2.5}, r"`num_heads`.*integer.*num_heads=2.5"),
+        ({"num_heads": "2"}, r"`num_heads`.*integer.*num_heads='2'"),
+        ({"key_dim": 0}, r"`key_dim`.*key_dim=0"),
+        ({"key_dim": None}, r"`key_dim`.*key_dim=None"),
+        ({"value_dim": 0}, r"`value_dim`.*value_dim=0"),
+        ({"output_dim": 0}, r"`output_dim`.*output_dim=0"),
+        ({"num_key_value_heads": 0}, r"`num_key_value_heads`.*num_key_value_heads=0"),
+        ({"num_key_value_heads": 4}, r"multiple.*num_heads=6, num_key_value_heads=4"),
+        ({"dropout": 1.0}, r"`dropout`.*dropout=1.0"),
+        ({"dropout": -0.1}, r"`dropout`.*dropout=-0.1"),
+        ({"dropout": "0.1"}, r"`dropout`.*dropout='0.1'"),
+        ({"score": "cosine"}, r"score='cosine'.*additive, dot, scaled_dot"),
+        ({"pattern": "sparse"}, r"pattern='sparse'.*causal, dense"),
+        ({"pattern": patterns.Causal}, r"`pattern` must be a name or an object.*Causal"),
+        ({"pattern": None}, r"`pattern`.*pattern=None"),
+        ({"pattern": scores.DotProduct()}, r"`pattern`.*DotProduct"),
+        ({"score": patterns.Causal()}, r"`score`.*Causal\(\)"),
+    ],
+)
+def test_errors_of_the_constructor(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        MultiHeadAttention(**{"num_heads": 6, "key_dim": 4, **arguments})
+
+
+def cache(slots=4, batch=2, layer=None):
+    return KVCache(slots).initial(layer or MultiHeadAttention(2, 4), batch)
+
+
+@pytest.mark.parametrize(
+    "inputs, arguments, message",
+    [
+        ((X,), {}, r"`value`.*value=None, no cache"),
+        ((X,), {"cache": cache()}, r"`value`.*value=None, a cache to be extended"),
+        ((X[0], Y), {}, r"`query`.*\(3, 8\)"),
+        ((X[None], Y), {}, r"`query`.*\(1, 2, 3, 8\)"),
+        ((X[..., :7], Y), {}, r"`query`.*8.*\(2, 3, 7\)"),
+        ((X, Y[..., :7]), {}, r"`value`.*8.*\(2, 5, 7\)"),
+        ((X, Y[:1]), {}, r"`value`.*\(1, 5, 8\)"),
+        ((X, Y, X), {}, r"`key`.*\(2, 5, 8\).*\(2, 3, 8\)"),
+        ((X, Y), {"query_positions": np.arange(4)}, r"`query_positions`.*\(3,\).*\(4,\)"),
+        ((X, Y), {"key_positions": [[0, 1, 2]]}, r"`key_positions`.*\(5,\).*\(1, 3\)"),
+        ((X, X), {"cache": {"key": X}}, r"`cache\['key'\]`.*\(2, 3, 8\)"),
+        ((X, X), {"cache": {}}, r"`cache` must come from.*\[\]"),
+        ((X, X), {"cache": cache(slots=2)}, r"`cache`.*2 slots, 3 new keys"),
+        ((X, X), {"cache": cache(batch=3)}, r"`cache\['key'\]`.*\(3, 2, 4, 4\)"),
+        (
+            (X, X),
+            {"cache": cache(layer=MultiHeadAttention(2, 5))},
+            r"`cache\['key'\]`.*\(2, 2, 4, 5\)",
+        ),
+    ],
+)
+def test_errors_of_a_call(inputs, arguments, message):
+    layer = MultiHeadAttention(2, 4)
+    layer.build(X.shape)
+    with pytest.raises(ValueError, match=message):
+        layer(*inputs, **arguments)
+
+
+def test_lists_are_as_good_as_arrays():
+    layer = MultiHeadAttention(2, 4, pattern="causal")
+    pairs = [[True, True, False, True, True]] * 3
+    np.testing.assert_array_equal(
+        layer(X, Y, attention_mask=pairs, query_positions=[1, 2, 3]),
+        layer(X, Y, attention_mask=np.array(pairs), query_positions=np.arange(1, 4)),
+    )
+
+
+ARGUMENTS = {
+    "num_heads": 6,
+    "key_dim": 4,
+    "value_dim": 5,
+    "score": scores.Additive(units=7),
+    "pattern": "causal",
+    "num_key_value_heads": 3,
+    "use_bias": False,
+    "dropout": 0.25,
+    "output_dim": 9,
+    "kernel_initializer": "he_normal",
+    "bias_initializer": "ones",
+    "output_initializer": keras.initializers.RandomNormal(stddev=0.5),
+    "seed": 3,
+    "name": "look",
+    "dtype": "mixed_bfloat16",
+}
+
+
+@pytest.mark.parametrize("arguments", [{"num_heads": 2, "key_dim": 4}, ARGUMENTS])
+def test_save_config(arguments):
+    layer = MultiHeadAttention(**arguments)
+    config = layer.get_config()
+    again = MultiHeadAttention.from_config(config)
+    assert again.get_config() == config
+    x = ops.ones((2, 3, 8))
+    layer(x, x), again(x, x)
+    assert [w.shape for w in again.weights] == [w.shape for w in layer.weights]
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(x, x), layer(x, x))
+    # The configuration says how to make the layer from a file, too.
+    restored = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    restored.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(restored(x, x, training=False), layer(x, x, training=False))
+
+
+def test_every_constructor_argument_is_in_the_config():
+    config = MultiHeadAttention(**ARGUMENTS).get_config()
+    assert set(ARGUMENTS) <= set(config)
+    plain = {k: v for k, v in ARGUMENTS.items() if isinstance(v, (int, float, bool))}
+    assert {k: config[k] for k in plain} == plain
+
+
+# Units in the last place: 8 bits of mantissa in bfloat16, 11 in float16.
+TOLERANCE = {"mixed_bfloat16": 2.0**-6, "mixed_float16": 2.0**-9, "float16": 2.0**-9}
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+@pytest.mark.parametrize("policy", TOLERANCE)
+def test_dtype_policies(policy, score):
+    x, y = oracles.random(2, 7, 12), oracles.random(2, 5, 12)
+    mask = np.arange(5)[None] < np.array([[5], [3]])
+    reference = MultiHeadAttention(3, 4, score=score, pattern="causal")
+    layer = MultiHeadAttention(3, 4, score=score, pattern="causal", dtype=policy)
+    for built in (reference, layer):
+        built.build(x.shape, y.shape)
+        oracles.scramble(built)
+    expected, expected_scores = reference(
+        x, y, padding_mask=mask, return_attention_scores=True
+    )
+    output, weights = layer(x, y, padding_mask=mask, return_attention_scores=True)
+    compute = keras.dtype_policies.get(policy).compute_dtype
+    assert keras.backend.standardize_dtype(output.dtype) == compute
+    assert keras.backend.standardize_dtype(weights.dtype) == "float32"
+    scale = np.abs(expected).max()
+    error = np.abs(oracles.numpy_of(output) - expected).max() / scale
+    assert error < TOLERANCE[policy]
+    assert error > 0  # it did compute in the lower precision
+    np.testing.assert_allclose(weights, expected_scores, atol=2 * TOLERANCE[policy])
+    # The softmax is in float32: its rows sum to 1 far beyond the precision of the policy.
+    real = np.broadcast_to(np.asarray(expected_scores).sum(-1) > 0.5, weights.shape[:-1])
+    np.testing.assert_allclose(np.asarray(weights).sum(-1)[real], 1, atol=1e-6)
+
+
+def test_the_global_policy_reaches_the_score():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    layer = MultiHeadAttention(2, 4, score="additive")
+    assert layer.score.compute_dtype == "bfloat16"
+    assert MultiHeadAttention(2, 4, score="additive", dtype="float32").score.dtype == "float32"
+
+
+def test_symbolic_shapes():
+    query, value = keras.Input((None, 8)), keras.Input((5, 6))
+    layer = MultiHeadAttention(2, 4, output_dim=9)
+    output, weights = layer(query, value, return_attention_scores=True)
+    assert output.shape == (None, None, 9)
+    assert weights.shape == (None, 2, None, 5) and weights.dtype == "float32"
+    model = keras.Model([query, value], [output, weights])
+    for batch, length in ((1, 2), (3, 4)):
+        found = model([np.ones((batch, length, 8)), np.ones((batch, 5, 6))])
+        assert [tuple(x.shape) for x in found] == [(batch, length, 9), (batch, 2, length, 5)]

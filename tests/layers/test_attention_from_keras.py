@@ -1,0 +1,69 @@
+"""Weights of keras.layers.MultiHeadAttention give its outputs, and go back."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import MultiHeadAttention
+
+B, T, S, N, H, HV, D, DV, DK = 2, 3, 7, 5, 4, 6, 11, 13, 17
+QUERY = oracles.random(B, T, D)
+VALUE, KEY = oracles.random(B, S, DV), oracles.random(B, S, DK)
+PAIRS = np.random.default_rng(0).random((B, T, S)) < 0.5
+PAIRS[..., 0] = True
+
+CASES = {
+    "self": ((QUERY, QUERY), {}, {}),
+    "self, causal": ((QUERY, QUERY), {}, {"use_causal_mask": True}),
+    "cross": ((QUERY, VALUE), {}, {"attention_mask": PAIRS}),
+    "key apart": ((QUERY, VALUE, KEY), {}, {}),
+    "value_dim": ((QUERY, VALUE), {"value_dim": HV}, {}),
+    "no bias": ((QUERY, VALUE), {"use_bias": False}, {}),
+}
+
+
+@pytest.mark.parametrize("inputs, arguments, call", CASES.values(), ids=CASES)
+def test_weights_move_both_ways(inputs, arguments, call):
+    theirs = keras.layers.MultiHeadAttention(N, H, **arguments)
+    theirs.build(*(x.shape for x in inputs))
+    oracles.scramble(theirs)
+    ours = MultiHeadAttention(N, H, **arguments)
+    ours.build(*(x.shape for x in inputs))
+    ours.set_weights(theirs.get_weights())
+    expected, expected_scores = theirs(*inputs, **call, return_attention_scores=True)
+    output, scores = ours(*inputs, **call, return_attention_scores=True)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    np.testing.assert_allclose(scores, expected_scores, atol=1e-5)
+    oracles.scramble(ours, seed=1)
+    theirs.set_weights(ours.get_weights())
+    np.testing.assert_allclose(theirs(*inputs, **call), ours(*inputs, **call), atol=1e-5)
+
+
+def test_output_dim_is_keras_output_shape():
+    theirs = keras.layers.MultiHeadAttention(N, H, output_shape=19)
+    theirs.build(QUERY.shape, VALUE.shape)
+    ours = MultiHeadAttention(N, H, output_dim=19)
+    ours.build(QUERY.shape, VALUE.shape)
+    ours.set_weights(theirs.get_weights())
+    np.testing.assert_allclose(ours(QUERY, VALUE), theirs(QUERY, VALUE), atol=1e-5)
+
+
+def test_a_score_has_its_weights_after_those_of_keras():
+    theirs = keras.layers.MultiHeadAttention(N, H)
+    theirs.build(QUERY.shape, VALUE.shape)
+    ours = MultiHeadAttention(N, H, score="additive")
+    ours.build(QUERY.shape, VALUE.shape)
+    shapes = [w.shape for w in ours.weights]
+    assert shapes[:8] == [w.shape for w in theirs.weights]
+    assert shapes[8:] == [(N, H, H), (N, H, H), (N, H), (N, H)]
+
+
+def test_keras_aligns_its_causal_mask_to_the_first_keys_and_we_to_the_last():
+    """The one call whose meaning differs on purpose: fewer queries than keys."""
+    x = np.concatenate([QUERY, QUERY[:, ::-1]], axis=1)
+    last = x[:, -2:]
+    layer = MultiHeadAttention(N, H)
+    layer.build(last.shape, x.shape)
+    whole = layer(x, x, use_causal_mask=True)
+    np.testing.assert_allclose(layer(last, x, use_causal_mask=True), whole[:, -2:], atol=1e-6)

@@ -1,0 +1,237 @@
+"""MultiHeadAttention's masks: nothing leaks, empty rows are zero, implicit masks are honoured."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.layers import MultiHeadAttention, TokenEmbedding
+
+B, T, S, N, H, D = 2, 5, 7, 3, 4, 11
+X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
+REAL = np.array([[1, 1, 1, 0, 0, 0, 0], [1, 0, 1, 1, 1, 1, 0]], bool)
+GARBAGE = oracles.random(B, S, D, seed=1, scale=1e3)
+
+
+def built(length=T, keys=S, **arguments):
+    layer = MultiHeadAttention(N, H, **arguments)
+    layer.build((B, length, D), (B, keys, D))
+    oracles.scramble(layer)
+    return layer
+
+
+def runner(layer, mode, **arguments):
+    """A function of arrays that runs `layer` in the given mode, dropout masks repeated."""
+
+    def call(query, value, *masks):
+        keywords = {"padding_mask": masks[0]} if masks else {}
+        output = layer(query, value, **keywords, **arguments)
+        return output[0] if isinstance(output, tuple) else output
+
+    run = call if mode == "eager" else tf.function(call, jit_compile=mode == "xla")
+
+    def seeded(*arrays):
+        if layer.dropout:
+            layer.seed_generator.state.assign([3, 0])
+        return ops.convert_to_numpy(run(*(tf.constant(a) for a in arrays)))
+
+    return seeded
+
+
+CALLS = {
+    "plain": ({}, {}),
+    "scores": ({}, {"return_attention_scores": True}),
+    "dropout": ({"dropout": 0.4}, {"training": True}),
+    "dropout and scores": ({"dropout": 0.4}, {"training": True, "return_attention_scores": True}),
+}
+
+
+# Compiling takes seconds, so XLA runs only the two ends of the list.
+EVERY = [(name, mode) for name in CALLS for mode in ("eager", "graph")]
+ENDS = [("plain", "xla"), ("dropout and scores", "xla")]
+
+
+@pytest.mark.parametrize("call, mode", EVERY + ENDS)
+@pytest.mark.parametrize("by", ["pattern", "use_causal_mask"])
+def test_no_leak_from_the_future(by, call, mode):
+    arguments, call = CALLS[call]
+    if by == "pattern":
+        arguments = {**arguments, "pattern": "causal"}
+    else:
+        call = {**call, "use_causal_mask": True}
+    run = runner(built(keys=T, **arguments), mode, **call)
+    before = run(X, X)
+    for t in (0, 2):
+        changed = X.copy()
+        changed[:, t + 1 :] = GARBAGE[:, t + 1 : T]
+        after = run(changed, changed)
+        np.testing.assert_array_equal(after[:, : t + 1], before[:, : t + 1])
+        assert np.all(np.any(after[:, t + 1 :] != before[:, t + 1 :], axis=-1))
+
+
+@pytest.mark.parametrize("call, mode", EVERY + ENDS)
+def test_no_leak_from_padding(call, mode):
+    arguments, call = CALLS[call]
+    run = runner(built(**arguments), mode, **call)
+    changed = np.where(REAL[..., None], CONTEXT, GARBAGE)
+    before = run(X, CONTEXT, REAL)
+    np.testing.assert_array_equal(run(X, changed, REAL), before)
+    changed[:, 0] += 1
+    assert np.all(np.any(run(X, changed, REAL) != before, axis=-1))
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+def test_the_jacobian_is_zero_exactly_where_the_pattern_forbids(score):
+    layer = built(keys=T, pattern="causal", score=score)
+    x = tf.constant(X[:1])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        output = layer(x, x)
+    jacobian = np.abs(tape.jacobian(output, x).numpy()).sum(axis=(0, 2, 3, 5))  # (T, S)
+    np.testing.assert_array_equal(jacobian != 0, oracles.causal(T, T))
+
+
+def test_adding_padding_changes_nothing():
+    layer = built()
+    short = layer(X, CONTEXT[:, :3])
+    long = layer(X, CONTEXT, padding_mask=np.arange(S)[None] < np.full((B, 1), 3))
+    np.testing.assert_allclose(long, short, atol=1e-6)
+
+
+def empty_rows(query, value, layer, padding_mask, attention_mask):
+    with tf.GradientTape() as tape:
+        tape.watch([query, value])
+        output, scores = layer(
+            query,
+            value,
+            padding_mask=padding_mask,
+            attention_mask=attention_mask,
+            return_attention_scores=True,
+        )
+        loss = tf.reduce_sum(output**2)
+    return output, scores, *tape.gradient(loss, [query, value, layer.query_kernel])
+
+
+@pytest.mark.parametrize(
+    "mode, score, policy",
+    [
+        ("eager", "scaled_dot", "float32"),
+        ("eager", "scaled_dot", "mixed_bfloat16"),
+        ("eager", "additive", "mixed_float16"),
+        ("graph", "scaled_dot", "float16"),
+        ("graph", "additive", "float32"),
+        ("xla", "scaled_dot", "float32"),
+    ],
+)
+def test_a_row_with_nothing_to_attend_is_zero_with_zero_gradient(mode, score, policy):
+    layer = built(score=score, dtype=policy)
+    pairs = np.ones((B, N, T, S), bool)
+    pairs[1, :, 2] = False  # one empty query
+    pairs[1, 1, 3] = False  # one empty head of a query
+    padding = np.zeros((B, S), bool)
+    padding[1] = REAL[1]  # the first row of the batch has no key at all
+    run = tf.function(empty_rows, jit_compile=mode == "xla") if mode != "eager" else empty_rows
+    inputs = tf.constant(X), tf.constant(CONTEXT)
+    results = run(*inputs, layer, tf.constant(padding), tf.constant(pairs))
+    output, scores, query_gradient, value_gradient, kernel_gradient = (
+        oracles.numpy_of(result) for result in results
+    )
+    bias = oracles.numpy_of(ops.cast(layer.output_bias, layer.compute_dtype))
+    empty = np.zeros((B, T), bool)
+    empty[0], empty[1, 2] = True, True
+    np.testing.assert_array_equal(output[empty], np.broadcast_to(bias, output[empty].shape))
+    assert np.all(output[~empty] != bias)
+    assert np.all(scores[0] == 0) and np.all(scores[1, :, 2] == 0) and np.all(scores[1, 1, 3] == 0)
+    assert np.all(query_gradient[empty] == 0) and np.all(value_gradient[0] == 0)
+    assert np.all(np.isfinite(kernel_gradient)) and np.any(kernel_gradient != 0)
+    np.testing.assert_allclose(
+        scores.sum(-1), pairs.any(-1) & padding.any(-1)[:, None, None], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["padding_mask", "attention_mask"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_additive_masks_are_refused(name, dtype):
+    shape = (B, S) if name == "padding_mask" else (T, S)
+    with pytest.raises(ValueError, match=rf"`{name}` must be boolean.*{name} = additive_mask > -1"):
+        built()(X, CONTEXT, **{name: tf.zeros(shape, dtype)})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_masks_of_zeros_and_ones_are_booleans(dtype):
+    layer = built()
+    np.testing.assert_array_equal(
+        layer(X, CONTEXT, padding_mask=REAL.astype(dtype)), layer(X, CONTEXT, padding_mask=REAL)
+    )
+
+
+@pytest.mark.parametrize(
+    "name, shape",
+    [
+        ("padding_mask", (S,)),
+        ("padding_mask", (B, S + 1)),
+        ("padding_mask", (B + 1, S)),
+        ("padding_mask", (B, 1, 1, S)),
+        ("attention_mask", (S,)),
+        ("attention_mask", (T, S + 1)),
+        ("attention_mask", (S, T)),
+        ("attention_mask", (B + 1, T, S)),
+        ("attention_mask", (B, N + 1, T, S)),
+        ("attention_mask", (1, B, N, T, S)),
+    ],
+)
+def test_masks_of_wrong_shape_are_refused(name, shape):
+    with pytest.raises(ValueError, match=rf"`{name}`.*Received.*{shape[0]}"):
+        built()(X, CONTEXT, **{name: np.ones(shape, bool)})
+
+
+TOKENS = np.array([[5, 3, 8, 0, 0, 0, 0], [5, 0, 8, 1, 1, 2, 0]])
+assert np.array_equal(TOKENS != 0, REAL)
+
+
+def test_implicit_mask_equals_explicit_and_is_passed_on():
+    layer, embedding = built(keys=S), TokenEmbedding(9, D)
+    context = embedding(TOKENS)
+    queries = embedding(TOKENS[:, :T])
+    implicit = layer(queries, context)
+    explicit = layer(queries, ops.array(ops.convert_to_numpy(context)), padding_mask=REAL)
+    np.testing.assert_array_equal(implicit, explicit)
+    np.testing.assert_array_equal(implicit._keras_mask, REAL[:, :T])
+    unmasked = layer(queries, ops.array(ops.convert_to_numpy(context)))
+    assert np.any(implicit != unmasked)
+
+
+def test_implicit_mask_in_a_functional_model():
+    layer = built(length=S, pattern="causal")
+    tokens = keras.Input((None,), dtype="int32")
+    embedded = keras.layers.Embedding(9, D, mask_zero=True)(tokens)
+    hidden = layer(embedded, embedded)
+    model = keras.Model(tokens, [embedded, hidden])
+    x, output = model(TOKENS)
+    x = ops.array(ops.convert_to_numpy(x))
+    np.testing.assert_array_equal(output, layer(x, x, padding_mask=REAL))
+    np.testing.assert_array_equal(output._keras_mask, REAL)
+    np.testing.assert_allclose(model.predict(TOKENS, verbose=0)[1], output, atol=1e-6)
+
+
+def test_an_explicit_mask_replaces_the_implicit_one():
+    layer, embedding = built(), TokenEmbedding(9, D)
+    everything = layer(X, embedding(TOKENS), padding_mask=np.ones((B, S), bool))
+    plain = ops.array(ops.convert_to_numpy(embedding(TOKENS)))
+    np.testing.assert_array_equal(everything, layer(X, plain))
+
+
+def test_the_query_mask_is_passed_on_with_scores_too():
+    layer, embedding = built(), TokenEmbedding(9, D)
+    output, scores = layer(embedding(TOKENS), X, return_attention_scores=True)
+    np.testing.assert_array_equal(output._keras_mask, REAL)
+    assert getattr(scores, "_keras_mask", None) is None
+
+
+def test_no_warning_that_a_mask_is_lost(recwarn):
+    tokens = keras.Input((None,), dtype="int32")
+    x = TokenEmbedding(9, D)(tokens)
+    keras.Model(tokens, MultiHeadAttention(N, H)(x, x))(TOKENS)
+    assert [str(w.message) for w in recwarn if "mask" in str(w.message)] == []

@@ -1,0 +1,230 @@
+"""MultiHeadAttention against the paper's formula in loops, and laws that hold for any weights."""
+
+import math
+
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.patterns import Causal
+
+B, T, S, N, H, HV, D, DV = 2, 3, 5, 4, 7, 11, 13, 17
+QUERY, SELF = oracles.random(B, T, D), oracles.random(B, S, D)
+VALUE = oracles.random(B, S, DV)
+KEY = oracles.random(B, S, 19)
+PADDING = np.array([[1, 1, 1, 0, 0], [1, 1, 0, 1, 1]], bool)
+# By random choice, but with an allowed key for every query under every pattern.
+PAIRS = np.random.default_rng(3).random((B, N, T, S)) < 0.6
+PAIRS[..., 0] = True
+
+MASKS = {
+    "none": {},
+    "padding": {"padding_mask": PADDING},
+    "pairs (T, S)": {"attention_mask": PAIRS[0, 0]},
+    "pairs (B, T, S)": {"attention_mask": PAIRS[:, 0]},
+    "pairs (B, N, T, S)": {"attention_mask": PAIRS},
+    "pairs (B, 1, 1, S)": {"attention_mask": PAIRS[:, :1, :1]},
+    "padding and pairs": {"padding_mask": PADDING, "attention_mask": PAIRS},
+}
+
+
+def allowed_by(padding_mask=None, attention_mask=None, causal=False, length=T, keys=S):
+    allowed = np.ones((B, N, length, keys), bool)
+    if padding_mask is not None:
+        allowed &= padding_mask[:, None, None, :]
+    if attention_mask is not None:
+        heads = {2: lambda m: m, 3: lambda m: m[:, None], 4: lambda m: m}[attention_mask.ndim]
+        allowed &= heads(attention_mask)
+    if causal:
+        allowed &= oracles.causal(length, keys)
+    return allowed
+
+
+def built(*shapes, **arguments):
+    layer = MultiHeadAttention(N, H, **arguments)
+    layer.build(*(x.shape for x in shapes))
+    oracles.scramble(layer)
+    return layer
+
+
+def oracle_score(layer, name):
+    if name == "additive":
+        return oracles.additive(*(oracles.numpy_of(w) for w in layer.score.weights))
+    return {"scaled_dot": oracles.scaled_dot, "dot": oracles.dot}[name]
+
+
+@pytest.mark.parametrize("masks", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("pattern", ["dense", "causal"])
+@pytest.mark.parametrize("score", ["scaled_dot", "dot", "additive"])
+def test_oracle(score, pattern, masks):
+    layer = built(QUERY, VALUE, score=score, pattern=pattern, value_dim=HV)
+    output, scores = layer(QUERY, VALUE, return_attention_scores=True, **masks)
+    expected, expected_scores = oracles.attention(
+        QUERY,
+        VALUE,
+        oracles.attention_weights(layer),
+        allowed_by(**masks, causal=pattern == "causal"),
+        oracle_score(layer, score),
+    )
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    np.testing.assert_allclose(scores, expected_scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("use_bias", [True, False])
+@pytest.mark.parametrize("shared", [1, 2, 4])
+def test_oracle_with_shared_key_value_heads(shared, use_bias):
+    layer = built(
+        QUERY, VALUE, num_key_value_heads=shared, use_bias=use_bias, value_dim=HV, output_dim=23
+    )
+    assert len(layer.weights) == (8 if use_bias else 4)
+    expected, _ = oracles.attention(QUERY, VALUE, oracles.attention_weights(layer), True)
+    output = layer(QUERY, VALUE)
+    assert output.shape == (B, T, 23)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+def test_oracle_with_a_key_of_its_own():
+    layer = built(QUERY, VALUE, KEY)
+    weights = oracles.attention_weights(layer)
+    expected, _ = oracles.attention(QUERY, VALUE, weights, PADDING[:, None, None], key=KEY)
+    np.testing.assert_allclose(layer(QUERY, VALUE, KEY, padding_mask=PADDING), expected, atol=1e-5)
+
+
+def test_oracle_of_self_attention():
+    """One tensor three times: the case whose projections are joined into one product."""
+    layer = built(SELF, SELF, value_dim=HV)
+    expected, _ = oracles.attention(SELF, SELF, oracles.attention_weights(layer), True)
+    np.testing.assert_allclose(layer(ops.array(SELF), ops.array(SELF)), expected, atol=1e-5)
+    x = ops.array(SELF)
+    np.testing.assert_allclose(layer(x, x), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("shared", [2, 4])
+def test_joined_projections_equal_separate_ones(shared):
+    layer = built(SELF, SELF, num_key_value_heads=shared, value_dim=HV)
+    x, copy, other = (ops.array(SELF) for _ in range(3))
+    joined = layer(x, x)
+    np.testing.assert_allclose(joined, layer(x, copy), atol=1e-6)
+    np.testing.assert_allclose(joined, layer(x, copy, other), atol=1e-6)
+    np.testing.assert_allclose(joined, layer(x, copy, x), atol=1e-6)
+
+
+def test_causal_by_positions_is_aligned_to_the_last_keys():
+    layer = built(QUERY, SELF)
+    allowed = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], bool)
+    expected, _ = oracles.attention(QUERY, SELF, oracles.attention_weights(layer), allowed)
+    np.testing.assert_allclose(layer(QUERY, SELF, use_causal_mask=True), expected, atol=1e-5)
+
+
+def test_use_causal_mask_is_the_pattern_causal():
+    layer = built(QUERY, SELF)
+    same = MultiHeadAttention(N, H, pattern=Causal())
+    same.build(QUERY.shape, SELF.shape)
+    same.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(
+        layer(QUERY, SELF, use_causal_mask=True, padding_mask=PADDING),
+        same(QUERY, SELF, padding_mask=PADDING),
+    )
+
+
+def test_positions_decide_who_sees_whom():
+    """Shuffled keys with their positions, and rows that start at different positions."""
+    layer = built(QUERY, SELF, pattern="causal")
+    order = np.array([3, 0, 4, 1, 2])
+    query_positions = np.array([[0, 3, 1], [4, 2, 0]])
+    allowed = order[None, None, :] <= query_positions[:, :, None]
+    expected, _ = oracles.attention(
+        QUERY, SELF, oracles.attention_weights(layer), allowed[:, None]
+    )
+    output = layer(QUERY, SELF, query_positions=query_positions, key_positions=order)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    by_row = layer(
+        QUERY, SELF, query_positions=query_positions, key_positions=np.stack([order, order])
+    )
+    np.testing.assert_array_equal(by_row, output)
+
+
+def test_positions_matter_only_by_their_order():
+    layer = built(SELF, SELF, pattern="causal")
+    far = np.arange(S) * 7 + 1000
+    np.testing.assert_array_equal(
+        layer(SELF, SELF), layer(SELF, SELF, query_positions=far, key_positions=far)
+    )
+
+
+def test_heads_may_be_permuted():
+    """Catches a head split without its transposition: the output does not know the heads' order."""
+    layer = built(QUERY, VALUE, value_dim=HV)
+    before = layer(QUERY, VALUE)
+    order = [2, 0, 3, 1]
+    weights = layer.get_weights()
+    for i in range(6):  # kernels (D, N, H) and biases (N, H) of query, key and value
+        weights[i] = weights[i][..., order, :]
+    weights[6] = weights[6][order]
+    layer.set_weights(weights)
+    np.testing.assert_allclose(layer(QUERY, VALUE), before, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+@pytest.mark.parametrize("training", [False, True])
+def test_asking_for_scores_changes_nothing(score, training):
+    layer = built(QUERY, VALUE, score=score, dropout=0.5, seed=7)
+    arguments = {"padding_mask": PADDING, "use_causal_mask": True, "training": training}
+
+    def run(**more):
+        layer.seed_generator.state.assign([7, 0])
+        return layer(QUERY, VALUE, **arguments, **more)
+
+    with_scores, scores = run(return_attention_scores=True)
+    np.testing.assert_array_equal(run(), with_scores)
+    assert scores.shape == (B, N, T, S)
+    assert keras.backend.standardize_dtype(scores.dtype) == "float32"
+
+
+@pytest.mark.parametrize("masks", MASKS.values(), ids=MASKS)
+def test_rows_of_scores_sum_to_one(masks):
+    layer = built(QUERY, VALUE)
+    _, scores = layer(QUERY, VALUE, return_attention_scores=True, **masks)
+    np.testing.assert_allclose(ops.sum(scores, axis=-1), np.ones((B, N, T)), atol=1e-6)
+    forbidden = ~allowed_by(**masks)
+    assert np.all(ops.convert_to_numpy(scores)[forbidden] == 0)
+
+
+def test_dropout_falls_on_the_weights_and_keeps_their_mean():
+    layer = built(QUERY, VALUE, dropout=0.5)
+    x, y = np.repeat(QUERY[:1], 500, axis=0), np.repeat(VALUE[:1], 500, axis=0)
+    dropped = ops.convert_to_numpy(layer(x, y, training=True))
+    kept = ops.convert_to_numpy(layer(x, y, training=False))
+    error = dropped.std(axis=0) / math.sqrt(len(x))
+    assert np.all(dropped.std(axis=0) > 1e-2)
+    assert np.all(np.abs(dropped.mean(axis=0) - kept[0]) < 5 * error)
+
+
+def test_dropout_repeats_with_its_seed():
+    first, second, other = (built(QUERY, VALUE, dropout=0.5, seed=s) for s in (5, 5, 6))
+    output = first(QUERY, VALUE, training=True)
+    np.testing.assert_array_equal(output, second(QUERY, VALUE, training=True))
+    assert np.any(output != other(QUERY, VALUE, training=True))
+
+
+@pytest.mark.parametrize("kernel", ["query", "key", "value", "output"])
+def test_kernels_are_drawn_as_the_matrices_that_they_are(kernel):
+    """Glorot's uniform variance 2 / (fan in + fan out), of (D, N H) and (N H, D) matrices."""
+    heads, size, hidden = 8, 16, 160
+    layer = MultiHeadAttention(heads, size)
+    layer.build((None, None, hidden))
+    weight = oracles.numpy_of(getattr(layer, f"{kernel}_kernel"))
+    expected = 2 / (hidden + heads * size)
+    # The variance of the sample variance of n uniform numbers is 4/5 of their variance squared / n.
+    assert abs(weight.var() - expected) < 5 * expected * math.sqrt(0.8 / weight.size)
+    assert np.abs(weight).max() <= math.sqrt(3 * expected)
+
+
+def test_projections_do_not_share_their_random_numbers():
+    layer = MultiHeadAttention(2, 8, kernel_initializer=keras.initializers.GlorotUniform())
+    layer.build((None, None, 16))
+    query, key, value = (oracles.numpy_of(w) for w in layer.weights[:6:2])
+    assert np.any(query != key) and np.any(key != value)

@@ -1,0 +1,55 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import MaskedTokenHead, TokenEmbedding
+
+B, T, D, V = 2, 3, 7, 13
+X = oracles.random(B, T, D)
+
+
+def built(**arguments):
+    head = MaskedTokenHead(TokenEmbedding(V, D), **arguments)
+    head.build(X.shape)
+    oracles.scramble(head)
+    return head
+
+
+def test_oracle():
+    head = built(epsilon=1e-3)
+    kernel, bias = map(oracles.numpy_of, head.dense.weights)
+    hidden = np.vectorize(oracles.gelu)(X @ kernel + bias)
+    hidden = oracles.layer_norm(hidden, *oracles.norm_weights(head.norm), 1e-3)
+    expected = hidden @ oracles.numpy_of(head.embedding.table).T + oracles.numpy_of(head.bias)
+    np.testing.assert_allclose(head(X), expected, atol=1e-5)
+
+
+def test_weights_are_its_own_and_the_table():
+    head = built()
+    assert head.count_params() == D * D + 3 * D + V + V * D
+    assert any(w is head.embedding.table for w in head.weights)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_dtype_policies(policy):
+    keras.config.set_dtype_policy(policy)
+    found = built()(X)
+    keras.config.set_dtype_policy("float32")
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    np.testing.assert_allclose(found, built()(X), atol=0.05)
+
+
+def test_save_config():
+    head = built(activation="relu", epsilon=0.1, name="guess")
+    again = MaskedTokenHead.from_config(head.get_config())
+    assert again.get_config() == head.get_config()
+    again.build(X.shape)
+    again.set_weights(head.get_weights())
+    np.testing.assert_array_equal(again(X), head(X))
+
+
+@pytest.mark.parametrize("given", [None, "table"])
+def test_errors(given):
+    with pytest.raises(ValueError, match="`embedding`.*Received: embedding="):
+        MaskedTokenHead(given)

@@ -1,0 +1,119 @@
+import math
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.layers import TokenEmbedding
+
+V, D = 13, 7
+IDS = np.array([[5, 12, 1, 0], [3, 0, 2, 2]])
+HIDDEN = oracles.random(2, 4, D)
+
+
+def built(**arguments):
+    layer = TokenEmbedding(V, D, **arguments)
+    layer.build()
+    oracles.scramble(layer)
+    return layer
+
+
+def test_oracle():
+    """Scaled by sqrt(D) on the way in, and only there."""
+    layer = built()
+    table = oracles.numpy_of(layer.table)
+    np.testing.assert_allclose(layer(IDS), math.sqrt(D) * table[IDS], atol=1e-6)
+    np.testing.assert_allclose(layer.logits(HIDDEN), HIDDEN @ table.T, atol=1e-5)
+    np.testing.assert_array_equal(built(scaled=False)(IDS), layer.table.numpy()[IDS])
+
+
+def test_one_table():
+    assert [w.shape for w in built().weights] == [(V, D)]
+
+
+def test_the_tied_gradient_is_the_sum_of_both_uses():
+    layer = built()
+    weights = tf.constant(oracles.random(2, 4, V))
+
+    def loss(inward, outward):
+        return tf.reduce_sum(weights * outward.logits(inward(IDS)) ** 2)
+
+    with tf.GradientTape() as tape:
+        value = loss(layer, layer)
+    tied = tf.convert_to_tensor(tape.gradient(value, layer.table.value))
+    inward, outward = built(), built()
+    with tf.GradientTape() as tape:
+        value = loss(inward, outward)
+    parts = tape.gradient(value, [inward.table.value, outward.table.value])
+    parts = [tf.convert_to_tensor(part).numpy() for part in parts]
+    np.testing.assert_allclose(tied, parts[0] + parts[1], rtol=1e-4, atol=1e-5)
+    assert all(np.any(part != 0) for part in parts)
+
+
+def test_default_table_gives_unit_variance():
+    layer = TokenEmbedding(500, 64)
+    variance = np.var(layer(np.arange(500)[None]))
+    assert abs(variance - 1) < 5 * math.sqrt(2 / (500 * 64))
+
+
+def test_padding_makes_the_implicit_mask():
+    np.testing.assert_array_equal(built()(IDS)._keras_mask, IDS != 0)
+    assert getattr(built(mask_zero=False)(IDS), "_keras_mask", None) is None
+
+
+def test_logits_pass_on_the_mask_of_their_input():
+    layer = built()
+    logits = layer.logits(keras.layers.Dropout(0.5)(layer(IDS)))
+    np.testing.assert_array_equal(logits._keras_mask, IDS != 0)
+    assert getattr(layer.logits(HIDDEN), "_keras_mask", None) is None
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_ids_of_any_integer_type(dtype):
+    np.testing.assert_array_equal(built()(IDS.astype(dtype)), built()(IDS))
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+def test_dtype_policies(policy):
+    layer, reference = built(dtype=policy), built()
+    compute = keras.dtype_policies.get(policy).compute_dtype
+    assert keras.backend.standardize_dtype(layer(IDS).dtype) == compute
+    logits = layer.logits(HIDDEN)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    tolerance = 2.0**-6 if compute == "bfloat16" else 2.0**-9
+    np.testing.assert_allclose(oracles.numpy_of(layer(IDS)), reference(IDS), rtol=tolerance)
+    np.testing.assert_allclose(logits, reference.logits(HIDDEN), atol=tolerance)
+
+
+def test_symbolic_in_and_out():
+    layer = built()
+    ids = keras.Input((None,), dtype="int32")
+    logits = layer.logits(layer(ids))
+    assert logits.shape == (None, None, V) and logits.dtype == "float32"
+    np.testing.assert_allclose(
+        keras.Model(ids, logits)(IDS), layer.logits(layer(IDS)), atol=1e-6
+    )
+
+
+def test_save_config():
+    layer = built(scaled=False, mask_zero=False, initializer="ones", name="words")
+    again = TokenEmbedding.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    np.testing.assert_array_equal(again(IDS), np.ones((2, 4, D)))
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: TokenEmbedding(0, D), "`vocabulary_size`.*vocabulary_size=0"),
+        (lambda: TokenEmbedding(V, 0), "`hidden_dim`.*hidden_dim=0"),
+        (lambda: TokenEmbedding(V, 1.5), "`hidden_dim`.*hidden_dim=1.5"),
+        (lambda: built()(IDS + 0.0), "`token_ids` must be integers.*float"),
+        (lambda: built().logits(HIDDEN[..., 1:]), r"`x`.*7.*\(2, 4, 6\)"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,226 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.memory import KVCache
+from keras_attn.residuals import PostNorm, PreNorm
+
+B, T, S, N, H, D, F, C = 2, 5, 7, 3, 4, 11, 13, 17
+X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, C)
+REAL = np.arange(T)[None] < np.array([[5], [3]])
+CONTEXT_REAL = np.arange(S)[None] < np.array([[4], [7]])
+
+
+def block(cross=False, pattern="dense", **arguments):
+    return TransformerBlock(
+        MultiHeadAttention(N, H, pattern=pattern),
+        FeedForward(F),
+        cross_attention=MultiHeadAttention(N, H) if cross else None,
+        **arguments,
+    )
+
+
+def built(cross=False, **arguments):
+    layer = block(cross, **arguments)
+    layer.build(X.shape, *([CONTEXT.shape] if cross else []))
+    oracles.scramble(layer)
+    return layer
+
+
+RESIDUALS = pytest.mark.parametrize("residual", [PostNorm(epsilon=1e-3), PreNorm(epsilon=1e-3)])
+
+
+@RESIDUALS
+def test_oracle_of_an_encoder_block(residual):
+    layer = built(residual=residual)
+    expected = oracles.block(
+        X,
+        oracles.block_weights(layer),
+        REAL[:, None, None],
+        pre_norm=isinstance(residual, PreNorm),
+        epsilon=1e-3,
+    )
+    np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=2e-5)
+
+
+@RESIDUALS
+def test_oracle_of_a_decoder_block(residual):
+    """Two lengths and two widths: a mask or a context given to the wrong attention cannot fit."""
+    layer = built(cross=True, pattern="causal", residual=residual)
+    expected = oracles.block(
+        X,
+        oracles.block_weights(layer),
+        REAL[:, None, None] & oracles.causal(T, T),
+        pre_norm=isinstance(residual, PreNorm),
+        epsilon=1e-3,
+        context=CONTEXT,
+        context_allowed=CONTEXT_REAL[:, None, None],
+    )
+    output = layer(X, CONTEXT, padding_mask=REAL, context_padding_mask=CONTEXT_REAL)
+    np.testing.assert_allclose(output, expected, atol=2e-5)
+
+
+def test_each_sublayer_has_a_norm_of_its_own():
+    layer = built(cross=True)
+    norms = [w for w in layer.weights if w.name in ("gamma", "beta")]
+    assert len(norms) == 6 and len({id(w) for w in layer.weights}) == len(layer.weights)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_scores_of_each_attention(cross):
+    layer = built(cross)
+    context = (CONTEXT,) if cross else ()
+    output, scores = layer(X, *context, return_attention_scores=True)
+    np.testing.assert_array_equal(output, layer(X, *context))
+    shapes = {name: tuple(s.shape) for name, s in scores.items()}
+    expected = {"attention": (B, N, T, T)}
+    assert shapes == ({**expected, "cross_attention": (B, N, T, S)} if cross else expected)
+
+
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_limit_cached_steps_equal_the_whole(residual):
+    layer = built(cross=True, pattern="causal", residual=residual)
+    whole = layer(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
+    cache = {
+        "attention": KVCache(T).initial(layer.attention, B),
+        "cross_attention": layer.cross_attention.context_cache(ops.array(CONTEXT)),
+    }
+    for t in range(T):
+        step, cache = layer(X[:, t : t + 1], cache=cache, context_padding_mask=CONTEXT_REAL)
+        np.testing.assert_allclose(step[:, 0], whole[:, t], atol=2e-5)
+
+
+def test_masks_and_positions_reach_the_self_attention():
+    layer = built(pattern="causal")
+    np.testing.assert_array_equal(
+        layer(X, query_positions=np.full(T, T), key_positions=np.arange(T)),
+        layer_of_another_pattern(layer)(X),
+    )
+    mask = oracles.causal(T, T)
+    np.testing.assert_allclose(
+        layer_of_another_pattern(layer)(X, attention_mask=mask), layer(X), atol=1e-6
+    )
+
+
+def layer_of_another_pattern(layer):
+    """The same weights, dense."""
+    dense = built()
+    dense.set_weights(layer.get_weights())
+    return dense
+
+
+def test_implicit_masks_equal_explicit_ones_and_are_passed_on():
+    words, others = TokenEmbedding(9, D), TokenEmbedding(9, C)
+    ids, context_ids = REAL * 4, CONTEXT_REAL * 5
+    layer = built(cross=True)
+    implicit = layer(words(ids), others(context_ids))
+    plain = [ops.array(ops.convert_to_numpy(x)) for x in (words(ids), others(context_ids))]
+    explicit = layer(*plain, padding_mask=REAL, context_padding_mask=CONTEXT_REAL)
+    np.testing.assert_array_equal(implicit, explicit)
+    np.testing.assert_array_equal(implicit._keras_mask, REAL)
+    assert np.any(np.asarray(implicit) != np.asarray(layer(*plain)))
+
+
+def test_implicit_masks_survive_pre_norm():
+    """The norm before the attention gives a new tensor; the mask must not get lost with the old."""
+    layer, words = built(residual="pre_norm"), TokenEmbedding(9, D)
+    x = words(REAL * 4)
+    plain = ops.array(ops.convert_to_numpy(x))
+    np.testing.assert_array_equal(layer(x), layer(plain, padding_mask=REAL))
+
+
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_dropout_falls_on_every_sublayer(residual):
+    """At a rate of nearly one nothing is left but the identity, normalised where it is."""
+    layer = built(cross=True, residual=residual, dropout=0.999999)
+    oracles.scramble(layer, scale=0.0)
+    for name in ("attention", "cross_attention", "feed_forward"):
+        getattr(layer, f"{name}_residual").norm.gamma.assign(np.ones(D))
+    oracles.scramble(layer.attention), oracles.scramble(layer.feed_forward)
+    oracles.scramble(layer.cross_attention)
+    expected = X.astype("float64")
+    if residual == "post_norm":
+        for _ in range(3):
+            expected = oracles.layer_norm(expected, 1.0, 0.0, 1e-6)
+    np.testing.assert_allclose(layer(X, CONTEXT, training=True), expected, atol=1e-4)
+    assert np.abs(layer(X, CONTEXT, training=False) - expected).max() > 0.1
+
+
+def test_training_reaches_every_part():
+    layer = TransformerBlock(MultiHeadAttention(N, H, dropout=0.5), FeedForward(F, dropout=0.5))
+    layer.build(X.shape)
+    for part in (layer.attention, layer.feed_forward):
+        part.dropout = 0.5
+    quiet = layer(X, training=False)
+    np.testing.assert_array_equal(quiet, layer(X))
+    assert np.any(layer(X, training=True) != quiet)
+
+
+@RESIDUALS
+@pytest.mark.parametrize("cross", [False, True])
+def test_save_config(cross, residual):
+    layer = block(cross, residual=residual, dropout=0.25, name="decoder")
+    again = TransformerBlock.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    context = (CONTEXT,) if cross else ()
+    layer(X, *context), again(X, *context)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(X, *context), layer(X, *context))
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_dtype_policies(residual, policy):
+    reference = built(cross=True, residual=residual)
+    keras.config.set_dtype_policy(policy)
+    layer = built(cross=True, residual=residual)
+    compute = keras.dtype_policies.get(policy).compute_dtype
+    output = layer(X, CONTEXT)
+    expected = np.asarray(reference(X, CONTEXT))
+    assert keras.backend.standardize_dtype(output.dtype) == compute
+    tolerance = 2.0**-5 if compute == "bfloat16" else 2.0**-8
+    error = np.abs(oracles.numpy_of(output) - expected).max() / np.abs(expected).max()
+    assert 0 < error < tolerance
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_in_a_functional_model_of_any_length(cross):
+    layer = built(cross, pattern="causal")
+    x, context = keras.Input((None, D)), keras.Input((None, C))
+    inputs = [x, context] if cross else [x]
+    model = keras.Model(inputs, layer(*inputs))
+    assert model.output.shape == (None, None, D)
+    for length in (1, 4):
+        arrays = [X[:, :length], CONTEXT][: len(inputs)]
+        found = model.predict(arrays, verbose=0)
+        np.testing.assert_allclose(found, layer(*arrays), atol=1e-5)
+
+
+def attention():
+    return MultiHeadAttention(N, H)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: TransformerBlock(None, FeedForward(F)), "`attention` must be a layer.*None"),
+        (lambda: TransformerBlock(attention(), "relu"), "`feed_forward` must be a layer.*'relu'"),
+        (
+            lambda: TransformerBlock(attention(), FeedForward(F), cross_attention=3),
+            "`cross_attention` must be a layer.*3",
+        ),
+        (lambda: block(residual="sandwich"), "residual='sandwich'"),
+        (lambda: block(dropout=1.0), "`dropout`.*dropout=1.0"),
+        (lambda: block()(X, CONTEXT), r"`context`.*\(2, 7, 17\).*cross_attention=None"),
+        (lambda: built()(X, CONTEXT), r"`context`.*\(2, 7, 17\).*cross_attention=None"),
+        (lambda: block(cross=True)(X), "`context`.*None"),
+        (lambda: built(cross=True)(X), "`context`.*None"),
+        (lambda: built()(X[0]), r"`query`.*\(5, 11\)"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

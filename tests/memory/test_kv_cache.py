@@ -1,0 +1,74 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+
+
+def test_an_empty_state():
+    layer = MultiHeadAttention(6, 4, value_dim=5, num_key_value_heads=3)
+    state = KVCache(7).initial(layer, 2)
+    assert {name: tuple(x.shape) for name, x in state.items()} == {
+        "key": (2, 3, 7, 4),
+        "value": (2, 3, 7, 5),
+        "index": (),
+    }
+    assert state["index"].dtype == "int32" and int(state["index"]) == 0
+    assert all(np.all(x.numpy() == 0) for x in state.values())
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "float16"])
+def test_the_state_has_the_compute_dtype(policy):
+    layer = MultiHeadAttention(2, 4, dtype=policy)
+    state = KVCache(7).initial(layer, 2)
+    assert state["key"].dtype == state["value"].dtype == layer.compute_dtype
+
+
+def test_oracle():
+    layer = MultiHeadAttention(3, 4)
+    memory = KVCache(7)
+    state = memory.initial(layer, 2)
+    expected = np.zeros((2, 3, 7, 4), "float32")
+    start = 0
+    for length in (2, 1, 4):
+        key = oracles.random(2, 3, length, 4, seed=start)
+        state = memory.extend(state, key, -key)
+        expected[:, :, start : start + length] = key
+        start += length
+        np.testing.assert_array_equal(state["key"], expected)
+        np.testing.assert_array_equal(state["value"], -expected)
+        assert int(state["index"]) == start
+
+
+def test_batch_and_length_may_be_tensors():
+    layer = MultiHeadAttention(3, 4)
+
+    @tf.function
+    def initial(batch, length):
+        return KVCache(length).initial(layer, batch)
+
+    assert initial(tf.constant(2), tf.constant(7))["key"].shape == (2, 3, 7, 4)
+
+
+def test_value():
+    assert KVCache(7) == KVCache.from_config(KVCache(7).get_config()) != KVCache(8)
+    assert repr(KVCache(7)) == "KVCache(max_length=7)"
+    assert keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(KVCache(7))
+    ) == KVCache(7)
+
+
+@pytest.mark.parametrize("length", [0, -1])
+def test_errors(length):
+    with pytest.raises(ValueError, match=f"`max_length`.*max_length={length}"):
+        KVCache(length)
+
+
+def test_more_new_keys_than_slots():
+    layer = MultiHeadAttention(3, 4)
+    key = oracles.random(2, 3, 8, 4)
+    with pytest.raises(ValueError, match="7 slots, 8 new keys"):
+        KVCache(7).extend(KVCache(7).initial(layer, 2), key, key)

@@ -1,0 +1,47 @@
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.ops.cache import extend_cache, write_slots
+
+B, N, M, H = 2, 3, 7, 5
+BUFFER = oracles.random(B, N, M, H)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_oracle(length, dynamic):
+    update = oracles.random(B, N, length, H, seed=1)
+    write = write_slots
+    if dynamic:
+        shape = (None, N, None, H)
+        write = tf.function(
+            write_slots,
+            input_signature=[tf.TensorSpec(shape), tf.TensorSpec(shape), tf.TensorSpec((), "int32")],
+        )
+    for index in range(M - length + 1):
+        expected = BUFFER.copy()
+        expected[:, :, index : index + length] = update
+        np.testing.assert_array_equal(write(BUFFER, update, np.int32(index)), expected)
+
+
+def test_no_op_that_only_xla_runs():
+    """Keras's slice update is one; the real server and ONNX converters refuse it."""
+    for length in (1, 3):
+        graph = tf.function(write_slots).get_concrete_function(
+            tf.TensorSpec((None, N, M, H)),
+            tf.TensorSpec((None, N, length, H)),
+            tf.TensorSpec((), "int32"),
+        )
+        assert not [op.type for op in graph.graph.get_operations() if "Xla" in op.type]
+
+
+def test_extending_counts_slots_and_leaves_its_argument_alone():
+    cache = {"key": BUFFER, "value": BUFFER, "index": np.int32(2)}
+    key, value = oracles.random(B, N, 3, H, seed=1), oracles.random(B, N, 3, H, seed=2)
+    new = extend_cache(cache, key, value)
+    assert int(new["index"]) == 5 and int(cache["index"]) == 2
+    np.testing.assert_array_equal(new["key"][:, :, 2:5], key)
+    np.testing.assert_array_equal(new["value"][:, :, 2:5], value)
+    np.testing.assert_array_equal(new["value"][:, :, 5:], BUFFER[:, :, 5:])

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attn.ops.masks import combine_masks, spread_attention_mask, spread_padding_mask
+
+
+def test_combining_is_logical_and():
+    a = np.array([[True, False], [True, True]])
+    b = np.array([[True, True], [False, True]])
+    np.testing.assert_array_equal(combine_masks(a, None, b), [[True, False], [False, True]])
+    assert combine_masks(None, None) is None
+    assert combine_masks(None, a) is a
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data())
+def test_a_mask_of_any_rank_means_its_last_axes(data):
+    """(T, S), (B, T, S) and (B, N, T, S), with ones anywhere, mean what numpy's rules say."""
+    sizes = batch, heads, length, keys = [data.draw(st.integers(1, 4)) for _ in range(4)]
+    rank = data.draw(st.sampled_from([2, 3, 4]))
+    full = {2: (length, keys), 3: (batch, length, keys), 4: tuple(sizes)}[rank]
+    shape = tuple(data.draw(st.sampled_from([1, size])) for size in full)
+    mask = np.random.default_rng(data.draw(st.integers(0, 9))).random(shape) < 0.5
+    found = np.broadcast_to(spread_attention_mask(mask, *sizes), sizes)
+    for b, n, t, s in np.ndindex(*sizes):
+        index = {2: (t, s), 3: (b, t, s), 4: (b, n, t, s)}[rank]
+        assert found[b, n, t, s] == np.broadcast_to(mask, full)[index]
+
+
+def test_padding_is_a_mask_of_keys():
+    mask = np.array([[True, True, False]])
+    found = np.broadcast_to(spread_padding_mask(mask, 2, 3), (2, 5, 4, 3))
+    assert np.all(found == [True, True, False])
+    assert spread_padding_mask(None, 2, 3) is None
+    assert spread_attention_mask(None, 2, 3, 4, 5) is None
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 4), (3, 3), (2, 1, 3)])
+def test_padding_of_another_shape_is_refused(shape):
+    with pytest.raises(ValueError, match=r"`padding_mask` must have shape \(2, 3\)"):
+        spread_padding_mask(np.ones(shape, bool), 2, 3)

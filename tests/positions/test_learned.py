@@ -1,0 +1,84 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.positions import Learned
+
+B, T, D, P = 2, 5, 7, 11
+X = oracles.random(B, T, D)
+
+
+def built(max_length=P, **arguments):
+    layer = Learned(max_length, **arguments)
+    layer.build(X.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+def test_oracle():
+    layer = built()
+    np.testing.assert_array_equal(layer(X), X + layer.table.numpy()[:T])
+    rows = np.array([[0, 1, 2, 0, 1], [6, 7, 8, 9, 10]])
+    np.testing.assert_array_equal(layer(X, rows), X + layer.table.numpy()[rows])
+    np.testing.assert_array_equal(layer(X, np.arange(T)), layer(X))
+
+
+def test_only_the_rows_that_were_read_get_a_gradient():
+    layer = built()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(X))
+    gradient = tf.convert_to_tensor(tape.gradient(loss, layer.table.value)).numpy()
+    np.testing.assert_allclose(gradient, np.repeat([[B] * D] * T + [[0] * D] * (P - T), 1, axis=0))
+
+
+def test_the_longest_sequence_is_the_table():
+    layer = built(T)
+    np.testing.assert_array_equal(layer(X), X + layer.table.numpy())
+
+
+def test_too_long_is_refused():
+    with pytest.raises(ValueError, match=r"longer than the table.*length 5, max_length=4"):
+        built(4)(X)
+
+
+def test_too_long_fails_in_a_graph_of_unknown_length_too():
+    layer = built(4)
+    run = tf.function(layer, input_signature=[tf.TensorSpec((None, None, D))])
+    np.testing.assert_array_equal(run(X[:, :4]), layer(X[:, :4]))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run(X)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: Learned(0), r"`max_length`.*max_length=0"),
+        (lambda: Learned("long"), r"`max_length`.*max_length='long'"),
+        (lambda: built()(X, np.arange(3)), r"`positions`.*\(5,\).*\(3,\)"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+def test_dtype_policies(policy):
+    layer, reference = built(dtype=policy), built()
+    compute = keras.dtype_policies.get(policy).compute_dtype
+    output = layer(X)
+    assert keras.backend.standardize_dtype(output.dtype) == compute
+    tolerance = 2.0**-7 if compute == "bfloat16" else 2.0**-10
+    np.testing.assert_allclose(oracles.numpy_of(output), reference(X), atol=2 * tolerance)
+
+
+def test_save_config_and_mask():
+    layer = built(initializer="ones", name="where")
+    again = Learned.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    again.build(X.shape)
+    np.testing.assert_array_equal(again.table, np.ones((P, D)))
+    embedded = keras.layers.Embedding(5, D, mask_zero=True)(np.array([[1, 0]]))
+    np.testing.assert_array_equal(layer(embedded)._keras_mask, [[True, False]])

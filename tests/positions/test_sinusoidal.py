@@ -1,0 +1,92 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn import positions
+from keras_attn.positions import Sinusoidal
+
+B, T, D = 2, 7, 12
+X = oracles.random(B, T, D)
+LAYOUTS = ["interleaved", "concat", "tensor2tensor"]
+
+
+def table(dim, layout="interleaved", count=T):
+    return np.array([oracles.sinusoids(p, dim, layout) for p in range(count)])
+
+
+@pytest.mark.parametrize("dim", [12, 11])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_oracle(layout, dim):
+    x = X[..., :dim]
+    np.testing.assert_allclose(Sinusoidal(layout)(x), x + table(dim, layout), atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16", "bfloat16"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_dtype_policies(layout, policy):
+    """The table is that of float32, cast once: exact where angles in low precision are noise."""
+    at = np.array([10, 1000, 4095])
+    zeros = np.zeros((1, len(at), 16), "float32")
+    found = Sinusoidal(layout, dtype=policy)(zeros, at)
+    compute = keras.dtype_policies.get(policy).compute_dtype
+    assert keras.backend.standardize_dtype(found.dtype) == compute
+    expected = ops.cast(Sinusoidal(layout)(zeros, at), compute)
+    np.testing.assert_array_equal(oracles.numpy_of(found), oracles.numpy_of(expected))
+    exact = [oracles.sinusoids(p, 16, layout) for p in at]
+    np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=2**-8)
+
+
+def test_rows_beyond_256_stay_distinct_in_bfloat16():
+    found = Sinusoidal(dtype="mixed_bfloat16")(np.zeros((1, 512, 64), "float32"))
+    assert len(np.unique(oracles.numpy_of(found)[0, 256:], axis=0)) == 256
+
+
+@pytest.mark.parametrize("start", [0, 3, 100])
+def test_limit_a_step_in_decoding_is_a_row_of_the_table(start):
+    whole = Sinusoidal()(np.zeros((1, start + 2, D), "float32"))
+    step = Sinusoidal()(np.zeros((1, 1, D), "float32"), np.array([start + 1]))
+    np.testing.assert_allclose(step[0, 0], whole[0, start + 1], atol=1e-6)
+
+
+def test_positions_of_each_row():
+    rows = np.array([[0, 1, 2, 0, 1, 0, 1], [3, 4, 5, 6, 7, 8, 9]])
+    expected = X + table(D, count=10)[rows]
+    np.testing.assert_allclose(Sinusoidal()(X, rows), expected, atol=1e-5)
+    np.testing.assert_allclose(Sinusoidal()(X, positions=list(range(T))), Sinusoidal()(X), atol=1e-6)
+
+
+def test_no_weights_and_the_mask_is_passed_on():
+    layer = Sinusoidal()
+    embedded = keras.layers.Embedding(5, D, mask_zero=True)(np.array([[1, 2, 0]]))
+    np.testing.assert_array_equal(layer(embedded)._keras_mask, [[True, True, False]])
+    assert layer.weights == []
+
+
+def test_save_config():
+    layer = Sinusoidal("concat", max_wavelength=100, dtype="mixed_bfloat16", name="where")
+    again = Sinusoidal.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    np.testing.assert_array_equal(oracles.numpy_of(again(X)), oracles.numpy_of(layer(X)))
+
+
+def test_names():
+    assert isinstance(positions.get("sinusoidal"), Sinusoidal)
+    assert positions.get("sinusoidal", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
+    layer = Sinusoidal("concat")
+    assert positions.get(layer) is layer
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: Sinusoidal("spiral"), r"`layout`.*interleaved.*layout='spiral'"),
+        (lambda: Sinusoidal(max_wavelength=0), r"`max_wavelength`.*max_wavelength=0"),
+        (lambda: Sinusoidal()(X, np.arange(T + 1)), r"`positions`.*\(7,\).*\(8,\)"),
+        (lambda: positions.get("learnt"), r"position='learnt'.*sinusoidal"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

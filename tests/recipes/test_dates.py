@@ -1,0 +1,131 @@
+"""Dates in many languages, checked against Babel's own spelling of every one of them."""
+
+import datetime
+import itertools
+import re
+
+import pytest
+from babel.dates import format_date
+
+from recipes.translate.dates import FORMATS, LOCALES, date_pairs
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return date_pairs(num_train=20_000, num_validation=1_000, num_test=1_000)
+
+
+def all_pairs(parts):
+    return list(itertools.chain(*parts.values()))
+
+
+def spelled(day, locales=LOCALES, formats=FORMATS):
+    """What Babel writes for one day."""
+    return {format_date(day, name, locale=locale) for locale in locales for name in formats}
+
+
+def test_sizes_are_those_asked_for(drawn):
+    assert {part: len(pairs) for part, pairs in drawn.items()} == {
+        "train": 20_000,
+        "val": 1_000,
+        "test": 1_000,
+    }
+
+
+def test_no_text_is_in_two_parts_or_twice_in_one(drawn):
+    texts = [text for text, _ in all_pairs(drawn)]
+    assert len(texts) == len(set(texts))
+
+
+def test_every_text_is_how_babel_writes_its_day(drawn):
+    for text, iso in drawn["test"]:
+        assert text in spelled(datetime.date.fromisoformat(iso))
+
+
+def test_the_span_is_1950_to_2050(drawn):
+    years = {int(iso[:4]) for _, iso in all_pairs(drawn)}
+    assert years == set(range(1950, 2051))
+
+
+def test_all_locales_and_formats_are_drawn(drawn):
+    """Each has a text that no other would write, in the train part."""
+    missing = set(itertools.product(LOCALES, FORMATS))
+    for text, iso in drawn["train"][:3000]:
+        day = datetime.date.fromisoformat(iso)
+        missing -= {
+            (locale, name)
+            for locale, name in missing
+            if format_date(day, name, locale=locale) == text
+        }
+        if not missing:
+            break
+    assert missing == set()
+
+
+def test_locales_are_many_and_of_many_scripts(drawn):
+    assert len(LOCALES) >= 14
+    assert {"en", "de", "fr", "es", "zh", "ja", "ru", "el"} <= set(LOCALES)
+    letters = "".join(text for text, _ in drawn["test"])
+    for script in ("[a-z]", "[α-ω]", "[а-я]", "[一-龥]", "[가-힣]"):
+        assert re.search(script, letters)
+
+
+def test_no_text_has_two_answers():
+    """Over all days of some years of either kind, by Babel itself; the year is always written."""
+    meaning = {}
+    for year in (1999, 2000):
+        day = datetime.date(year, 1, 1)
+        while day.year == year:
+            for text in spelled(day):
+                assert meaning.setdefault(text, day) == day
+                assert str(year) in text
+            day += datetime.timedelta(1)
+
+
+# One writes the day first, the other the month.
+CONFLICTING = ("pt_PT", "es_PA")
+
+
+def test_ambiguous_texts_are_never_drawn():
+    options = {"locales": CONFLICTING, "formats": ["medium"]}
+    days = [datetime.date(1950, 1, 1) + datetime.timedelta(n) for n in range(36_890)]
+    assert days[-1] == datetime.date(2050, 12, 31)
+    meanings = {}
+    for day in days:
+        for text in (f"{day:%d/%m/%Y}", f"{day:%m/%d/%Y}"):
+            meanings.setdefault(text, set()).add(day.isoformat())
+    expected = {text: min(isos) for text, isos in meanings.items() if len(isos) == 1}
+    assert 0 < len(expected) < len(meanings)
+    with pytest.raises(ValueError, match=f"write {len(expected)} unambiguous dates"):
+        date_pairs(len(expected), 1, 0, **options)
+    pairs = all_pairs(date_pairs(len(expected) - 20, 10, 10, **options))
+    assert dict(pairs) == expected
+    assert date_pairs(1, 0, 0, locales=CONFLICTING[:1], formats=["medium"])["val"] == []
+
+
+def test_the_whole_population_is_every_text_of_every_day():
+    texts = {
+        format_date(datetime.date(1950, 1, 1) + datetime.timedelta(n), "full", locale="tr")
+        for n in range(36_890)
+    }
+    parts = date_pairs(len(texts), 0, 0, locales=["tr"], formats=["full"])
+    assert {text for text, _ in parts["train"]} == texts
+
+
+def test_a_seed_gives_the_same_pairs_and_another_gives_others():
+    sizes = {"num_train": 50, "num_validation": 5, "num_test": 5, "locales": ["fr", "ko"]}
+    assert date_pairs(**sizes, seed=3) == date_pairs(**sizes, seed=3)
+    assert date_pairs(**sizes, seed=3) != date_pairs(**sizes, seed=4)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"locales": ["xx_nowhere"]}, "no format 'full' of locale 'xx_nowhere'"),
+        ({"formats": ["tiny"]}, "no format 'tiny'"),
+        ({"formats": ["short"], "locales": ["en"]}, "must write the whole year"),
+    ],
+)
+def test_bad_arguments_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        date_pairs(1, 1, 1, **options)

@@ -1,0 +1,55 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn import scores
+from keras_attn.scores import Additive
+
+B, N, T, S, H, A = 2, 3, 5, 7, 4, 6
+QUERY, KEY = oracles.random(B, N, T, H), oracles.random(B, N, S, H)
+
+
+def built(*arguments, **keywords):
+    layer = Additive(*arguments, **keywords)
+    layer.build(QUERY.shape, KEY.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+@pytest.mark.parametrize("units", [None, A])
+def test_oracle(units):
+    layer = built(units)
+    width = units or H
+    shapes = [(N, H, width), (N, H, width), (N, width), (N, width)]
+    assert [w.shape for w in layer.weights] == shapes
+    score = oracles.additive(*(oracles.numpy_of(w) for w in layer.weights))
+    logits = layer(QUERY, KEY)
+    assert logits.shape == (B, N, T, S)
+    for b, n, t, s in np.ndindex(B, N, T, S):
+        assert abs(logits[b, n, t, s] - score(QUERY[b, n, t], KEY[b, n, s], n)) < 1e-5
+
+
+def test_kernels_are_drawn_as_one_matrix_a_head():
+    """Variance 1 / H, that of H numbers in, not of a convolution over the heads."""
+    layer = Additive(64)
+    layer.build((None, 8, None, 32))
+    kernel = oracles.numpy_of(layer.query_kernel)
+    assert abs(kernel.var() * 32 - 1) < 0.05
+    assert np.any(kernel[0] != kernel[1])
+    assert np.any(kernel != oracles.numpy_of(layer.key_kernel))
+
+
+def test_save_config():
+    layer = built(A, name="likeness", dtype="mixed_bfloat16")
+    again = Additive.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    assert keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer)).units == A
+    assert isinstance(scores.get("additive"), Additive)
+    assert scores.get("additive", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("units", [0, -1, 1.5])
+def test_errors(units):
+    with pytest.raises(ValueError, match=f"`units`.*units={units}"):
+        Additive(units)

@@ -1,0 +1,43 @@
+import math
+
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import scores
+from keras_attn.scores import DotProduct
+
+B, N, T, S, H = 2, 3, 5, 7, 11
+QUERY, KEY = oracles.random(B, N, T, H), oracles.random(B, N, S, H)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_oracle(scaled):
+    logits = DotProduct(scaled)(QUERY, KEY)
+    assert logits.shape == (B, N, T, S)
+    score = oracles.scaled_dot if scaled else oracles.dot
+    for b, n, t, s in np.ndindex(B, N, T, S):
+        expected = score(QUERY[b, n, t].astype("float64"), KEY[b, n, s].astype("float64"))
+        assert abs(logits[b, n, t, s] - expected) < 1e-5
+
+
+def test_limit_scaled_is_unscaled_divided():
+    np.testing.assert_allclose(
+        DotProduct()(QUERY, KEY), DotProduct(False)(QUERY, KEY) / math.sqrt(H), atol=1e-5
+    )
+
+
+def test_scaling_comes_first_so_that_float16_does_not_overflow():
+    ones = tf.fill((1, 1, 1, 1024), tf.constant(16.0, "float16"))
+    assert np.isinf(DotProduct(False)(ones, ones).numpy()).all()
+    assert DotProduct()(ones, ones).numpy() == 16 * 16 * 1024 / 32
+
+
+def test_names_and_values():
+    assert scores.get("scaled_dot") == DotProduct()
+    assert scores.get("dot") == DotProduct(scaled=False)
+    assert scores.get("dot") != scores.get("scaled_dot")
+    assert repr(scores.get("dot")) == "DotProduct(scaled=False)"
+    assert len({DotProduct(), DotProduct(True), DotProduct(False)}) == 2
+    assert DotProduct.from_config(DotProduct(False).get_config()) == DotProduct(False)

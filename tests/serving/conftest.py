@@ -1,0 +1,184 @@
+"""A server to test: the one at KERAS_ATTN_SERVING_ADDRESS, or ours on free ports."""
+
+import contextlib
+import dataclasses
+import http.client
+import importlib.util
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+for _name in ("grpc", "starlette", "tensorflow_serving", "uvicorn"):
+    pytest.importorskip(_name, reason="needs pip install 'keras_attn[serving]'")
+
+ROOT = pathlib.Path(__file__).parents[2]
+ADDRESS = os.environ.get("KERAS_ATTN_SERVING_ADDRESS")
+MODEL = "toy"
+VERSION = 7
+
+
+@dataclasses.dataclass
+class Server:
+    """Where a server listens, and the process if it is ours."""
+
+    host: str
+    rest_port: int
+    grpc_port: int
+    process: subprocess.Popen = None
+    log: pathlib.Path = None
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        """Sends a path exactly as it is given; returns status, headers and the body's bytes."""
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+        if isinstance(body, str):
+            body = body.encode()
+        connection = http.client.HTTPConnection(self.host, self.rest_port, timeout=timeout)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    def json(self, method, path, body=None):
+        """Status and parsed body of an answer that says it is JSON."""
+        status, headers, content = self.request(method, path, body)
+        assert headers["content-type"] == "application/json"
+        return status, json.loads(content)
+
+    def predict(self, body, model=MODEL):
+        return self.json("POST", f"/v1/models/{model}:predict", body)
+
+    def channel(self):
+        import grpc
+
+        return grpc.insecure_channel(
+            f"{self.host}:{self.grpc_port}",
+            options=[
+                ("grpc.max_send_message_length", -1),
+                ("grpc.max_receive_message_length", -1),
+            ],
+        )
+
+    def states(self, model=MODEL):
+        """Version numbers to states, from the status endpoint; empty for an unknown model."""
+        status, answer = self.json("GET", f"/v1/models/{model}")
+        if status == 404:
+            return {}
+        return {int(v["version"]): v["state"] for v in answer["model_version_status"]}
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def wait_for(condition, seconds=60):
+    """Waits until a condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "gave up waiting"
+        time.sleep(0.05)
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
+@contextlib.contextmanager
+def running(log, *flags):
+    """Our server as a process, stopped in the end."""
+    ports = free_port(), free_port()
+    command = [sys.executable, "-m", "serving.server", *flags]
+    command += [f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
+    with open(log, "wb") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT
+        )
+    server = Server("127.0.0.1", *ports, process, log)
+
+    def answers():
+        assert process.poll() is None, log.read_text()
+        try:
+            server.request("GET", "/v1/models", timeout=5)
+        except OSError:
+            return False
+        return True
+
+    try:
+        wait_for(answers)
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def toys():
+    """The module that writes the toy models."""
+    spec = importlib.util.spec_from_file_location(
+        "toy_models", pathlib.Path(__file__).with_name("toy_models.py")
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def server(request, tmp_path_factory):
+    """A server that has the toy model, version 7."""
+    if ADDRESS:
+        host, rest_port, grpc_port = ADDRESS.rsplit(":", 2)
+        yield Server(host, int(rest_port), int(grpc_port))
+        return
+    base = tmp_path_factory.mktemp("models")
+    request.getfixturevalue("toys").export(base, f"{VERSION:08d}")
+    (base / "not-a-version").mkdir()
+    flags = [f"--model_name={MODEL}", f"--model_base_path={base}"]
+    with running(tmp_path_factory.mktemp("log") / "server.log", *flags) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def start_server(tmp_path_factory):
+    """`running`, for tests that need a server of their own: these are about ours alone."""
+    if ADDRESS:
+        pytest.skip("controls the server's life, and the server is someone else's")
+
+    def start(*flags):
+        return running(tmp_path_factory.mktemp("log") / "server.log", *flags)
+
+    return start
+
+
+@pytest.fixture
+def waiting():
+    """`wait_for`."""
+    return wait_for
+
+
+@pytest.fixture
+def run_module():
+    """Runs `python -m MODULE ...` and returns the finished process, output as text."""
+
+    def run(*arguments, timeout=60):
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=ROOT,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    return run

@@ -1,0 +1,113 @@
+"""The server's flags, its configuration files and how it refuses to start."""
+
+import ast
+import pathlib
+import re
+import socket
+
+import pytest
+from google.protobuf import text_format
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+import serving
+from serving.flags import UNSUPPORTED, parse_flags
+from serving.grpc_service import make_grpc_server
+from serving.model_configs import read_model_configs
+from serving.rest_server import RestServer
+
+FOLDER = pathlib.Path(serving.__file__).parent
+
+
+def test_help_names_what_is_and_what_is_not_supported(run_module):
+    done = run_module("serving.server", "--help")
+    assert done.returncode == 0
+    words = set(re.findall(r"\w+", done.stdout.replace("-\n", "")))
+    assert {"rest_api_port", "port", "model_name", "model_base_path", "model_config_file"} <= words
+    assert set(UNSUPPORTED) <= words
+
+
+def test_defaults_are_those_of_the_real_server():
+    flags = parse_flags(["--model_base_path=/models"])
+    assert (flags.port, flags.rest_api_port, flags.model_name) == (8500, 0, "default")
+    assert (flags.rest_api_timeout_in_ms, flags.max_num_load_retries) == (30000, 5)
+    assert (flags.load_retry_interval_micros, flags.file_system_poll_wait_seconds) == (
+        60_000_000,
+        1,
+    )
+    assert flags.enable_model_warmup and not flags.rest_api_enable_cors_support
+    assert flags.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "--model_base_path or --model_config_file is required"),
+        (["--model_base_path=/m", "--port=0"], "nothing would be served"),
+        (["--model_base_path=/m", "--rest_api_port=8500"], "must differ. Received: 8500"),
+        (["--model_base_path=/m", "--port=99999"], "a port from 0 to 65535"),
+        (["--model_base_path=/m", "--enable_batching=true"], "this server does not support"),
+        (["--model_base_path=/m", "--typo=1"], "unknown argument: --typo=1"),
+        (["--model_base_path=/m", "--enable_model_warmup=maybe"], "true or false is expected"),
+    ],
+)
+def test_usage_errors(capsys, arguments, message):
+    with pytest.raises(SystemExit) as info:
+        parse_flags(arguments)
+    assert info.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("model_config_list { config { nonsense: 1 } }", "is not a ModelServerConfig text proto"),
+        ("", "must list at least one model"),
+        ('model_config_list { config { name: "a" base_path: "/no/such" } }', "model a must be"),
+        (None, "cannot be read"),
+    ],
+)
+def test_configuration_files_that_do_not_fit(tmp_path, text, message):
+    path = tmp_path / "models.config"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_model_configs(str(path))
+
+
+def test_a_missing_base_path_is_one_sentence(run_module, tmp_path):
+    done = run_module("serving.server", f"--model_base_path={tmp_path / 'missing'}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("serving.server: The base path of model default must be")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_broken_only_version_ends_the_server(run_module, tmp_path):
+    (tmp_path / "1").mkdir()
+    done = run_module("serving.server", f"--model_base_path={tmp_path}", "--max_num_load_retries=0")
+    assert done.returncode == 1
+    assert "Model default did not become available: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(OSError, match=f"127.0.0.1:{port}: Address already in use"):
+            RestServer(None, "127.0.0.1", port)
+        with pytest.raises(RuntimeError, match=str(port)):
+            make_grpc_server(None, 1).add_insecure_port(f"127.0.0.1:{port}")
+
+
+def test_the_configuration_that_the_readme_shows():
+    text = (FOLDER / "models.config").read_text(encoding="utf-8")
+    config = text_format.Parse(text, ModelServerConfig())
+    (model,) = config.model_config_list.config
+    assert (model.name, model.model_platform) == ("translate", "tensorflow")
+
+
+def test_no_module_imports_keras():
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in getattr(node, "names", [])]
+            names.append(getattr(node, "module", None) or "")
+            assert not any(name.split(".")[0] in ("keras", "keras_attn") for name in names), path

@@ -1,0 +1,58 @@
+"""Many clients at once: every answer is the asker's own, and nobody waits for nothing."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import time
+
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+
+def test_thirty_two_clients_over_rest_and_grpc(server):
+    with server.channel() as channel, concurrent.futures.ThreadPoolExecutor(32) as pool:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+        def over_rest(texts):
+            status, answer = server.predict({"instances": texts})
+            assert status == 200, answer
+            return [prediction["translation"] for prediction in answer["predictions"]]
+
+        def over_grpc(texts):
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = "toy"
+            request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts))
+            outputs = stub.Predict(request, timeout=60).outputs
+            return [text.decode() for text in outputs["translation"].string_val]
+
+        asked = [[f"{client}-{item}" for item in range(client % 5 + 1)] for client in range(320)]
+        running = [
+            pool.submit(over_rest if client % 2 else over_grpc, texts)
+            for client, texts in enumerate(asked)
+        ]
+        for texts, future in zip(asked, running):
+            assert future.result() == [f"00000007:{text}" for text in texts]
+
+
+def test_a_slow_request_does_not_hold_up_a_quick_one(server):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(server.predict, {"signature_name": "slow", "instances": [300_000]})
+        quick = 0
+        while not slow.done():
+            assert server.predict({"instances": ["a"]})[0] == 200
+            quick += 1
+        assert slow.result()[0] == 200
+    assert quick > 2
+
+
+def test_answers_on_an_open_connection_are_not_delayed(server):
+    connection = http.client.HTTPConnection(server.host, server.rest_port, timeout=60)
+    seconds = []
+    with contextlib.closing(connection):
+        for _ in range(20):
+            start = time.monotonic()
+            connection.request("GET", "/v1/models/toy")
+            connection.getresponse().read()
+            seconds.append(time.monotonic() - start)
+    # Nagle's algorithm against delayed acknowledgements costs 40 ms every time but the first.
+    assert sorted(seconds)[10] < 0.03

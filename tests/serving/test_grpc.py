@@ -1,0 +1,216 @@
+"""gRPC Predict, GetModelMetadata and GetModelStatus (predict_util.cc and its neighbours)."""
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+
+@pytest.fixture
+def call(server):
+    """Calls a method of either service by name."""
+    with server.channel() as channel:
+        stubs = (
+            prediction_service_pb2_grpc.PredictionServiceStub(channel),
+            model_service_pb2_grpc.ModelServiceStub(channel),
+        )
+
+        def call(method, request, timeout=60):
+            stub = next(stub for stub in stubs if hasattr(stub, method))
+            return getattr(stub, method)(request, timeout=timeout)
+
+        yield call
+
+
+def predict_request(signature="", filter=(), model="toy", **inputs):
+    request = predict_pb2.PredictRequest(output_filter=filter)
+    request.model_spec.name = model
+    request.model_spec.signature_name = signature
+    for name, value in inputs.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    return request
+
+
+def refusal(call, method, request):
+    with pytest.raises(grpc.RpcError) as info:
+        call(method, request)
+    return info.value.code().name, info.value.details()
+
+
+def test_predict(call):
+    response = call("Predict", predict_request(text=["a", "ü"]))
+    assert response.model_spec.name == "toy"
+    assert response.model_spec.version.value == 7
+    assert response.model_spec.signature_name == "serving_default"
+    # Clients read the typed fields directly.
+    assert list(response.outputs["translation"].string_val) == [
+        b"00000007:a",
+        "00000007:ü".encode(),
+    ]
+    np.testing.assert_allclose(response.outputs["score"].float_val, [-0.1, -0.2], rtol=1e-6)
+
+
+def test_predict_by_version_and_by_signature(call):
+    request = predict_request("numbers", a=np.float32([1.5]), b=np.int32([2]))
+    request.model_spec.version.value = 7
+    response = call("Predict", request)
+    assert response.model_spec.signature_name == "numbers"
+    assert tf.make_ndarray(response.outputs["sum"]) == [3.5]
+    assert list(response.outputs["twice"].int_val) == [4]
+
+
+def test_every_dtype_comes_back(call):
+    inputs = {
+        "double": np.float64([0.1, 2]),
+        "long": np.int64([2**63 - 1, -5]),
+        "byte": np.uint8([0, 255]),
+        "flag": np.bool_([True, False]),
+    }
+    outputs = call("Predict", predict_request("types", **inputs)).outputs
+    inputs["flag"] = ~inputs["flag"]
+    for name, expected in inputs.items():
+        got = tf.make_ndarray(outputs[name])
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_half_precision_is_fine_over_grpc(call):
+    outputs = call("Predict", predict_request("half", x=np.float32([0.1, 2]))).outputs
+    np.testing.assert_array_equal(tf.make_ndarray(outputs["y"]), np.float16([0.1, 2]))
+    sent = tf.constant([1.5, 2], tf.bfloat16).numpy()
+    outputs = call("Predict", predict_request("takes_bfloat16", x=sent)).outputs
+    np.testing.assert_array_equal(tf.make_ndarray(outputs["y"]), np.float32([1.5, 2]))
+
+
+def test_strings_are_bytes(call):
+    data = bytes(range(256))
+    outputs = call("Predict", predict_request("as_text", x=[data, b""])).outputs
+    assert list(outputs["x"].string_val) == [data, b""]
+
+
+def test_output_filter(call):
+    inputs = {"a": np.float32([1]), "b": np.int32([2])}
+    response = call("Predict", predict_request("numbers", ["twice"], **inputs))
+    assert list(response.outputs) == ["twice"]
+    code, text = refusal(call, "Predict", predict_request("numbers", ["nope"], **inputs))
+    assert code == "INVALID_ARGUMENT"
+    assert text.startswith("output tensor alias not found in signature: nope")
+    code, text = refusal(call, "Predict", predict_request("numbers", ["sum", "sum"], **inputs))
+    assert (code, text) == ("INVALID_ARGUMENT", "duplicate output tensor alias: sum")
+
+
+def test_the_names_must_be_the_signatures(call):
+    a, b = np.float32([1]), np.int32([2])
+    code, text = refusal(call, "Predict", predict_request("numbers", a=a))
+    assert code == "INVALID_ARGUMENT"
+    assert text == (
+        "input size does not match signature: 1!=2 len({a}) != len({a,b}). Sent extra: {}. "
+        "Missing but required: {b}."
+    )
+    code, text = refusal(call, "Predict", predict_request("numbers", a=a, b=b, c=b))
+    assert "3!=2" in text and "Sent extra: {c}" in text
+    code, text = refusal(call, "Predict", predict_request("numbers", a=a, c=b))
+    assert code == "INVALID_ARGUMENT"
+    assert text.startswith("Signature input alias: b(feed name: ")
+
+
+def test_a_wrong_dtype(call):
+    code, text = refusal(call, "Predict", predict_request(text=np.float32([1])))
+    assert code == "INVALID_ARGUMENT"
+    assert "to be string but float is provided" in text
+
+
+def test_a_broken_tensor(call):
+    request = predict_request(text=["a", "b"])
+    request.inputs["text"].tensor_shape.dim[0].size = 10**15
+    code, text = refusal(call, "Predict", request)
+    assert code == "INVALID_ARGUMENT"
+    assert text == "tensor parsing error: text"
+
+
+def test_what_is_not_there(call):
+    for change, code, message in [
+        ({"signature": "nope"}, "FAILED_PRECONDITION", 'Serving signature key "nope" not found.'),
+        ({"model": "foo"}, "NOT_FOUND", "Servable not found for request: Latest(foo)"),
+        ({"model": ""}, "INVALID_ARGUMENT", "ModelSpec has no name specified."),
+    ]:
+        assert refusal(call, "Predict", predict_request(text=["a"], **change)) == (code, message)
+    request = predict_request(text=["a"])
+    request.model_spec.version_label = "beta"
+    message = "Unrecognized servable version label: beta"
+    assert refusal(call, "Predict", request) == ("INVALID_ARGUMENT", message)
+
+
+@pytest.mark.parametrize(
+    "method, request_type",
+    [
+        ("Predict", predict_pb2.PredictRequest),
+        ("GetModelMetadata", get_model_metadata_pb2.GetModelMetadataRequest),
+        ("GetModelStatus", get_model_status_pb2.GetModelStatusRequest),
+    ],
+)
+def test_no_model_spec(call, method, request_type):
+    assert refusal(call, method, request_type()) == ("INVALID_ARGUMENT", "Missing ModelSpec")
+
+
+def test_long_errors_are_truncated(call):
+    code, text = refusal(call, "Predict", predict_request("n" * 5000, text=["a"]))
+    assert code == "FAILED_PRECONDITION"
+    assert text == f'Serving signature key "{"n" * 5000}'[:1024] + "...TRUNCATED"
+
+
+def test_messages_beyond_four_megabytes(call):
+    text = "x" * (6 << 20)
+    outputs = call("Predict", predict_request("as_text", x=[text])).outputs
+    assert outputs["x"].string_val[0] == text.encode()
+
+
+@pytest.mark.parametrize("timeout", [None, 60, 1e8, 1e10])
+def test_a_deadline_that_is_far_or_not_there(call, timeout):
+    assert call("Predict", predict_request(text=["a"]), timeout=timeout).outputs
+
+
+def test_a_deadline(call):
+    request = predict_request("slow", steps=np.int32([1_000_000_000]))
+    with pytest.raises(grpc.RpcError) as info:
+        call("Predict", request, timeout=0.3)
+    assert info.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_metadata(call):
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = "toy"
+    response = call("GetModelMetadata", request)
+    assert (response.model_spec.name, response.model_spec.version.value) == ("toy", 7)
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(signatures)
+    assert signatures.signature_def["numbers"].inputs["b"].dtype == tf.int32.as_datatype_enum
+
+
+def test_metadata_fields(call):
+    request = get_model_metadata_pb2.GetModelMetadataRequest()
+    request.model_spec.name = "toy"
+    message = "GetModelMetadataRequest must specify at least one metadata_field"
+    assert refusal(call, "GetModelMetadata", request) == ("INVALID_ARGUMENT", message)
+    request.metadata_field.append("weights")
+    message = "Metadata field weights is not supported"
+    assert refusal(call, "GetModelMetadata", request) == ("INVALID_ARGUMENT", message)
+
+
+def test_status(call):
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "toy"
+    (status,) = call("GetModelStatus", request).model_version_status
+    assert status.version == 7
+    assert status.state == get_model_status_pb2.ModelVersionStatus.AVAILABLE
+    assert (status.status.error_code, status.status.error_message) == (0, "")
+    request.model_spec.version.value = 50
+    code, text = refusal(call, "GetModelStatus", request)
+    assert (code, text) == ("NOT_FOUND", "Could not find version 50 of model toy")

@@ -1,0 +1,178 @@
+"""Versions, hot swap, broken versions, warm-up, stopping (core/, sources/storage_path/)."""
+
+import concurrent.futures
+import shutil
+import threading
+import time
+
+import tensorflow as tf
+from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc, predict_pb2
+
+FAST_RETRY = ["--max_num_load_retries=1", "--load_retry_interval_micros=1000"]
+
+
+def flags(base):
+    return ["--model_name=toy", f"--model_base_path={base}", *FAST_RETRY]
+
+
+def answer(server, model="toy"):
+    """The version that answers, or the status code of a refusal."""
+    status, body = server.predict({"instances": ["a"]}, model)
+    return int(body["predictions"][0]["translation"].split(":")[0]) if status == 200 else status
+
+
+def stream(server, stop):
+    """Versions that answered, one request after the other until told to stop."""
+    answers = []
+    while not stop.is_set():
+        answers.append(answer(server))
+    return answers
+
+
+def test_versions_come_and_go_under_load(start_server, toys, tmp_path, waiting):
+    toys.export(tmp_path, 1)
+    with start_server(*flags(tmp_path)) as server:
+        stop = threading.Event()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            streams = [pool.submit(stream, server, stop) for _ in range(4)]
+            toys.export(tmp_path, 2)
+            waiting(lambda: server.states() == {2: "AVAILABLE", 1: "END"})
+            toys.export(tmp_path, 10)  # newer than 2 as a number, older as a string
+            waiting(lambda: server.states().get(10) == "AVAILABLE" and answer(server) == 10)
+            time.sleep(0.2)
+            stop.set()
+            seen = [future.result() for future in streams]
+        for answers in seen:
+            assert answers == sorted(answers), "an old version answered after a new one"
+            assert set(answers) <= {1, 2, 10} and answers[-1] == 10
+        _, body = server.json("GET", "/v1/models/toy")
+        assert [v["version"] for v in body["model_version_status"]] == ["10", "2", "1"]
+        assert server.predict({"instances": ["a"]}, "toy/versions/2") == (
+            404,
+            {"error": "Servable not found for request: Specific(toy, 2)"},
+        )
+
+        # A broken newer version is shown as broken, and 10 goes on.
+        toys.export(tmp_path, "unfinished")
+        (tmp_path / "unfinished" / "saved_model.pb").write_bytes(b"not a graph")
+        (tmp_path / "unfinished").rename(tmp_path / "11")
+        waiting(lambda: server.states().get(11) == "END")
+        _, body = server.json("GET", "/v1/models/toy/versions/11")
+        status = body["model_version_status"][0]["status"]
+        assert status["error_code"] != "OK" and status["error_message"]
+        assert answer(server) == 10
+
+        # One without its variables likewise; a good one after it takes over.
+        toys.export(tmp_path, "variables-missing")
+        shutil.rmtree(tmp_path / "variables-missing" / "variables")
+        (tmp_path / "variables-missing").rename(tmp_path / "12")
+        waiting(lambda: server.states().get(12) == "END")
+        assert answer(server) == 10
+        toys.export(tmp_path, 13)
+        waiting(lambda: answer(server) == 13)
+
+        # The newest goes: the one before, if it can be loaded, is back.
+        for version in (11, 12, 13):
+            shutil.rmtree(tmp_path / str(version))
+        waiting(lambda: answer(server) == 10 and server.states()[13] == "END")
+
+        # Nothing left: unloaded. Something again: served again.
+        for version in (1, 2, 10):
+            shutil.rmtree(tmp_path / str(version))
+        waiting(lambda: answer(server) == 404)
+        toys.export(tmp_path, 3)
+        waiting(lambda: answer(server) == 3)
+        assert server.stop() == 0
+
+
+def test_sigterm_lets_a_request_finish(start_server, toys, tmp_path):
+    toys.export(tmp_path, 1)
+    with start_server(*flags(tmp_path)) as server:
+        steps = 100_000
+        start = time.monotonic()
+        server.predict({"signature_name": "slow", "instances": [steps]})
+        steps = int(steps * max(2.0 / (time.monotonic() - start), 1))
+        body = {"signature_name": "slow", "instances": [steps]}
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            running = pool.submit(server.predict, body)
+            time.sleep(0.5)
+            assert not running.done()
+            server.process.terminate()
+            assert running.result() == (200, {"predictions": [steps]})
+        assert server.process.wait(timeout=30) == 0
+
+
+def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting):
+    for version in (1, 2, 3):
+        toys.export(tmp_path, version)
+    config = f"""
+        model_config_list {{
+          config {{
+            name: "all" base_path: "{tmp_path}" model_platform: "tensorflow"
+            model_version_policy {{ all {{}} }}
+            version_labels {{ key: "stable" value: 1 }}
+          }}
+          config {{
+            name: "two" base_path: "{tmp_path}" model_platform: "tensorflow"
+            model_version_policy {{ specific {{ versions: 2 }} }}
+          }}
+          config {{
+            name: "latest" base_path: "{tmp_path}" model_platform: "tensorflow"
+            model_version_policy {{ latest {{ num_versions: 2 }} }}
+          }}
+        }}"""
+    (tmp_path / "models.config").write_text(config)
+    with start_server(
+        f"--model_config_file={tmp_path / 'models.config'}", "--rest_api_enable_cors_support"
+    ) as server:
+        waiting(lambda: list(server.states("all")) == [3, 2, 1])
+        assert list(server.states("two")) == [2]
+        assert list(server.states("latest")) == [3, 2]
+        assert answer(server, "all") == 3
+        assert answer(server, "all/versions/2") == 2
+        assert answer(server, "all/labels/stable") == 1
+        assert answer(server, "all/labels/canary") == 400
+        assert answer(server, "two/labels/stable") == 400
+
+        _, headers, _ = server.request("GET", "/v1/models/all")
+        assert headers["Access-Control-Allow-Origin"] == "*"
+
+        request = model_management_pb2.ReloadConfigRequest()
+        request.config.model_config_list.config.add(name="new", base_path=str(tmp_path))
+        with server.channel() as channel:
+            stub = model_service_pb2_grpc.ModelServiceStub(channel)
+            response = stub.HandleReloadConfigRequest(request, timeout=60)
+        assert response.status.error_code == 0
+        assert answer(server, "new") == 3
+        waiting(lambda: set(server.states("all").values()) == {"END"})
+        assert answer(server, "all") == 404
+
+
+def test_warm_up_and_a_time_limit(start_server, toys, tmp_path, waiting):
+    good, bad = predict_pb2.PredictRequest(), predict_pb2.PredictRequest()
+    for request, text in ((good, "text"), (bad, "wrong")):
+        request.model_spec.name = "toy"
+        request.inputs[text].CopyFrom(tf.make_tensor_proto(["a"]))
+    base = tmp_path / "base"
+    base.mkdir()
+    toys.export(base, 1, warmup=[good, good])
+    with start_server(*flags(base), "--rest_api_timeout_in_ms=1000") as server:
+        assert answer(server) == 1
+        toys.export(base, 2, warmup=[good, bad])
+        waiting(lambda: server.states().get(2) == "END")
+        _, body = server.json("GET", "/v1/models/toy/versions/2")
+        assert "wrong" in body["model_version_status"][0]["status"]["error_message"]
+        assert answer(server) == 1
+
+        start = time.monotonic()
+        status, body = server.predict({"signature_name": "slow", "instances": [1_000_000_000]})
+        assert (status, list(body)) == (504, ["error"])
+        assert time.monotonic() - start < 10
+
+        # A base path that cannot be listed for a while changes nothing.
+        base.rename(tmp_path / "away")
+        time.sleep(1.5)
+        assert answer(server) == 1
+        (tmp_path / "away").rename(base)
+        toys.export(base, 3)
+        waiting(lambda: answer(server) == 3)

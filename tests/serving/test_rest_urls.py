@@ -1,0 +1,120 @@
+"""Paths, verbs and error bodies of the REST API (http_rest_api_handler.cc, http_server.cc)."""
+
+import json
+
+import pytest
+
+BODY = {"instances": ["a"]}
+
+
+@pytest.mark.parametrize(
+    "method, path",
+    [
+        ("GET", "/v1/foo"),
+        ("POST", "/v1/foo"),
+        ("GET", "/v1/"),
+        ("GET", "/v1/models/debug/model_name"),
+        ("POST", "/v1/models"),
+        ("GET", "/v1/models/toy:predict"),
+        ("GET", "/v1/models/toy/version/7:predict"),
+        ("POST", "/v1/models/toy/version/7:predict"),
+        ("POST", "/v1/models/toy/versions/HELLO:predict"),
+        ("POST", "/v1/models/toy/versions/-1:predict"),
+        ("POST", "/v1/models/toy/metadata"),
+        ("POST", "/v1/models/toy"),
+        ("POST", "/v1/models/toy/label/stable:predict"),
+        ("POST", "/v1/models/toy/versions/7/labels/stable:predict"),
+        ("POST", "/v1/models/toy:translate"),
+        ("PUT", "/v1/models/toy:predict"),
+        ("DELETE", "/v1/models/toy"),
+    ],
+)
+def test_a_path_or_verb_that_does_not_parse(server, method, path):
+    status, answer = server.json(method, path, json.dumps(BODY))
+    assert status == 400
+    assert answer == {"error": f"Malformed request: {method} {path}"}
+
+
+def test_a_version_beyond_int64(server):
+    status, _, content = server.request("POST", f"/v1/models/toy/versions/{2**63}:predict", BODY)
+    assert status == 400
+    # The real server sends this status without a body.
+    message = f"Failed to convert version: {2**63} to numeric."
+    assert content == b"" or json.loads(content) == {"error": message}
+
+
+@pytest.mark.parametrize("digits", [2**63 - 1, "0" * 5000 + "8"])
+def test_a_version_that_fits_int64_is_looked_up(server, digits):
+    status, answer = server.json("POST", f"/v1/models/toy/versions/{digits}:predict", BODY)
+    assert status == 404
+    version = str(digits).lstrip("0")
+    assert answer == {"error": f"Servable not found for request: Specific(toy, {version})"}
+
+
+def test_no_model_name(server):
+    assert server.json("GET", "/v1/models") == (400, {"error": "Missing model name in request."})
+
+
+@pytest.mark.parametrize("path", ["/", "/index", "/v2/models/toy", "/v1", "/healthz"])
+def test_a_path_outside_the_api_is_not_found_and_not_json(server, path):
+    status, headers, _ = server.request("GET", path)
+    assert status == 404
+    assert "json" not in headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/V1/Models/toy:predict",
+        "/v1/models/toy/versions/7:predict",
+        "/v1/models/toy/versions/007:predict",
+        "/v1/models/toy/VERSIONS/7:predict",
+        "/v1/models/%74oy:predict",
+        "/v1/models/toy:predict?key=value",
+    ],
+)
+def test_ways_to_name_the_same_model(server, path):
+    status, answer = server.json("POST", path, BODY)
+    assert status == 200, answer
+    assert answer["predictions"][0]["translation"].endswith(":a")
+
+
+def test_the_name_is_decoded_after_the_path_is_cut(server):
+    status, answer = server.json("POST", "/v1/models/to%2Fy%3A:predict", BODY)
+    assert status == 404
+    assert answer == {"error": "Servable not found for request: Latest(to/y:)"}
+
+
+def test_the_words_at_the_end_are_case_sensitive(server):
+    status, answer = server.json("POST", "/v1/models/toy:PREDICT", BODY)
+    assert (status, answer["error"]) == (400, "Malformed request: POST /v1/models/toy:PREDICT")
+    status, answer = server.json("GET", "/v1/models/toy/METADATA")
+    assert status == 200
+    assert "model_version_status" in answer
+
+
+def test_unknown_model_version_and_label(server):
+    for path, status, message in [
+        ("foo:predict", 404, "Servable not found for request: Latest(foo)"),
+        ("foo/versions/50:predict", 404, "Servable not found for request: Specific(foo, 50)"),
+        ("toy/versions/50:predict", 404, "Servable not found for request: Specific(toy, 50)"),
+        ("toy/labels/beta:predict", 400, "Unrecognized servable version label: beta"),
+    ]:
+        assert server.json("POST", f"/v1/models/{path}", BODY) == (status, {"error": message})
+
+
+@pytest.mark.parametrize(
+    "origin, status",
+    [("https://example.org", 200), ("http://a", 200), (None, 400), ("ftp://a", 400)],
+)
+def test_preflight(server, origin, status):
+    headers = {"Origin": origin} if origin else {}
+    answer = server.request("OPTIONS", "/v1/models/toy:predict", headers=headers)
+    assert answer[0] == status
+    assert "Access-Control-Allow-Origin" not in answer[1]
+
+
+def test_a_content_type_is_not_asked_for(server):
+    headers = {"Content-Type": "text/plain"}
+    status, _, _ = server.request("POST", "/v1/models/toy:predict", BODY, headers)
+    assert status == 200

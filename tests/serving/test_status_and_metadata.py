@@ -1,0 +1,58 @@
+"""Status and metadata bodies (get_model_status_impl.cc, the golden metadata file)."""
+
+import pytest
+
+AVAILABLE = {
+    "version": "7",
+    "state": "AVAILABLE",
+    "status": {"error_code": "OK", "error_message": ""},
+}
+
+
+@pytest.mark.parametrize("path", ["toy", "toy/versions/7", "toy/versions/07"])
+def test_status(server, path):
+    answer = server.json("GET", f"/v1/models/{path}")
+    assert answer == (200, {"model_version_status": [AVAILABLE]})
+
+
+@pytest.mark.parametrize(
+    "path, message",
+    [
+        ("foo", "Could not find any versions of model foo"),
+        ("toy/versions/50", "Could not find version 50 of model toy"),
+        ("foo/versions/50", "Could not find version 50 of model foo"),
+    ],
+)
+def test_status_of_what_is_not_there(server, path, message):
+    assert server.json("GET", f"/v1/models/{path}") == (404, {"error": message})
+
+
+@pytest.mark.parametrize("path", ["toy/metadata", "toy/versions/7/metadata"])
+def test_metadata(server, path):
+    status, answer = server.json("GET", f"/v1/models/{path}")
+    assert status == 200
+    assert answer["model_spec"] == {"name": "toy", "signature_name": "", "version": "7"}
+    assert list(answer["metadata"]) == ["signature_def"]
+    assert list(answer["metadata"]["signature_def"]) == ["signature_def"]
+    signature = answer["metadata"]["signature_def"]["signature_def"]["numbers"]
+    assert signature["method_name"] == "tensorflow/serving/predict"
+    assert signature["defaults"] == {}
+    assert signature["inputs"].keys() == {"a", "b"}
+    tensor = signature["inputs"]["b"]
+    assert tensor.pop("name").endswith(":0")
+    assert tensor == {
+        "dtype": "DT_INT32",
+        "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False},
+    }
+    assert signature["outputs"]["sum"]["dtype"] == "DT_FLOAT"
+
+
+def test_metadata_of_an_unknown_rank(server):
+    _, answer = server.json("GET", "/v1/models/toy/metadata")
+    signature = answer["metadata"]["signature_def"]["signature_def"]["echo"]
+    assert signature["inputs"]["x"]["tensor_shape"] == {"dim": [], "unknown_rank": True}
+
+
+def test_metadata_of_what_is_not_there(server):
+    message = "Servable not found for request: Specific(toy, 50)"
+    assert server.json("GET", "/v1/models/toy/versions/50/metadata") == (404, {"error": message})

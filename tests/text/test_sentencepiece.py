@@ -1,0 +1,138 @@
+"""Training a SentencePiece vocabulary, against the sentencepiece package itself."""
+
+import gzip
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from keras_attn.text import SentencePiece
+
+MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "data" / "multi30k"
+SENTENCES = [
+    "the cat sat on the mat",
+    "the dog sat on the log",
+    "cats and dogs run and run",
+    "die katze saß auf der matte",
+    "der hund saß auf dem baumstamm",
+]
+
+
+def decoded(tokenizer, ids):
+    return [line.decode() for line in tokenizer.decode(ids).numpy()]
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_pieces_are_those_of_the_package(model_type):
+    tokenizer = SentencePiece.train(SENTENCES, 60, model_type)
+    package = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.to_bytes())
+    unseen = SENTENCES + ["the hund ran", "dogs sat", "x", ""]
+    assert tokenizer.vocabulary_size == package.get_piece_size() <= 60
+    assert [row.tolist() for row in tokenizer.encode_as_lists(unseen)] == package.encode(unseen)
+
+
+def test_training_is_deterministic():
+    code = (
+        "import sys; from keras_attn.text import SentencePiece\n"
+        "for model_type in ('unigram', 'bpe'): "
+        f"sys.stdout.buffer.write(SentencePiece.train({SENTENCES!r}, 60, model_type).to_bytes())"
+    )
+    other = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
+    unigram, bpe = (SentencePiece.train(SENTENCES, 60, kind) for kind in ("unigram", "bpe"))
+    assert unigram.to_bytes() + bpe.to_bytes() == other
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_a_small_text_yields_fewer_pieces_than_allowed(model_type):
+    tokenizer = SentencePiece.train(SENTENCES, 8000, model_type)
+    assert 4 < tokenizer.vocabulary_size < 200
+    assert decoded(tokenizer, tokenizer.encode(SENTENCES)[0]) == SENTENCES
+
+
+def test_every_character_gets_a_piece_unless_coverage_is_lowered():
+    sentences = ["ab" * 50] * 50 + ["漢"]
+    full = SentencePiece.train(sentences, 30)
+    partial = SentencePiece.train(sentences, 30, character_coverage=0.999)
+    assert decoded(full, full.encode(["a漢b"])[0]) == ["a漢b"]
+    assert decoded(partial, partial.encode(["a漢b"])[0]) == ["a\ufffdb"]
+
+
+def test_long_sentences_and_line_ends_are_learned_from():
+    sentences = ["x" * 20_000, "é\nü"]
+    tokenizer = SentencePiece.train(sentences, 30)
+    assert decoded(tokenizer, tokenizer.encode(["x é ü"])[0]) == ["x é ü"]
+
+
+def test_normalisation_is_off_unless_asked_for():
+    sentences = ["ﬁne １２ ﬂat", "fine 12 flat"]
+    identity = SentencePiece.train(sentences, 60)
+    folded = SentencePiece.train(sentences, 60, normalization="nmt_nfkc")
+    assert decoded(identity, identity.encode(["ﬁne １２"])[0]) == ["ﬁne １２"]
+    assert decoded(folded, folded.encode(["ﬁne １２"])[0]) == ["fine 12"]
+
+
+def test_runs_of_spaces_become_one():
+    tokenizer = SentencePiece.train(SENTENCES, 60)
+    ids, _ = tokenizer.encode(["  the   cat ", "the cat"])
+    assert (ids.numpy()[0] == ids.numpy()[1]).all()
+    assert decoded(tokenizer, ids) == ["the cat", "the cat"]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((SENTENCES, 60, "word"), "Received: model_type='word'"),
+        ((SENTENCES, 6), "must be at least [0-9]+.* Received: vocabulary_size=6"),
+        (([], 60), "`sentences` holds no text"),
+        ((["", "  ", "\n"], 60), "`sentences` holds no text"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SentencePiece.train(*arguments)
+
+
+def test_the_smallest_vocabulary_named_by_the_error_suffices():
+    with pytest.raises(ValueError) as error:
+        SentencePiece.train(SENTENCES, 6)
+    needed = int(str(error.value).split("at least ")[1].split(",")[0])
+    # Four marks, the letters, and the space.
+    assert needed == 4 + len(set("".join(SENTENCES)))
+    assert SentencePiece.train(SENTENCES, needed).vocabulary_size == needed
+    with pytest.raises(ValueError):
+        SentencePiece.train(SENTENCES, needed - 1)
+
+
+def test_an_unknown_normalisation_is_named():
+    with pytest.raises(ValueError, match="normalization='nonsense'"):
+        SentencePiece.train(SENTENCES, 60, normalization="nonsense")
+
+
+def test_a_model_with_other_marks_is_refused():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=30, minloglevel=2
+    )
+    with pytest.raises(ValueError, match=r"must be \(0, 1, 2, 3\). Received: \(-1, 0, 1, 2\)"):
+        SentencePiece(model.getvalue())
+
+
+@pytest.mark.parametrize("model", [b"", b"junk", "text", None])
+def test_what_is_no_model_is_refused(model):
+    with pytest.raises(ValueError, match="not a SentencePiece model"):
+        SentencePiece(model)
+
+
+@pytest.mark.skipif(not MULTI30K.is_dir(), reason="needs Multi30k")
+def test_tokenised_multi30k_survives():
+    def lines(language):
+        content = (MULTI30K / f"val.lc.norm.tok.{language}.gz").read_bytes()
+        return gzip.decompress(content).decode().split("\n")[:-1]
+
+    sentences = lines("en") + lines("de")
+    tokenizer = SentencePiece.train(sentences, 2000, "bpe")
+    assert tokenizer.vocabulary_size == 2000
+    assert decoded(tokenizer, tokenizer.encode(sentences)[0]) == sentences

@@ -1,0 +1,266 @@
+"""What both tokenizers must do, in Python, in a graph, and from a saved file."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attn import text
+from keras_attn.text import Characters, SentencePiece
+
+SENTENCES = [
+    "two young , white males are outside near many bushes .",
+    "zwei junge weiße männer sind im freien in der nähe vieler büsche .",
+    "η γάτα κάθεται στο χαλί",
+    "猫はマットの上に座っています",
+    "a 😀 is one character",
+    "&apos; is an apostrophe ; it isn &apos;t lost",
+]
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+TOKENIZERS = {
+    "unigram": lambda: SentencePiece.train(SENTENCES, 200),
+    "bpe": lambda: SentencePiece.train(SENTENCES, 200, "bpe"),
+    "characters": lambda: Characters.train(SENTENCES),
+}
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def tokenizer(request):
+    return TOKENIZERS[request.param]()
+
+
+class Service(tf.Module):
+    """A graph from text to ids and back, as an export makes it."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self.tokenizer = tokenizer
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def __call__(self, text):
+        ids, lengths = self.tokenizer.encode(text)
+        return {"ids": ids, "lengths": lengths, "text": self.tokenizer.decode(ids)}
+
+
+def decoded(tokenizer, ids):
+    return [line.decode() for line in tokenizer.decode(ids).numpy()]
+
+
+def test_decoding_inverts_encoding(tokenizer):
+    ids, _ = tokenizer.encode(SENTENCES)
+    assert decoded(tokenizer, ids) == SENTENCES
+
+
+def test_marks_have_the_pinned_ids(tokenizer):
+    marks = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id)
+    assert marks == (PAD, UNK, BOS, EOS)
+
+
+def test_rows_end_with_eos_and_are_padded_with_zeros(tokenizer):
+    ids, lengths = tokenizer.encode(SENTENCES + [""])
+    assert ids.dtype == lengths.dtype == tf.int32
+    ids, lengths = ids.numpy(), lengths.numpy()
+    assert ids.shape == (len(SENTENCES) + 1, lengths.max())
+    for row, length in zip(ids, lengths, strict=True):
+        assert row[length - 1] == EOS
+        assert (row[length:] == PAD).all()
+        assert ((row[: length - 1] > EOS) & (row[: length - 1] < tokenizer.vocabulary_size)).all()
+
+
+def test_an_empty_string_is_eos_alone(tokenizer):
+    ids, lengths = tokenizer.encode([""])
+    assert ids.numpy().tolist() == [[EOS]] and lengths.numpy().tolist() == [1]
+    assert decoded(tokenizer, ids) == [""]
+
+
+def test_an_empty_batch_stays_empty(tokenizer):
+    result = Service(tokenizer)(tf.zeros([0], tf.string))
+    assert result["ids"].shape[0] == 0
+    assert result["lengths"].shape == result["text"].shape == (0,)
+    assert tokenizer.decode(tf.zeros([0, 7], tf.int32)).shape == (0,)
+
+
+def test_a_row_without_text_decodes_to_nothing(tokenizer):
+    assert decoded(tokenizer, [[EOS, 5], [PAD, PAD], [BOS, EOS]]) == ["", "", ""]
+    assert decoded(tokenizer, np.zeros([2, 0], "int32")) == ["", ""]
+
+
+def test_decoding_stops_at_the_first_eos_and_drops_marks(tokenizer):
+    row = tokenizer.encode(SENTENCES[:1])[0].numpy()[0].tolist()
+    noisy = [BOS, PAD, *row[:3], PAD, *row[3:], *row, PAD]
+    assert decoded(tokenizer, [noisy]) == SENTENCES[:1]
+    assert decoded(tokenizer, tf.constant([noisy], tf.int64)) == SENTENCES[:1]
+
+
+@pytest.mark.parametrize("surprise", ["ж", "☃", "𝄞", "\0", "\u2028"])
+def test_what_the_vocabulary_lacks_is_unknown(tokenizer, surprise):
+    ids, _ = tokenizer.encode([f"is {surprise} one"])
+    assert (ids.numpy() == UNK).sum() == 1
+    assert decoded(tokenizer, ids) == ["is \ufffd one"]
+
+
+@pytest.mark.parametrize("garbage", [b"\xff", b"\xc3", b"\xf0\x9f\x98", b"\xed\xa0\x80"])
+def test_bytes_that_are_not_utf8_are_unknown(tokenizer, garbage):
+    ids, _ = tokenizer.encode(tf.constant([b"is " + garbage + b" one", b"is one"]))
+    assert UNK in ids.numpy()[0] and UNK not in ids.numpy()[1]
+    first, second = decoded(tokenizer, ids)
+    assert first.replace("\ufffd", "") == "is  one" and second == "is one"
+
+
+def test_the_names_of_marks_in_a_text_are_text(tokenizer):
+    ids = tokenizer.encode(["</s> <s> <pad> <unk>"])[0].numpy()[0]
+    assert not {PAD, BOS, EOS} & set(ids[:-1].tolist())
+
+
+@pytest.mark.parametrize("stranger", [-1, 10_000])
+def test_ids_outside_the_vocabulary_decode_as_unknown(tokenizer, stranger):
+    assert decoded(tokenizer, [[stranger, EOS]])[0].strip() == "\ufffd"
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 5])
+def test_max_length_keeps_eos(tokenizer, max_length):
+    sentences = [*SENTENCES, "a", ""]
+    ids, lengths = tokenizer.encode(sentences, max_length=max_length)
+    rows = zip(tokenizer.encode_as_lists(sentences), ids.numpy(), lengths.numpy(), strict=True)
+    for full, row, length in rows:
+        assert row[:length].tolist() == [*full[: max_length - 1], EOS]
+        assert not row[length:].any()
+    assert ids.shape[1] == max_length
+
+
+def test_max_length_must_leave_room_for_eos(tokenizer):
+    with pytest.raises(ValueError, match="Received: max_length=0"):
+        tokenizer.encode(["a"], max_length=0)
+
+
+def test_lists_are_the_rows_without_marks(tokenizer):
+    sentences = ["", *SENTENCES, ""]
+    ids, lengths = tokenizer.encode(sentences)
+    rows = tokenizer.encode_as_lists(sentences)
+    assert len(rows) == len(sentences)
+    for row, padded, length in zip(rows, ids.numpy(), lengths.numpy(), strict=True):
+        assert row.dtype == np.int32
+        assert row.tolist() == padded[: length - 1].tolist()
+    assert tokenizer.encode_as_lists([]) == []
+
+
+def test_a_graph_gives_what_python_gives(tokenizer):
+    service = Service(tokenizer)
+    for batch in (SENTENCES, SENTENCES[:1], ["", "a"]):
+        ids, lengths = tokenizer.encode(batch)
+        result = service(tf.constant(batch))
+        assert (result["ids"].numpy() == ids.numpy()).all()
+        assert (result["lengths"].numpy() == lengths.numpy()).all()
+    assert len(service.__call__._list_all_concrete_functions()) == 1
+
+
+def test_save_and_load(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer"
+    path.write_bytes(b"of an earlier run")
+    tokenizer.save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["tokenizer"]
+    for loaded in (text.load(path), type(tokenizer).load(str(path))):
+        assert type(loaded) is type(tokenizer)
+        assert loaded.vocabulary_size == tokenizer.vocabulary_size
+        assert loaded.to_bytes() == tokenizer.to_bytes()
+        ids = loaded.encode(SENTENCES)[0]
+        assert (ids.numpy() == tokenizer.encode(SENTENCES)[0].numpy()).all()
+
+
+def test_a_save_that_fails_leaves_the_earlier_file(tokenizer, tmp_path, monkeypatch):
+    path = tmp_path / "tokenizer"
+    path.write_bytes(b"of an earlier run")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        tokenizer.save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["tokenizer"]
+    assert path.read_bytes() == b"of an earlier run"
+
+
+@pytest.mark.parametrize("load", [text.load, SentencePiece.load, Characters.load])
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"{junk", b"junk", b"[1]"])
+def test_loading_something_else_says_so(load, content, tmp_path):
+    path = tmp_path / "tokenizer"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match="Received: path='.*tokenizer'"):
+        load(path)
+
+
+IN_A_FRESH_PROCESS = """
+import sys
+import tensorflow as tf
+import tensorflow_text
+
+def in_eager_mode(path, sentences):
+    model = tf.saved_model.load(path)
+    return model.signatures["serving_default"](tf.constant(sentences))["text"].numpy()
+
+def in_a_session(path, sentences):
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], path)
+        signature = meta.signature_def["serving_default"]
+        return session.run(
+            signature.outputs["text"].name, {signature.inputs["text"].name: sentences}
+        )
+
+run = {"eager": in_eager_mode, "session": in_a_session}[sys.argv[1]]
+folder, *sentences = sys.argv[2:]
+for name in ("unigram", "bpe", "characters"):
+    print(b"\\n".join(run(f"{folder}/{name}", sentences)).decode())
+assert not {"keras_attn", "sentencepiece"} & set(sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    for name, make in TOKENIZERS.items():
+        tf.saved_model.save(Service(make()), str(folder / name))
+    return folder
+
+
+@pytest.mark.parametrize("loader", ["eager", "session"])
+def test_exports_answer_in_a_fresh_process(exports, loader):
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_FRESH_PROCESS, loader, str(exports), *SENTENCES, "", "☃"],
+        cwd=exports,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": ""},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().split("\n") == [*SENTENCES, "", "\ufffd"] * len(TOKENIZERS) + [""]
+
+
+def test_seeding_does_not_break_what_was_made_before(tokenizer, exports):
+    """It drops the kernels of eager mode, and with them what belongs to a kernel."""
+    service = Service(tokenizer)
+    loaded = [tf.saved_model.load(str(exports / name)) for name in TOKENIZERS]
+    for model in (service, *loaded):
+        model(tf.constant(SENTENCES))
+    keras.utils.set_random_seed(1)
+    assert decoded(tokenizer, tokenizer.encode(SENTENCES)[0]) == SENTENCES
+    for model in (service, *loaded):
+        texts = model(tf.constant(SENTENCES))["text"].numpy()
+        assert [line.decode() for line in texts] == SENTENCES
+
+
+def test_names_are_imported_on_first_use():
+    code = (
+        "import sys; from keras_attn import text; assert dir(text) == text.__all__; "
+        "heavy = {'tensorflow_text', 'sentencepiece'}; assert not heavy & set(sys.modules); "
+        "text.TokenBatches; assert not heavy & set(sys.modules); "
+        "text.SentencePiece; assert heavy <= set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="Nonsense"):
+        text.Nonsense  # noqa: B018

@@ -1,0 +1,45 @@
+"""Replicas with very different numbers of real tokens train as one device does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    done = subprocess.run(
+        [sys.executable, HERE / "distributed.py", tmp_path_factory.mktemp("resume")],
+        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(HERE.parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_two_replicas_equal_one_device(result):
+    assert result["replicas"] == 2
+    assert result["ours"]["moved"] > 0.1
+    assert result["ours"]["difference"] < 1e-6
+
+
+def test_the_data_tells_a_local_average_from_a_global_one(result):
+    """The same with Keras's loss, which divides by each replica's own number."""
+    assert result["keras"]["difference"] > 1e-2
+
+
+def test_the_numbers_reported_are_those_of_one_device(result):
+    for name in ("loss", "perplexity", "token_accuracy"):
+        assert result["ours"]["two"][name] == pytest.approx(result["ours"]["one"][name], rel=1e-5)
+
+
+def test_the_state_of_a_mirrored_model_is_restored(result):
+    assert result["epoch"] == 2
+    assert result["restored"] == 0.0

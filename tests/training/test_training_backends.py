@@ -1,0 +1,56 @@
+"""The same numbers on every backend, and nothing imported that is not needed."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_attn.training import LabelSmoothedCrossentropy, Noam, Perplexity, TokenAccuracy
+
+ROOT = Path(__file__).resolve().parents[2]
+BACKENDS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
+
+VALUES = """
+import json, sys
+import numpy as np
+from keras_attn.training import LabelSmoothedCrossentropy, Noam, Perplexity, TokenAccuracy
+
+rng = np.random.default_rng(0)
+labels, logits = rng.integers(0, 4, (3, 6)), rng.normal(size=(3, 6, 4)).astype("float32")
+values = [LabelSmoothedCrossentropy(0.1)(labels, logits), Noam(64, 10)(3)]
+for metric in (Perplexity(), TokenAccuracy()):
+    metric.update_state(labels, logits)
+    values.append(metric.result())
+loaded = [name for name in ("tensorflow", "sacrebleu") if name in sys.modules]
+print(json.dumps([[float(value) for value in values], loaded]))
+"""
+
+
+def run(backend):
+    done = subprocess.run(
+        [sys.executable, "-c", VALUES],
+        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_values_equal_tensorflows(backend):
+    rng = np.random.default_rng(0)
+    labels, logits = rng.integers(0, 4, (3, 6)), rng.normal(size=(3, 6, 4)).astype("float32")
+    expected = [LabelSmoothedCrossentropy(0.1)(labels, logits), Noam(64, 10)(3)]
+    for metric in (Perplexity(), TokenAccuracy()):
+        metric.update_state(labels, logits)
+        expected.append(metric.result())
+    values, loaded = run(backend)
+    np.testing.assert_allclose(values, [float(value) for value in expected], rtol=1e-6)
+    assert loaded == []

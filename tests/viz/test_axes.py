@@ -1,0 +1,56 @@
+import importlib
+
+import pytest
+
+from keras_attn.viz import axes, plot_axes
+
+ROOMS = ["scores", "patterns", "positions", "residuals", "depth", "memory"]
+
+
+def labels(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_every_axis_question_and_value_is_drawn():
+    drawn = labels(plot_axes())
+    for axis, question, values in axes.AXES:
+        assert {axis, question, *(label for label, _ in values)} <= set(drawn)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_value_that_the_package_has_is_in_the_picture(room):
+    module = importlib.import_module(f"keras_attn.{room}")
+    classes = {n for n in module.__all__ if isinstance(getattr(module, n), type)}
+    drawn = {name for _, _, values in axes.AXES for _, name in values}
+    assert {f"{room}.{name}" for name in classes - {"Pattern", "Residual"}} <= drawn
+
+
+def test_only_what_the_package_has_is_filled(monkeypatch):
+    monkeypatch.setattr(axes, "works", {"patterns.Causal", "depth.Stack"}.__contains__)
+    filled = [
+        text.get_text()
+        for text in plot_axes().axes[0].texts
+        if text.get_bbox_patch() and text.get_color() == axes.PAPER
+    ]
+    assert filled == ["Causal", "Stack", "works today"]
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("patterns.Causal", True),
+        ("patterns.Pattern.allowed", True),
+        ("patterns.Nowhere", False),
+        ("nowhere.Causal", False),
+    ],
+)
+def test_works_asks_the_package(name, expected):
+    assert axes.works(name) is expected
+
+
+def test_chips_stay_inside_the_picture():
+    for _, _, values in axes.AXES:
+        chips = axes._place(values)
+        assert len({(x, line) for _, _, x, line in chips}) == len(values)
+        for label, _, x, _ in chips:
+            assert x + len(label) * axes.CHARACTER + 2 * axes.CHIP_PADDING <= axes.WIDTH - axes.LEFT

@@ -1,0 +1,29 @@
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from keras_attn.viz import plot_sinusoids
+
+
+def test_the_picture_is_the_formula_of_the_paper():
+    num_positions, hidden_dim = 5, 6
+    picture = plot_sinusoids(num_positions, hidden_dim).axes[0].images[0]
+    table = np.zeros((num_positions, hidden_dim))
+    for position in range(num_positions):
+        for pair in range(hidden_dim // 2):
+            angle = position / 10000 ** (2 * pair / hidden_dim)
+            table[position, 2 * pair] = math.sin(angle)
+            table[position, 2 * pair + 1] = math.cos(angle)
+    np.testing.assert_allclose(picture.get_array(), table, atol=1e-6)
+
+
+def test_the_colours_span_every_value_of_a_sine():
+    assert plot_sinusoids(4, 8).axes[0].images[0].get_clim() == (-1, 1)
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'keras_attn\[viz\]'"):
+        plot_sinusoids(4, 8)
