@@ -60,6 +60,11 @@ def copy(value):
     return type(value).from_config(value.get_config())
 
 
+def redraw(initializer):
+    """The initializer with numbers of its own: an object with a seed draws the same every time."""
+    return copy(initializer) if hasattr(initializer, "seed") else initializer
+
+
 def build_once(layer, *shapes):
     """Builds `layer` unless it is built: a layer restored from a file arrives built."""
     if not layer.built:

@@ -4,26 +4,32 @@ import csv
 import datetime
 import json
 import os
-import platform
-import sys
+import time
+
+import keras
+
+from recipes.provenance import command_line, hardware, versions
 
 
-def write_card(directory, *, command, history, metric, **facts):
+def write_card(directory, *, history, metric, **facts):
     """Writes the card of a finished run; each file appears complete or not at all.
 
     Args:
         directory: str. The run's directory.
-        command: str. The command that repeats the run.
         history: str. A CSV file as `keras.callbacks.CSVLogger` writes it.
         metric: str. The validation metric drawn beside the losses.
         **facts: anything that JSON holds: numbers, parameters, times.
+
+    Returns:
+        The card, a dict. Its `training_seconds` is the sum over all parts of a resumed run.
     """
     rows = read_history(history)
+    facts["training_seconds"] = round(sum(row.get("seconds") or 0 for row in rows), 1)
     card = {
-        "command": command,
+        "command": command_line(),
         "date": datetime.date.today().isoformat(),
         "hardware": hardware(),
-        "versions": versions(),
+        "versions": versions("keras_attn", "keras", "tensorflow", "numpy"),
         **facts,
         "history": rows,
     }
@@ -32,33 +38,14 @@ def write_card(directory, *, command, history, metric, **facts):
     return card
 
 
-def command_line(module):
-    """The command that this process was started with, as a user would type it."""
-    import shlex
+class EpochSeconds(keras.callbacks.Callback):
+    """Logs how long each epoch took, validation included, as `seconds`."""
 
-    return shlex.join(["python", "-m", module, *sys.argv[1:]])
+    def on_epoch_begin(self, epoch, logs=None):
+        self._started = time.monotonic()
 
-
-def hardware():
-    model = platform.processor() or platform.machine()
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
-        model = names[0] if names else model
-    return f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} CPU cores, {model}"
-
-
-def versions():
-    from importlib.metadata import version
-
-    names = ("keras_attn", "keras", "tensorflow", "numpy")
-    found = {"python": platform.python_version()}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except ImportError:
-            continue
-    return found
+    def on_epoch_end(self, epoch, logs=None):
+        logs["seconds"] = time.monotonic() - self._started
 
 
 def read_history(path):
@@ -84,7 +71,9 @@ def draw_curve(rows, metric, path):
             left.plot(epochs, values, label=label)
     left.set_xlabel("epoch")
     left.set_ylabel("loss (nats per token)")
-    points = [(e, row[metric]) for e, row in zip(epochs, rows) if isinstance(row.get(metric), float)]
+    points = [
+        (e, row[metric]) for e, row in zip(epochs, rows) if isinstance(row.get(metric), float)
+    ]
     if points:
         right = left.twinx()
         right.plot(*zip(*points), "o-", color="tab:green", markersize=3, label=metric)

@@ -1,7 +1,8 @@
 """Models as files that other programs run. TensorFlow backend only."""
 
+from keras_attn.export.id_translator import IdTranslator
 from keras_attn.export.saved_model import saved_model
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.translator import Translator
 
-__all__ = ["Translator", "saved_model", "unservable_ops"]
+__all__ = ["IdTranslator", "Translator", "saved_model", "unservable_ops"]

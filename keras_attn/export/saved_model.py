@@ -6,6 +6,7 @@ import tempfile
 
 import tensorflow as tf
 
+from keras_attn.export.id_translator import IdTranslator
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.translator import Translator
 
@@ -63,9 +64,13 @@ def saved_model(
         raise ValueError(
             f"The version exists and is not overwritten; give another. Received: {directory}."
         )
-    translator = Translator(model, tokenizer, strategy, max_length, max_source_length)
-    signatures = {"ids": translator.ids}
-    signatures["serving_default"] = translator.ids if tokenizer is None else translator.text
+    decoding = (strategy, max_length, max_source_length)
+    if tokenizer is None:
+        translator = IdTranslator(model, *decoding)
+        signatures = {"ids": translator.ids, "serving_default": translator.ids}
+    else:
+        translator = Translator(model, tokenizer, *decoding)
+        signatures = {"ids": translator.ids, "serving_default": translator.text}
     os.makedirs(path, exist_ok=True)
     temporary = tempfile.mkdtemp(prefix=f".{version}.", dir=path)
     try:

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from keras_attn.generation import generate
+from keras_attn.export.id_translator import IdTranslator
 
 
-class Translator(tf.Module):
+class Translator(IdTranslator):
     """A model with its tokenizer and decoding strategy, as functions from tensors to tensors.
 
         text -> ids -> generate(model, ids) -> text
@@ -15,7 +15,7 @@ class Translator(tf.Module):
 
     Args:
         model: an `EncoderDecoder`.
-        tokenizer: from `keras_attn.text`; None offers ids only.
+        tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy.
         max_length: int. Most tokens to write.
         max_source_length: int. Most source tokens to read, the end token included; a longer source
@@ -37,25 +37,15 @@ class Translator(tf.Module):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
 
-    def __init__(
-        self, model, tokenizer=None, strategy="greedy", max_length=64, max_source_length=1024
-    ):
-        super().__init__(name="translator")
-        for name, length in (("max_length", max_length), ("max_source_length", max_source_length)):
-            if length < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
-        if tokenizer is not None:
-            sizes = (model.embedding.vocabulary_size, tokenizer.vocabulary_size)
-            if sizes[0] != sizes[1]:
-                raise ValueError(
-                    "`model` and `tokenizer` must have vocabularies of the same size. "
-                    f"Received: {sizes[0]} and {sizes[1]}."
-                )
+    def __init__(self, model, tokenizer, strategy="greedy", max_length=64, max_source_length=1024):
+        super().__init__(model, strategy, max_length, max_source_length)
+        sizes = (model.embedding.vocabulary_size, tokenizer.vocabulary_size)
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                "`model` and `tokenizer` must have vocabularies of the same size. "
+                f"Received: {sizes[0]} and {sizes[1]}."
+            )
         self.tokenizer = tokenizer
-        # The weights alone: to track the model would export its optimizer too.
-        self.weights = [weight.value for weight in model.weights]
-        self._decode = lambda ids: generate(model, ids, strategy, max_length)
-        self._max_source_length = max_source_length
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
     def text(self, text):
@@ -65,27 +55,6 @@ class Translator(tf.Module):
         is_empty = lengths <= 1  # nothing but the end token
         return {
             "translation": tf.where(is_empty, "", self.tokenizer.decode(ids)),
-            "score": tf.where(is_empty, 0.0, score),
-        }
-
-    @tf.function(
-        autograph=False,
-        input_signature=[
-            tf.TensorSpec([None, None], tf.int32, "source_ids"),
-            tf.TensorSpec([None], tf.int32, "source_lengths"),
-        ],
-    )
-    def ids(self, source_ids, source_lengths):
-        """Ids [B, S], of which `source_lengths` [B] are real -> `ids` [B, L], `score` [B].
-
-        What lies beyond a row's length is ignored, whatever a server padded it with.
-        """
-        source_ids = source_ids[:, : self._max_source_length]
-        real = tf.sequence_mask(source_lengths, tf.shape(source_ids)[1])
-        ids, score = self._decode(tf.where(real, source_ids, 0))
-        is_empty = source_lengths < 1
-        return {
-            "ids": tf.where(is_empty[:, None], 0, ids),
             "score": tf.where(is_empty, 0.0, score),
         }
 

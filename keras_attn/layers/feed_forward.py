@@ -64,7 +64,7 @@ class FeedForward(keras.layers.Layer):
         def dense(units, initializer, name):
             return keras.layers.Dense(
                 units,
-                kernel_initializer=axis.copy(initializer),
+                kernel_initializer=axis.redraw(initializer),
                 dtype=self.dtype_policy,
                 name=name,
             )

@@ -25,6 +25,9 @@ class MaskedTokenHead(keras.layers.Layer):
     Returns:
         Logits (B, T, V), float32.
 
+    Raises:
+        ValueError: if `embedding` has no `logits`.
+
     Example:
         >>> import keras_attn
         >>> embedding = keras_attn.layers.TokenEmbedding(100, 8)
@@ -46,6 +49,11 @@ class MaskedTokenHead(keras.layers.Layer):
         super().__init__(**kwargs)
         if isinstance(embedding, dict):
             embedding = keras.saving.deserialize_keras_object(embedding)
+        if not hasattr(embedding, "logits"):
+            raise ValueError(
+                "`embedding` must score vectors by `logits(x)`, as a `TokenEmbedding` does. "
+                f"Received: embedding={embedding!r}."
+            )
         self.embedding = embedding
         self.activation = keras.activations.get(activation)
         self.epsilon = epsilon
@@ -56,7 +64,7 @@ class MaskedTokenHead(keras.layers.Layer):
         axis.build_once(self.embedding, x_shape)
         self.dense = keras.layers.Dense(
             x_shape[-1],
-            kernel_initializer=axis.copy(self.kernel_initializer),
+            kernel_initializer=axis.redraw(self.kernel_initializer),
             dtype=self.dtype_policy,
             name="dense",
         )

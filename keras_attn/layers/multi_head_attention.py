@@ -65,7 +65,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Raises:
         ValueError: if a size is below 1, `num_heads` is not a multiple of `num_key_value_heads`,
-            `dropout` is outside [0, 1), or a mask is not boolean or has the wrong rank.
+            `dropout` is outside [0, 1), a mask is not boolean, or the shapes of the call's
+            arguments do not fit together.
 
     Example:
         >>> import keras_attn
@@ -143,7 +144,7 @@ class MultiHeadAttention(keras.layers.Layer):
         initializer = self.kernel_initializer
         if name == "output" and self.output_initializer is not None:
             initializer = self.output_initializer
-        initializer = axis.copy(initializer)  # an initializer draws the same numbers every time
+        initializer = axis.redraw(initializer)  # an initializer draws the same numbers every time
         matrix = (math.prod(shape[:num_input_axes]), math.prod(shape[num_input_axes:]))
 
         def draw(shape, dtype=None):
@@ -153,7 +154,7 @@ class MultiHeadAttention(keras.layers.Layer):
         bias = None
         if self.use_bias:
             shape = shape[num_input_axes:]
-            bias = self.add_weight(shape, axis.copy(self.bias_initializer), name=f"{name}_bias")
+            bias = self.add_weight(shape, axis.redraw(self.bias_initializer), name=f"{name}_bias")
         setattr(self, f"{name}_bias", bias)
 
     def call(

@@ -49,7 +49,7 @@ class SegmentEmbedding(keras.layers.Layer):
 
     def build(self, x_shape, segment_ids_shape=None):
         shape = (self.num_segments, x_shape[-1])
-        self.table = self.add_weight(shape, axis.copy(self.initializer), name="table")
+        self.table = self.add_weight(shape, axis.redraw(self.initializer), name="table")
 
     def call(self, x, segment_ids=None):
         if segment_ids is None:

@@ -66,7 +66,7 @@ class TokenEmbedding(keras.layers.Layer):
             stddev=self.hidden_dim**-0.5
         )
         self.table = self.add_weight(
-            (self.vocabulary_size, self.hidden_dim), axis.copy(initializer), name="table"
+            (self.vocabulary_size, self.hidden_dim), axis.redraw(initializer), name="table"
         )
 
     def logits(self, x):

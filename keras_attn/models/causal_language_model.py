@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from keras_attn import axis, positions
+from keras_attn.models.model import Model, restore
 
 
 @axis.register
-class CausalLanguageModel(keras.Model):
+class CausalLanguageModel(Model):
     """Predicts each token from those before it: p(x_t | x_<t).
 
         logits = Depth(E[x] + P) E^T
@@ -40,13 +41,11 @@ class CausalLanguageModel(keras.Model):
         section 3.1, eq. 1 and 2.
     """
 
+    parts = ("embedding", "position", "depth", "dropout")
     reads_prompt = True
 
     def __init__(self, embedding, position, depth, dropout=0.0, **kwargs):
-        embedding, depth = (
-            keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
-            for layer in (embedding, depth)
-        )
+        embedding, depth = restore(embedding, depth)
         position = positions.get(position, dtype=embedding.dtype_policy)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
@@ -57,7 +56,7 @@ class CausalLanguageModel(keras.Model):
         self.embedding = embedding
         self.position = position
         self.depth = depth
-        self.drop = drop
+        self.dropout = dropout
 
     def start(self, inputs, max_length):
         """The empty cache for `max_length` tokens, prompts included, and no constants."""
@@ -74,16 +73,3 @@ class CausalLanguageModel(keras.Model):
         if last is not None:
             x = ops.take_along_axis(x, last[..., None], axis=1)
         return self.embedding.logits(x), cache
-
-    def get_config(self):
-        return {
-            "name": self.name,
-            "embedding": axis.serialize(self.embedding),
-            "position": axis.serialize(self.position),
-            "depth": axis.serialize(self.depth),
-            "dropout": self.drop.rate,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)

@@ -4,10 +4,11 @@ import keras
 from keras import ops
 
 from keras_attn import axis, positions
+from keras_attn.models.model import Model, restore
 
 
 @axis.register
-class EncoderDecoder(keras.Model):
+class EncoderDecoder(Model):
     """Reads a source, writes a target: p(y_t | y_<t, source).
 
         logits = Decoder(E[y] + P, Encoder(E[x] + P)) E^T
@@ -38,13 +39,11 @@ class EncoderDecoder(keras.Model):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3, figure 1.
     """
 
+    parts = ("embedding", "position", "encoder", "decoder", "dropout")
     reads_prompt = False
 
     def __init__(self, embedding, position, encoder, decoder, dropout=0.0, **kwargs):
-        embedding, encoder, decoder = (
-            keras.saving.deserialize_keras_object(layer) if isinstance(layer, dict) else layer
-            for layer in (embedding, encoder, decoder)
-        )
+        embedding, encoder, decoder = restore(embedding, encoder, decoder)
         position = positions.get(position, dtype=embedding.dtype_policy)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
@@ -60,7 +59,7 @@ class EncoderDecoder(keras.Model):
         self.position = position
         self.encoder = encoder
         self.decoder = decoder
-        self.drop = drop
+        self.dropout = dropout
 
     def start(self, inputs, max_length):
         """What decoding needs once, for at most `max_length` target tokens.
@@ -97,17 +96,3 @@ class EncoderDecoder(keras.Model):
         if last is not None:
             x = ops.take_along_axis(x, last[..., None], axis=1)
         return self.embedding.logits(x), cache
-
-    def get_config(self):
-        return {
-            "name": self.name,
-            "embedding": axis.serialize(self.embedding),
-            "position": axis.serialize(self.position),
-            "encoder": axis.serialize(self.encoder),
-            "decoder": axis.serialize(self.decoder),
-            "dropout": self.drop.rate,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)

@@ -3,10 +3,11 @@
 import keras
 
 from keras_attn import axis, positions
+from keras_attn.models.model import Model, restore
 
 
 @axis.register
-class MaskedLanguageModel(keras.Model):
+class MaskedLanguageModel(Model):
     """Predicts tokens from both sides: p(x_t | x with t masked).
 
         logits = Head(Encoder(LN(E[x] + P + S)))
@@ -41,12 +42,10 @@ class MaskedLanguageModel(keras.Model):
     Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.
     """
 
+    parts = ("embedding", "position", "segment", "norm", "encoder", "head", "dropout")
+
     def __init__(self, embedding, position, segment, norm, encoder, head, dropout=0.0, **kwargs):
-        parts = (embedding, segment, norm, encoder, head)
-        embedding, segment, norm, encoder, head = (
-            keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
-            for part in parts
-        )
+        embedding, segment, norm, encoder, head = restore(embedding, segment, norm, encoder, head)
         head.embedding = embedding  # one table, also after each was restored from its own config
         position = positions.get(position, dtype=embedding.dtype_policy)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
@@ -64,22 +63,10 @@ class MaskedLanguageModel(keras.Model):
         self.norm = norm
         self.encoder = encoder
         self.head = head
-        self.drop = drop
+        self.dropout = dropout
 
     def __call__(self, inputs, *args, **kwargs):
         # An optional input of a functional model may be None but not absent.
         if isinstance(inputs, dict):
             inputs = {"segment_ids": None, **inputs}
         return super().__call__(inputs, *args, **kwargs)
-
-    def get_config(self):
-        parts = ("embedding", "position", "segment", "norm", "encoder", "head")
-        return {
-            "name": self.name,
-            **{part: axis.serialize(getattr(self, part)) for part in parts},
-            "dropout": self.drop.rate,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)

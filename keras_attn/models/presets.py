@@ -45,7 +45,7 @@ def from_preset(name, **overrides):
         >>> import keras_attn
         >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=1000)
         >>> model.count_params()
-        1453568
+        1453056
 
     Differs from the paper: see each model's page.
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.axis import copy, register
+from keras_attn.axis import redraw, register
 from keras_attn.ops.checks import check_shape, check_sizes
 
 
@@ -51,7 +51,7 @@ class Learned(keras.layers.Layer):
 
     def build(self, x_shape, positions_shape=None):
         shape = (self.max_length, x_shape[-1])
-        self.table = self.add_weight(shape, copy(self.initializer), name="table")
+        self.table = self.add_weight(shape, redraw(self.initializer), name="table")
 
     def call(self, x, positions=None):
         if positions is not None:

@@ -72,7 +72,9 @@ class Card:
         for group in content["groups"]:
             lines += ["", f"## {group['name']}", "", *table(group["rows"], content["unit"])]
             lines += ["", *(f"- {sentence(c)}" for c in group["comparisons"])]
-            lines += [f"- {name} is not in the table: {why}." for name, why in group["skipped"].items()]
+            lines += [
+                f"- {name} is not in the table: {why}." for name, why in group["skipped"].items()
+            ]
         return "\n".join(lines).rstrip() + "\n"
 
 

@@ -55,12 +55,16 @@ def comparisons(rows, beams):
     """What is asked of each of our three ways to decode."""
     xla_asked = 1.1 if beams == 1 else 0.6
     asked = {XLA: xla_asked, GRAPH: 0.6, SAVED_MODEL: 0.6}
-    against_engine = [compare(rows, name, CTRANSLATE2, at_least) for name, at_least in asked.items()]
+    against_engine = [
+        compare(rows, name, CTRANSLATE2, at_least) for name, at_least in asked.items()
+    ]
     return against_engine + [compare(rows, name, [HUGGING_FACE], 1.0) for name in OURS]
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="python -m recipes.benchmarks.decoding", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.decoding", description=__doc__
+    )
     parser.add_argument("--sizes", nargs="+", choices=("tiny", "base"), default=("tiny", "base"))
     parser.add_argument("--batches", nargs="+", type=int, default=(1, 32))
     parser.add_argument("--beams", nargs="+", type=int, default=(1, 4))

@@ -58,11 +58,15 @@ def add_first_step(card, size, batch, settings, repetitions):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="python -m recipes.benchmarks.training", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.training", description=__doc__
+    )
     known = [f"{size}:{batch}" for size, batch in CASES]
     parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
     parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--first-steps", type=int, default=3, help="fresh processes each; 0 for none")
+    parser.add_argument(
+        "--first-steps", type=int, default=3, help="fresh processes each; 0 for none"
+    )
     parser.add_argument("--label-smoothing", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--name", default="training", help="name of the card")

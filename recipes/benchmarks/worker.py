@@ -65,7 +65,7 @@ def prepare(target, options, minimum_seconds):
         "first_call": first_call,
         "versions": versions(),
     }
-    return task.call, math.ceil(minimum_seconds / warm_seconds), report
+    return task.call, max(1, math.ceil(minimum_seconds / warm_seconds)), report
 
 
 def main(target, options, minimum_seconds):

@@ -7,7 +7,7 @@ _DATES = {
     "num_layers": 2,
     "dropout": 0.1,
     "tokenizer": "characters",
-    "epochs": 4,
+    "epochs": 5,
     "learning_rate": 0.003,
     "warmup_steps": 400,
     "average_last": 1,
@@ -57,9 +57,17 @@ def parse(arguments=None):
     add("--average-last", type=int, help="epochs whose weights are averaged at the end")
     add("--validate-every", type=int, default=1, help="epochs between validations (default: 1)")
     add("--max-length", type=int, help="most tokens of a translation")
+    add(
+        "--max-source-length",
+        type=int,
+        default=256,
+        help="most tokens of a sentence in the data, and of a source that the export reads "
+        "(default: %(default)s)",
+    )
     add("--beams", type=int, help="of the evaluation and the export; 1 is greedy")
     add("--length-penalty", type=float, default=0.6, help="of the beam (default: %(default)s)")
     add("--checkpoint-steps", type=int, help="checkpoints also every so many steps")
+    add("--export-version", type=int, help="by default one more than the highest there is")
     add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
     add("--strategy", default="none", choices=["none", "mirrored"])
     add("--seed", type=int, default=0)

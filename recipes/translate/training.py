@@ -3,12 +3,11 @@
 import contextlib
 import math
 import os
-import time
 
 import keras
 
 from keras_attn import export, generation, models, text, training
-from recipes.card import command_line, write_card
+from recipes.card import EpochSeconds, write_card
 from recipes.translate import task as tasks
 
 
@@ -17,6 +16,7 @@ class Run:
 
     def __init__(self, options):
         self.options = options
+        self._check()
         if options.data_dir:
             self.task = tasks.parallel_text(
                 options.data_dir, options.source, options.target, options.variant
@@ -32,9 +32,11 @@ class Run:
         with self._scope():
             self.model = self._model()
         self.translator = export.Translator(
-            self.model, self.tokenizer, max_length=options.max_length
+            self.model,
+            self.tokenizer,
+            max_length=options.max_length,
+            max_source_length=options.max_source_length,
         )
-        self.seconds = 0.0
         self.exported = None
 
     def train(self):
@@ -47,11 +49,11 @@ class Run:
         callbacks = [
             self._validation(),
             average,
+            EpochSeconds(),
             keras.callbacks.CSVLogger(self._path("history.csv"), append=first > 0),
             keras.callbacks.TensorBoard(self._path("tensorboard"), write_graph=False),
             resume,
         ]
-        started = time.monotonic()
         if first < self.epochs:
             self.model.fit(
                 self.batches.as_dataset(),
@@ -65,13 +67,16 @@ class Run:
             )
         elif average.paths():
             self.model.set_weights(training.average_weights(average.paths()))
-        self.seconds = time.monotonic() - started
         self.model.save(self._path("model.keras"))
 
     def evaluate(self):
         """The metric on each held-out split, with the export's decoding strategy."""
         translator = export.Translator(
-            self.model, self.tokenizer, self._strategy(), self.options.max_length
+            self.model,
+            self.tokenizer,
+            self._strategy(),
+            self.options.max_length,
+            self.options.max_source_length,
         )
         results = {}
         for split in ("val", *self.task.tests):
@@ -92,13 +97,14 @@ class Run:
             tokenizer=self.tokenizer,
             strategy=self._strategy(),
             max_length=self.options.max_length,
+            max_source_length=self.options.max_source_length,
+            version=self.options.export_version,
         )
 
     def write_card(self, results, seconds):
         options = self.options
         write_card(
             options.out,
-            command=command_line("recipes.translate"),
             history=self._path("history.csv"),
             metric=f"val_{self.task.metric}",
             task=self.task.name,
@@ -108,9 +114,20 @@ class Run:
             options=vars(options),
             steps=int(self.model.optimizer.iterations),
             results=results,
-            training_seconds=round(self.seconds, 1),
             seconds=round(seconds, 1),
         )
+
+    def _check(self):
+        """What can be known to fail is said before anything is trained."""
+        options = self.options
+        known = [name for name, (build, _) in models.PRESETS.items() if build is models.transformer]
+        if options.preset not in known:
+            raise ValueError(
+                f"--preset must be one of {', '.join(known)}. Received: {options.preset}."
+            )
+        version = self._path(os.path.join("export", str(options.export_version)))
+        if os.path.exists(version):
+            raise ValueError(f"The export {version} exists and is not overwritten.")
 
     def _path(self, name):
         return os.path.join(self.options.out, name)
@@ -140,7 +157,12 @@ class Run:
         sides = zip(*self.task.splits[split], strict=True)
         sources, targets = map(self.tokenizer.encode_as_lists, sides)
         return text.TokenBatches(
-            sources, targets, tokens_per_batch, shuffle=shuffle, seed=self.options.seed
+            sources,
+            targets,
+            tokens_per_batch,
+            max_length=self.options.max_source_length,
+            shuffle=shuffle,
+            seed=self.options.seed,
         )
 
     def _model(self):

@@ -142,9 +142,7 @@ def test_dtype_policies(policy, score):
     for built in (reference, layer):
         built.build(x.shape, y.shape)
         oracles.scramble(built)
-    expected, expected_scores = reference(
-        x, y, padding_mask=mask, return_attention_scores=True
-    )
+    expected, expected_scores = reference(x, y, padding_mask=mask, return_attention_scores=True)
     output, weights = layer(x, y, padding_mask=mask, return_attention_scores=True)
     compute = keras.dtype_policies.get(policy).compute_dtype
     assert keras.backend.standardize_dtype(output.dtype) == compute
@@ -176,3 +174,22 @@ def test_symbolic_shapes():
     for batch, length in ((1, 2), (3, 4)):
         found = model([np.ones((batch, length, 8)), np.ones((batch, 5, 6))])
         assert [tuple(x.shape) for x in found] == [(batch, length, 9), (batch, 2, length, 5)]
+
+
+def test_any_initializer_of_keras_will_do():
+    """One of a constant that its configuration forgets, and a plain function."""
+
+    def thirds(shape, dtype=None):
+        return ops.full(shape, 1 / 3, dtype)
+
+    layer = MultiHeadAttention(
+        2,
+        4,
+        kernel_initializer=keras.initializers.Identity(gain=5.0),
+        output_initializer=thirds,
+        bias_initializer=thirds,
+    )
+    layer.build((None, None, 8))
+    np.testing.assert_array_equal(np.reshape(layer.key_kernel, (8, 8)), 5 * np.eye(8))
+    assert np.all(layer.output_kernel.numpy() == np.float32(1 / 3))
+    assert np.all(layer.value_bias.numpy() == np.float32(1 / 3))

@@ -136,9 +136,7 @@ def test_positions_decide_who_sees_whom():
     order = np.array([3, 0, 4, 1, 2])
     query_positions = np.array([[0, 3, 1], [4, 2, 0]])
     allowed = order[None, None, :] <= query_positions[:, :, None]
-    expected, _ = oracles.attention(
-        QUERY, SELF, oracles.attention_weights(layer), allowed[:, None]
-    )
+    expected, _ = oracles.attention(QUERY, SELF, oracles.attention_weights(layer), allowed[:, None])
     output = layer(QUERY, SELF, query_positions=query_positions, key_positions=order)
     np.testing.assert_allclose(output, expected, atol=1e-5)
     by_row = layer(

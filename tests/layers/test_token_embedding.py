@@ -92,9 +92,7 @@ def test_symbolic_in_and_out():
     ids = keras.Input((None,), dtype="int32")
     logits = layer.logits(layer(ids))
     assert logits.shape == (None, None, V) and logits.dtype == "float32"
-    np.testing.assert_allclose(
-        keras.Model(ids, logits)(IDS), layer.logits(layer(IDS)), atol=1e-6
-    )
+    np.testing.assert_allclose(keras.Model(ids, logits)(IDS), layer.logits(layer(IDS)), atol=1e-6)
 
 
 def test_save_config():

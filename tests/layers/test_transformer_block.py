@@ -149,11 +149,11 @@ def test_dropout_falls_on_every_sublayer(residual):
     assert np.abs(layer(X, CONTEXT, training=False) - expected).max() > 0.1
 
 
-def test_training_reaches_every_part():
-    layer = TransformerBlock(MultiHeadAttention(N, H, dropout=0.5), FeedForward(F, dropout=0.5))
-    layer.build(X.shape)
-    for part in (layer.attention, layer.feed_forward):
-        part.dropout = 0.5
+@pytest.mark.parametrize("attention_rate, inner_rate", [(0.5, 0.0), (0.0, 0.5)])
+def test_training_reaches_the_dropout_of_each_part(attention_rate, inner_rate):
+    layer = TransformerBlock(
+        MultiHeadAttention(N, H, dropout=attention_rate), FeedForward(F, dropout=inner_rate)
+    )
     quiet = layer(X, training=False)
     np.testing.assert_array_equal(quiet, layer(X))
     assert np.any(layer(X, training=True) != quiet)

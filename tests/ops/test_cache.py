@@ -18,7 +18,11 @@ def test_oracle(length, dynamic):
         shape = (None, N, None, H)
         write = tf.function(
             write_slots,
-            input_signature=[tf.TensorSpec(shape), tf.TensorSpec(shape), tf.TensorSpec((), "int32")],
+            input_signature=[
+                tf.TensorSpec(shape),
+                tf.TensorSpec(shape),
+                tf.TensorSpec((), "int32"),
+            ],
         )
     for index in range(M - length + 1):
         expected = BUFFER.copy()

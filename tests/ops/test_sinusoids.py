@@ -13,9 +13,7 @@ def test_oracle(layout, dim):
     expected = [oracles.sinusoids(p, dim, layout) for p in POSITIONS]
     # A float32 angle of up to 4095 is known to 2^-12; sines and cosines inherit that.
     np.testing.assert_allclose(sinusoids(POSITIONS, dim, layout), expected, atol=4e-4)
-    np.testing.assert_allclose(
-        sinusoids(POSITIONS[:4], dim, layout), expected[:4], atol=2e-6
-    )
+    np.testing.assert_allclose(sinusoids(POSITIONS[:4], dim, layout), expected[:4], atol=2e-6)
 
 
 def test_max_wavelength():

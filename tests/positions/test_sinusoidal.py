@@ -54,7 +54,9 @@ def test_positions_of_each_row():
     rows = np.array([[0, 1, 2, 0, 1, 0, 1], [3, 4, 5, 6, 7, 8, 9]])
     expected = X + table(D, count=10)[rows]
     np.testing.assert_allclose(Sinusoidal()(X, rows), expected, atol=1e-5)
-    np.testing.assert_allclose(Sinusoidal()(X, positions=list(range(T))), Sinusoidal()(X), atol=1e-6)
+    np.testing.assert_allclose(
+        Sinusoidal()(X, positions=list(range(T))), Sinusoidal()(X), atol=1e-6
+    )
 
 
 def test_no_weights_and_the_mask_is_passed_on():

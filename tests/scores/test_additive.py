@@ -44,7 +44,9 @@ def test_save_config():
     layer = built(A, name="likeness", dtype="mixed_bfloat16")
     again = Additive.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
-    assert keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer)).units == A
+    assert (
+        keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer)).units == A
+    )
     assert isinstance(scores.get("additive"), Additive)
     assert scores.get("additive", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
 

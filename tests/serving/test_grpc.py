@@ -172,7 +172,7 @@ def test_messages_beyond_four_megabytes(call):
     assert outputs["x"].string_val[0] == text.encode()
 
 
-@pytest.mark.parametrize("timeout", [None, 60, 1e8, 1e10])
+@pytest.mark.parametrize("timeout", [None, 60, 1e8])
 def test_a_deadline_that_is_far_or_not_there(call, timeout):
     assert call("Predict", predict_request(text=["a"]), timeout=timeout).outputs
 

@@ -27,7 +27,11 @@ def decoding(size, batch, source_length, new_tokens, beams):
         forced_eos_token_id=None,
         activation_function="relu",
         scale_embedding=True,
-        **{f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in layers.items()},
+        **{
+            f"{side}_{key}": value
+            for side in ("encoder", "decoder")
+            for key, value in layers.items()
+        },
     )
     model = transformers.MarianMTModel(config).eval()
     ids = torch.tensor(sentences(batch, source_length, shape.vocabulary_size)).long()

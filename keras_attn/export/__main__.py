@@ -1,0 +1,55 @@
+"""Exports a trained model from the command line: python -m keras_attn.export --help."""
+
+import argparse
+import sys
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m keras_attn.export", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser(
+        "saved_model",
+        help="a SavedModel from text to text, for TensorFlow Serving",
+        description="Writes PATH/VERSION/, complete or not at all.",
+    )
+    command.add_argument("model", help="the model's .keras file")
+    command.add_argument("path", help="directory that holds the versions")
+    command.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
+    command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
+    command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
+    command.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
+    command.add_argument("--max-source-length", type=int, default=1024, help="default: %(default)s")
+    command.add_argument("--version", type=int, help="default: one more than the highest there is")
+    options = parser.parse_args(arguments)
+    try:
+        print(export(options))
+    except (ValueError, ImportError, OSError) as error:
+        print(f"keras_attn.export: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def export(options):
+    import keras
+
+    from keras_attn import generation, text
+    from keras_attn.export.saved_model import saved_model
+
+    model = keras.models.load_model(options.model)
+    if options.beams == 1:
+        strategy = generation.Greedy()
+    else:
+        strategy = generation.Beam(options.beams, options.length_penalty)
+    return saved_model(
+        model,
+        options.path,
+        tokenizer=text.load(options.tokenizer) if options.tokenizer else None,
+        strategy=strategy,
+        max_length=options.max_length,
+        max_source_length=options.max_source_length,
+        version=options.version,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""What every model is."""
+
+import keras
+
+
+class Model(keras.Model):
+    """A functional model made of parts, saved by the configuration of its parts.
+
+    A subclass sets `parts`, the names of its constructor's arguments that are also attributes.
+    """
+
+    parts = ()
+
+    def make_train_function(self, force=False):
+        # Otherwise the optimizer's variables are made inside the first step, which TensorFlow then
+        # traces twice.
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
+    def get_config(self):
+        config = {"name": self.name}
+        for part in self.parts:
+            value = getattr(self, part)
+            is_layer = isinstance(value, keras.layers.Layer)
+            config[part] = keras.saving.serialize_keras_object(value) if is_layer else value
+        return config
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)
+
+
+def restore(*parts):
+    """The parts of a model, those that are configurations made into layers."""
+    return tuple(
+        keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
+        for part in parts
+    )

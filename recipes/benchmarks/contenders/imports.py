@@ -1,0 +1,10 @@
+"""Importing a library."""
+
+import importlib
+
+from recipes.benchmarks.task import Task
+
+
+def importing(name):
+    """Only the first call of a process is the import."""
+    return Task(call=lambda: importlib.import_module(name))

@@ -1,0 +1,40 @@
+"""Import time of keras_attn over that of Keras: fresh processes, in turn."""
+
+import argparse
+
+from recipes.benchmarks.card import CARDS, Card
+from recipes.benchmarks.harness import Contender, compare, measure_first_calls
+
+TARGET = "recipes.benchmarks.contenders.imports:importing"
+OURS, KERAS = (
+    Contender(f"import {name}", TARGET, {"name": name}) for name in ("keras_attn", "keras")
+)
+METHOD = (
+    "Seconds of one import in a fresh process with the TensorFlow backend, the files in the page "
+    "cache, {repetitions} times in turn. keras_attn imports Keras: its target is a speed of at "
+    "least 1 / 1.05 of Keras's."
+)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.imports", description=__doc__
+    )
+    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--name", default="imports", help="name of the card")
+    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    card = Card(arguments.name, "Import time", METHOD.format(repetitions=arguments.repetitions))
+    measure_first_calls([OURS, KERAS], repetitions=1)  # Fills the page cache.
+    rows, skipped = measure_first_calls([OURS, KERAS], arguments.repetitions)
+    comparison = compare(rows, OURS.name, [KERAS.name], at_least=round(1 / 1.05, 3))
+    card.add("First import", rows, skipped, [comparison])
+    print(card.write(arguments.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""What makes a number repeatable: the command, the machine and the versions."""
+
+import os
+import pathlib
+import platform
+import shlex
+import sys
+from importlib import metadata
+
+
+def command_line():
+    """The command that this process was started with, as a user would type it."""
+    module = sys.modules["__main__"].__spec__
+    name = module.name.removesuffix(".__main__") if module else None
+    program = ["python", "-m", name] if name else ["python", *sys.argv[:1]]
+    return shlex.join([*program, *sys.argv[1:]])
+
+
+def hardware():
+    """Processor, number of cores that this process may use, and memory, in words."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{model}, {cores} cores, {memory:.0f} GiB"
+
+
+def versions(*names):
+    """The installed versions of distributions, with Python's own."""
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,270 @@
+"""Decoding against loops without caches, and beam search against enumeration."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attn import models
+from keras_attn.generation import Beam, Greedy, Sample, generate
+
+VOCABULARY, BOS, EOS = 7, 2, 3
+SOURCES = np.array([[5, 6, 4, 3, 0], [4, 3, 0, 0, 0], [6, 5, 4, 6, 3]], "int32")
+PROMPTS = np.array([[2, 5, 6], [2, 4, 0], [2, 0, 0]], "int32")
+
+
+def sharpened(model):
+    """Random weights, larger than at the start of training, so that answers differ by row."""
+    random = np.random.default_rng(5)
+    for weight in model.trainable_variables:
+        weight.assign(random.normal(0, 0.6, weight.shape))
+    return model
+
+
+@pytest.fixture(scope="module", params=["encoder_decoder", "causal"])
+def subject(request):
+    """A model, its inputs, and next-token log-probabilities computed without a cache."""
+    sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
+    if request.param == "causal":
+        model = sharpened(models.gpt(VOCABULARY, max_length=16, **sizes))
+
+        def log_probs(row, tokens):
+            prompt = [token for token in PROMPTS[row] if token]
+            return last(model({"token_ids": np.array([prompt + list(tokens)])}))
+
+        return model, PROMPTS, log_probs
+    model = sharpened(models.transformer(VOCABULARY, **sizes))
+
+    def log_probs(row, tokens):
+        source = SOURCES[row : row + 1, : np.count_nonzero(SOURCES[row])]
+        return last(model({"source_ids": source, "target_ids": np.array([[BOS, *tokens]])}))
+
+    return model, SOURCES, log_probs
+
+
+def last(logits):
+    logits = np.asarray(logits, "float64")[0, -1]
+    return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+
+
+def greedy_by_hand(log_probs, row, max_length):
+    tokens, score = [], 0.0
+    while len(tokens) < max_length and EOS not in tokens:
+        scores = log_probs(row, tokens)
+        tokens.append(int(scores.argmax()))
+        score += scores.max()
+    return tokens + [0] * (max_length - len(tokens)), score
+
+
+def hypotheses(log_probs, row, max_length):
+    """Every complete hypothesis, ended or cut at `max_length`, with its log-probability."""
+    open_ones = [((), 0.0)]
+    for length in range(1, max_length + 1):
+        extended = []
+        for tokens, score in open_ones:
+            scores = log_probs(row, tokens)
+            for token in range(VOCABULARY):
+                hypothesis = ((*tokens, token), score + scores[token])
+                if token == EOS or length == max_length:
+                    yield hypothesis
+                else:
+                    extended.append(hypothesis)
+        open_ones = extended
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_greedy_equals_the_loop_without_caches(subject, jit_compile):
+    model, inputs, log_probs = subject
+    ids, scores = generate(model, inputs, "greedy", 6, jit_compile=jit_compile)
+    for row in range(len(inputs)):
+        expected, score = greedy_by_hand(log_probs, row, 6)
+        assert ids[row].numpy().tolist() == expected
+        np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_differ(subject):
+    model, inputs, _ = subject
+    ids, _ = generate(model, inputs, "greedy", 6)
+    assert len({tuple(row) for row in ids.numpy()}) > 1
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 2.0])
+def test_wide_beam_finds_the_best_of_all_hypotheses(subject, length_penalty):
+    model, inputs, log_probs = subject
+    max_length = 3
+    ids, scores = generate(model, inputs, Beam(VOCABULARY**2, length_penalty), max_length)
+    for row in range(len(inputs)):
+
+        def normalised(hypothesis):
+            tokens, score = hypothesis
+            return score / ((5 + len(tokens)) / 6) ** length_penalty
+
+        best = max(hypotheses(log_probs, row, max_length), key=normalised)
+        padding = [0] * (max_length - len(best[0]))
+        assert ids[row].numpy().tolist() == [*best[0], *padding]
+        np.testing.assert_allclose(scores[row], normalised(best), rtol=1e-4, atol=1e-4)
+
+
+def beam_by_hand(log_probs, row, beams, length_penalty, max_length):
+    """Beam search as the textbook has it: no cache, no early stop, ended hypotheses set aside."""
+
+    def normalised(score, length):
+        return score / ((5 + length) / 6) ** length_penalty
+
+    alive, ended = [((), 0.0)], []
+    for length in range(1, max_length + 1):
+        candidates = [
+            ((*tokens, token), score + log_prob)
+            for tokens, score in alive
+            for token, log_prob in enumerate(log_probs(row, tokens))
+        ]
+        candidates.sort(key=lambda candidate: -candidate[1])
+        candidates = candidates[: 2 * beams]
+        ended += [(t, normalised(s, length)) for t, s in candidates if t[-1] == EOS]
+        alive = [(t, s) for t, s in candidates if t[-1] != EOS][:beams]
+    ended += [(t, normalised(s, max_length)) for t, s in alive]
+    return max(ended, key=lambda hypothesis: hypothesis[1])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("beams", [2, 3])
+def test_beam_equals_the_textbook(subject, beams, jit_compile):
+    model, inputs, log_probs = subject
+    ids, scores = generate(model, inputs, Beam(beams, 0.6), 7, jit_compile=jit_compile)
+    for row in range(len(inputs)):
+        tokens, score = beam_by_hand(log_probs, row, beams, 0.6, 7)
+        assert ids[row].numpy().tolist() == [*tokens, *[0] * (7 - len(tokens))]
+        np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
+
+
+def test_one_beam_is_greedy(subject):
+    model, inputs, _ = subject
+    beam = generate(model, inputs, Beam(1, length_penalty=0.0), 6)
+    greedy = generate(model, inputs, Greedy(), 6)
+    np.testing.assert_array_equal(beam[0], greedy[0])
+    np.testing.assert_allclose(beam[1], greedy[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(3)])
+def test_a_row_does_not_depend_on_the_others(subject, strategy):
+    model, inputs, _ = subject
+    together = generate(model, inputs, strategy, 6)[0].numpy()
+    for row in range(len(inputs)):
+        alone = inputs[row : row + 1, : np.count_nonzero(inputs[row])]
+        np.testing.assert_array_equal(generate(model, alone, strategy, 6)[0][0], together[row])
+
+
+def test_sampling_follows_the_distribution(subject):
+    model, inputs, log_probs = subject
+    many = np.repeat(inputs[:1], 4000, axis=0)
+    first = generate(model, many, Sample(seed=1), 1)[0].numpy()[:, 0]
+    expected = np.exp(log_probs(0, ()))
+    observed = np.bincount(first, minlength=VOCABULARY) / len(first)
+    # Four standard deviations of a share of 4000 draws.
+    assert (
+        np.abs(observed - expected) < 4 * np.sqrt(expected * (1 - expected) / 4000) + 1e-3
+    ).all()
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(2, None), (None, 0.6), (3, 0.5)])
+def test_sampling_stays_inside_top_k_and_top_p(subject, top_k, top_p):
+    model, inputs, log_probs = subject
+    many = np.repeat(inputs[:1], 500, axis=0)
+    first = generate(model, many, Sample(1.3, top_k, top_p, seed=2), 1)[0].numpy()[:, 0]
+    logits = log_probs(0, ()) / 1.3
+    order = np.argsort(-logits)[: top_k or VOCABULARY]
+    probabilities = np.exp(logits[order]) / np.exp(logits[order]).sum()
+    mass_before = np.cumsum(probabilities) - probabilities
+    allowed = set(order[mass_before < (top_p or 1.1)])
+    assert set(first) == allowed
+
+
+def test_sampling_without_temperature_is_greedy(subject):
+    model, inputs, _ = subject
+    sampled = generate(model, inputs, Sample(temperature=1e-4, seed=0), 6)[0]
+    np.testing.assert_array_equal(sampled, generate(model, inputs, Greedy(), 6)[0])
+
+
+def test_same_seed_same_text_also_under_xla(subject):
+    model, inputs, _ = subject
+    runs = [generate(model, inputs, Sample(seed=3), 6, jit_compile=jit)[0] for jit in (0, 0, 1)]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    np.testing.assert_array_equal(runs[0], runs[2])
+    others = [generate(model, inputs, Sample(seed=seed), 6)[0].numpy() for seed in range(4, 9)]
+    assert any((other != runs[0].numpy()).any() for other in others)
+
+
+def test_no_seed_draws_anew(subject):
+    model, inputs, _ = subject
+    many = np.repeat(inputs[:1], 50, axis=0)
+    first, second = (generate(model, many, Sample(), 4)[0].numpy() for _ in range(2))
+    assert (first != second).any()
+
+
+def test_inside_a_function(subject):
+    model, inputs, _ = subject
+    traced = tf.function(lambda ids: generate(model, ids, Beam(2), 5))
+    for expected, got in zip(
+        generate(model, inputs, Beam(2), 5), traced(tf.constant(inputs)), strict=True
+    ):
+        np.testing.assert_allclose(expected, got, rtol=1e-5)
+
+
+def test_empty_batch(subject):
+    model, inputs, _ = subject
+    for strategy in (Greedy(), Beam(2), Sample(seed=0)):
+        ids, scores = generate(model, inputs[:0], strategy, 5)
+        assert ids.shape == (0, 5) and scores.shape == (0,)
+
+
+def test_half_precision_decodes_the_same_as_its_own_full_forward():
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = sharpened(models.transformer(VOCABULARY, 1, 2, 8, 11))
+    finally:
+        keras.config.set_dtype_policy(policy)
+    ids, _ = generate(model, SOURCES[:1], "greedy", 5)
+    written = [token for token in ids.numpy()[0] if token]
+    logits = model({"source_ids": SOURCES[:1], "target_ids": np.array([[BOS, *written[:-1]]])})
+    np.testing.assert_array_equal(np.argmax(logits, -1)[0], written)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"strategy": "beem"}, "strategy='beem'"),
+        ({"max_length": 0}, "max_length=0"),
+        ({"inputs": np.array([1, 2])}, "shape=(2,)"),
+    ],
+)
+def test_errors(subject, arguments, message):
+    model, inputs, _ = subject
+    with pytest.raises(ValueError) as error:
+        generate(model, **{"inputs": inputs, "strategy": "greedy", "max_length": 3, **arguments})
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Beam(0), "beams=0"),
+        (lambda: Beam(2, -0.1), "length_penalty=-0.1"),
+        (lambda: Sample(temperature=0.0), "temperature=0.0"),
+        (lambda: Sample(top_k=0), "top_k=0"),
+        (lambda: Sample(top_p=1.5), "top_p=1.5"),
+    ],
+)
+def test_strategy_errors(make, message):
+    with pytest.raises(ValueError, match="must") as error:
+        make()
+    assert message in str(error.value)
+
+
+def test_strategies_are_compared_and_saved_by_their_arguments():
+    for strategy in (Greedy(), Beam(3, 1.0), Sample(0.5, 4, 0.9, 7)):
+        again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(strategy))
+        assert again == strategy and hash(again) == hash(strategy)
+    assert len(set(itertools.chain([Beam(3), Beam(4), Greedy(), Sample(), Beam(3)]))) == 4

@@ -1,0 +1,140 @@
+"""Sizes of the presets, against the figures of the papers and of formulas."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.models import PRESETS, from_preset, gpt
+
+V, L, N, D, F, P = (
+    "vocabulary_size num_layers num_heads hidden_dim intermediate_dim max_length".split()
+)
+
+
+def abstract(name, **overrides):
+    """A preset whose weights have shapes but no numbers, so that the big ones take no memory."""
+    with keras.StatelessScope(initialize_variables=False):
+        return from_preset(name, **overrides)
+
+
+def count(weights):
+    return sum(int(np.prod(w.shape)) for w in weights)
+
+
+def attention(n, d, context=None):
+    size = d // n
+    into = [(d, n, size), (n, size)]
+    return [*into, *into, *into, (n, size, d), (d,)]
+
+
+def feed_forward(d, f):
+    return [(d, f), (f,), (f, d), (d,)]
+
+
+def norm(d):
+    return [(d,), (d,)]
+
+
+def block(n, d, f, cross=False):
+    """The weights of one block, in no particular order."""
+    shapes = attention(n, d) + norm(d) + feed_forward(d, f) + norm(d)
+    return shapes + attention(n, d) + norm(d) if cross else shapes
+
+
+def expected_shapes(name):
+    build, s = PRESETS[name]
+    layers = s[L] * block(s[N], s[D], s[F])
+    table = [(s[V], s[D])]
+    if build.__name__ == "transformer":
+        return table + layers + s[L] * block(s[N], s[D], s[F], cross=True)
+    table += [(s[P], s[D])]
+    if build.__name__ == "gpt":
+        return table + layers + norm(s[D])
+    head = [(s[D], s[D]), (s[D],), *norm(s[D]), (s[V],)]
+    return table + [(2, s[D])] + norm(s[D]) + layers + head
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_shapes_of_all_weights(name):
+    """A snapshot that protects checkpoints, computed from the sizes and not from the model."""
+    found = sorted(tuple(w.shape) for w in abstract(name).weights)
+    assert found == sorted(expected_shapes(name))
+
+
+# With shared tables of 37000 tokens; gpt2_small as published.
+EXACT = {
+    "transformer_base": 63_082_496,
+    "transformer_big": 214_245_376,
+    "gpt2_small": 124_439_808,
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_parameter_counts(name):
+    assert count(abstract(name).weights) == EXACT[name]
+
+
+# As published: with a pooler, which ours has not, and without the head, which ours has.
+@pytest.mark.parametrize(
+    "name, published", [("bert_base", 109_482_240), ("bert_large", 335_141_888)]
+)
+def test_parameter_counts_of_bert(name, published):
+    model = abstract(name)
+    sizes = PRESETS[name][1]
+    pooler = sizes[D] ** 2 + sizes[D]
+    table = {id(w) for w in model.embedding.weights}
+    head = [w for w in model.head.weights if id(w) not in table]
+    assert count(model.weights) - count(head) + pooler == published
+
+
+def test_parameters_of_one_layer():
+    model = abstract("transformer_base", num_layers=1)
+    assert count(model.encoder.weights) == 3_152_384
+    assert count(model.decoder.weights) == 4_204_032
+
+
+@pytest.mark.parametrize(
+    "name, rate", [("transformer_base", 0.1), ("transformer_big", 0.3), ("transformer_tiny", 0.3)]
+)
+def test_dropout_of_the_paper(name, rate):
+    model = abstract(name, vocabulary_size=10)
+    assert model.dropout == rate
+    assert {layer.dropout for layer in model.encoder.blocks + model.decoder.blocks} == {rate}
+    assert {layer.attention.dropout for layer in model.encoder.blocks} == {0.0}
+
+
+def test_the_papers_epsilons_and_activations():
+    bert, gpt = abstract("bert_base", num_layers=1), abstract("gpt2_small", num_layers=1)
+    assert bert.norm.epsilon == bert.encoder.blocks[0].residual.epsilon == 1e-12
+    assert gpt.depth.norm.epsilon == gpt.depth.blocks[0].residual.epsilon == 1e-5
+    at = np.array([-2.5, -1.0, 0.5], "float32")
+    exact, approximate = bert.encoder.blocks[0].feed_forward, gpt.depth.blocks[0].feed_forward
+    np.testing.assert_allclose(exact.activation(at), keras.activations.gelu(at), atol=1e-7)
+    np.testing.assert_allclose(
+        approximate.activation(at), keras.activations.gelu(at, approximate=True), atol=1e-7
+    )
+
+
+def test_gpt2_starts_the_residual_projections_smaller():
+    model = gpt(10, num_layers=8, num_heads=2, hidden_dim=64, intermediate_dim=96, max_length=64)
+    layer = model.depth.blocks[3]
+    for weight, deviation in [
+        (layer.attention.query_kernel, 0.02),
+        (layer.attention.output_kernel, 0.02 / 4),
+        (layer.feed_forward.intermediate.kernel, 0.02),
+        (layer.feed_forward.output_dense.kernel, 0.02 / 4),
+        (model.position.table, 0.02),
+    ]:
+        weight = weight.numpy()
+        assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
+
+
+def test_overrides():
+    model = from_preset("transformer_tiny", vocabulary_size=50, num_layers=1)
+    assert model.embedding.vocabulary_size == 50 and len(model.decoder.blocks) == 1
+
+
+@pytest.mark.parametrize("name", ["transformer", "", None])
+def test_unknown_name(name):
+    with pytest.raises(ValueError, match=f"Received: name={name!r}.*transformer_base.*gpt2_small"):
+        from_preset(name)

@@ -1,0 +1,142 @@
+"""Models and layers survive files: a fresh process loads them and gives the same numbers."""
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, SegmentEmbedding, TransformerBlock
+from keras_attn.models import bert, gpt, transformer
+from keras_attn.ops.activations import gelu_tanh
+from keras_attn.positions import Learned, Sinusoidal
+from keras_attn.residuals import PreNorm
+from keras_attn.scores import Additive
+
+HOUSE = Path(__file__).resolve().parents[2]
+D = 6
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 7}
+IDS = np.array([[5, 7, 9, 3], [8, 3, 0, 0]])
+SEGMENTS = np.array([[0, 1, 1, 1], [0, 0, 0, 0]])
+
+
+def parts():
+    """Every layer that the models do not use, or use with other arguments."""
+
+    def block(index):
+        return TransformerBlock(
+            MultiHeadAttention(2, 3, pattern="causal", dropout=0.1, seed=index),
+            FeedForward(7 + index, activation=gelu_tanh, dropout=0.1),
+            cross_attention=MultiHeadAttention(
+                4, 3, 5, score=Additive(3), num_key_value_heads=2, use_bias=False
+            ),
+            residual=PreNorm(epsilon=0.1),
+            dropout=0.1,
+        )
+
+    x, context = keras.Input((None, D), name="x"), keras.Input((None, 5), name="context")
+    segments = keras.Input((None,), dtype="int32", name="segments")
+    hidden = SegmentEmbedding(3)(Learned(9)(Sinusoidal("concat")(x)), segments)
+    hidden = Stack(block, 2)(hidden, context)
+    hidden = MultiHeadAttention(2, 3, output_dim=8)(hidden, context)
+    return keras.Model({"x": x, "context": context, "segments": segments}, hidden)
+
+
+MODELS = {
+    "parts": parts,
+    "transformer": lambda: transformer(11, **SIZES),
+    "gpt": lambda: gpt(11, **SIZES, max_length=5),
+    "bert": lambda: bert(11, **SIZES, max_length=5),
+}
+
+
+def inputs_of(name, batch=2, length=4):
+    ids, segments = IDS[:batch, :length], SEGMENTS[:batch, :length]
+    return {
+        "parts": {
+            "x": oracles.random(batch, length, D),
+            "context": oracles.random(batch, length + 1, 5),
+            "segments": segments,
+        },
+        "transformer": {"source_ids": ids, "target_ids": ids[:, :-1]},
+        "gpt": {"token_ids": ids},
+        "bert": {"token_ids": ids, "segment_ids": segments},
+    }[name]
+
+
+def made(name):
+    model = MODELS[name]()
+    oracles.scramble(model, scale=0.5)
+    return model
+
+
+LOAD = """
+import sys, pickle
+import keras, numpy as np
+import keras_attn
+
+for path, inputs, expected in pickle.load(open(sys.argv[1], "rb")):
+    output = keras.saving.load_model(path)(inputs)
+    output = keras.ops.convert_to_numpy(keras.ops.cast(output, "float32"))
+    np.testing.assert_allclose(output, expected, atol=1e-6, err_msg=path)
+    print(path)
+"""
+
+
+def test_loading_in_a_fresh_process(tmp_path):
+    """In one process for all, since starting one takes seconds; it knows no policy but float32."""
+    tasks = []
+    for name, policy in [*((name, "float32") for name in MODELS), ("parts", "mixed_bfloat16")]:
+        keras.config.set_dtype_policy(policy)
+        model, inputs = made(name), inputs_of(name)
+        path = str(tmp_path / f"{name} {policy}.keras")
+        model.save(path)
+        output = oracles.numpy_of(model(inputs))
+        assert np.ptp(output) > 0.1
+        tasks.append((path, inputs, output))
+    (tmp_path / "tasks").write_bytes(pickle.dumps(tasks))
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, str(tmp_path / "tasks")],
+        cwd=HOUSE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == [path for path, _, _ in tasks]
+
+
+@pytest.mark.parametrize("name", ["transformer", "gpt", "bert"])
+def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
+    model, inputs = made(name), inputs_of(name)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(again) is type(model) and again.name == model.name
+    assert json.dumps(again.get_config()) == json.dumps(model.get_config())
+    shapes = [tuple(w.shape) for w in again.weights]
+    assert shapes == [tuple(w.shape) for w in model.weights]
+    assert shapes.count((11, D)) == 1
+    if name == "transformer":
+        constants, cache = again.start(inputs, max_length=3)
+        logits, _ = again.step(IDS[:, :1], constants, cache, np.arange(1))
+        np.testing.assert_allclose(logits[:, 0], model(inputs)[:, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["parts", "transformer", "bert"])
+def test_saved_model_of_any_batch_and_length(tmp_path, name):
+    model = made(name)
+    model.export(tmp_path / name, verbose=False)
+    loaded = tf.saved_model.load(tmp_path / name)
+    for batch, length in ((1, 2), (2, 4)):
+        inputs = {
+            key: tf.constant(x, "float32" if x.dtype.kind == "f" else "int32")
+            for key, x in inputs_of(name, batch, length).items()
+        }
+        np.testing.assert_allclose(loaded.serve(inputs), model(inputs), atol=1e-5)

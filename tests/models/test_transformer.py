@@ -1,0 +1,182 @@
+"""The encoder-decoder against the paper in loops, and the laws of padding, batches and steps."""
+
+import math
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.layers import TokenEmbedding
+from keras_attn.models import CausalLanguageModel, transformer
+
+SIZES = {
+    "vocabulary_size": 17,
+    "num_layers": 2,
+    "num_heads": 3,
+    "hidden_dim": 6,
+    "intermediate_dim": 11,
+}
+SOURCE = np.array([[5, 7, 16, 9, 3], [8, 4, 3, 0, 0], [12, 3, 0, 0, 0]])
+TARGET = np.array([[2, 6, 10, 4], [2, 13, 11, 5], [2, 9, 0, 0]])
+IDS = {"source_ids": SOURCE, "target_ids": TARGET}
+
+
+@pytest.fixture(scope="module", params=["post_norm", "pre_norm"])
+def model(request):
+    model = transformer(**SIZES, residual=request.param)
+    oracles.scramble(model, scale=0.5)
+    return model
+
+
+def test_oracle(model):
+    pre_norm = model.encoder.norm is not None
+    weights = {
+        "table": oracles.numpy_of(model.embedding.table),
+        "encoder": [oracles.block_weights(block) for block in model.encoder.blocks],
+        "decoder": [oracles.block_weights(block) for block in model.decoder.blocks],
+    }
+    if pre_norm:
+        weights["encoder_norm"] = oracles.norm_weights(model.encoder.norm)
+        weights["decoder_norm"] = oracles.norm_weights(model.decoder.norm)
+    expected = oracles.encoder_decoder(SOURCE, TARGET, weights, pre_norm=pre_norm)
+    logits = model(IDS)
+    assert logits.shape == (3, 4, 17)
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_padding_changes_nothing(model):
+    def longer(ids, by):
+        return np.pad(ids, ((0, 0), (0, by)))
+
+    before = np.asarray(model(IDS))
+    after = np.asarray(model({"source_ids": longer(SOURCE, 4), "target_ids": longer(TARGET, 3)}))
+    real = TARGET != 0
+    np.testing.assert_allclose(after[:, :4][real], before[real], atol=1e-5)
+
+
+def test_a_batch_equals_its_rows(model):
+    together = np.asarray(model(IDS))
+    for row in range(3):
+        source, target = (ids[row][ids[row] != 0][None] for ids in (SOURCE, TARGET))
+        alone = model({"source_ids": source, "target_ids": target})
+        np.testing.assert_allclose(alone[0], together[row, : target.shape[1]], atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["eager", "predict"])
+def test_no_leak(model, mode):
+    """Later target tokens and padded source tokens leave the logits as they are, bit by bit."""
+
+    def run(ids):
+        return model.predict(ids, verbose=0) if mode == "predict" else np.asarray(model(ids))
+
+    before = run(IDS)
+    changed = TARGET.copy()
+    changed[:, 2:] = 15
+    after = run({**IDS, "target_ids": changed})
+    np.testing.assert_array_equal(after[:, :2], before[:, :2])
+    assert np.all(np.any(after[:2, 2:] != before[:2, 2:], axis=-1))
+
+
+def test_every_source_token_matters(model):
+    before = np.asarray(model(IDS))
+    changed = np.where(SOURCE != 0, 14, 0)
+    assert np.all(np.any(np.asarray(model({**IDS, "source_ids": changed})) != before, axis=-1))
+
+
+@pytest.mark.parametrize("chunks", [[1, 1, 1, 1], [2, 1, 1], [4]], ids=str)
+def test_limit_steps_equal_the_whole(model, chunks):
+    """Ragged sources; a prompt of several tokens; more slots than tokens."""
+    whole = np.asarray(model(IDS))
+    constants, cache = model.start(IDS, max_length=6)
+    start = 0
+    for length in chunks:
+        positions = ops.arange(start, start + length)
+        tokens = TARGET[:, start : start + length]
+        logits, cache = model.step(tokens, constants, cache, positions)
+        real = tokens != 0
+        np.testing.assert_allclose(
+            np.asarray(logits)[real], whole[:, start : start + length][real], atol=1e-4
+        )
+        start += length
+
+
+def test_a_step_is_one_graph(model):
+    traces = []
+
+    @tf.function
+    def step(tokens, constants, cache, position):
+        traces.append(1)
+        return model.step(tokens, constants, cache, position[None])
+
+    whole = np.asarray(model(IDS))
+    constants, cache = model.start(SOURCE, max_length=4)
+    for t in range(4):
+        tokens = tf.constant(TARGET[:, t : t + 1])
+        logits, cache = step(tokens, constants, cache, tf.constant(t))
+        real = TARGET[:, t] != 0
+        np.testing.assert_allclose(logits.numpy()[real, 0], whole[real, t], atol=1e-4)
+    assert len(traces) == 1
+
+
+def test_one_table_serves_source_target_and_output(model):
+    tables = [w for w in model.weights if tuple(w.shape) == (17, 6)]
+    assert len(tables) == 1
+
+
+def test_logits_are_products_with_the_table_unscaled(model):
+    hidden = keras.Model(model.input, model.decoder.output)(IDS)
+    np.testing.assert_allclose(
+        model(IDS), np.asarray(hidden) @ model.embedding.table.numpy().T, atol=1e-5
+    )
+
+
+def test_dropout_falls_on_the_sum_of_embedding_and_position():
+    """A table of c times the identity shows the hidden layer in the logits."""
+    dim, rate, c = 6, 0.5, 2.0
+    embedding = TokenEmbedding(dim, dim, initializer=keras.initializers.Identity(c))
+    model = CausalLanguageModel(embedding, "sinusoidal", keras.layers.Identity(), dropout=rate)
+    ids = np.full((400, 5), 3)
+    hidden = np.asarray(model({"token_ids": ids}, training=True)) / c
+    expected = np.array([oracles.sinusoids(p, dim) for p in range(5)])
+    expected[:, 3] += c * math.sqrt(dim)
+    dropped = hidden == 0
+    np.testing.assert_allclose(
+        hidden[~dropped], np.broadcast_to(expected / (1 - rate), hidden.shape)[~dropped], atol=1e-4
+    )
+    visible = np.abs(expected) > 0
+    assert abs(dropped[:, visible].mean() - rate) < 0.03
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_dtype_policies(residual, policy):
+    reference = transformer(**SIZES, residual=residual)
+    keras.config.set_dtype_policy(policy)
+    model = transformer(**SIZES, residual=residual)
+    model.set_weights(reference.get_weights())
+    expected = np.asarray(reference(IDS))
+    logits = model(IDS)
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    error = np.abs(np.asarray(logits) - expected)[TARGET != 0].max() / np.abs(expected).max()
+    assert 0 < error < (2.0**-5 if policy == "mixed_bfloat16" else 2.0**-7)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"num_heads": 4}, "hidden_dim=6, num_heads=4"),
+        ({"num_heads": 0}, "num_heads=0"),
+        ({"num_layers": 0}, "num_layers=0"),
+        ({"vocabulary_size": 0}, "vocabulary_size=0"),
+        ({"intermediate_dim": -1}, "intermediate_dim=-1"),
+        ({"dropout": 1.0}, "dropout=1.0"),
+        ({"position": "learnt"}, "position='learnt'"),
+        ({"residual": "sandwich"}, "residual='sandwich'"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        transformer(**{**SIZES, **arguments})

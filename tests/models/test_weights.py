@@ -1,0 +1,73 @@
+"""No weight of a model is dead, or a copy of another."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.models import bert, gpt, transformer
+
+SIZES = {
+    "vocabulary_size": 11,
+    "num_layers": 1,
+    "num_heads": 2,
+    "hidden_dim": 6,
+    "intermediate_dim": 7,
+}
+IDS = np.array([[5, 7, 9, 10, 3], [8, 4, 3, 0, 0]])
+MODELS = {
+    "transformer": (transformer, {}, {"source_ids": IDS, "target_ids": IDS}),
+    "gpt": (gpt, {"max_length": 5}, {"token_ids": IDS}),
+    "bert": (bert, {"max_length": 5}, {"token_ids": IDS, "segment_ids": IDS % 2}),
+}
+
+
+@pytest.mark.parametrize("build, arguments, inputs", MODELS.values(), ids=MODELS)
+def test_weights_are_drawn_apart(build, arguments, inputs):
+    """Two tables from one initializer object would begin with the same numbers."""
+    random = [w.numpy().ravel() for w in build(**SIZES, **arguments).weights]
+    random = [w for w in random if np.ptp(w) > 0]
+    for i, first in enumerate(random):
+        for second in random[:i]:
+            count = min(len(first), len(second))
+            assert np.any(first[:count] != second[:count])
+
+
+def test_xla_trains_the_same():
+    """Keras chooses XLA by itself on accelerators only, so it is asked for here."""
+    weights = []
+    for jit_compile in (False, True):
+        keras.utils.set_random_seed(0)
+        model = gpt(**SIZES, max_length=5, dropout=0.0)
+        model.compile(
+            keras.optimizers.SGD(0.1),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=jit_compile,
+        )
+        model.fit({"token_ids": IDS}, IDS, verbose=0)
+        weights.append(model.get_weights())
+    for plain, compiled in zip(*weights, strict=True):
+        np.testing.assert_allclose(compiled, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, policy",
+    [("transformer", "mixed_bfloat16"), ("gpt", "mixed_float16"), ("bert", "mixed_bfloat16")],
+)
+def test_training_changes_every_weight(name, policy):
+    build, arguments, inputs = MODELS[name]
+    keras.config.set_dtype_policy(policy)
+    model = build(**SIZES, **arguments, dropout=0.1)
+    model.compile(
+        keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    before = model.get_weights()
+    history = model.fit(inputs, IDS, epochs=2, verbose=0)
+    assert np.all(np.isfinite(history.history["loss"]))
+    unchanged = [
+        variable.path
+        for variable, old in zip(model.weights, before, strict=True)
+        if variable.trainable and np.array_equal(variable.numpy(), old)
+    ]
+    # A key's bias adds the same to every logit of a query, which the softmax does not see.
+    assert [path for path in unchanged if "key_bias" not in path] == []
+    assert all(np.all(np.isfinite(w)) for w in model.get_weights())

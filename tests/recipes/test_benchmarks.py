@@ -1,0 +1,146 @@
+"""The harness, on contenders whose cost is known."""
+
+import json
+import os
+import pathlib
+import sys
+import time
+
+import pytest
+
+from recipes.benchmarks import harness
+from recipes.benchmarks.card import Card
+from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
+from recipes.benchmarks.task import Task
+
+HERE = pathlib.Path(__file__)
+
+
+def sleeping(seconds):
+    return Task(call=lambda: time.sleep(seconds), units=10, facts={"seconds": seconds})
+
+
+def missing():
+    import a_library_that_nobody_has  # noqa: F401
+
+
+def broken():
+    raise ValueError("no such size")
+
+
+def printing():
+    return Task(call=lambda: print("a line that is not an answer"))
+
+
+def dying():
+    return Task(call=_die_at_the_fourth_call())
+
+
+def _die_at_the_fourth_call():
+    calls = []
+
+    def call():
+        calls.append(1)
+        if len(calls) == 4:  # After the first call and two to warm up: in the first repetition.
+            sys.exit(7)
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """No settling, and workers that find this module."""
+    monkeypatch.setattr(harness, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(harness, "PROBE_SIZE", 32)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE.parent), str(HERE.parents[2])]))
+
+
+def contender(function, name=None, **options):
+    return Contender(name or function.__name__, f"{HERE.stem}:{function.__name__}", options)
+
+
+def quietly(*contenders, **arguments):
+    return measure(contenders, log=lambda text: None, **{"minimum_seconds": 0.0, **arguments})
+
+
+def test_times_what_a_call_takes():
+    fast = contender(sleeping, "fast", seconds=0.01)
+    slow = contender(sleeping, "slow", seconds=0.04)
+    rows, skipped = quietly(fast, slow, repetitions=3)
+    assert not skipped
+    assert [row["name"] for row in rows] == ["fast", "slow"]
+    for row, seconds in zip(rows, (0.01, 0.04), strict=True):
+        assert len(row["seconds"]) == 3
+        assert min(row["seconds"]) >= seconds
+        assert row["units_per_second"] == pytest.approx(10 / row["median_seconds"])
+        assert row["cpu_seconds"] < seconds
+        assert row["facts"] == {"seconds": seconds}
+    assert compare(rows, "fast", ["slow"])["ratio"] > 1
+
+
+def test_repeats_calls_until_the_time_is_filled():
+    start = time.perf_counter()
+    rows, _ = quietly(contender(sleeping, seconds=0.001), repetitions=2, minimum_seconds=0.2)
+    assert time.perf_counter() - start > 0.2  # At least 0.2 s of calls that take a few ms each.
+    assert 0.001 <= rows[0]["median_seconds"] < 0.1
+
+
+def test_contenders_that_cannot_run_are_skipped_with_a_reason():
+    rows, skipped = quietly(
+        contender(missing), contender(broken), contender(dying), contender(printing), repetitions=2
+    )
+    assert [row["name"] for row in rows] == ["printing"]
+    assert skipped == {
+        "missing": "a_library_that_nobody_has is not installed",
+        "broken": "it failed with ValueError: no such size",
+        "dying": "its process ended with exit code 7",
+    }
+
+
+def test_first_calls_come_from_fresh_processes():
+    rows, skipped = measure_first_calls(
+        [contender(sleeping, seconds=0.02), contender(broken)], 2, log=lambda text: None
+    )
+    assert list(skipped) == ["broken"]
+    assert len(rows) == 1 and len(rows[0]["seconds"]) == 2
+    assert min(rows[0]["seconds"]) >= 0.02
+
+
+def timings(**seconds):
+    return [
+        {"name": name, "seconds": list(values), "median_seconds": sorted(values)[len(values) // 2]}
+        for name, values in seconds.items()
+    ]
+
+
+def test_compare_takes_the_fastest_peer_and_ratios_within_a_turn():
+    # The machine is ten times slower in the second turn; ours is twice as fast in every turn.
+    rows = timings(ours=(1, 10, 1), theirs=(2, 20, 2), slower=(3, 30, 3))
+    result = compare(rows, "ours", ["slower", "theirs", "absent"], at_least=1.1)
+    assert result == {"name": "ours", "peer": "theirs", "ratio": 2, "at_least": 1.1, "met": True}
+    assert compare(rows, "slower", ["theirs"], at_least=0.7)["met"] is False
+    assert compare(rows, "ours", ["theirs"])["met"] is None
+    assert compare(rows, "ours", ["absent"]) is None
+    assert compare(rows, "absent", ["ours"]) is None
+
+
+def test_environment_lets_threads_spread(monkeypatch):
+    monkeypatch.setenv("OMP_PROC_BIND", "true")
+    variables = harness.environment()
+    assert "OMP_PROC_BIND" not in variables
+    assert variables["KERAS_BACKEND"] == "tensorflow"
+
+
+def test_card_says_everything_in_both_files(tmp_path):
+    fast = contender(sleeping, "fast", seconds=0.001)
+    rows, skipped = quietly(fast, contender(missing), repetitions=1)
+    card = Card("example", "An example", "Sleeping.", unit="naps")
+    card.add("one nap", rows, skipped, [compare(rows, "fast", ["fast"], 2.0), None])
+    text = card.write(tmp_path)
+    assert text == (tmp_path / "example.md").read_text()
+    for part in ("# An example", "## one nap", "| fast |", "naps/s", "not met", "GiB", "python 3"):
+        assert part in text
+    assert "missing is not in the table: a_library_that_nobody_has is not installed." in text
+    content = json.loads((tmp_path / "example.json").read_text())
+    assert content["groups"][0]["rows"][0]["seconds"] == rows[0]["seconds"]
+    assert content["groups"][0]["comparisons"][0]["met"] is False
