@@ -3,8 +3,8 @@
 Gradient clipping is an argument of every Keras optimizer, so there is none here:
 
 >>> import keras
->>> from keras_attn.training import LabelSmoothedCrossentropy, Noam, Perplexity
->>> optimizer = keras.optimizers.Adam(
+>>> from keras_attn.training import Adam, LabelSmoothedCrossentropy, Noam, Perplexity
+>>> optimizer = Adam(
 ...     Noam(hidden_dim=512, warmup_steps=4000), beta_1=0.9, beta_2=0.98, epsilon=1e-9,
 ...     global_clipnorm=1.0)
 >>> model = keras.Sequential([keras.Input((None,)), keras.layers.Embedding(7, 7)])
@@ -14,6 +14,7 @@ Under `tf.distribute` Keras clips each replica's gradient before it adds them up
 `global_clipnorm` is looser there than on one device.
 """
 
+from keras_attn.training.adam import Adam
 from keras_attn.training.average_checkpoints import AverageCheckpoints, average_weights
 from keras_attn.training.bleu import Bleu
 from keras_attn.training.label_smoothed_crossentropy import LabelSmoothedCrossentropy
@@ -23,6 +24,7 @@ from keras_attn.training.resume import Resume
 from keras_attn.training.token_accuracy import TokenAccuracy
 
 __all__ = [
+    "Adam",
     "AverageCheckpoints",
     "Bleu",
     "LabelSmoothedCrossentropy",

@@ -175,7 +175,7 @@ class Run:
             **{name: value for name, value in chosen.items() if value is not None},
         )
         model.compile(
-            optimizer=keras.optimizers.Adam(
+            optimizer=training.Adam(
                 training.Noam.from_peak(options.learning_rate, options.warmup_steps),
                 beta_1=0.9,
                 beta_2=0.98,
