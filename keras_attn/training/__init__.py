@@ -16,7 +16,7 @@ Under `tf.distribute` Keras clips each replica's gradient before it adds them up
 
 from keras_attn.training.adam import Adam
 from keras_attn.training.average_checkpoints import AverageCheckpoints, average_weights
-from keras_attn.training.bleu import Bleu
+from keras_attn.training.bleu import Bleu, corpus_bleu
 from keras_attn.training.label_smoothed_crossentropy import LabelSmoothedCrossentropy
 from keras_attn.training.noam import Noam
 from keras_attn.training.perplexity import Perplexity
@@ -33,4 +33,5 @@ __all__ = [
     "Resume",
     "TokenAccuracy",
     "average_weights",
+    "corpus_bleu",
 ]

@@ -60,7 +60,8 @@ class Bleu(keras.callbacks.Callback):
         self.references = references
         self.translate = translate
         self.every_epochs = every_epochs
-        self._metric = _sacrebleu(tokenize, lowercase)
+        self._tokenize, self._lowercase = tokenize, lowercase
+        _metric(tokenize, lowercase)  # says now what is missing or misspelt, not after an epoch
         self._signature_printed = False
 
     def on_epoch_end(self, epoch, logs=None):
@@ -72,15 +73,48 @@ class Bleu(keras.callbacks.Callback):
                 "`translate` must return one sentence for each source. "
                 f"Received: {len(translations)} sentences for {len(self.source)} sources"
             )
-        score = self._metric.corpus_score(translations, [self.references]).score
+        score, signature = corpus_bleu(
+            translations, self.references, self._tokenize, self._lowercase
+        )
         if logs is not None:
             logs["val_bleu"] = score
         if not self._signature_printed:
-            print(f"BLEU signature: {self._metric.get_signature()}")
+            print(f"BLEU signature: {signature}")
             self._signature_printed = True
 
 
-def _sacrebleu(tokenize, lowercase):
+def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
+    """sacrebleu's corpus BLEU, with the signature that makes it comparable.
+
+    Args:
+        translations: list of str.
+        references: list of str. One reference for each.
+        tokenize: str. sacrebleu's tokenizer: "13a" for plain text, "none" for text that is
+            tokenised already.
+        lowercase: bool. Whether case is ignored.
+
+    Returns:
+        The score, a float from 0 to 100, and the signature, a str.
+
+    Raises:
+        ValueError: if `tokenize` is unknown.
+        ImportError: if sacrebleu is not installed.
+
+    Example:
+
+    >>> from keras_attn.training import corpus_bleu
+    >>> text = ["the cat sat on the mat ."]
+    >>> round(corpus_bleu(text, text, tokenize="none")[0], 6)
+    100.0
+
+    Reference: Post, 2018 (https://arxiv.org/abs/1804.08771), section 3.
+    """
+    metric = _metric(tokenize, lowercase)
+    score = metric.corpus_score(list(translations), [list(references)]).score
+    return score, str(metric.get_signature())
+
+
+def _metric(tokenize, lowercase):
     try:
         from sacrebleu.metrics import BLEU
     except ImportError as error:
@@ -90,4 +124,5 @@ def _sacrebleu(tokenize, lowercase):
             f"`tokenize` must be one of {', '.join(BLEU.TOKENIZERS)}. "
             f"Received: tokenize={tokenize!r}"
         )
-    return BLEU(tokenize=tokenize, lowercase=lowercase)
+    # `force` only silences the warning that the text looks tokenised.
+    return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
