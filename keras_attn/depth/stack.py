@@ -90,10 +90,14 @@ class Stack(keras.layers.Layer):
             axis.build_once(self.norm, x_shape)
 
     def initial_cache(self, batch_size, max_length):
-        """Empty self-attention caches of all blocks, with one count of filled slots."""
+        """Empty self-attention caches of all blocks, with one count of filled slots.
+
+        With a `max_length` of None they grow, and need no count.
+        """
         caches = [KVCache(max_length).initial(block.attention, batch_size) for block in self.blocks]
         layers = [{"key": cache["key"], "value": cache["value"]} for cache in caches]
-        return {"index": caches[0]["index"], "layers": layers}
+        cache = {"layers": layers}
+        return cache if max_length is None else {"index": caches[0]["index"], **cache}
 
     def context_cache(self, context):
         """Complete cross-attention caches of `context` (B, S, D), one a block."""
@@ -115,10 +119,11 @@ class Stack(keras.layers.Layer):
         training=None,
     ):
         scores, layers = [], []
+        index = {} if cache is None or "index" not in cache else {"index": cache["index"]}
         for i, block in enumerate(self.blocks):
             block_cache = None
             if cache is not None:
-                block_cache = {"attention": {**cache["layers"][i], "index": cache["index"]}}
+                block_cache = {"attention": {"index": None, **index, **cache["layers"][i]}}
                 if context_cache is not None:
                     block_cache["cross_attention"] = context_cache[i]
             arguments = {"context": context} if context is not None else {}
@@ -146,7 +151,8 @@ class Stack(keras.layers.Layer):
         if return_attention_scores:
             results.append(scores)
         if cache is not None:
-            results.append({"index": cache["index"] + ops.shape(x)[1], "layers": layers})
+            index = {name: filled + ops.shape(x)[1] for name, filled in index.items()}
+            results.append({**index, "layers": layers})
         return results[0] if len(results) == 1 else tuple(results)
 
     def compute_output_spec(self, x, context=None, *, cache=None, **kwargs):

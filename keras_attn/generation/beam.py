@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attn.axis import Value, register
 from keras_attn.generation.prompt import read_prompt
+from keras_attn.generation.while_loop import while_loop
 
 
 @register
@@ -46,18 +47,12 @@ class Beam(Value):
         self.beams = beams
         self.length_penalty = length_penalty
 
-    def decode(self, model, inputs, max_length, bos_id, eos_id):
-        beams, num_slots = self.beams, (max_length - 1) * self.beams
-        prompt = read_prompt(model, inputs, num_slots, bos_id)
+    def decode(self, model, inputs, task):
+        beams, max_length, eos_id = self.beams, task.max_length, task.eos_id
+        num_slots = 0 if task.grows else (max_length - 1) * beams
+        prompt = read_prompt(model, inputs, task, num_slots)
         batch_size = ops.shape(prompt.logits)[0]
         columns = ops.arange(max_length, dtype="int32")
-        slots = ops.arange(num_slots, dtype="int32")
-        # Position of every slot: the prompt's own, then `beams` slots for each step.
-        prompt_positions = ops.arange(prompt.size, dtype="int32")
-        written = prompt.positions + slots // beams  # (slots,) or (B, slots)
-        if len(written.shape) == 2:
-            prompt_positions = ops.broadcast_to(prompt_positions, (batch_size, prompt.size))
-        key_positions = ops.concatenate([prompt_positions, written], axis=-1)
 
         def advance(step, logits, alive, ids, ended, ended_ids):
             """The next K living and the best K ended hypotheses, from logits (B, K, V)."""
@@ -75,31 +70,38 @@ class Beam(Value):
         def gather(x, indices):
             return _gather_rows(x, indices, batch_size)
 
-        def unfinished(step, tokens, alive, ids, visible, ended, ended_ids, cache):
+        def unfinished(step, tokens, alive, ids, ended, ended_ids, slots):
             reachable = alive[:, 0] / self._penalty(max_length)
             return ops.logical_and(step < max_length, ops.any(reachable > ended[:, 0]))
 
-        def body(step, tokens, alive, ids, visible, ended, ended_ids, cache):
-            own = (step - 1) * beams + ops.arange(beams, dtype="int32")
-            visible = ops.logical_or(visible, ops.equal(slots, own[:, None]))  # (B, K, slots)
+        def body(step, tokens, alive, ids, ended, ended_ids, slots):
+            visible, cache = slots
+            first = prompt.size + (step - 1) * beams
+            if task.grows:
+                visible = ops.pad(visible, [[0, 0], [0, 0], [0, beams]])
+            slots = ops.arange(ops.shape(visible)[2], dtype="int32")
+            visible = ops.logical_or(visible, ops.equal(slots, first + numbers[:, None]))
             positions = ops.broadcast_to(prompt.positions + (step - 1), _rows(prompt, beams))
             logits, cache = model.step(
                 tokens,
                 prompt.constants,
                 cache,
                 positions,
-                key_positions=key_positions,
-                attention_mask=ops.concatenate([seen_prompt, visible], axis=-1)[:, None],
+                key_positions=_slot_positions(prompt, beams, slots),
+                attention_mask=visible[:, None],
             )
             tokens, parents, alive, ids, ended, ended_ids = advance(
                 step, logits, alive, ids, ended, ended_ids
             )
-            return step + 1, tokens, alive, ids, gather(visible, parents), ended, ended_ids, cache
+            slots = gather(visible, parents), cache
+            return step + 1, tokens, alive, ids, ended, ended_ids, slots
 
         real = prompt.real
         if real is None:
             real = ops.ones((batch_size, prompt.size), "bool")
-        seen_prompt = ops.broadcast_to(real[:, None], (batch_size, beams, prompt.size))
+        visible = ops.broadcast_to(real[:, None], (batch_size, beams, prompt.size))
+        visible = ops.pad(visible, [[0, 0], [0, 0], [0, num_slots]])
+        numbers = ops.arange(beams, dtype="int32")
         one_beam = ops.where(ops.arange(beams) == 0, 0.0, -float("inf"))
         alive = ops.broadcast_to(one_beam, (batch_size, beams))
         ids = ops.zeros((batch_size, beams, max_length), "int32")
@@ -108,18 +110,9 @@ class Beam(Value):
             prompt.logits[:, None], (batch_size, beams, prompt.logits.shape[-1])
         )
         tokens, _, alive, ids, ended, ended_ids = advance(0, logits, alive, ids, ended, ids)
-        visible = ops.zeros((batch_size, beams, num_slots), "bool")
-        state = (
-            ops.convert_to_tensor(1, "int32"),
-            tokens,
-            alive,
-            ids,
-            visible,
-            ended,
-            ended_ids,
-            prompt.cache,
-        )
-        _, _, alive, ids, _, ended, ended_ids, _ = ops.while_loop(unfinished, body, state)
+        step = ops.convert_to_tensor(1, "int32")
+        state = step, tokens, alive, ids, ended, ended_ids, (visible, prompt.cache)
+        _, _, alive, ids, ended, ended_ids, _ = while_loop(unfinished, body, state, task.grows)
         cut = alive[:, 0] / self._penalty(max_length)
         is_cut = cut > ended[:, 0]
         return (
@@ -130,12 +123,16 @@ class Beam(Value):
     def _candidates(self, logits, alive):
         """The 2 K likeliest extensions: log-probabilities, parents and tokens, each (B, 2 K).
 
-        A beam ends in one way only, so K of them go on. Each beam's best are picked before the
-        softmax is normalised, which keeps the order and spares a pass over the vocabulary.
+        A beam ends in one way only, so K of them go on. Each beam's best are picked from the
+        logits, and their log-probabilities follow from the likeliest token's: its probability is at
+        least 1 / V, so that nothing underflows.
         """
         kept = min(2 * self.beams, logits.shape[-1])
         best, tokens = ops.top_k(logits, kept)  # (B, K, kept)
-        log_probs = alive[..., None] + best - ops.logsumexp(logits, axis=-1, keepdims=True)
+        likeliest = ops.max(ops.softmax(logits, axis=-1), axis=-1, keepdims=True)
+        # A slice of `best` instead of its maximum would keep XLA from finding its top-k kernel.
+        below = best - ops.max(best, axis=-1, keepdims=True)
+        log_probs = alive[..., None] + below + ops.log(likeliest)
         flat = (-1, self.beams * kept)
         log_probs, chosen = ops.top_k(ops.reshape(log_probs, flat), 2 * self.beams)
         tokens = ops.reshape(ops.cast(tokens, "int32"), flat)
@@ -155,9 +152,15 @@ def _rows(prompt, beams):
     return (beams,) if len(shape) == 1 else (shape[0], beams)
 
 
+def _slot_positions(prompt, beams, slots):
+    """Positions of slots: the prompt's own, then `beams` slots for each step; (M,) or (B, M)."""
+    written = prompt.positions + (slots - prompt.size) // beams
+    return ops.where(slots < prompt.size, slots, written)
+
+
 def _gather_rows(x, indices, batch_size):
     """x (B, n, ...) and indices (B, m) -> (B, m, ...)."""
     rows = x.shape[1]
     first = ops.arange(batch_size, dtype="int32")[:, None] * rows
-    flat = ops.reshape(x, (batch_size * rows, *x.shape[2:]))
+    flat = ops.reshape(x, (batch_size * rows, *ops.shape(x)[2:]))
     return ops.take(flat, first + ops.cast(indices, "int32"), axis=0)

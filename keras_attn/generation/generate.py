@@ -10,6 +10,8 @@ from keras_attn import axis
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.greedy import Greedy
 from keras_attn.generation.sample import Sample
+from keras_attn.generation.task import Task
+from keras_attn.ops.once import computing_once
 
 NAMES = {"greedy": Greedy, "sample": Sample, "beam": Beam}
 
@@ -70,10 +72,14 @@ def generate(
 
 @functools.lru_cache(maxsize=16)
 def _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile):
-    def decode(inputs):
-        return strategy.decode(model, inputs, max_length, bos_id, eos_id)
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    task = Task(max_length, bos_id, eos_id, grows=on_tensorflow and not jit_compile)
 
-    if keras.backend.backend() != "tensorflow":
+    def decode(inputs):
+        with computing_once():
+            return strategy.decode(model, inputs, task)
+
+    if not on_tensorflow:
         if jit_compile:
             raise ValueError(
                 "`jit_compile=True` needs the TensorFlow backend. "

@@ -22,9 +22,10 @@ class Greedy(Value):
     Reference: [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), section 3.2, beam of 1.
     """
 
-    def decode(self, model, inputs, max_length, bos_id, eos_id):
-        return write(model, inputs, self._choose, max_length, bos_id, eos_id)
+    def decode(self, model, inputs, task):
+        return write(model, inputs, self._choose, task)
 
     def _choose(self, logits, step):
-        best = ops.max(logits, axis=-1)
-        return ops.cast(ops.argmax(logits, axis=-1), "int32"), best - ops.logsumexp(logits, axis=-1)
+        # The largest of V probabilities is at least 1 / V: its logarithm is exact.
+        log_prob = ops.log(ops.max(ops.softmax(logits, axis=-1), axis=-1))
+        return ops.cast(ops.argmax(logits, axis=-1), "int32"), log_prob

@@ -3,18 +3,16 @@
 from keras import ops
 
 from keras_attn.generation.prompt import pad_slots, read_prompt
+from keras_attn.generation.while_loop import while_loop
 
 
-def write(model, inputs, choose, max_length, bos_id, eos_id):
+def write(model, inputs, choose, task):
     """Writes tokens picked by `choose(logits (B, V), step) -> (tokens (B,), log-probs (B,))`.
 
     Returns ids (B, max_length) and the sum of the log-probabilities of each row.
     """
-    num_slots = max_length - 1
-    prompt = read_prompt(model, inputs, num_slots, bos_id)
-    masks = {}
-    if prompt.real is not None:
-        masks["padding_mask"] = pad_slots(prompt.real, num_slots)
+    max_length, eos_id = task.max_length, task.eos_id
+    prompt = read_prompt(model, inputs, task, max_length - 1)
     columns = ops.arange(max_length, dtype="int32")
     token, score = choose(prompt.logits, 0)
     ids = ops.where(columns == 0, token[:, None], 0)
@@ -25,6 +23,10 @@ def write(model, inputs, choose, max_length, bos_id, eos_id):
 
     def body(step, token, finished, score, ids, cache):
         positions = prompt.positions + (step - 1)
+        masks = {}
+        if prompt.real is not None:
+            num_slots = step if task.grows else max_length - 1
+            masks["padding_mask"] = pad_slots(prompt.real, num_slots)
         logits, cache = model.step(token[:, None], prompt.constants, cache, positions, **masks)
         token, log_prob = choose(logits[:, 0], step)
         token = ops.where(finished, 0, token)
@@ -34,5 +36,5 @@ def write(model, inputs, choose, max_length, bos_id, eos_id):
         return step + 1, token, finished, score, ids, cache
 
     state = (ops.convert_to_tensor(1, "int32"), token, finished, score, ids, prompt.cache)
-    _, _, _, score, ids, _ = ops.while_loop(unfinished, body, state)
+    _, _, _, score, ids, _ = while_loop(unfinished, body, state, task.grows)
     return ids, score

@@ -25,17 +25,19 @@ class Prompt(NamedTuple):
     real: object
 
 
-def read_prompt(model, inputs, num_slots, bos_id):
-    """Starts `model` on `inputs`, with room for `num_slots` tokens more in the cache."""
+def read_prompt(model, inputs, task, num_slots):
+    """Starts `model` on `inputs`, with room for `num_slots` tokens more in a cache of fixed size."""
+    if task.grows:
+        num_slots = 0
     if not model.reads_prompt:
         batch_size = ops.shape(inputs)[0]
-        tokens, size, real = ops.full((batch_size, 1), bos_id, dtype="int32"), 1, None
+        tokens, size, real = ops.full((batch_size, 1), task.bos_id, dtype="int32"), 1, None
         first, last = ops.ones((1,), "int32"), None
     else:
         tokens, size, real = inputs, ops.shape(inputs)[1], ops.not_equal(inputs, 0)
         first = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)  # (B, 1)
         last = ops.maximum(first - 1, 0)
-    constants, cache = model.start(inputs, size + num_slots)
+    constants, cache = model.start(inputs, None if task.grows else size + num_slots)
     masks = {} if real is None else {"padding_mask": pad_slots(real, num_slots)}
     logits, cache = model.step(
         tokens, constants, cache, ops.arange(size, dtype="int32"), last=last, **masks

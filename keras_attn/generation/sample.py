@@ -50,13 +50,13 @@ class Sample(Value):
         self.top_p = top_p
         self.seed = seed
 
-    def decode(self, model, inputs, max_length, bos_id, eos_id):
-        noise = self._uniform((max_length, ops.shape(inputs)[0]))
+    def decode(self, model, inputs, task):
+        noise = self._uniform((task.max_length, ops.shape(inputs)[0]))
 
         def choose(logits, step):
             return self._choose(logits, ops.take(noise, step, axis=0))
 
-        return write(model, inputs, choose, max_length, bos_id, eos_id)
+        return write(model, inputs, choose, task)
 
     def _uniform(self, shape):
         if keras.backend.backend() != "tensorflow":

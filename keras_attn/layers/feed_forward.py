@@ -3,6 +3,7 @@
 import keras
 
 from keras_attn import axis
+from keras_attn.ops.affine import flatten_rows
 from keras_attn.ops.checks import check_rates, check_sizes
 
 
@@ -78,8 +79,9 @@ class FeedForward(keras.layers.Layer):
         self.output_dense.build((*x_shape[:-1], self.intermediate_dim))
 
     def call(self, x, training=None):
-        hidden = self.activation(self.intermediate(x))  # (B, T, F)
-        return self.output_dense(self.drop(hidden, training=training))
+        rows, unflatten = flatten_rows(x)
+        hidden = self.activation(self.intermediate(rows))  # (B * T, F)
+        return unflatten(self.output_dense(self.drop(hidden, training=training)))
 
     def compute_output_shape(self, x_shape):
         return x_shape

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import axis, patterns, scores
+from keras_attn.ops.affine import flatten_rows
 from keras_attn.ops.cache import check_cache, extend_cache
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 from keras_attn.ops.heads import merge_heads, split_heads
@@ -15,6 +16,7 @@ from keras_attn.ops.masks import (
     spread_attention_mask,
     spread_padding_mask,
 )
+from keras_attn.ops.once import once, values_in_scope
 from keras_attn.ops.softmax import attend
 
 
@@ -185,6 +187,9 @@ class MultiHeadAttention(keras.layers.Layer):
         batch, _, length, _ = query.shape
         num_keys = key.shape[2]
         slots = ops.arange(ops.shape(key)[2], dtype="int32")
+        # One query at the last position, as in decoding: a mask would cost more than the products.
+        is_last = length == 1 and query_positions is None and key_positions is None
+        sees_all = is_last and isinstance(self.pattern, patterns.Causal)
         if key_positions is None:
             key_positions = slots
         if query_positions is None:
@@ -196,7 +201,7 @@ class MultiHeadAttention(keras.layers.Layer):
         check_shape(query_positions, "query_positions", (length,), (batch, length))
         check_shape(key_positions, "key_positions", (num_keys,), (batch, num_keys))
         mask = combine_masks(
-            self.pattern.mask(query_positions, key_positions),
+            None if sees_all else self.pattern.mask(query_positions, key_positions),
             patterns.Causal().mask(query_positions, key_positions) if use_causal_mask else None,
             None if filled is None else (slots < filled)[None, None, None],
             spread_padding_mask(padding_mask, batch, num_keys),
@@ -207,10 +212,7 @@ class MultiHeadAttention(keras.layers.Layer):
             key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
         logits = self.score(query, key, query_positions, key_positions)  # (B, N, T, S)
         output, weights = attend(logits, value, mask, self._drop if training else None)
-        kernel = ops.reshape(self.output_kernel, (-1, self.output_kernel.shape[-1]))
-        output = ops.matmul(merge_heads(output), kernel)  # (B, T, D)
-        if self.use_bias:
-            output = ops.add(output, ops.cast(self.output_bias, output.dtype))
+        output = self._multiply(merge_heads(output), "output")  # (B, T, D)
         results = [output]
         if return_attention_scores:
             results.append(weights)
@@ -246,26 +248,35 @@ class MultiHeadAttention(keras.layers.Layer):
             return *self._project(query, "query"), None, None
         key = value if key is None else key
         parts = (query, "query"), (key, "key"), (value, "value")
-        # Not when decoding: joining kernels anew at each step costs more than the products.
-        if key is value and not decoding:
+        # Not where decoding would join the kernels anew at each step: it costs more than the products.
+        if key is value and (not decoding or values_in_scope() is not None):
             parts = (query, "query"), (value, "key", "value")
             if query is value:
                 parts = ((query, "query", "key", "value"),)
         return [heads for part in parts for heads in self._project(*part)]
 
     def _project(self, x, *names):
-        kernels = [getattr(self, f"{name}_kernel") for name in names]
-        heads = [kernel.shape[1] for kernel in kernels]
-        widths = [kernel.shape[1] * kernel.shape[2] for kernel in kernels]
-        kernels = [ops.reshape(k, (x.shape[-1], w)) for k, w in zip(kernels, widths, strict=True)]
-        y = ops.matmul(x, ops.cast(_join(kernels, axis=1), x.dtype))  # (B, T, sum of widths)
-        if self.use_bias:
-            biases = [getattr(self, f"{name}_bias") for name in names]
-            biases = [ops.reshape(b, (w,)) for b, w in zip(biases, widths, strict=True)]
-            y = ops.add(y, ops.cast(_join(biases, axis=0), y.dtype))
+        heads = [getattr(self, f"{name}_kernel").shape[1:] for name in names]
+        widths = [math.prod(shape) for shape in heads]
+        y = self._multiply(x, *names)  # (B, T, sum of widths)
         ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
         parts = ops.split(y, ends, axis=-1) if ends else [y]
-        return tuple(split_heads(part, n) for part, n in zip(parts, heads, strict=True))
+        return tuple(split_heads(part, n) for part, (n, _) in zip(parts, heads, strict=True))
+
+    def _multiply(self, x, *names):
+        """`x` times the joined kernels of these projections as one matrix, plus their biases."""
+
+        def join(kind, shape):
+            parts = [ops.reshape(getattr(self, f"{name}_{kind}"), shape) for name in names]
+            return ops.cast(_join(parts, axis=-1), x.dtype)
+
+        rows, unflatten = flatten_rows(x)
+        y = ops.matmul(
+            rows, once(self, ("kernel", names), lambda: join("kernel", (x.shape[-1], -1)))
+        )
+        if self.use_bias:
+            y = ops.add(y, once(self, ("bias", names), lambda: join("bias", (-1,))))
+        return unflatten(y)
 
     def _drop(self, weights):
         if not self.dropout:

@@ -17,8 +17,11 @@ class KVCache(Value):
     fixed, so nothing is traced again; slots beyond `index` are never attended. Memory
     O(B N M H), a step O(N M H).
 
+    Without a `max_length` the state grows by concatenation, holds filled slots only, and its
+    `index` is None. A graph on TensorFlow decodes faster so; XLA needs the fixed size.
+
     Args:
-        max_length: int. Number of slots M.
+        max_length: int. Number of slots M; None for a state that grows.
 
     Raises:
         ValueError: if `max_length` < 1.
@@ -44,11 +47,12 @@ class KVCache(Value):
 
     def initial(self, attention, batch_size):
         """An empty state for a `MultiHeadAttention` layer."""
-        shape = (batch_size, attention.num_key_value_heads, self.max_length)
+        grows = self.max_length is None
+        shape = (batch_size, attention.num_key_value_heads, 0 if grows else self.max_length)
         return {
             "key": ops.zeros((*shape, attention.key_dim), attention.compute_dtype),
             "value": ops.zeros((*shape, attention.value_dim), attention.compute_dtype),
-            "index": ops.convert_to_tensor(0, "int32"),
+            "index": None if grows else ops.convert_to_tensor(0, "int32"),
         }
 
     def extend(self, state, key, value):

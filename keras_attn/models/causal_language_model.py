@@ -59,7 +59,10 @@ class CausalLanguageModel(Model):
         self.dropout = dropout
 
     def start(self, inputs, max_length):
-        """The empty cache for `max_length` tokens, prompts included, and no constants."""
+        """The empty cache for `max_length` tokens, prompts included, and no constants.
+
+        With a `max_length` of None the cache grows.
+        """
         token_ids = inputs["token_ids"] if isinstance(inputs, dict) else inputs
         return {}, self.depth.initial_cache(ops.shape(token_ids)[0], max_length)
 

@@ -66,7 +66,7 @@ class EncoderDecoder(Model):
 
         Args:
             inputs: `source_ids` (B, S) or a dict with it.
-            max_length: int. Slots of the cache.
+            max_length: int. Slots of the cache; None for a cache that grows.
 
         Returns:
             constants, which no step changes (the encoded source as keys and values, its mask),
@@ -82,15 +82,18 @@ class EncoderDecoder(Model):
     def step(self, token_ids, constants, cache, positions, last=None, **attention):
         """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,), and the new cache.
 
+        Positions continue those in the cache, unless `key_positions` say where the cached ones are.
+
         With `last` (B, 1) only the logits after the token of that index, (B, 1, V).
         """
         x = self.position(self.embedding(token_ids), positions)
+        if "key_positions" in attention:  # otherwise they are the last of the cache
+            attention["query_positions"] = positions
         x, cache = self.decoder(
             x,
             context_padding_mask=constants["mask"],
             context_cache=constants["context"],
             cache=cache,
-            query_positions=positions,
             **attention,
         )
         if last is not None:

@@ -35,8 +35,17 @@ def check_cache(cache, num_heads, key_dim, value_dim):
 
 
 def extend_cache(cache, key, value):
-    """`cache` with per-head `key` and `value` (B, N, T, H) in its next T slots."""
+    """`cache` with per-head `key` and `value` (B, N, T, H) in its next T slots.
+
+    With an `index` of None every slot is filled, and new ones are added.
+    """
     index = cache["index"]
+    if index is None:
+        key, value = (
+            ops.concatenate([old, new], axis=2)
+            for old, new in ((cache["key"], key), (cache["value"], value))
+        )
+        return {"key": key, "value": value, "index": None}
     batch, _, length, _ = key.shape
     check_shape(cache["key"], "cache['key']", (batch, None, None, None))
     num_slots = cache["key"].shape[2]

@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_attn.ops.affine import known_shape
 from keras_attn.ops.checks import check_sizes
 
 
@@ -18,13 +19,18 @@ def head_size(hidden_dim, num_heads):
 
 def split_heads(x, num_heads):
     """(B, T, N * H) -> (B, N, T, H)."""
-    batch, length = ops.shape(x)[0], ops.shape(x)[1]
-    x = ops.reshape(x, (batch, length, num_heads, x.shape[-1] // num_heads))
+    batch, length, _ = known_shape(x)
+    head = x.shape[-1] // num_heads
+    if x.shape[1] == 1:  # as in decoding: the axes are in this order already
+        return ops.reshape(x, (batch, num_heads, 1, head))
+    x = ops.reshape(x, (batch, length, num_heads, head))
     return ops.transpose(x, (0, 2, 1, 3))
 
 
 def merge_heads(x):
     """(B, N, T, H) -> (B, T, N * H)."""
-    batch, length = ops.shape(x)[0], ops.shape(x)[2]
     hidden_dim = x.shape[1] * x.shape[3]
-    return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (batch, length, hidden_dim))
+    batch, _, length, _ = known_shape(x)
+    if x.shape[2] != 1:
+        x = ops.transpose(x, (0, 2, 1, 3))
+    return ops.reshape(x, (batch, length, hidden_dim))

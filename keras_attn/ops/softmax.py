@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_attn.ops.products import weights_values
+
 # Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
 FORBIDDEN = -1e30
 
@@ -25,7 +27,7 @@ def attend(logits, value, mask=None, drop=None):
     # Keras warns of a softmax over a single key, which is ordinary here.
     weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
     kept = weights if drop is None else drop(weights)
-    output = ops.matmul(ops.cast(kept, value.dtype), value)  # (B, N, T, Hv)
+    output = weights_values(ops.cast(kept, value.dtype), value)  # (B, N, T, Hv)
     if mask is not None:
         any_key = ops.any(mask, axis=-1, keepdims=True)
         output = output * ops.cast(any_key, output.dtype)

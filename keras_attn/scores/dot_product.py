@@ -5,6 +5,7 @@ import math
 from keras import ops
 
 from keras_attn.axis import Value, register
+from keras_attn.ops.products import query_keys
 
 
 @register
@@ -37,7 +38,7 @@ class DotProduct(Value):
     def __call__(self, query, key, query_positions=None, key_positions=None):
         if self.scaled:
             query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
-        return ops.matmul(query, ops.swapaxes(key, -1, -2))  # (B, N, T, S)
+        return query_keys(query, key)
 
     def get_config(self):
         return {"scaled": self.scaled}

@@ -2,11 +2,9 @@
 
 import datetime
 import json
-import os
 import pathlib
-import platform
-import shlex
-import sys
+
+from recipes.provenance import command_line, hardware
 
 CARDS = pathlib.Path(__file__).parent / "cards"
 
@@ -103,20 +101,3 @@ def sentence(comparison):
         return text + "."
     verdict = "met" if comparison["met"] else "not met"
     return f"{text} (at least {comparison['at_least']:g} is asked: {verdict})."
-
-
-def command_line():
-    module = sys.modules["__main__"].__spec__
-    program = ["python", "-m", module.name] if module else ["python", *sys.argv[:1]]
-    return shlex.join([*program, *sys.argv[1:]])
-
-
-def hardware():
-    """Processor, number of cores and memory, in words."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = pathlib.Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].partition(":")[2].strip() if names else model
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB"

@@ -17,7 +17,7 @@ TARGETS = {
     TORCH: "recipes.benchmarks.contenders.pytorch:training",
 }
 METHOD = (
-    f"Adam, label smoothing {{smoothing:g}}, dropout {{dropout:g}} (of attention weights too), "
+    f"Adam (keras_attn with its own, which gives the numbers of Keras's), label smoothing {{smoothing:g}}, dropout {{dropout:g}} (of attention weights too), "
     f"vocabulary 8,000, one tied embedding table, {LENGTH} + {LENGTH} tokens a sentence, padding "
     "masks on. Keras models train under `model.fit` without XLA, torch in an eager loop; bfloat16 "
     "is each library's own mixed precision. A rate counts source and target tokens. Each "

@@ -87,10 +87,11 @@ def test_every_source_token_matters(model):
 
 
 @pytest.mark.parametrize("chunks", [[1, 1, 1, 1], [2, 1, 1], [4]], ids=str)
-def test_limit_steps_equal_the_whole(model, chunks):
-    """Ragged sources; a prompt of several tokens; more slots than tokens."""
+@pytest.mark.parametrize("slots", [6, None])
+def test_limit_steps_equal_the_whole(model, slots, chunks):
+    """Ragged sources; a prompt of several tokens; more slots than tokens, or a cache that grows."""
     whole = np.asarray(model(IDS))
-    constants, cache = model.start(IDS, max_length=6)
+    constants, cache = model.start(IDS, max_length=slots)
     start = 0
     for length in chunks:
         positions = ops.arange(start, start + length)

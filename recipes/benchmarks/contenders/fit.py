@@ -3,10 +3,11 @@
 from recipes.benchmarks.data import translation_batch
 from recipes.benchmarks.task import Task
 
+LEARNING_RATE = 1e-4
 
-def fit_task(model, loss, batch, length, steps, vocabulary_size, policy):
+
+def fit_task(model, optimizer, loss, batch, length, steps, vocabulary_size, policy):
     """A `Task` whose call is one `model.fit` of `steps` optimizer steps."""
-    import keras
     import tensorflow as tf
 
     source, target, labels = translation_batch(batch, length, vocabulary_size)
@@ -15,7 +16,7 @@ def fit_task(model, loss, batch, length, steps, vocabulary_size, policy):
     # With it, `fit` returns only at multiples of 2.5 s, when the autotune thread wakes up.
     options.autotune.enabled = False
     dataset = tf.data.Dataset.from_tensors(step).repeat(steps).with_options(options)
-    model.compile(optimizer=keras.optimizers.Adam(1e-4), loss=loss, jit_compile=False)
+    model.compile(optimizer=optimizer, loss=loss, jit_compile=False)
     return Task(
         call=lambda: model.fit(dataset, epochs=1, verbose=0),
         units=steps * batch * 2 * length,

@@ -1,6 +1,6 @@
 """KerasHub: its encoder and decoder layers, stacked."""
 
-from recipes.benchmarks.contenders.fit import fit_task
+from recipes.benchmarks.contenders.fit import LEARNING_RATE, fit_task
 from recipes.benchmarks.shapes import SHAPES
 
 
@@ -45,4 +45,13 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
     shape = SHAPES[size]
     model = encoder_decoder(shape, length, dropout)
     loss = smoothed_crossentropy(smoothing, shape.vocabulary_size)
-    return fit_task(model, loss, batch, length, steps, shape.vocabulary_size, policy)
+    return fit_task(
+        model,
+        keras.optimizers.Adam(LEARNING_RATE),
+        loss,
+        batch,
+        length,
+        steps,
+        shape.vocabulary_size,
+        policy,
+    )

@@ -3,7 +3,7 @@
 import functools
 import tempfile
 
-from recipes.benchmarks.contenders.fit import fit_task
+from recipes.benchmarks.contenders.fit import LEARNING_RATE, fit_task
 from recipes.benchmarks.data import sentences
 from recipes.benchmarks.shapes import SHAPES
 from recipes.benchmarks.task import Task
@@ -27,7 +27,8 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
         attention_dropout=dropout,
     )
     loss = keras_attn.training.LabelSmoothedCrossentropy(smoothing)
-    return fit_task(model, loss, batch, length, steps, shape.vocabulary_size, policy)
+    optimizer = keras_attn.training.Adam(LEARNING_RATE)
+    return fit_task(model, optimizer, loss, batch, length, steps, shape.vocabulary_size, policy)
 
 
 def decoding(size, batch, source_length, new_tokens, beams, mode):
