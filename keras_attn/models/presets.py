@@ -28,7 +28,7 @@ PRESETS = {
 }
 
 
-def from_preset(name, **overrides):
+def from_preset(name, /, **overrides):
     """A model with a paper's sizes and random weights.
 
     Args:

@@ -1,0 +1,99 @@
+"""A real export on the server: the same answers as in Python, over REST and over gRPC."""
+
+import importlib.util
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from keras_attn import export, models, text
+from keras_attn.generation import Beam
+
+QUESTIONS = ["the cat ran", "", "   ", "zebra \U0001f600 好", "the dog sat " * 300]
+MAX_LENGTH = 7
+
+
+def _conftest():
+    path = pathlib.Path(__file__).with_name("conftest.py")
+    spec = importlib.util.spec_from_file_location("serving_conftest", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def translator():
+    tokenizer = text.SentencePiece.train(
+        ["the cat sat on the mat", "a dog ran over the hill"] * 3, vocabulary_size=34
+    )
+    model = models.transformer(tokenizer.vocabulary_size, 2, 2, 8, 11, residual="pre_norm")
+    random = np.random.default_rng(3)
+    for weight in model.trainable_variables:
+        weight.assign(random.normal(0, 0.5, weight.shape))
+    return model, export.Translator(model, tokenizer, Beam(3), MAX_LENGTH)
+
+
+@pytest.fixture(scope="module")
+def served(translator, tmp_path_factory):
+    model, python = translator
+    path = tmp_path_factory.mktemp("served")
+    export.saved_model(
+        model, path, tokenizer=python.tokenizer, strategy=Beam(3), max_length=MAX_LENGTH
+    )
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    with _conftest().running(log, "--model_name=words", f"--model_base_path={path}") as server:
+        _conftest().wait_for(lambda: server.states("words").get(1) == "AVAILABLE")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def expected(translator):
+    return translator[1].translate(QUESTIONS)
+
+
+def test_rest_rows_and_columns(served, expected):
+    texts, scores = expected
+    status, rows = served.predict({"instances": QUESTIONS}, model="words")
+    assert status == 200
+    assert [row["translation"] for row in rows["predictions"]] == texts
+    np.testing.assert_allclose([row["score"] for row in rows["predictions"]], scores, atol=1e-5)
+    status, columns = served.predict({"inputs": {"text": QUESTIONS}}, model="words")
+    assert status == 200 and columns["outputs"]["translation"] == texts
+    for question, answer in zip(QUESTIONS, texts, strict=True):  # one by one as together
+        _, alone = served.predict({"instances": [question]}, model="words")
+        assert alone["predictions"][0]["translation"] == answer
+
+
+def test_grpc(served, expected):
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "words"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(QUESTIONS))
+    with served.channel() as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        answer = stub.Predict(request, timeout=60)
+    texts = [t.decode() for t in tf.make_ndarray(answer.outputs["translation"]).tolist()]
+    assert texts == expected[0]
+    np.testing.assert_allclose(
+        tf.make_ndarray(answer.outputs["score"]), expected[1], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_ids_that_a_server_padded_with_their_first_element(served, translator, expected):
+    tokenizer = translator[1].tokenizer
+    ids, lengths = (x.numpy() for x in tokenizer.encode([QUESTIONS[0], "a"]))
+    real = np.arange(ids.shape[1]) < lengths[:, None]
+    body = {
+        "signature_name": "ids",
+        "inputs": {
+            "source_ids": np.where(real, ids, ids[0, 0]).tolist(),
+            "source_lengths": lengths.tolist(),
+        },
+    }
+    status, answer = served.predict(body, model="words")
+    assert status == 200, json.dumps(answer)
+    decoded = tokenizer.decode(np.array(answer["outputs"]["ids"]))
+    assert decoded.numpy()[0].decode() == expected[0][0]
