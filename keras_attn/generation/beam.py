@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attn.axis import Value, register
-from keras_attn.generation.prompt import read_prompt
+from keras_attn.generation.prompt import read_prompt, slot_positions
 from keras_attn.generation.while_loop import while_loop
 
 
@@ -87,7 +87,7 @@ class Beam(Value):
                 prompt.constants,
                 cache,
                 positions,
-                key_positions=_slot_positions(prompt, beams, slots),
+                key_positions=slot_positions(prompt, beams, slots),
                 attention_mask=visible[:, None],
             )
             tokens, parents, alive, ids, ended, ended_ids = advance(
@@ -150,12 +150,6 @@ def _rows(prompt, beams):
     """Shape of the beams' positions: (K,), or (B, K) where rows have prompts of their own."""
     shape = ops.shape(prompt.positions)
     return (beams,) if len(shape) == 1 else (shape[0], beams)
-
-
-def _slot_positions(prompt, beams, slots):
-    """Positions of slots: the prompt's own, then `beams` slots for each step; (M,) or (B, M)."""
-    written = prompt.positions + (slots - prompt.size) // beams
-    return ops.where(slots < prompt.size, slots, written)
 
 
 def _gather_rows(x, indices, batch_size):

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.generation.prompt import pad_slots, read_prompt
+from keras_attn.generation.prompt import pad_slots, read_prompt, slot_positions
 from keras_attn.generation.while_loop import while_loop
 
 
@@ -27,6 +27,9 @@ def write(model, inputs, choose, task):
         if prompt.real is not None:
             num_slots = step if task.grows else max_length - 1
             masks["padding_mask"] = pad_slots(prompt.real, num_slots)
+            # Rows with shorter prompts continue at positions of their own.
+            slots = ops.arange(prompt.size + num_slots, dtype="int32")
+            masks["key_positions"] = slot_positions(prompt, 1, slots)
         logits, cache = model.step(token[:, None], prompt.constants, cache, positions, **masks)
         token, log_prob = choose(logits[:, 0], step)
         token = ops.where(finished, 0, token)

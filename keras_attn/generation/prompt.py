@@ -48,3 +48,9 @@ def read_prompt(model, inputs, task, num_slots):
 def pad_slots(real, num_slots):
     """The prompt's mask (B, P), with True for `num_slots` slots more."""
     return ops.pad(real, [[0, 0], [0, num_slots]], constant_values=True)
+
+
+def slot_positions(prompt, beams, slots):
+    """Positions of slots: the prompt's own, then `beams` slots for each step; (M,) or (B, M)."""
+    written = prompt.positions + (slots - prompt.size) // beams
+    return ops.where(slots < prompt.size, slots, written)

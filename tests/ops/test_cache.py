@@ -41,6 +41,15 @@ def test_no_op_that_only_xla_runs():
         assert not [op.type for op in graph.graph.get_operations() if "Xla" in op.type]
 
 
+def test_without_an_index_new_slots_are_added():
+    cache = {"key": BUFFER, "value": -BUFFER, "index": None}
+    key, value = oracles.random(B, N, 3, H, seed=1), oracles.random(B, N, 3, H, seed=2)
+    new = extend_cache(cache, key, value)
+    assert new["index"] is None
+    np.testing.assert_array_equal(new["key"], np.concatenate([BUFFER, key], axis=2))
+    np.testing.assert_array_equal(new["value"], np.concatenate([-BUFFER, value], axis=2))
+
+
 def test_extending_counts_slots_and_leaves_its_argument_alone():
     cache = {"key": BUFFER, "value": BUFFER, "index": np.int32(2)}
     key, value = oracles.random(B, N, 3, H, seed=1), oracles.random(B, N, 3, H, seed=2)
