@@ -3,7 +3,6 @@
 import functools
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_attn import axis
@@ -36,14 +35,16 @@ def generate(
         bos_id: int. The token before the first target token.
         eos_id: int. The token that ends a sequence; -1 for never.
         jit_compile: bool. Whether to compile with XLA: the fastest in process. Each new shape is
-            compiled anew, and an XLA graph does not belong into an export.
+            compiled anew, and an XLA graph does not belong into an export. Also needed inside a
+            `tf.function(jit_compile=True)` of your own, since without it the caches grow.
 
     Returns:
         ids int32 (B, max_length), without `bos_id`, with `eos_id`, then 0; and scores float32
         (B,), the log-probability under the strategy's normalisation.
 
     Raises:
-        ValueError: if `max_length` < 1, `inputs` is not of rank 2, or the strategy is unknown.
+        ValueError: if `max_length` < 1, `inputs` are not integers of rank 2, or the strategy is
+            unknown.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -58,12 +59,18 @@ def generate(
     """
     if max_length < 1:
         raise ValueError(f"`max_length` must be at least 1. Received: max_length={max_length}.")
+    name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
-        (inputs,) = (v for k, v in inputs.items() if k in ("source_ids", "token_ids"))
-    if len(np.shape(inputs) if isinstance(inputs, list) else inputs.shape) != 2:
+        if name not in inputs:
+            raise ValueError(
+                f"`inputs` of this model must have `{name}`. Received: {sorted(inputs)}."
+            )
+        inputs = inputs[name]
+    inputs = ops.convert_to_tensor(inputs)
+    if len(inputs.shape) != 2 or keras.backend.is_float_dtype(inputs.dtype):
         raise ValueError(
-            "`inputs` must be token ids of shape (batch, length). "
-            f"Received: shape={tuple(np.shape(inputs))}."
+            "`inputs` must be integer token ids of shape (batch, length). "
+            f"Received: shape={tuple(inputs.shape)}, dtype={inputs.dtype}."
         )
     strategy = axis.resolve(strategy, NAMES, "strategy")
     decode = _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile)

@@ -246,6 +246,8 @@ def test_half_precision_decodes_the_same_as_its_own_full_forward():
         ({"strategy": "beem"}, "strategy='beem'"),
         ({"max_length": 0}, "max_length=0"),
         ({"inputs": np.array([1, 2])}, "shape=(2,)"),
+        ({"inputs": np.ones((1, 2))}, "float"),
+        ({"inputs": {"ids": np.array([[1, 2]])}}, "['ids']"),
     ],
 )
 def test_errors(subject, arguments, message):
