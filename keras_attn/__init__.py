@@ -2,15 +2,28 @@
 
 import importlib
 
-from keras_attn import depth, layers, memory, models, patterns, positions, residuals, scores
+from keras_attn import (
+    depth,
+    generation,
+    layers,
+    memory,
+    models,
+    patterns,
+    positions,
+    residuals,
+    scores,
+    training,
+)
 
 __version__ = "0.1.0"
 
-# Above the core, and each with optional packages of its own: imported when first used.
-_ROOMS = ("convert", "export", "generation", "testing", "text", "training", "viz")
+# Each with optional packages of its own: imported when first used. What a `.keras` file may name is
+# in the other rooms, which are imported at once.
+_ROOMS = ("convert", "export", "testing", "text", "viz")
 
 __all__ = [
     "depth",
+    "generation",
     "layers",
     "memory",
     "models",
@@ -18,6 +31,7 @@ __all__ = [
     "positions",
     "residuals",
     "scores",
+    "training",
     *_ROOMS,
 ]
 

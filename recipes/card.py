@@ -68,8 +68,9 @@ def draw_curve(rows, metric, path):
     for name, label in (("loss", "training loss"), ("val_loss", "validation loss")):
         values = [row.get(name) for row in rows]
         if any(isinstance(value, float) for value in values):
-            left.plot(epochs, values, label=label)
+            left.plot(epochs, values, ".-", label=label)
     left.set_xlabel("epoch")
+    left.xaxis.get_major_locator().set_params(integer=True)
     left.set_ylabel("loss (nats per token)")
     points = [
         (e, row[metric]) for e, row in zip(epochs, rows) if isinstance(row.get(metric), float)

@@ -1,6 +1,7 @@
 """Asks a server for translations: `python -m serving.client --help`."""
 
 import argparse
+import http.client
 import json
 import sys
 import urllib.error
@@ -34,6 +35,8 @@ def translate_rest(url, texts, timeout=60.0):
             predictions = json.load(answer)["predictions"]
     except urllib.error.HTTPError as error:
         raise ClientError(f"{url} answered {error.code}: {_reason(error)}") from error
+    except (http.client.HTTPException, UnicodeError) as error:
+        raise ClientError(f"{url} is not the address of a served model: {error}") from error
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise ClientError(f"No server answers at {url}: {reason}") from error

@@ -1,4 +1,4 @@
-"""Exports a trained model from the command line: python -m keras_attn.export --help."""
+"""Exports a trained model as a file that other programs run."""
 
 import argparse
 import sys

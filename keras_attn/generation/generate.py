@@ -27,8 +27,8 @@ def generate(
     model and strategy.
 
     Args:
-        model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Its
-            own models qualify by two methods, `start` and `step`.
+        model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. A
+            model of your own qualifies by `start`, `step` and `reads_prompt`, as theirs.
         inputs: int (B, S), padded with 0 on the right; each row has at least one token.
         strategy: `"greedy"`, `"sample"`, `"beam"`, or a `Greedy`, `Sample` or `Beam`.
         max_length: int. Most tokens to write, `eos_id` included.
@@ -59,6 +59,11 @@ def generate(
     """
     if max_length < 1:
         raise ValueError(f"`max_length` must be at least 1. Received: max_length={max_length}.")
+    if not hasattr(model, "reads_prompt"):
+        raise ValueError(
+            "`model` must be an `EncoderDecoder` or a `CausalLanguageModel`, or have their "
+            f"`start`, `step` and `reads_prompt`. Received: {type(model).__name__}."
+        )
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
         if name not in inputs:

@@ -238,7 +238,8 @@ class MultiHeadAttention(keras.layers.Layer):
             check_shape(key, "key", (*value.shape[:2], self.key_kernel.shape[0]))
         elif cache is None or "index" in cache:
             raise ValueError(
-                "`value` may be left out only with a complete cache. Received: value=None, "
+                "`value` may be left out only with a complete cache; for self-attention call the "
+                "layer with `(x, x)`. Received: value=None, "
                 f"{'no cache' if cache is None else 'a cache to be extended'}."
             )
 

@@ -106,7 +106,8 @@ class SentencePiece(Tokenizer):
                 model_type=model_type,
                 character_coverage=character_coverage,
                 normalization_rule_name=normalization,
-                max_sentence_length=max(len(line.encode()) for line in lines),
+                # The trainer refuses a limit below ten.
+                max_sentence_length=max(10, *(len(line.encode()) for line in lines)),
                 unk_surface=_UNKNOWN,
                 pad_id=cls.pad_id,
                 unk_id=cls.unk_id,

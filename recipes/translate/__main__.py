@@ -11,7 +11,7 @@ import time
 
 from recipes.translate.options import parse
 
-EXIT_USAGE = 2
+EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
 
 
 def main():
@@ -22,6 +22,9 @@ def main():
     except (ValueError, ImportError, OSError) as error:
         print(f"recipes.translate: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except KeyboardInterrupt:
+        print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
+        return EXIT_INTERRUPTED
     return 0
 
 

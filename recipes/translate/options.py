@@ -76,9 +76,16 @@ def parse(arguments=None):
     for name, value in defaults.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    for name in ("epochs", "tokens_per_batch", "max_length", "beams", "average_last"):
+    for name in (
+        *("epochs", "tokens_per_batch", "max_length", "max_source_length"),
+        *("beams", "average_last", "validate_every", "warmup_steps", "vocabulary_size"),
+    ):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
-    if options.steps is not None and options.steps < 1:
-        parser.error("--steps must be at least 1")
+    for name in ("steps", "export_version", "num_layers", "checkpoint_steps"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if not options.learning_rate > 0:
+        parser.error("--learning-rate must be above 0")
     return options

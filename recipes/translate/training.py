@@ -9,6 +9,7 @@ import keras
 from keras_attn import export, generation, models, text, training
 from recipes.card import EpochSeconds, write_card
 from recipes.translate import task as tasks
+from recipes.translate.settings import check_settings, save_settings
 
 
 class Run:
@@ -23,9 +24,11 @@ class Run:
             )
         else:
             self.task = tasks.dates(options.seed)
-        os.makedirs(options.out, exist_ok=True)
         self.tokenizer = self._tokenizer()
         self.batches = self._batches("train", options.tokens_per_batch, shuffle=True)
+        os.makedirs(options.out, exist_ok=True)
+        save_settings(self._path("settings.json"), options)
+        self.tokenizer.save(self._path("tokenizer.model"))
         self.epochs = options.epochs
         if options.steps is not None:
             self.epochs = math.ceil(options.steps / len(self.batches))
@@ -125,6 +128,7 @@ class Run:
             raise ValueError(
                 f"--preset must be one of {', '.join(known)}. Received: {options.preset}."
             )
+        check_settings(self._path("settings.json"), options)
         version = self._path(os.path.join("export", str(options.export_version)))
         if os.path.exists(version):
             raise ValueError(f"The export {version} exists and is not overwritten.")
@@ -145,13 +149,10 @@ class Run:
             return text.load(path)
         sentences = [sentence for pair in self.task.splits["train"] for sentence in pair]
         if self.options.tokenizer == "characters":
-            tokenizer = text.Characters.train(sentences)
-        else:
-            tokenizer = text.SentencePiece.train(
-                sentences, self.options.vocabulary_size, self.options.tokenizer
-            )
-        tokenizer.save(path)
-        return tokenizer
+            return text.Characters.train(sentences)
+        return text.SentencePiece.train(
+            sentences, self.options.vocabulary_size, self.options.tokenizer
+        )
 
     def _batches(self, split, tokens_per_batch, shuffle=False):
         sides = zip(*self.task.splits[split], strict=True)

@@ -235,3 +235,23 @@ def test_the_command_exports_a_saved_model(model, tokenizer, expected, tmp_path,
     assert "not overwritten" in capsys.readouterr().err
     assert main(["saved_model", str(tmp_path / "none.keras"), str(tmp_path)]) == 2
     assert "none.keras" in capsys.readouterr().err
+
+
+def test_a_trained_model_loads_where_only_the_package_is_imported(model, tokenizer, tmp_path):
+    """The recipe's own file names our optimizer, schedule and loss."""
+    from keras_attn import training
+
+    trained = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 11)
+    loss = training.LabelSmoothedCrossentropy()
+    trained.compile(training.Adam(training.Noam(8)), loss, metrics=[training.Perplexity()])
+    ids = np.array([[5, 6, 3]])
+    trained.fit({"source_ids": ids, "target_ids": ids}, ids, verbose=0)
+    trained.save(tmp_path / "model.keras")
+    program = """
+        import json, sys
+        sys.path.insert(0, sys.argv[2])
+        import keras, keras_attn
+        print(json.dumps(keras.models.load_model(sys.argv[1]).count_params()))
+    """
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    assert in_fresh_process(program, tmp_path / "model.keras", root) == trained.count_params()

@@ -102,7 +102,9 @@ def test_different_numbers_of_lines(folder, ending):
     fails(folder, f"{folder / 'train.en'} with 3", f"{folder / 'train.de'} with 2")
 
 
-@pytest.mark.parametrize("name, content", [("train.en", b""), ("train.en.gz", gzip.compress(b"", mtime=0))])
+@pytest.mark.parametrize(
+    "name, content", [("train.en", b""), ("train.en.gz", gzip.compress(b"", mtime=0))]
+)
 def test_an_empty_file(folder, name, content):
     (folder / name).write_bytes(content)
     fails(folder, f"{folder / name} is empty")

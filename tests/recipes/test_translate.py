@@ -92,6 +92,19 @@ def test_what_a_run_leaves(data, tmp_path):
     assert sorted(os.listdir(tmp_path / "export")) == ["1", "2"]
 
 
+def test_other_options_in_the_same_directory(capsys, broken, tmp_path):
+    from recipes.translate.options import parse
+    from recipes.translate.settings import save_settings
+
+    (tmp_path / "out").mkdir()
+    path = tmp_path / "out" / "settings.json"
+    save_settings(path, parse(command(broken, tmp_path / "out")[3:]))
+    before = path.read_bytes()
+    sentence = fails(capsys, broken, tmp_path / "out", "--seed", "7")
+    assert "seed=0, now 7" in sentence and "--out" in sentence
+    assert path.read_bytes() == before and len(list((tmp_path / "out").iterdir())) == 1
+
+
 def fails(capsys, data, out, *options):
     """The one sentence that the recipe says of bad input, in this process for speed."""
     from recipes.translate import __main__ as recipe
@@ -156,6 +169,7 @@ def test_invalid_utf8(capsys, broken, tmp_path):
 def test_too_long_a_source(capsys, broken, tmp_path):
     sentence = fails(capsys, broken, tmp_path / "out", "--max-source-length", "5")
     assert "line 1 has 8 tokens" in sentence and "max_length=5" in sentence
+    assert not (tmp_path / "out").exists()
 
 
 def test_wrong_preset(capsys, broken, tmp_path):

@@ -136,3 +136,8 @@ def test_tokenised_multi30k_survives():
     tokenizer = SentencePiece.train(sentences, 2000, "bpe")
     assert tokenizer.vocabulary_size == 2000
     assert decoded(tokenizer, tokenizer.encode(sentences)[0]) == sentences
+
+
+def test_a_short_text_is_enough():
+    tokenizer = SentencePiece.train(["ab"], vocabulary_size=8)
+    assert tokenizer.decode(tokenizer.encode(["ab"])[0]).numpy().tolist() == [b"ab"]
