@@ -43,7 +43,7 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout: float. Dropout rate of the attention weights.
         output_dim: int. Size of the output; by default that of `query`.
         kernel_initializer: of the projections. Each is drawn as the matrix that it is: Keras's own
-            layer draws a (D, N, H) kernel as if it were a convolution's, N times too narrow.
+            layer draws a (D, N, H) kernel as if it were a convolution's, several times too narrow.
         bias_initializer: of the biases.
         output_initializer: of the output projection; by default `kernel_initializer`.
         seed: int. Seed of the dropout.
