@@ -72,3 +72,4 @@ def build_once(layer, *shapes):
 
 
 serialize = keras.saving.serialize_keras_object
+deserialize = keras.saving.deserialize_keras_object

@@ -5,13 +5,21 @@ import numbers
 import keras
 
 
-def check_sizes(**sizes):
-    """Refuses what is not an integer of at least 1."""
+def check_sizes(least=1, **sizes):
+    """Refuses what is not an integer of at least `least`."""
     for name, size in sizes.items():
-        if not isinstance(size, numbers.Integral) or size < 1:
+        if not isinstance(size, numbers.Integral) or size < least:
             raise ValueError(
-                f"`{name}` must be an integer of at least 1. Received: {name}={size!r}."
+                f"`{name}` must be an integer of at least {least}. Received: {name}={size!r}."
             )
+
+
+def check_choice(choices, **values):
+    """Refuses what is not one of the `choices`."""
+    for name, value in values.items():
+        if value not in choices:
+            known = ", ".join(repr(choice) for choice in choices)
+            raise ValueError(f"`{name}` must be one of {known}. Received: {name}={value!r}.")
 
 
 def check_rates(**rates):

@@ -1,6 +1,6 @@
 """The softmax over keys, the float32 island of every attention."""
 
-from keras import ops
+from keras import backend, ops
 
 from keras_attn.ops.products import weights_values
 
@@ -12,24 +12,52 @@ def attend(logits, value, mask=None, drop=None):
     """softmax(logits) @ value over the allowed keys.
 
     Args:
-        logits: (B, N, T, S), any float dtype; the softmax is taken in float32.
-        value: (B, N, S, Hv).
-        mask: boolean, broadcastable to (B, N, T, S), True = may attend; None allows all.
+        logits: (..., T, S), any float dtype; the softmax is taken in float32.
+        value: (..., S, Hv).
+        mask: boolean, broadcastable to (..., T, S), True = may attend; None allows all.
         drop: function applied to the weights before they meet the values (dropout).
 
     Returns:
-        The output (B, N, T, Hv) in the dtype of `value` and the weights (B, N, T, S) in float32.
+        The output (..., T, Hv) in the dtype of `value` and the weights (..., T, S) in float32.
         A query without an allowed key gets zeros in both, and zero gradient.
     """
-    logits = ops.cast(logits, "float32")
-    if mask is not None:
-        logits = logits + ops.where(mask, 0.0, FORBIDDEN)
+    logits = _forbid(logits, mask)
     # Keras warns of a softmax over a single key, which is ordinary here.
     weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
-    kept = weights if drop is None else drop(weights)
-    output = weights_values(ops.cast(kept, value.dtype), value)  # (B, N, T, Hv)
+    output = _weigh(weights, value, drop)
     if mask is not None:
         any_key = ops.any(mask, axis=-1, keepdims=True)
         output = output * ops.cast(any_key, output.dtype)
         weights = weights * ops.cast(any_key, weights.dtype)
     return output, weights
+
+
+def attend_part(logits, value, mask=None, drop=None):
+    """`attend` over a part of the keys: the output and, for `merge`, its log weight (..., T, 1)."""
+    logits = _forbid(logits, mask)
+    weights, log_weight = _softmax_and_log_sum(logits)
+    output = _weigh(weights, value, drop)
+    if mask is not None:
+        any_key = ops.any(mask, axis=-1, keepdims=True)
+        output = output * ops.cast(any_key, output.dtype)
+        log_weight = ops.where(any_key, log_weight, FORBIDDEN)
+    return output, log_weight
+
+
+def _forbid(logits, mask):
+    logits = ops.cast(logits, "float32")
+    return logits if mask is None else logits + ops.where(mask, 0.0, FORBIDDEN)
+
+
+def _weigh(weights, value, drop):
+    kept = weights if drop is None else drop(weights)
+    return weights_values(ops.cast(kept, value.dtype), value)  # (..., T, Hv)
+
+
+def _softmax_and_log_sum(logits):
+    if backend.backend() == "tensorflow":
+        from keras_attn.ops.tensorflow_softmax import softmax_and_log_sum
+
+        return softmax_and_log_sum(logits)
+    weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
+    return weights, ops.logsumexp(logits, axis=-1, keepdims=True)

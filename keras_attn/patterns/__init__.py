@@ -1,9 +1,16 @@
 """Pattern axis: which keys may a query meet."""
 
 from keras_attn import axis
+from keras_attn.patterns.block_local_1d import BlockLocal1D
+from keras_attn.patterns.both import Both
 from keras_attn.patterns.causal import Causal
 from keras_attn.patterns.dense import Dense
+from keras_attn.patterns.either import Either
+from keras_attn.patterns.fixed import Fixed
+from keras_attn.patterns.local import Local
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.per_head import PerHead
+from keras_attn.patterns.strided import Strided
 
 NAMES = {"dense": Dense, "causal": Causal}
 
@@ -13,4 +20,16 @@ def get(identifier):
     return axis.resolve(identifier, NAMES, "pattern", needs="allowed")
 
 
-__all__ = ["Causal", "Dense", "Pattern", "get"]
+__all__ = [
+    "BlockLocal1D",
+    "Both",
+    "Causal",
+    "Dense",
+    "Either",
+    "Fixed",
+    "Local",
+    "Pattern",
+    "PerHead",
+    "Strided",
+    "get",
+]

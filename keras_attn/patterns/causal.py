@@ -1,6 +1,7 @@
 """Nobody sees the future."""
 
 from keras_attn.axis import register
+from keras_attn.ops.causal_rows import causal_rows
 from keras_attn.patterns.pattern import Pattern
 
 
@@ -10,8 +11,9 @@ class Causal(Pattern):
 
         allowed(i, j) = (j <= i)
 
-    Time and memory O(T S) per head. Positions decide, not indices: with more keys than queries
-    (a memory, a cache) the queries are the last positions.
+    Time O(T S) per head; memory too where the matrix of scores is made, else O(T + S). Positions
+    decide, not indices: with more keys than queries (a memory, a cache) the queries are the last
+    positions.
 
     Example:
         >>> from keras_attn.patterns import Causal
@@ -23,5 +25,13 @@ class Causal(Pattern):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3.
     """
 
-    def _pairwise(self, i, j):
+    causal = True
+
+    def meets(self, i, j):
         return j <= i
+
+    def attend(self, operands, log_weight=False):
+        same_length = operands.query.shape[2] == operands.key.shape[2] is not None
+        if same_length and operands.condition is None:
+            return causal_rows(operands, log_weight=log_weight)
+        return super().attend(operands, log_weight)

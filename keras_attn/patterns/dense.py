@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.axis import register
+from keras_attn.ops.rows import rows
 from keras_attn.patterns.pattern import Pattern
 
 
@@ -12,7 +13,7 @@ class Dense(Pattern):
 
         allowed(i, j) = True
 
-    Time and memory O(T S) per head.
+    Time O(T S) per head; memory too where the matrix of scores is made, else O(T + S).
 
     Example:
         >>> from keras_attn.patterns import Dense
@@ -24,8 +25,11 @@ class Dense(Pattern):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3.
     """
 
-    def _pairwise(self, i, j):
+    def meets(self, i, j):
         return ops.ones_like(i - j, dtype="bool")
 
     def mask(self, query_positions, key_positions):
         return None
+
+    def attend(self, operands, log_weight=False):
+        return rows(operands, log_weight=log_weight)

@@ -3,6 +3,8 @@
 from keras import ops
 
 from keras_attn.axis import Value
+from keras_attn.ops.progression import positions_tensor
+from keras_attn.ops.rows import rows
 
 
 class Pattern(Value):
@@ -11,7 +13,11 @@ class Pattern(Value):
         allowed(i, j) -> bool,   i query position, j key position
 
     Since positions are data, the same function serves full sequences, memories, caches and packed
-    rows. A pattern has no weights and is saved with the layer that holds it.
+    rows. A pattern has two faces. `allowed` is the truth; a pattern of one's own needs only
+    `meets`, from which it follows. `attend` is the plan: a way to compute attention over the
+    allowed pairs, which a pattern overrides where it knows one that leaves out the others. Patterns
+    combine: `p & q` allows what both allow, `p | q` what either does. A pattern is saved with the
+    layer that holds it.
 
     Example:
         >>> from keras import ops
@@ -24,12 +30,51 @@ class Pattern(Value):
         [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
     """
 
+    # Whether no query meets a key after its own position.
+    causal = False
+    # Whether `meets` says it all: no weights, no look at the queries and keys themselves.
+    is_of_positions = True
+
+    def meets(self, i, j):
+        """Whether a query at position i may meet a key at j, for int tensors that broadcast."""
+        raise TypeError(f"{type(self).__name__} must define `meets(i, j)`.")
+
     def allowed(self, query_positions, key_positions):
         """Bool (..., T, S) for positions (T,) or (B, T) and (S,) or (B, S)."""
-        i, j = (ops.cast(positions, "int32") for positions in (query_positions, key_positions))
-        return self._pairwise(i[..., :, None], j[..., None, :])
+        i, j = (positions_tensor(positions) for positions in (query_positions, key_positions))
+        return self.meets(i[..., :, None], j[..., None, :])
 
     def mask(self, query_positions, key_positions):
         """`allowed` with a head axis, (1 or B, 1, T, S); None where everything is allowed."""
         allowed = self.allowed(query_positions, key_positions)
         return allowed[None, None] if len(allowed.shape) == 2 else ops.expand_dims(allowed, 1)
+
+    def matrix(self, operands):
+        """What the full matrix of logits needs: a mask as `mask` gives it, and a bias or None."""
+        return self.mask(operands.query_positions, operands.key_positions), None
+
+    def attend(self, operands, log_weight=False):
+        """Attention over the allowed pairs of consecutive positions.
+
+        Args:
+            operands: `keras_attn.ops.operands.Operands`.
+            log_weight: bool. Whether to give the log weight too.
+
+        Returns:
+            Output (B, N, T, Hv), and log weight (B, N, T, 1) for `keras_attn.ops.merge` or None.
+        """
+        return rows(operands, self.meets, log_weight=log_weight)
+
+    def keys_per_query(self, num_keys):
+        """How many of `num_keys` keys `attend` computes for a query: its cost."""
+        return num_keys
+
+    def __and__(self, other):
+        from keras_attn.patterns.both import Both
+
+        return Both(self, other)
+
+    def __or__(self, other):
+        from keras_attn.patterns.either import Either
+
+        return Either(self, other)

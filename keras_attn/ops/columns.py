@@ -1,0 +1,52 @@
+"""Attention within columns: to keys whose distance is a multiple of a stride."""
+
+from keras import ops
+
+from keras_attn.ops.cutting import ceil_div, pad, positions_of, size, sizes
+from keras_attn.ops.windows import windows
+
+
+def columns(operands, stride, *, log_weight=False):
+    """Causal attention of each query to every `stride`-th key up to it.
+
+    The sequence is written in rows of `stride`, and each column is a sequence of its own. Time
+    O(T S / stride) and memory O(T + S) per head.
+
+    Args:
+        operands: `Operands` of consecutive positions, the queries being the last T of S.
+        stride: int.
+        log_weight: bool. Whether to give the log weight too, for `merge`.
+
+    Returns:
+        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
+    """
+    length, num_keys = size(operands.query, 2), size(operands.key, 2)
+    rows = ceil_div(num_keys, stride)
+    first = num_keys - length
+
+    def fold(x, front=0):  # (B, N, T, H) -> (B, N, columns * rows, H)
+        x = pad(x, front, rows * stride - num_keys)
+        x = ops.reshape(x, (*sizes(x)[:2], rows, stride, x.shape[-1]))
+        return ops.reshape(ops.swapaxes(x, 2, 3), (*sizes(x)[:2], stride * rows, x.shape[-1]))
+
+    def unfold(x):
+        x = ops.reshape(x, (*sizes(x)[:2], stride, rows, x.shape[-1]))
+        x = ops.reshape(ops.swapaxes(x, 2, 3), (*sizes(x)[:2], rows * stride, x.shape[-1]))
+        return x[:, :, first:num_keys]
+
+    positions = positions_of(operands.key_positions)[..., None]
+    real = operands.real
+    real = ops.ones_like(positions, dtype="bool") if real is None else real[..., None]
+    positions = fold(positions)[..., 0]
+    folded = operands.replace(
+        query=fold(operands.query, first),
+        key=fold(operands.key),
+        value=fold(operands.value),
+        query_positions=positions,
+        key_positions=positions,
+        real=fold(real)[..., 0],
+    )
+    output, log_weights = windows(
+        folded, lambda i, j: j <= i, rows, spacing=stride, log_weight=log_weight
+    )
+    return unfold(output), unfold(log_weights) if log_weight else None

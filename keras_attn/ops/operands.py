@@ -1,0 +1,69 @@
+"""What attention is computed from."""
+
+import dataclasses
+from collections.abc import Callable
+
+from keras import ops
+
+
+@dataclasses.dataclass(frozen=True)
+class Operands:
+    """Per-head queries, keys and values, where they stand, and who may not be seen.
+
+    A plan cuts them into tiles, folds or sorts them, and attends to each tile on its own.
+
+    Args:
+        query: (B, N, T, H). key: (B, N, S, H). value: (B, N, S, Hv).
+        query_positions, key_positions: `Progression`s, or int32 (B or 1, N or 1, T or S).
+        score: of the score axis.
+        real: bool (B or 1, N or 1, S), False for padding; None if all keys are real.
+        condition: function of query positions (..., T, 1) and key positions (..., 1, S) that tells
+            which pairs remain; None if all do.
+        drop: function of weights and a seed (dropout); None for none.
+        seed: int32 (2,), of `drop`.
+    """
+
+    query: object
+    key: object
+    value: object
+    query_positions: object
+    key_positions: object
+    score: Callable
+    real: object = None
+    condition: Callable | None = None
+    drop: Callable | None = None
+    seed: object = None
+
+    def replace(self, **changes):
+        return dataclasses.replace(self, **changes)
+
+    def restricted(self, condition):
+        """The same with one more condition on the positions."""
+        old = self.condition
+        if old is not None:
+            return self.replace(condition=lambda i, j: ops.logical_and(old(i, j), condition(i, j)))
+        return self.replace(condition=condition)
+
+    def part(self, number):
+        """The same, with other random numbers: for one of several parts."""
+        if self.seed is None:
+            return self
+        return self.replace(seed=ops.cast(self.seed, "int32") + number * 15485863)
+
+    def heads(self, indices):
+        """Those heads only."""
+
+        def take(x):
+            return x if x is None or len(x.shape) < 3 or x.shape[1] == 1 else x[:, lowest:beyond]
+
+        if list(indices) == list(range(indices[0], indices[-1] + 1)):
+            lowest, beyond = indices[0], indices[-1] + 1
+        else:
+
+            def take(x):
+                if x is None or len(x.shape) < 3 or x.shape[1] == 1:
+                    return x
+                return ops.take(x, indices, axis=1)
+
+        names = ("query", "key", "value", "query_positions", "key_positions", "real")
+        return self.replace(**{name: take(getattr(self, name)) for name in names})

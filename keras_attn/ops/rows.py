@@ -1,0 +1,78 @@
+"""Attention of some queries at a time to all keys."""
+
+from keras import ops
+
+from keras_attn.ops.cutting import ceil_div, pad, positions_of, size, sizes
+from keras_attn.ops.progression import Progression
+from keras_attn.ops.tile_attention import Tile, attend_tiles
+
+# Scores of one tile (32 MiB in float32): wide rows for the matrix product, little memory.
+TILE_SCORES = 2**23
+
+
+def rows(operands, allowed=None, *, log_weight=False):
+    """Exact attention to all keys, some queries at a time.
+
+    Time O(T S) and memory O(T + S) per head.
+
+    Args:
+        operands: `Operands`.
+        allowed: function of query positions (..., T, 1) and key positions (..., 1, S); None allows
+            all.
+        log_weight: bool. Whether to give the log weight too, for `merge`.
+
+    Returns:
+        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
+    """
+    batch, num_heads, length, _ = sizes(operands.query)
+    num_keys = size(operands.key, 2)
+    tile = _tile_length(operands.query, length, num_keys)
+    count = ceil_div(length, tile)
+    query_positions, key_positions = operands.query_positions, operands.key_positions
+    ordered = isinstance(query_positions, Progression)
+    real = None if operands.real is None else operands.real[:, :, None, :]
+
+    def cut_queries(x):  # (B, N, T, H) -> (tiles, B, N, t, H)
+        x = pad(x, 0, count * tile - length)
+        x = ops.reshape(x, (*sizes(x)[:2], count, tile, size(x, 3)))
+        return ops.transpose(x, (2, 0, 1, 3, 4))
+
+    def join(x):  # (tiles, B, N, t, H) -> (B, N, T, H)
+        x = ops.transpose(x, (1, 2, 0, 3, 4))
+        return ops.reshape(x, (batch, num_heads, count * tile, x.shape[-1]))[:, :, :length]
+
+    def cut(query, i, key, value):
+        near = i, key_positions
+        if ordered:
+            near = Progression(i[0, 0, 0, 0], tile, query_positions.step), key_positions
+        j = positions_of(key_positions)[:, :, None, :]
+        mask = real
+        for condition in (allowed, operands.condition):
+            if condition is not None:
+                pairs = condition(i, j)
+                mask = pairs if mask is None else ops.logical_and(mask, pairs)
+        return Tile(query, key, value, *near, mask)
+
+    distances = None
+    if ordered:
+        step = query_positions.step
+        lowest = query_positions.start - key_positions.start - (num_keys - 1) * step
+        distances = Progression(lowest, count * tile + num_keys - 1, step)
+    output, log_weights = attend_tiles(
+        operands,
+        cut,
+        (cut_queries(operands.query), cut_queries(positions_of(query_positions)[..., None])),
+        (operands.key, operands.value),
+        distances=distances,
+        log_weight=log_weight,
+    )
+    return join(output), join(log_weights) if log_weight else None
+
+
+def _tile_length(query, length, num_keys):
+    batch, num_heads = query.shape[:2]
+    per_query = (batch or 1) * num_heads * num_keys
+    if isinstance(per_query, int) and isinstance(length, int):
+        return min(length, max(TILE_SCORES // per_query // 32 * 32, 32))
+    tile = ops.maximum(TILE_SCORES // per_query // 32 * 32, 32)
+    return ops.minimum(ops.cast(tile, "int32"), length)

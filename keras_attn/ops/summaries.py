@@ -1,0 +1,41 @@
+"""Attention to the last few keys of every block."""
+
+from keras import ops
+
+from keras_attn.ops.cutting import ceil_div, pad, positions_of, size, sizes
+from keras_attn.ops.rows import rows
+
+
+def summaries(operands, allowed, stride, summary, *, log_weight=False):
+    """Attention to those keys that stand among the last `summary` of a block of `stride`.
+
+    Time O(T S summary / stride) and memory O(T + S) per head.
+
+    Args:
+        operands: `Operands` of consecutive positions.
+        allowed: function of query positions (..., T, 1) and key positions (..., 1, S).
+        stride, summary: ints.
+        log_weight: bool. Whether to give the log weight too, for `merge`.
+
+    Returns:
+        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
+    """
+    num_keys = size(operands.key, 2)
+    blocks = ceil_div(num_keys, stride)
+
+    def gather(x):  # (B, N, S, H) -> (B, N, blocks * summary, H)
+        x = pad(x, 0, blocks * stride - num_keys)
+        x = ops.reshape(x, (*sizes(x)[:2], blocks, stride, x.shape[-1]))[:, :, :, -summary:]
+        return ops.reshape(x, (*sizes(x)[:2], blocks * summary, x.shape[-1]))
+
+    positions = positions_of(operands.key_positions)[..., None]
+    real = operands.real
+    real = ops.ones_like(positions, dtype="bool") if real is None else real[..., None]
+    chosen = operands.replace(
+        key=gather(operands.key),
+        value=gather(operands.value),
+        query_positions=positions_of(operands.query_positions),
+        key_positions=gather(positions)[..., 0],
+        real=gather(real)[..., 0],
+    )
+    return rows(chosen, allowed, log_weight=log_weight)

@@ -1,0 +1,96 @@
+"""Attention tile by tile: what all plans have in common."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_attn.ops.softmax import attend, attend_part
+from keras_attn.ops.tiles import for_each_tile
+
+
+@dataclasses.dataclass
+class Tile:
+    """Queries (B, N, t, H) and the keys and values (B, N, s, .) that they may meet.
+
+    `mask` is boolean and `bias` is added to the logits, both broadcastable to (B, N, t, s).
+    """
+
+    query: object
+    key: object
+    value: object
+    query_positions: object
+    key_positions: object
+    mask: object = None
+    bias: object = None
+
+
+def attend_tiles(operands, cut, tiles, shared=(), distances=None, log_weight=False):
+    """The attention of each tile, stacked.
+
+    Args:
+        operands: gives score and dropout.
+        cut: function of a tile's part of `tiles`, then of `shared`, that returns a `Tile`.
+        tiles: tensors (tiles, ...). shared: tensors.
+        distances: `Progression` of all differences of query and key positions in any tile; None
+            if the positions have no order.
+        log_weight: bool. Whether the log weights for `merge` are needed.
+
+    Returns:
+        The outputs (tiles, B, N, t, Hv) and the log weights (tiles, B, N, t, 1) or None.
+    """
+    score, weights = _with_weights_as_arguments(operands.score, distances)
+    count = tiles[0].shape[0] or ops.shape(tiles[0])[0]
+    seeds = () if operands.drop is None else (_seeds(operands.seed, count),)
+    num_weights = len(weights)
+
+    def compute(*tensors):
+        drop = None
+        if seeds:
+            seed, *tensors = tensors
+            drop = lambda kept: operands.drop(kept, seed)  # noqa: E731
+        end = len(tensors) - num_weights
+        tile = cut(*tensors[:end])
+        logits = score(
+            tensors[end:], tile.query, tile.key, tile.query_positions, tile.key_positions
+        )
+        if tile.bias is not None:
+            logits = ops.cast(logits, "float32") + tile.bias
+        if log_weight:
+            return attend_part(logits, tile.value, tile.mask, drop)
+        return attend(logits, tile.value, tile.mask, drop)[:1]
+
+    dtypes = [keras.backend.standardize_dtype(operands.value.dtype), "float32"]
+    results = for_each_tile(
+        compute, (*seeds, *tiles), (*shared, *weights), dtypes[: 2 if log_weight else 1]
+    )
+    return (*results, None)[:2]
+
+
+def _with_weights_as_arguments(score, distances):
+    """The score as a function of its weights and the usual arguments, and the weights.
+
+    A tile is differentiated by what is handed to it. What a score can compute once for all tiles
+    is a weight here too.
+    """
+    variables = score.trainable_variables if isinstance(score, keras.layers.Layer) else []
+    weights = [ops.convert_to_tensor(variable) for variable in variables]
+    table = distances is not None and hasattr(score, "distance_table")
+    if table:
+        weights.append(score.distance_table(distances))
+
+    def call(weights, *arguments):
+        if not weights:
+            return score(*arguments)
+        values = weights[: len(variables)]
+        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+            if table:
+                return score(*arguments, table=(distances, weights[-1]))
+            return score(*arguments)
+
+    return call, tuple(weights)
+
+
+def _seeds(seed, count):
+    tiles = ops.arange(count, dtype="int32")
+    return ops.cast(seed, "int32") + ops.stack([tiles * 0, tiles], axis=-1)  # (tiles, 2)

@@ -1,0 +1,31 @@
+"""One tile after another, so that the scores of one tile at a time exist."""
+
+from keras import backend
+
+
+def for_each_tile(compute, tiles, shared, dtypes):
+    """What `compute(*tile, *shared)` gives for each tile, stacked.
+
+    The backward pass computes each tile again instead of keeping what it computed, so memory holds
+    one tile and what goes in and comes out.
+
+    Args:
+        compute: function of tensors that returns a tuple of tensors. What it is to be
+            differentiated by comes as arguments, and it draws random numbers only from a seed
+            among them.
+        tiles: tensors (tiles, ...), of which each tile gets its own part.
+        shared: tensors that every tile gets whole.
+        dtypes: of the results.
+
+    Returns:
+        A tuple of tensors (tiles, ...).
+    """
+    if tiles[0].shape[0] == 1:
+        return tuple(x[None] for x in compute(*(x[0] for x in tiles), *shared))
+    if backend.backend() == "tensorflow":
+        from keras_attn.ops.tensorflow_tiles import for_each_tile
+    elif backend.backend() == "jax":
+        from keras_attn.ops.jax_tiles import for_each_tile
+    else:
+        from keras_attn.ops.torch_tiles import for_each_tile
+    return for_each_tile(compute, tiles, shared, dtypes)

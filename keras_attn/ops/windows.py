@@ -1,0 +1,120 @@
+"""Attention of each block of queries to the keys of its own and neighbouring blocks."""
+
+from keras import ops
+
+from keras_attn.ops.cutting import ceil_div, pad, positions_of, size, sizes
+from keras_attn.ops.progression import Progression
+from keras_attn.ops.tile_attention import Tile, attend_tiles
+
+# Scores of one tile: few enough for a processor's cache, enough to outweigh the loop around them.
+TILE_SCORES = 2**20
+
+
+def windows(
+    operands, allowed, block, before=0, after=0, *, bias=None, extras=(), spacing=None, log_weight=False
+):
+    """Attention in which a query meets keys up to `before` blocks back and `after` ahead.
+
+    Blocks are aligned to the keys; the queries stand where the last T of S keys do. Time
+    O(T (1 + before + after) block) and memory O(T + S) per head.
+
+    Args:
+        operands: `Operands`.
+        allowed: function of query positions (..., T, 1) and key positions (..., 1, S); None allows
+            all of the window.
+        block: int. Length t of a block.
+        before, after: ints. Neighbouring blocks.
+        bias: function of the same positions, then `extras`, added to the logits.
+        extras: tensors (B or 1, N or 1, T, .), cut like the queries.
+        spacing: int. Distance of neighbouring positions, where it is the same in all blocks and
+            the positions themselves are not a `Progression`.
+        log_weight: bool. Whether to give the log weight too, for `merge`.
+
+    Returns:
+        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
+    """
+    length, num_keys = size(operands.query, 2), size(operands.key, 2)
+    first = num_keys - length  # the key that stands where the first query does
+    start = first // block * block  # of the first block
+    neighbours = before + after
+    window = (1 + neighbours) * block
+    count = ceil_div(num_keys - start, block)
+    group = _group_size(operands.query, block * window, neighbours, count)
+    groups = ceil_div(count, group)
+    total = groups * group * block
+    batch = size(operands.query, 0)
+
+    def cut_queries(x):  # (B, N, T, H) -> (groups, group, B, N, t, H)
+        x = pad(x, first - start, total - (first - start) - length)
+        return _blocks(x, groups, group, block)
+
+    def cut_keys(x):  # (B, N, S, H) -> (groups, group + neighbours, B, N, t, H)
+        whole = (groups + 1) * group if neighbours else groups * group
+        x = pad(x, before * block, start + whole * block - before * block - num_keys)
+        if not (isinstance(start, int) and start == 0):
+            x = x[:, :, start:]
+        x = _blocks(x, -1, group, block)
+        return ops.concatenate([x[:-1], x[1:, :neighbours]], axis=1) if neighbours else x
+
+    def join(x):  # (groups, group * B, N, t, H) -> (B, N, T, H)
+        _, _, num_heads, _, width = x.shape
+        x = ops.reshape(x, (groups * group, batch, num_heads, block, width))
+        x = ops.transpose(x, (1, 2, 0, 3, 4))
+        x = ops.reshape(x, (batch, num_heads, total, width))
+        return x[:, :, first - start :][:, :, :length]
+
+    def cut(query, key, value, i, j, real, *extras):
+        key, value, j, real = (
+            ops.concatenate([x[n : n + group] for n in range(1 + neighbours)], axis=3)
+            if neighbours
+            else x
+            for x in (key, value, j, real)
+        )
+        i, j, real = i, ops.swapaxes(j, -1, -2), ops.swapaxes(real, -1, -2)
+        mask = real if allowed is None else ops.logical_and(real, allowed(i, j))
+        if operands.condition is not None:
+            mask = ops.logical_and(mask, operands.condition(i, j))
+        added = None if bias is None else flat(bias(i, j, *extras))
+        return Tile(*(flat(x) for x in (query, key, value)), *near, flat(mask), added)
+
+    def flat(x):  # (group, B or 1, N, t, H) -> (group * B, N, t, H)
+        shape = sizes(x)
+        if shape[1] != batch:
+            x = ops.broadcast_to(x, (shape[0], batch, *shape[2:]))
+        return ops.reshape(x, (shape[0] * batch, *shape[2:]))
+
+    i, j = (
+        positions_of(positions)[..., None]
+        for positions in (operands.query_positions, operands.key_positions)
+    )
+    real = operands.real
+    real = ops.ones_like(j, dtype="bool") if real is None else real[..., None]
+    distances, near = None, (i, j)
+    step = getattr(operands.query_positions, "step", spacing)
+    if step is not None:
+        near = Progression(before * block * step, block, step), Progression(0, window, step)
+        distances = Progression((before * block - window + 1) * step, window + block - 1, step)
+    queries = [cut_queries(x) for x in (operands.query, i, *extras)]
+    keys = [cut_keys(x) for x in (operands.key, operands.value, j, real)]
+    tiles = (queries[0], *keys[:2], queries[1], *keys[2:], *queries[2:])
+    output, log_weights = attend_tiles(
+        operands, cut, tiles, distances=distances, log_weight=log_weight
+    )
+    return join(output), join(log_weights) if log_weight else None
+
+
+def _group_size(query, scores, neighbours, count):
+    """How many blocks make a tile: as many as neighbours, or tiles would overlap twice."""
+    scores *= query.shape[1] * (query.shape[0] or 1)
+    group = max(TILE_SCORES // scores, neighbours, 1)
+    smallest = max(neighbours, 1)
+    if isinstance(count, int):
+        return min(group, max(count, smallest))
+    return ops.minimum(group, ops.maximum(count, smallest))
+
+
+def _blocks(x, groups, group, block):
+    batch, num_heads, _, width = sizes(x)
+    x = ops.reshape(x, (batch, num_heads, groups, group, block, width))
+    return ops.transpose(x, (2, 3, 0, 1, 4, 5))
+

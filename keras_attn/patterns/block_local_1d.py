@@ -1,0 +1,62 @@
+"""Blocks of a sequence that look back."""
+
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.windows import windows
+from keras_attn.patterns.pattern import Pattern
+
+
+@register
+class BlockLocal1D(Pattern):
+    """A query meets the keys before it in its own block and in a stretch before the block.
+
+        allowed(i, j) = j <= i  and  j >= block_length * floor(i / block_length) - lookback
+
+    All queries of a block share their keys. Time O(T (block_length + lookback)) and memory O(T)
+    per head.
+
+    Args:
+        block_length: int. Length of the blocks, which start at position 0.
+        lookback: int. How many keys before the block.
+
+    Raises:
+        ValueError: if `block_length` < 1 or `lookback` < 0.
+
+    Example:
+        >>> import keras_attn
+        >>> layer = keras_attn.layers.MultiHeadAttention(
+        ...     4, 128, pattern=keras_attn.patterns.BlockLocal1D(256, lookback=256))
+
+    Differs from the paper: none; Tensor2Tensor's version looks back one block, and attends to
+        everything before the query in sequences of less than two blocks.
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.3, 1D local
+        attention.
+    """
+
+    causal = True
+
+    def __init__(self, block_length, lookback):
+        check_sizes(block_length=block_length)
+        check_sizes(least=0, lookback=lookback)
+        self.block_length = int(block_length)
+        self.lookback = int(lookback)
+
+    def meets(self, i, j):
+        start = i // self.block_length * self.block_length
+        return ops.logical_and(j <= i, j >= start - self.lookback)
+
+    def attend(self, operands, log_weight=False):
+        before = self._neighbours()
+        return windows(operands, self.meets, self.block_length, before, log_weight=log_weight)
+
+    def keys_per_query(self, num_keys):
+        return min(num_keys, (1 + self._neighbours()) * self.block_length)
+
+    def _neighbours(self):
+        return -(-self.lookback // self.block_length)
+
+    def get_config(self):
+        return {"block_length": self.block_length, "lookback": self.lookback}

@@ -1,0 +1,50 @@
+"""What two patterns both allow."""
+
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.cutting import UNKNOWN_LENGTH
+from keras_attn.patterns.combined import Combined
+
+
+@register
+class Both(Combined):
+    """`p & q`: a query meets the keys that both patterns allow.
+
+        allowed(i, j) = p.allowed(i, j) and q.allowed(i, j)
+
+    Computed by the plan of the pattern that leaves out more, which also forbids what the other
+    does. Time and memory those of that plan.
+
+    Args:
+        first, second: patterns.
+
+    Raises:
+        ValueError: if one of them is not a function of positions alone.
+
+    Example:
+        >>> from keras_attn.patterns import Causal, Local
+        >>> Local(3, causal=False) & Causal()
+        Both(first=Local(window=3, causal=False), second=Causal())
+
+    Differs from the paper: none; papers write the intersection of two sets of keys.
+
+    Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
+    """
+
+    @property
+    def causal(self):
+        return self.first.causal or self.second.causal
+
+    def meets(self, i, j):
+        return ops.logical_and(self.first.meets(i, j), self.second.meets(i, j))
+
+    def attend(self, operands, log_weight=False):
+        num_keys = operands.key.shape[2] or UNKNOWN_LENGTH
+        sparse, other = self.first, self.second
+        if other.keys_per_query(num_keys) < sparse.keys_per_query(num_keys):
+            sparse, other = other, sparse
+        return sparse.attend(operands.restricted(other.meets), log_weight)
+
+    def keys_per_query(self, num_keys):
+        return min(p.keys_per_query(num_keys) for p in (self.first, self.second))

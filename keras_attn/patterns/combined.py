@@ -1,0 +1,27 @@
+"""What two patterns in one have in common."""
+
+from keras_attn import axis
+from keras_attn.patterns.pattern import Pattern
+
+
+class Combined(Pattern):
+    """Two patterns, of which subclasses make one."""
+
+    def __init__(self, first, second):
+        for name, pattern in (("first", first), ("second", second)):
+            if not pattern.is_of_positions:
+                raise ValueError(
+                    f"`{name}` of a combined pattern must be a function of positions alone, which "
+                    f"{type(pattern).__name__} is not. Received: {name}={pattern!r}."
+                )
+        self.first, self.second = first, second
+
+    def get_config(self):
+        return {"first": axis.serialize(self.first), "second": axis.serialize(self.second)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(*(axis.deserialize(config[name]) for name in ("first", "second")))
+
+    def __repr__(self):
+        return f"{type(self).__name__}(first={self.first!r}, second={self.second!r})"

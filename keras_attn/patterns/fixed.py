@@ -1,0 +1,84 @@
+"""Blocks, and a few summary keys of each."""
+
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.summaries import summaries
+from keras_attn.patterns.block_local_1d import BlockLocal1D
+from keras_attn.patterns.either import Either
+from keras_attn.patterns.pattern import Pattern
+
+
+@register
+class Fixed(Pattern):
+    """A query meets the keys of its own block, and the last few keys of every block.
+
+        "block":   j <= i  and  floor(j / stride) = floor(i / stride)
+        "summary": j <= i  and  j mod stride >= stride - summary
+        "both":    either, under one softmax
+
+    A block's last positions gather what is in it for all that follow. Suits data without a period,
+    such as text. Time O(T (stride + T summary / stride)) and memory O(T) per head. With "summary"
+    alone, the first queries meet no key, and attention is zero there.
+
+    Args:
+        stride: int. Length of the blocks, which start at position 0.
+        summary: int. Number of summary keys at the end of each block.
+        factor: "block", "summary" or "both".
+
+    Raises:
+        ValueError: if a size is below 1, `summary` > `stride` or `factor` is unknown.
+
+    Example:
+        >>> import keras_attn
+        >>> layer = keras_attn.layers.MultiHeadAttention(
+        ...     8, 64, pattern=keras_attn.patterns.Fixed(128, summary=8))
+
+    Differs from the paper: no key after the query, which the formula leaves unsaid; all heads
+        share the same summary keys (`PerHead` and `|` make others).
+
+    Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.3.
+    """
+
+    causal = True
+
+    def __init__(self, stride, summary, factor="both"):
+        check_sizes(stride=stride, summary=summary)
+        if summary > stride:
+            raise ValueError(
+                "`summary` must be at most `stride`. "
+                f"Received: summary={summary}, stride={stride}."
+            )
+        check_choice(factor=factor, choices=("block", "summary", "both"))
+        self.stride = int(stride)
+        self.summary = int(summary)
+        self.factor = factor
+
+    def meets(self, i, j):
+        block = i // self.stride == j // self.stride
+        summary = j % self.stride >= self.stride - self.summary
+        met = {"block": block, "summary": summary}.get(self.factor, ops.logical_or(block, summary))
+        return ops.logical_and(j <= i, met)
+
+    def attend(self, operands, log_weight=False):
+        if self.factor == "block":
+            return self._block().attend(operands, log_weight)
+        if self.factor == "summary":
+            return summaries(
+                operands, self.meets, self.stride, self.summary, log_weight=log_weight
+            )
+        union = Either(self._block(), Fixed(self.stride, self.summary, "summary"))
+        return union.attend(operands, log_weight)
+
+    def keys_per_query(self, num_keys):
+        block = self._block().keys_per_query(num_keys)
+        summary = -(-num_keys // self.stride) * self.summary
+        both = min(num_keys, block + summary)
+        return {"block": block, "summary": summary}.get(self.factor, both)
+
+    def _block(self):
+        return BlockLocal1D(self.stride, lookback=0)
+
+    def get_config(self):
+        return {"stride": self.stride, "summary": self.summary, "factor": self.factor}
