@@ -8,7 +8,8 @@ from keras import ops
 from keras_attn import axis, patterns, scores
 from keras_attn.ops.affine import flatten_rows
 from keras_attn.ops.cache import check_cache, extend_cache
-from keras_attn.ops.checks import check_rates, check_shape, check_sizes
+from keras_attn.ops.checks import check_choice, check_rates, check_shape, check_sizes
+from keras_attn.ops.cutting import UNKNOWN_LENGTH, size
 from keras_attn.ops.heads import merge_heads, split_heads
 from keras_attn.ops.masks import (
     combine_masks,
@@ -17,7 +18,15 @@ from keras_attn.ops.masks import (
     spread_padding_mask,
 )
 from keras_attn.ops.once import once, values_in_scope
+from keras_attn.ops.operands import Operands
+from keras_attn.ops.progression import Progression
+from keras_attn.ops.seeds import RepeatedSeed
 from keras_attn.ops.softmax import attend
+from keras_attn.patterns import Causal, Dense
+
+# Where a plan pays: from so many keys on if it leaves out half of them, from so many queries and
+# keys on if it leaves out none.
+SHORT, LONG = 512, 2048
 
 
 @axis.register
@@ -26,10 +35,14 @@ class MultiHeadAttention(keras.layers.Layer):
 
         head_n = softmax(score(X W_q, Y W_k) over allowed keys) Y W_v,   out = [head_1 ...] W_o
 
-    Takes the weights of `keras.layers.MultiHeadAttention` in their order and shapes. Time
-    O(T D N H + T S N H), memory O(N T S). Masks are boolean, True = may attend; a query with
-    nothing to attend gets exactly zero attention, so only the output bias remains. Logits, softmax
-    and weights are float32 under any dtype policy. Returning scores does not change the output.
+    Takes the weights of `keras.layers.MultiHeadAttention` in their order and shapes. Masks are
+    boolean, True = may attend; a query with nothing to attend gets exactly zero attention, so only
+    the output bias remains. Logits, softmax and weights are float32 under any dtype policy.
+    Returning scores does not change the output.
+
+    Attention is computed either from the whole matrix of scores, in O(T S N H) time and O(N T S)
+    memory, or by the pattern's plan, which leaves out what the pattern forbids and keeps one tile
+    of scores at a time: its class says at what cost. The projections take O(T D N H).
 
     Args:
         num_heads: int. Number of heads N.
@@ -46,6 +59,9 @@ class MultiHeadAttention(keras.layers.Layer):
             layer draws a (D, N, H) kernel as if it were a convolution's, several times too narrow.
         bias_initializer: of the biases.
         output_initializer: of the output projection; by default `kernel_initializer`.
+        plan: "matrix" for the whole matrix of scores, "tiles" for the pattern's plan, or "auto":
+            the plan where it is known to compute fewer or to need much less memory. Positions,
+            an `attention_mask` or a cache given to a call always take the matrix.
         seed: int. Seed of the dropout.
 
     Call arguments:
@@ -59,7 +75,7 @@ class MultiHeadAttention(keras.layers.Layer):
         use_causal_mask: bool. Same as `pattern & Causal()`, by positions.
         cache: dict from `keras_attn.memory.KVCache`. One with an `"index"` is extended by the T
             new keys and values, and S counts its slots; one without is complete and only read.
-        return_attention_scores: bool.
+        return_attention_scores: bool. They are a matrix: what a plan saves is lost.
 
     Returns:
         (B, T, output_dim); then, if asked for, the scores (B, N, T, S) float32, whose rows sum to
@@ -98,6 +114,7 @@ class MultiHeadAttention(keras.layers.Layer):
         kernel_initializer="glorot_uniform",
         bias_initializer="zeros",
         output_initializer=None,
+        plan="auto",
         seed=None,
         **kwargs,
     ):
@@ -116,6 +133,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
             )
         check_rates(dropout=dropout)
+        check_choice(("auto", "matrix", "tiles"), plan=plan)
         self.score = scores.get(score, dtype=self.dtype_policy)
         self.pattern = patterns.get(pattern)
         self.use_bias = use_bias
@@ -124,6 +142,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.output_initializer = keras.initializers.get(output_initializer)
+        self.plan = plan
         self.seed = seed
         if dropout:
             self.seed_generator = keras.random.SeedGenerator(seed)
@@ -184,41 +203,95 @@ class MultiHeadAttention(keras.layers.Layer):
                 cache = extend_cache(cache, key, value)
                 filled = cache["index"]
             key, value = cache["key"], cache["value"]
-        batch, _, length, _ = query.shape
-        num_keys = key.shape[2]
-        slots = ops.arange(ops.shape(key)[2], dtype="int32")
-        # One query at the last position, as in decoding: a mask would cost more than the products.
-        is_last = length == 1 and query_positions is None and key_positions is None
-        sees_all = is_last and isinstance(self.pattern, patterns.Causal)
-        if key_positions is None:
-            key_positions = slots
-        if query_positions is None:
-            end = ops.shape(key)[2] if filled is None else filled
-            steps = ops.shape(query)[2]
-            query_positions = ops.arange(steps, dtype="int32") + (end - steps)
-        query_positions = ops.convert_to_tensor(query_positions)
-        key_positions = ops.convert_to_tensor(key_positions)
-        check_shape(query_positions, "query_positions", (length,), (batch, length))
-        check_shape(key_positions, "key_positions", (num_keys,), (batch, num_keys))
-        mask = combine_masks(
-            None if sees_all else self.pattern.mask(query_positions, key_positions),
-            patterns.Causal().mask(query_positions, key_positions) if use_causal_mask else None,
-            None if filled is None else (slots < filled)[None, None, None],
-            spread_padding_mask(padding_mask, batch, num_keys),
-            spread_attention_mask(attention_mask, batch, self.num_heads, length, num_keys),
-        )
         if self.num_key_value_heads < self.num_heads:
             repeats = self.num_heads // self.num_key_value_heads
             key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
-        logits = self.score(query, key, query_positions, key_positions)  # (B, N, T, S)
-        output, weights = attend(logits, value, mask, self._drop if training else None)
+        operands = Operands(
+            *(query, key, value),
+            *self._positions(query, key, query_positions, key_positions, filled),
+            self.score,
+            real=spread_padding_mask(padding_mask, query.shape[0], key.shape[2]),
+        )
+        if training and self.dropout:
+            operands = operands.replace(drop=self._drop, seed=self.seed_generator.next())
+        pattern = self._with_causal(use_causal_mask)
+        scores = None
+        is_free = all(x is None for x in (cache, attention_mask, query_positions, key_positions))
+        if is_free and self._has_plan(pattern, query.shape[2], key.shape[2]):
+            output, _ = pattern.attend(operands)
+            if return_attention_scores:
+                _, scores = self._attend_by_matrix(operands, pattern)
+        else:
+            given = query_positions, key_positions
+            # One query at the last position, as in decoding, may meet all: a mask would cost more
+            # than the products.
+            if query.shape[2] == 1 and given == (None, None) and isinstance(pattern, Causal):
+                pattern = Dense()
+            output, scores = self._attend_by_matrix(operands, pattern, attention_mask, filled)
         output = self._multiply(merge_heads(output), "output")  # (B, T, D)
         results = [output]
         if return_attention_scores:
-            results.append(weights)
+            results.append(scores)
         if cache is not None:
             results.append(cache)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _positions(self, query, key, query_positions, key_positions, filled):
+        """Where queries and keys stand: as given, or one after the other up to the last."""
+        length, num_keys = query.shape[2], key.shape[2]
+        if key_positions is None:
+            key_positions = Progression(0, size(key, 2))
+        else:
+            key_positions = ops.convert_to_tensor(key_positions)
+            check_shape(key_positions, "key_positions", (num_keys,), (query.shape[0], num_keys))
+        if query_positions is None:
+            steps = size(query, 2)
+            end = size(key, 2) if filled is None else filled
+            query_positions = Progression(end - steps, steps)
+        else:
+            query_positions = ops.convert_to_tensor(query_positions)
+            check_shape(query_positions, "query_positions", (length,), (query.shape[0], length))
+        return query_positions, key_positions
+
+    def _with_causal(self, use_causal_mask):
+        if not use_causal_mask or self.pattern.causal:
+            return self.pattern
+        return Causal() if isinstance(self.pattern, Dense) else self.pattern & Causal()
+
+    def _has_plan(self, pattern, length, num_keys):
+        """Whether to compute by the pattern's plan."""
+        if self.plan != "auto":
+            return self.plan == "tiles"
+        computed = pattern.keys_per_query(num_keys or UNKNOWN_LENGTH)
+        if num_keys is None:
+            return computed < UNKNOWN_LENGTH
+        if num_keys < SHORT:
+            return False
+        return 2 * computed <= num_keys or (length or 0) * num_keys >= LONG * LONG
+
+    def _attend_by_matrix(self, operands, pattern, attention_mask=None, filled=None):
+        """The output and the whole matrix of scores (B, N, T, S)."""
+        batch, num_heads, length, _ = operands.query.shape
+        num_keys = operands.key.shape[2]
+        mask, bias = pattern.matrix(operands)
+        if filled is not None:
+            slots = ops.arange(ops.shape(operands.key)[2], dtype="int32")
+            filled = (slots < filled)[None, None, None]
+        mask = combine_masks(
+            mask,
+            filled,
+            None if operands.real is None else operands.real[:, :, None],
+            spread_attention_mask(attention_mask, batch, num_heads, length, num_keys),
+        )
+        logits = self.score(
+            operands.query,
+            operands.key,
+            query_positions=operands.query_positions,
+            key_positions=operands.key_positions,
+        )
+        if bias is not None:
+            logits = ops.cast(logits, "float32") + bias
+        return attend(logits, operands.value, mask, operands.drop_by(operands.seed))
 
     def context_cache(self, value, key=None):
         """A complete cache of `value` (B, S, D), for attending to it in many calls."""
@@ -279,10 +352,8 @@ class MultiHeadAttention(keras.layers.Layer):
             y = ops.add(y, once(self, ("bias", names), lambda: join("bias", (-1,))))
         return unflatten(y)
 
-    def _drop(self, weights):
-        if not self.dropout:
-            return weights
-        return keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
+    def _drop(self, weights, seed):
+        return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
 
     def compute_output_spec(
         self, query, value=None, key=None, *, cache=None, return_attention_scores=False, **kwargs
@@ -318,6 +389,7 @@ class MultiHeadAttention(keras.layers.Layer):
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "output_initializer": keras.initializers.serialize(self.output_initializer),
+            "plan": self.plan,
             "seed": self.seed,
         }
 

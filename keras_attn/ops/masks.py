@@ -22,13 +22,13 @@ def combine_masks(*masks):
 
 
 def spread_padding_mask(mask, batch, num_keys):
-    """(B, S) -> (B, 1, 1, S), checked; None stays None."""
+    """(B, S) -> (B, 1, S), checked; None stays None."""
     if mask is None:
         return None
     mask = ops.convert_to_tensor(mask)
     check_boolean(mask, "padding_mask")
     check_shape(mask, "padding_mask", (batch, num_keys), broadcast=True)
-    return ops.cast(mask, "bool")[:, None, None, :]
+    return ops.cast(mask, "bool")[:, None, :]
 
 
 def spread_attention_mask(mask, batch, num_heads, length, num_keys):

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from keras import ops
 
+from keras_attn.ops.progression import Progression
+
 
 @dataclasses.dataclass(frozen=True)
 class Operands:
@@ -44,6 +46,10 @@ class Operands:
             return self.replace(condition=lambda i, j: ops.logical_and(old(i, j), condition(i, j)))
         return self.replace(condition=condition)
 
+    def drop_by(self, seed):
+        """`drop` as a function of the weights alone, or None."""
+        return None if self.drop is None else lambda weights: self.drop(weights, seed)
+
     def part(self, number):
         """The same, with other random numbers: for one of several parts."""
         if self.seed is None:
@@ -52,18 +58,13 @@ class Operands:
 
     def heads(self, indices):
         """Those heads only."""
+        lowest, beyond = min(indices), max(indices) + 1
+        consecutive = list(indices) == list(range(lowest, beyond))
 
-        def take(x):
-            return x if x is None or len(x.shape) < 3 or x.shape[1] == 1 else x[:, lowest:beyond]
-
-        if list(indices) == list(range(indices[0], indices[-1] + 1)):
-            lowest, beyond = indices[0], indices[-1] + 1
-        else:
-
-            def take(x):
-                if x is None or len(x.shape) < 3 or x.shape[1] == 1:
-                    return x
-                return ops.take(x, indices, axis=1)
+        def choose(x):
+            if x is None or isinstance(x, Progression) or x.shape[1] == 1:
+                return x
+            return x[:, lowest:beyond] if consecutive else ops.take(x, indices, axis=1)
 
         names = ("query", "key", "value", "query_positions", "key_positions", "real")
-        return self.replace(**{name: take(getattr(self, name)) for name in names})
+        return self.replace(**{name: choose(getattr(self, name)) for name in names})

@@ -46,7 +46,12 @@ def attend_part(logits, value, mask=None, drop=None):
 
 def _forbid(logits, mask):
     logits = ops.cast(logits, "float32")
-    return logits if mask is None else logits + ops.where(mask, 0.0, FORBIDDEN)
+    if mask is None:
+        return logits
+    # Not added: TensorFlow joins a product and the sum after it into one kernel, which takes a
+    # Not added: TensorFlow joins a product and the sum after it into one kernel, which takes
+    # fifty times longer where rows share a mask.
+    return logits - ops.where(mask, 0.0, -FORBIDDEN)
 
 
 def _weigh(weights, value, drop):

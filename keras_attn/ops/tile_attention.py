@@ -48,11 +48,15 @@ def attend_tiles(operands, cut, tiles, shared=(), distances=None, log_weight=Fal
         drop = None
         if seeds:
             seed, *tensors = tensors
-            drop = lambda kept: operands.drop(kept, seed)  # noqa: E731
+            drop = operands.drop_by(seed)
         end = len(tensors) - num_weights
         tile = cut(*tensors[:end])
         logits = score(
-            tensors[end:], tile.query, tile.key, tile.query_positions, tile.key_positions
+            tensors[end:],
+            tile.query,
+            tile.key,
+            query_positions=tile.query_positions,
+            key_positions=tile.key_positions,
         )
         if tile.bias is not None:
             logits = ops.cast(logits, "float32") + tile.bias
@@ -79,14 +83,14 @@ def _with_weights_as_arguments(score, distances):
     if table:
         weights.append(score.distance_table(distances))
 
-    def call(weights, *arguments):
+    def call(weights, query, key, **positions):
         if not weights:
-            return score(*arguments)
-        values = weights[: len(variables)]
-        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
-            if table:
-                return score(*arguments, table=(distances, weights[-1]))
-            return score(*arguments)
+            return score(query, key, **positions)
+        if table:
+            *weights, positions["table"] = weights
+            positions["distances"] = distances
+        with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
+            return score(query, key, **positions)
 
     return call, tuple(weights)
 
