@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, size, sizes
 from keras_attn.ops.merge import merge
 from keras_attn.ops.progression import Progression
 from keras_attn.ops.rows import rows
@@ -40,15 +40,14 @@ def causal_rows(operands, *, log_weight=False):
     if real is not None:
         real = pad(real, 0, total - length)[..., None]
 
-    def fold(x, parts, which=None):
+    def fold(x, parts, half=None):
         """(B, N, T, H) -> (B * parts, N, T / parts, H), or of each part one half."""
         if x is None:
             return None
         length = total // parts
         x = ops.reshape(x, (*sizes(x)[:2], parts, length, x.shape[-1]))
-        if which is not None:
-            half = length // 2
-            x = x[:, :, :, half:] if which else x[:, :, :, :half]
+        if half is not None:
+            x = part_of(x, half * (length // 2), length // 2, axis=3)
         if x.dtype == "bool" and x.shape[0] == 1:
             x = ops.broadcast_to(x, (batch, *sizes(x)[1:]))
         x = ops.transpose(x, (0, 2, 1, 3, 4))
@@ -57,6 +56,11 @@ def causal_rows(operands, *, log_weight=False):
     def unfold(x, parts):
         """(B * parts, N, t, H) -> (B, parts, N, t, H)."""
         return ops.reshape(x, (-1, parts, *sizes(x)[1:]))
+
+    def halves(x):
+        """(B, parts, N, t, H) -> the even and the odd parts."""
+        x = ops.reshape(x, (-1, squares, 2, *sizes(x)[2:]))
+        return [ops.squeeze(part_of(x, n, 1, axis=2), 2) for n in range(2)]
 
     def part(query, key, value, real, ahead, allowed=None, log_weight=True, number=0):
         length = size(query, 2)
@@ -85,15 +89,15 @@ def causal_rows(operands, *, log_weight=False):
     while squares > 1:
         squares //= 2
         below = part(
-            *(fold(x, squares, which=n == 0) for n, x in enumerate(inputs)),
+            *(fold(x, squares, half=int(n == 0)) for n, x in enumerate(inputs)),
             ahead=total // squares // 2,
             number=squares,
         )
         below = [unfold(x, squares) for x in below]
-        upper = merge([(output[:, 1::2], logs[:, 1::2]), below])
+        lower, upper = zip(*(halves(x) for x in (output, logs)), strict=True)
+        upper = merge([upper, below])
         output, logs = (
-            ops.concatenate([x[:, ::2], y], axis=3)
-            for x, y in zip((output, logs), upper, strict=True)
+            ops.concatenate([x, y], axis=3) for x, y in zip(lower, upper, strict=True)
         )
-    output = output[:, 0, :, :length]
-    return output, logs[:, 0, :, :length] if log_weight else None
+    output, logs = (part_of(x[:, 0], 0, length, axis=2) for x in (output, logs))
+    return output, logs if log_weight else None

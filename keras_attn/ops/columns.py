@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, positions_of, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
 from keras_attn.ops.windows import windows
 
 
@@ -32,7 +32,7 @@ def columns(operands, stride, *, log_weight=False):
     def unfold(x):
         x = ops.reshape(x, (*sizes(x)[:2], stride, rows, x.shape[-1]))
         x = ops.reshape(ops.swapaxes(x, 2, 3), (*sizes(x)[:2], rows * stride, x.shape[-1]))
-        return x[:, :, first:num_keys]
+        return part_of(x, first, length, axis=2)
 
     positions = positions_of(operands.key_positions)[..., None]
     real = operands.real

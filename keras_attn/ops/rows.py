@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, positions_of, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
 from keras_attn.ops.progression import Progression
 from keras_attn.ops.tile_attention import Tile, attend_tiles
 
@@ -39,7 +39,8 @@ def rows(operands, allowed=None, *, log_weight=False):
 
     def join(x):  # (tiles, B, N, t, H) -> (B, N, T, H)
         x = ops.transpose(x, (1, 2, 0, 3, 4))
-        return ops.reshape(x, (batch, num_heads, count * tile, x.shape[-1]))[:, :, :length]
+        x = ops.reshape(x, (batch, num_heads, count * tile, x.shape[-1]))
+        return part_of(x, 0, length, axis=2)
 
     def cut(query, i, key, value):
         near = i, key_positions

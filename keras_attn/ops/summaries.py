@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, positions_of, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
 from keras_attn.ops.rows import rows
 
 
@@ -25,7 +25,8 @@ def summaries(operands, allowed, stride, summary, *, log_weight=False):
 
     def gather(x):  # (B, N, S, H) -> (B, N, blocks * summary, H)
         x = pad(x, 0, blocks * stride - num_keys)
-        x = ops.reshape(x, (*sizes(x)[:2], blocks, stride, x.shape[-1]))[:, :, :, -summary:]
+        x = ops.reshape(x, (*sizes(x)[:2], blocks, stride, x.shape[-1]))
+        x = part_of(x, stride - summary, summary, axis=3)
         return ops.reshape(x, (*sizes(x)[:2], blocks * summary, x.shape[-1]))
 
     positions = positions_of(operands.key_positions)[..., None]

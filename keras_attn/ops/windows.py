@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, positions_of, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
 from keras_attn.ops.progression import Progression
 from keras_attn.ops.tile_attention import Tile, attend_tiles
 
@@ -51,21 +51,24 @@ def windows(
     def cut_keys(x):  # (B, N, S, H) -> (groups, group + neighbours, B, N, t, H)
         whole = (groups + 1) * group if neighbours else groups * group
         x = pad(x, before * block, start + whole * block - before * block - num_keys)
-        if not (isinstance(start, int) and start == 0):
-            x = x[:, :, start:]
-        x = _blocks(x, -1, group, block)
-        return ops.concatenate([x[:-1], x[1:, :neighbours]], axis=1) if neighbours else x
+        x = part_of(x, start, whole * block, axis=2)
+        x = _blocks(x, ceil_div(whole, group), group, block)
+        if not neighbours:
+            return x
+        own = part_of(x, 0, groups, axis=0)
+        ahead = part_of(part_of(x, 1, groups, axis=0), 0, neighbours, axis=1)
+        return ops.concatenate([own, ahead], axis=1)
 
     def join(x):  # (groups, group * B, N, t, H) -> (B, N, T, H)
         _, _, num_heads, _, width = x.shape
         x = ops.reshape(x, (groups * group, batch, num_heads, block, width))
         x = ops.transpose(x, (1, 2, 0, 3, 4))
         x = ops.reshape(x, (batch, num_heads, total, width))
-        return x[:, :, first - start :][:, :, :length]
+        return part_of(x, first - start, length, axis=2)
 
     def cut(query, key, value, i, j, real, *extras):
         key, value, j, real = (
-            ops.concatenate([x[n : n + group] for n in range(1 + neighbours)], axis=3)
+            ops.concatenate([part_of(x, n, group, axis=0) for n in range(1 + neighbours)], axis=3)
             if neighbours
             else x
             for x in (key, value, j, real)
