@@ -47,6 +47,6 @@ def columns(operands, stride, *, log_weight=False):
         real=fold(real)[..., 0],
     )
     output, log_weights = windows(
-        folded, lambda i, j: j <= i, rows, spacing=stride, log_weight=log_weight
+        folded, lambda i, j: j <= i, rows, repeats=True, spacing=stride, log_weight=log_weight
     )
     return unfold(output), unfold(log_weights) if log_weight else None

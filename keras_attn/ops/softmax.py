@@ -8,7 +8,7 @@ from keras_attn.ops.products import weights_values
 FORBIDDEN = -1e30
 
 
-def attend(logits, value, mask=None, drop=None):
+def attend(logits, value, mask=None, drop=None, never_empty=False):
     """softmax(logits) @ value over the allowed keys.
 
     Args:
@@ -16,6 +16,7 @@ def attend(logits, value, mask=None, drop=None):
         value: (..., S, Hv).
         mask: boolean, broadcastable to (..., T, S), True = may attend; None allows all.
         drop: function applied to the weights before they meet the values (dropout).
+        never_empty: bool. Whether it is known that each query has an allowed key.
 
     Returns:
         The output (..., T, Hv) in the dtype of `value` and the weights (..., T, S) in float32.
@@ -25,19 +26,19 @@ def attend(logits, value, mask=None, drop=None):
     # Keras warns of a softmax over a single key, which is ordinary here.
     weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
     output = _weigh(weights, value, drop)
-    if mask is not None:
+    if mask is not None and not never_empty:
         any_key = ops.any(mask, axis=-1, keepdims=True)
         output = output * ops.cast(any_key, output.dtype)
         weights = weights * ops.cast(any_key, weights.dtype)
     return output, weights
 
 
-def attend_part(logits, value, mask=None, drop=None):
+def attend_part(logits, value, mask=None, drop=None, never_empty=False):
     """`attend` over a part of the keys: the output and, for `merge`, its log weight (..., T, 1)."""
     logits = _forbid(logits, mask)
     weights, log_weight = _softmax_and_log_sum(logits)
     output = _weigh(weights, value, drop)
-    if mask is not None:
+    if mask is not None and not never_empty:
         any_key = ops.any(mask, axis=-1, keepdims=True)
         output = output * ops.cast(any_key, output.dtype)
         log_weight = ops.where(any_key, log_weight, FORBIDDEN)

@@ -13,7 +13,8 @@ from keras_attn.ops.tiles import for_each_tile
 class Tile:
     """Queries (B, N, t, H) and the keys and values (B, N, s, .) that they may meet.
 
-    `mask` is boolean and `bias` is added to the logits, both broadcastable to (B, N, t, s).
+    `mask` is boolean and `bias` is added to the logits, both broadcastable to (B, N, t, s);
+    `never_empty` tells that every query may meet some key.
     """
 
     query: object
@@ -23,6 +24,7 @@ class Tile:
     key_positions: object
     mask: object = None
     bias: object = None
+    never_empty: bool = False
 
 
 def attend_tiles(operands, cut, tiles, shared=(), distances=None, log_weight=False):
@@ -61,8 +63,8 @@ def attend_tiles(operands, cut, tiles, shared=(), distances=None, log_weight=Fal
         if tile.bias is not None:
             logits = ops.cast(logits, "float32") + tile.bias
         if log_weight:
-            return attend_part(logits, tile.value, tile.mask, drop)
-        return attend(logits, tile.value, tile.mask, drop)[:1]
+            return attend_part(logits, tile.value, tile.mask, drop, tile.never_empty)
+        return attend(logits, tile.value, tile.mask, drop, tile.never_empty)[:1]
 
     dtypes = [keras.backend.standardize_dtype(operands.value.dtype), "float32"]
     results = for_each_tile(

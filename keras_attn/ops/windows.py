@@ -11,7 +11,17 @@ TILE_SCORES = 2**20
 
 
 def windows(
-    operands, allowed, block, before=0, after=0, *, bias=None, extras=(), spacing=None, log_weight=False
+    operands,
+    allowed,
+    block,
+    before=0,
+    after=0,
+    *,
+    repeats=False,
+    bias=None,
+    extras=(),
+    spacing=None,
+    log_weight=False,
 ):
     """Attention in which a query meets keys up to `before` blocks back and `after` ahead.
 
@@ -24,6 +34,8 @@ def windows(
             all of the window.
         block: int. Length t of a block.
         before, after: ints. Neighbouring blocks.
+        repeats: bool. Whether `allowed` looks the same from every block, and lets a query meet the
+            key where it stands: then it is asked once, not in every tile.
         bias: function of the same positions, then `extras`, added to the logits.
         extras: tensors (B or 1, N or 1, T, .), cut like the queries.
         spacing: int. Distance of neighbouring positions, where it is the same in all blocks and
@@ -74,11 +86,15 @@ def windows(
             for x in (key, value, j, real)
         )
         i, j, real = i, ops.swapaxes(j, -1, -2), ops.swapaxes(real, -1, -2)
-        mask = real if allowed is None else ops.logical_and(real, allowed(i, j))
+        mask = real
+        if allowed is not None:
+            mask = ops.logical_and(real, allowed(i, j) if pairs is None else pairs)
         if operands.condition is not None:
             mask = ops.logical_and(mask, operands.condition(i, j))
         added = None if bias is None else flat(bias(i, j, *extras))
-        return Tile(*(flat(x) for x in (query, key, value)), *near, flat(mask), added)
+        own = pairs is not None and operands.real is None and operands.condition is None
+        parts = (flat(x) for x in (query, key, value))
+        return Tile(*parts, *near, flat(mask), added, never_empty=own)
 
     def flat(x):  # (group, B or 1, N, t, H) -> (group * B, N, t, H)
         shape = sizes(x)
@@ -92,6 +108,9 @@ def windows(
     )
     real = operands.real
     real = ops.ones_like(j, dtype="bool") if real is None else real[..., None]
+    pairs = None
+    if repeats:
+        pairs = allowed(ops.arange(block)[:, None] + before * block, ops.arange(window)[None])
     distances, near = None, (i, j)
     step = getattr(operands.query_positions, "step", spacing)
     if step is not None:

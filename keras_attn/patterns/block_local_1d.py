@@ -50,7 +50,14 @@ class BlockLocal1D(Pattern):
 
     def attend(self, operands, log_weight=False):
         before = self._neighbours()
-        return windows(operands, self.meets, self.block_length, before, log_weight=log_weight)
+        return windows(
+            operands,
+            self.meets,
+            self.block_length,
+            before,
+            repeats=True,
+            log_weight=log_weight,
+        )
 
     def keys_per_query(self, num_keys):
         return min(num_keys, (1 + self._neighbours()) * self.block_length)

@@ -55,7 +55,15 @@ class Local(Pattern):
     def attend(self, operands, log_weight=False):
         before = self._neighbours()
         after = 0 if self.causal else before
-        return windows(operands, self.meets, self._block(), before, after, log_weight=log_weight)
+        return windows(
+            operands,
+            self.meets,
+            self._block(),
+            before,
+            after,
+            repeats=True,
+            log_weight=log_weight,
+        )
 
     def keys_per_query(self, num_keys):
         blocks = 1 + self._neighbours() * (1 if self.causal else 2)
