@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_attn import axis, patterns, scores
 from keras_attn.ops.affine import flatten_rows
-from keras_attn.ops.cache import check_cache, extend_cache
+from keras_attn.ops.cache import check_cache
+from keras_attn.ops.cache_reading import read_cache
 from keras_attn.ops.checks import check_choice, check_rates, check_shape, check_sizes
 from keras_attn.ops.cutting import UNKNOWN_LENGTH, size
 from keras_attn.ops.heads import merge_heads, split_heads
@@ -197,24 +198,24 @@ class MultiHeadAttention(keras.layers.Layer):
             padding_mask = keras_mask(value)
         self._check_inputs(query, value, key, cache)
         query, key, value = self._heads(query, key, value, decoding=cache is not None)
-        filled = None
+        pattern, read = self._with_causal(use_causal_mask), None
         if cache is not None:
-            if "index" in cache:
-                cache = extend_cache(cache, key, value)
-                filled = cache["index"]
-            key, value = cache["key"], cache["value"]
+            given = query_positions, key_positions
+            cache, read = read_cache(cache, key, value, pattern, *given)
+            key, value = read.key, read.value
+            padding_mask = read.cut(padding_mask, "padding_mask")
+            attention_mask = read.cut(attention_mask, "attention_mask")
         if self.num_key_value_heads < self.num_heads:
             repeats = self.num_heads // self.num_key_value_heads
             key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
         operands = Operands(
             *(query, key, value),
-            *self._positions(query, key, query_positions, key_positions, filled),
+            *self._positions(query, key, query_positions, key_positions, read),
             self.score,
             real=spread_padding_mask(padding_mask, query.shape[0], key.shape[2]),
         )
         if training and self.dropout:
             operands = operands.replace(drop=self._drop, seed=self.seed_generator.next())
-        pattern = self._with_causal(use_causal_mask)
         scores = None
         is_free = all(x is None for x in (cache, attention_mask, query_positions, key_positions))
         if is_free and self._has_plan(pattern, query.shape[2], key.shape[2]):
@@ -227,26 +228,26 @@ class MultiHeadAttention(keras.layers.Layer):
             # than the products.
             if query.shape[2] == 1 and given == (None, None) and isinstance(pattern, Causal):
                 pattern = Dense()
-            output, scores = self._attend_by_matrix(operands, pattern, attention_mask, filled)
+            output, scores = self._attend_by_matrix(operands, pattern, attention_mask, read)
         output = self._multiply(merge_heads(output), "output")  # (B, T, D)
         results = [output]
         if return_attention_scores:
-            results.append(scores)
+            results.append(scores if read is None else read.spread(scores))
         if cache is not None:
             results.append(cache)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _positions(self, query, key, query_positions, key_positions, filled):
+    def _positions(self, query, key, query_positions, key_positions, read):
         """Where queries and keys stand: as given, or one after the other up to the last."""
         length, num_keys = query.shape[2], key.shape[2]
         if key_positions is None:
-            key_positions = Progression(0, size(key, 2))
+            key_positions = Progression(0, size(key, 2)) if read is None else read.positions
         else:
             key_positions = ops.convert_to_tensor(key_positions)
             check_shape(key_positions, "key_positions", (num_keys,), (query.shape[0], num_keys))
         if query_positions is None:
             steps = size(query, 2)
-            end = size(key, 2) if filled is None else filled
+            end = size(key, 2) if read is None else read.end
             query_positions = Progression(end - steps, steps)
         else:
             query_positions = ops.convert_to_tensor(query_positions)
@@ -269,17 +270,15 @@ class MultiHeadAttention(keras.layers.Layer):
             return False
         return 2 * computed <= num_keys or (length or 0) * num_keys >= LONG * LONG
 
-    def _attend_by_matrix(self, operands, pattern, attention_mask=None, filled=None):
+    def _attend_by_matrix(self, operands, pattern, attention_mask=None, read=None):
         """The output and the whole matrix of scores (B, N, T, S)."""
         batch, num_heads, length, _ = operands.query.shape
         num_keys = operands.key.shape[2]
         mask, bias = pattern.matrix(operands)
-        if filled is not None:
-            slots = ops.arange(ops.shape(operands.key)[2], dtype="int32")
-            filled = (slots < filled)[None, None, None]
+        present = None if read is None else read.present
         mask = combine_masks(
             mask,
-            filled,
+            None if present is None else present[None, None, None],
             None if operands.real is None else operands.real[:, :, None],
             spread_attention_mask(attention_mask, batch, num_heads, length, num_keys),
         )

@@ -99,5 +99,7 @@ def causal_rows(operands, *, log_weight=False):
         output, logs = (
             ops.concatenate([x, y], axis=3) for x, y in zip(lower, upper, strict=True)
         )
-    output, logs = (part_of(x[:, 0], 0, length, axis=2) for x in (output, logs))
+    output, logs = (
+        None if x is None else part_of(x[:, 0], 0, length, axis=2) for x in (output, logs)
+    )
     return output, logs if log_weight else None

@@ -23,6 +23,9 @@ class Operands:
             which pairs remain; None if all do.
         drop: function of weights and a seed (dropout); None for none.
         seed: int32 (2,), of `drop`.
+        inputs: (B, T, D), what the layer made the queries from; None where no layer did.
+        again: bool. Whether the same has been computed before in this call, so that a pattern has
+            already added its losses.
     """
 
     query: object
@@ -35,6 +38,8 @@ class Operands:
     condition: Callable | None = None
     drop: Callable | None = None
     seed: object = None
+    inputs: object = None
+    again: bool = False
 
     def replace(self, **changes):
         return dataclasses.replace(self, **changes)

@@ -5,11 +5,16 @@ TensorFlow's batched product sets up a kernel for each new length, which takes l
 product; its einsum has nothing to set up, and under XLA it spares a transposed copy of the keys.
 """
 
-from keras import ops
+from keras import backend, ops
 
 
 def query_keys(query, key):
-    """query (B, N, T, H), key (B, N, S, H) -> dot products (B, N, T, S)."""
+    """query (B, N, T, H), key (B, N, S, H) -> dot products (B, N, T, S), float32 from float16.
+
+    A dot product of float16 may be too large for float16.
+    """
+    if backend.standardize_dtype(query.dtype) == "float16":
+        query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     if query.shape[2] == 1:
         logits = ops.einsum("bnh,bnsh->bns", ops.squeeze(query, 2), key)
         return ops.expand_dims(logits, 2)

@@ -43,7 +43,7 @@ def rows(operands, allowed=None, *, log_weight=False):
         return part_of(x, 0, length, axis=2)
 
     def cut(query, i, key, value):
-        near = i, key_positions
+        near = i[..., 0], key_positions
         if ordered:
             near = Progression(i[0, 0, 0, 0], tile, query_positions.step), key_positions
         j = positions_of(key_positions)[:, :, None, :]

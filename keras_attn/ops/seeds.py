@@ -1,6 +1,7 @@
 """Random numbers that can be drawn again."""
 
 import keras
+from keras import ops
 
 
 class RepeatedSeed(keras.random.SeedGenerator):
@@ -11,7 +12,9 @@ class RepeatedSeed(keras.random.SeedGenerator):
 
     def __init__(self, seed):
         # Not the parent's, which would make a variable.
-        self._seed = seed
+        self._initial_seed = seed
 
     def next(self, ordered=True):
-        return self._seed
+        # JAX takes keys of no other type.
+        is_jax = keras.backend.backend() == "jax"
+        return ops.cast(self._initial_seed, "uint32") if is_jax else self._initial_seed

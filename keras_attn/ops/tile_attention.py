@@ -80,7 +80,7 @@ def _with_weights_as_arguments(score, distances):
     is a weight here too.
     """
     variables = score.trainable_variables if isinstance(score, keras.layers.Layer) else []
-    weights = [ops.convert_to_tensor(variable) for variable in variables]
+    weights = [ops.copy(variable) for variable in variables]  # tensors, which TensorFlow wants
     table = distances is not None and hasattr(score, "distance_table")
     if table:
         weights.append(score.distance_table(distances))
@@ -98,5 +98,6 @@ def _with_weights_as_arguments(score, distances):
 
 
 def _seeds(seed, count):
-    tiles = ops.arange(count, dtype="int32")
-    return ops.cast(seed, "int32") + ops.stack([tiles * 0, tiles], axis=-1)  # (tiles, 2)
+    # Not beside each other, where the seeds of the next calls are.
+    tiles = ops.arange(count, dtype="int32") * 32452843
+    return ops.cast(seed, "int32") + ops.stack([tiles, tiles * 0], axis=-1)  # (tiles, 2)

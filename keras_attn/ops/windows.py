@@ -94,11 +94,12 @@ def windows(
         added = None if bias is None else flat(bias(i, j, *extras))
         own = pairs is not None and operands.real is None and operands.condition is None
         parts = (flat(x) for x in (query, key, value))
-        return Tile(*parts, *near, flat(mask), added, never_empty=own)
+        places = near or (flat(i)[..., 0], flat(j)[..., 0, :])
+        return Tile(*parts, *places, flat(mask), added, never_empty=own)
 
     def flat(x):  # (group, B or 1, N, t, H) -> (group * B, N, t, H)
         shape = sizes(x)
-        if shape[1] != batch:
+        if x.shape[1] == 1:
             x = ops.broadcast_to(x, (shape[0], batch, *shape[2:]))
         return ops.reshape(x, (shape[0] * batch, *shape[2:]))
 
@@ -111,7 +112,7 @@ def windows(
     pairs = None
     if repeats:
         pairs = allowed(ops.arange(block)[:, None] + before * block, ops.arange(window)[None])
-    distances, near = None, (i, j)
+    distances = near = None
     step = getattr(operands.query_positions, "step", spacing)
     if step is not None:
         near = Progression(before * block * step, block, step), Progression(0, window, step)
@@ -128,11 +129,10 @@ def windows(
 def _group_size(query, scores, neighbours, count):
     """How many blocks make a tile: as many as neighbours, or tiles would overlap twice."""
     scores *= query.shape[1] * (query.shape[0] or 1)
-    group = max(TILE_SCORES // scores, neighbours, 1)
+    known = isinstance(scores, int) and isinstance(count, int)
+    least, most = (min, max) if known else (ops.minimum, ops.maximum)
     smallest = max(neighbours, 1)
-    if isinstance(count, int):
-        return min(group, max(count, smallest))
-    return ops.minimum(group, ops.maximum(count, smallest))
+    return least(most(TILE_SCORES // scores, smallest), most(count, smallest))
 
 
 def _blocks(x, groups, group, block):

@@ -1,13 +1,16 @@
 """Pattern axis: which keys may a query meet."""
 
 from keras_attn import axis
+from keras_attn.patterns.adaptive_span import AdaptiveSpan
 from keras_attn.patterns.block_local_1d import BlockLocal1D
+from keras_attn.patterns.block_local_2d import BlockLocal2D, block_raster_order
 from keras_attn.patterns.both import Both
 from keras_attn.patterns.causal import Causal
 from keras_attn.patterns.dense import Dense
 from keras_attn.patterns.either import Either
 from keras_attn.patterns.fixed import Fixed
 from keras_attn.patterns.local import Local
+from keras_attn.patterns.lsh import LSH
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.patterns.per_head import PerHead
 from keras_attn.patterns.strided import Strided
@@ -21,15 +24,19 @@ def get(identifier):
 
 
 __all__ = [
+    "AdaptiveSpan",
     "BlockLocal1D",
+    "BlockLocal2D",
     "Both",
     "Causal",
     "Dense",
     "Either",
     "Fixed",
+    "LSH",
     "Local",
     "Pattern",
     "PerHead",
     "Strided",
+    "block_raster_order",
     "get",
 ]

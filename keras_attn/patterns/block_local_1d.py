@@ -62,6 +62,13 @@ class BlockLocal1D(Pattern):
     def keys_per_query(self, num_keys):
         return min(num_keys, (1 + self._neighbours()) * self.block_length)
 
+    def kept(self):
+        return self.lookback + self.block_length
+
+    def candidates(self, position, num_keys):
+        first = position // self.block_length * self.block_length - self.lookback
+        return first + ops.arange(self.kept(), dtype="int32")
+
     def _neighbours(self):
         return -(-self.lookback // self.block_length)
 

@@ -40,11 +40,24 @@ class Both(Combined):
         return ops.logical_and(self.first.meets(i, j), self.second.meets(i, j))
 
     def attend(self, operands, log_weight=False):
-        num_keys = operands.key.shape[2] or UNKNOWN_LENGTH
-        sparse, other = self.first, self.second
-        if other.keys_per_query(num_keys) < sparse.keys_per_query(num_keys):
-            sparse, other = other, sparse
+        sparse, other = self._sparser_first(operands.key.shape[2])
         return sparse.attend(operands.restricted(other.meets), log_weight)
 
     def keys_per_query(self, num_keys):
         return min(p.keys_per_query(num_keys) for p in (self.first, self.second))
+
+    def kept(self):
+        kept = (pattern.kept() for pattern in (self.first, self.second))
+        return min((count for count in kept if count is not None), default=None)
+
+    def candidates(self, position, num_keys):
+        for pattern in self._sparser_first(num_keys if isinstance(num_keys, int) else None):
+            positions = pattern.candidates(position, num_keys)
+            if positions is not None:
+                return positions
+        return None
+
+    def _sparser_first(self, num_keys):
+        return sorted(
+            (self.first, self.second), key=lambda p: p.keys_per_query(num_keys or UNKNOWN_LENGTH)
+        )

@@ -2,6 +2,7 @@
 
 from keras_attn import axis
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.per_head import PerHead
 
 
 class Combined(Pattern):
@@ -9,7 +10,7 @@ class Combined(Pattern):
 
     def __init__(self, first, second):
         for name, pattern in (("first", first), ("second", second)):
-            if not pattern.is_of_positions:
+            if not pattern.is_of_positions or isinstance(pattern, PerHead):
                 raise ValueError(
                     f"`{name}` of a combined pattern must be a function of positions alone, which "
                     f"{type(pattern).__name__} is not. Received: {name}={pattern!r}."

@@ -55,3 +55,16 @@ class Either(Combined):
 
     def keys_per_query(self, num_keys):
         return min(num_keys, sum(p.keys_per_query(num_keys) for p in (self.first, self.second)))
+
+    def kept(self):
+        kept = self.first.kept(), self.second.kept()
+        return None if None in kept else max(kept)
+
+    def candidates(self, position, num_keys):
+        first, second = (p.candidates(position, num_keys) for p in (self.first, self.second))
+        if first is None or second is None:
+            return None
+        # What the first meets is taken from its own candidates, so that no key comes twice.
+        first = ops.where(self.first.meets(position, first), first, -1)
+        second = ops.where(self.first.meets(position, second), -1, second)
+        return ops.concatenate([first, second])

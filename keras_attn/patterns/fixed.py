@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attn.axis import register
 from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.cutting import ceil_div
 from keras_attn.ops.summaries import summaries
 from keras_attn.patterns.block_local_1d import BlockLocal1D
 from keras_attn.patterns.either import Either
@@ -68,8 +69,7 @@ class Fixed(Pattern):
             return summaries(
                 operands, self.meets, self.stride, self.summary, log_weight=log_weight
             )
-        union = Either(self._block(), Fixed(self.stride, self.summary, "summary"))
-        return union.attend(operands, log_weight)
+        return self._union().attend(operands, log_weight)
 
     def keys_per_query(self, num_keys):
         block = self._block().keys_per_query(num_keys)
@@ -77,8 +77,23 @@ class Fixed(Pattern):
         both = min(num_keys, block + summary)
         return {"block": block, "summary": summary}.get(self.factor, both)
 
+    def kept(self):
+        return self.stride if self.factor == "block" else None
+
+    def candidates(self, position, num_keys):
+        if self.factor == "block":
+            return self._block().candidates(position, num_keys)
+        if self.factor == "summary":
+            blocks = ops.arange(ceil_div(num_keys, self.stride), dtype="int32")[:, None]
+            within = ops.arange(self.stride - self.summary, self.stride, dtype="int32")
+            return ops.reshape(blocks * self.stride + within, (-1,))
+        return self._union().candidates(position, num_keys)
+
     def _block(self):
         return BlockLocal1D(self.stride, lookback=0)
+
+    def _union(self):
+        return Either(self._block(), Fixed(self.stride, self.summary, "summary"))
 
     def get_config(self):
         return {"stride": self.stride, "summary": self.summary, "factor": self.factor}

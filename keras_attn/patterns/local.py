@@ -69,6 +69,13 @@ class Local(Pattern):
         blocks = 1 + self._neighbours() * (1 if self.causal else 2)
         return min(num_keys, blocks * self._block())
 
+    def kept(self):
+        return self.window
+
+    def candidates(self, position, num_keys):
+        after = 0 if self.causal else self.window - 1
+        return position + ops.arange(1 - self.window, after + 1, dtype="int32")
+
     def _block(self):
         return min(self.window, LARGEST_BLOCK)
 

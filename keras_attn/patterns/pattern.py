@@ -69,12 +69,34 @@ class Pattern(Value):
         """How many of `num_keys` keys `attend` computes for a query: its cost."""
         return num_keys
 
+    def kept(self):
+        """How many of the last keys a query after them may meet; None for all.
+
+        A cache of so many slots serves decoding.
+        """
+        return None
+
+    def candidates(self, position, num_keys):
+        """Among which keys a query finds all that it may meet, so that a cache need not read others.
+
+        Args:
+            position: int32 scalar, of the query.
+            num_keys: int or int32 scalar. Keys stand at 0 .. num_keys - 1.
+
+        Returns:
+            Their positions, int32 (keys,), in any order and each once; other integers below 0 or
+            from `num_keys` on fill up. None for all keys.
+        """
+        return None
+
     def __and__(self, other):
         from keras_attn.patterns.both import Both
+        from keras_attn.patterns.per_head import PerHead
 
-        return Both(self, other)
+        return other & self if isinstance(other, PerHead) else Both(self, other)
 
     def __or__(self, other):
         from keras_attn.patterns.either import Either
+        from keras_attn.patterns.per_head import PerHead
 
-        return Either(self, other)
+        return other | self if isinstance(other, PerHead) else Either(self, other)

@@ -14,7 +14,7 @@ class PerHead(Pattern):
 
         allowed(n, i, j) = patterns[n].allowed(i, j)
 
-    Heads of the same pattern are computed together by its plan. Time and memory the sum over the
+    `&` and `|` with another pattern change each head's. Heads of the same pattern are computed together by its plan. Time and memory the sum over the
     heads; a score that has weights of its own computes all heads once for each different pattern.
 
     Args:
@@ -80,6 +80,22 @@ class PerHead(Pattern):
 
     def keys_per_query(self, num_keys):
         return max(pattern.keys_per_query(num_keys) for pattern in self.patterns)
+
+    def kept(self):
+        kept = [pattern.kept() for pattern in self.patterns]
+        return None if None in kept else max(kept, default=None)
+
+    def __and__(self, other):
+        return PerHead([pattern & other for pattern in self.patterns])
+
+    def __or__(self, other):
+        return PerHead([pattern | other for pattern in self.patterns])
+
+    def __and__(self, other):
+        return PerHead([pattern & other for pattern in self.patterns])
+
+    def __or__(self, other):
+        return PerHead([pattern | other for pattern in self.patterns])
 
     def _check(self, operands):
         num_heads = operands.query.shape[1]

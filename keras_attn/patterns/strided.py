@@ -5,6 +5,7 @@ from keras import ops
 from keras_attn.axis import register
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.columns import columns
+from keras_attn.ops.cutting import ceil_div
 from keras_attn.patterns.either import Either
 from keras_attn.patterns.local import Local
 from keras_attn.patterns.pattern import Pattern
@@ -68,6 +69,17 @@ class Strided(Pattern):
         local = Local(self.stride).keys_per_query(num_keys)
         both = min(num_keys, column + local)
         return {"local": local, "column": column}.get(self.factor, both)
+
+    def kept(self):
+        return self.stride if self.factor == "local" else None
+
+    def candidates(self, position, num_keys):
+        if self.factor == "local":
+            return Local(self.stride).candidates(position, num_keys)
+        if self.factor == "column":
+            rows = ops.arange(ceil_div(num_keys, self.stride), dtype="int32")
+            return position % self.stride + rows * self.stride
+        return self._union().candidates(position, num_keys)
 
     def _union(self):
         return Either(Local(self.stride), Strided(self.stride, "column"))

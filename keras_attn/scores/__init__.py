@@ -7,11 +7,16 @@ A score maps per-head tensors to logits:
 from keras_attn import axis
 from keras_attn.scores.additive import Additive
 from keras_attn.scores.dot_product import DotProduct
+from keras_attn.scores.learned_relative import LearnedRelative
+from keras_attn.scores.relative import Relative
+from keras_attn.scores.shared_qk import SharedQK
 
 NAMES = {
     "scaled_dot": DotProduct,
     "dot": lambda: DotProduct(scaled=False),
     "additive": Additive,
+    "relative": Relative,
+    "shared_qk": SharedQK,
 }
 
 
@@ -20,4 +25,4 @@ def get(identifier, **layer_arguments):
     return axis.resolve(identifier, NAMES, "score", needs="__call__", **layer_arguments)
 
 
-__all__ = ["Additive", "DotProduct", "get"]
+__all__ = ["Additive", "DotProduct", "LearnedRelative", "Relative", "SharedQK", "get"]

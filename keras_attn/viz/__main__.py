@@ -3,12 +3,12 @@
 import argparse
 from pathlib import Path
 
-from keras_attn.viz import plot_axes, plot_sinusoids
+from keras_attn.viz import plot_axes, plot_patterns, plot_sinusoids
 from keras_attn.viz.axes import working_values
 
 
 def draw(folder):
-    """Writes `axes.png` and `sinusoids.png` to `folder`."""
+    """Writes `axes.png`, `patterns.png` and `sinusoids.png` to `folder`."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     # The picture says in its metadata what it shows as working, so that a test can tell when it
@@ -16,10 +16,11 @@ def draw(folder):
     plot_axes().savefig(
         folder / "axes.png", dpi=120, metadata={"Description": "\n".join(working_values())}
     )
+    plot_patterns().savefig(folder / "patterns.png", dpi=80)
     plot_sinusoids().savefig(folder / "sinusoids.png", dpi=120)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m keras_attn.viz", description=__doc__)
-    parser.add_argument("folder", help="where to write axes.png and sinusoids.png")
+    parser.add_argument("folder", help="where to write the pictures")
     draw(parser.parse_args().folder)

@@ -17,10 +17,12 @@ class Card:
         title: string. Heading of the page.
         method: string. What was timed and how, for the reader.
         unit: string. What `units_per_second` of a row counts.
+        columns: dict of heading to a function of a row that returns text: further columns.
     """
 
-    def __init__(self, name, title, method, unit="calls"):
+    def __init__(self, name, title, method, unit="calls", columns=None):
         self.name = name
+        self.columns = columns or {}
         self.content = {
             "title": title,
             "method": method,
@@ -29,6 +31,7 @@ class Card:
             "date": datetime.date.today().isoformat(),
             "hardware": hardware(),
             "versions": {},
+            "headline": [],
             "groups": [],
         }
 
@@ -44,6 +47,10 @@ class Card:
                 "comparisons": [comparison for comparison in comparisons if comparison],
             }
         )
+
+    def headline(self, *lines):
+        """Sets the lines of Markdown that stand before the tables: what the run shows."""
+        self.content["headline"] = list(lines)
 
     def write(self, folder=CARDS):
         """Writes both files and returns the Markdown."""
@@ -67,8 +74,11 @@ class Card:
             f"- Hardware: {content['hardware']}",
             f"- Versions: {versions}",
         ]
+        if content["headline"]:
+            lines += ["", *content["headline"]]
         for group in content["groups"]:
-            lines += ["", f"## {group['name']}", "", *table(group["rows"], content["unit"])]
+            lines += ["", f"## {group['name']}", ""]
+            lines += table(group["rows"], content["unit"], self.columns)
             lines += ["", *(f"- {sentence(c)}" for c in group["comparisons"])]
             lines += [
                 f"- {name} is not in the table: {why}." for name, why in group["skipped"].items()
@@ -76,12 +86,12 @@ class Card:
         return "\n".join(lines).rstrip() + "\n"
 
 
-def table(rows, unit):
+def table(rows, unit, columns):
     """Markdown table of the rows of a group, fastest first."""
     lines = [
         f"| contender | median ms | {unit}/s | min to max ms | CPU ms | build + first call s | peak MB "
-        "| probe GF/s |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: |",
+        "| probe GF/s |" + "".join(f" {heading} |" for heading in columns),
+        "| --- | --: | --: | --: | --: | --: | --: | --: |" + " --: |" * len(columns),
     ]
     for row in sorted(rows, key=lambda row: row["median_seconds"]):
         low, high = 1e3 * min(row["seconds"]), 1e3 * max(row["seconds"])
@@ -90,14 +100,19 @@ def table(rows, unit):
             f"| {low:.1f} to {high:.1f} | {1e3 * row['cpu_seconds']:.1f} "
             f"| {row['build_seconds']:.1f} + {row['first_call']['seconds']:.1f} "
             f"| {row['peak_mb']:.0f} | {row['probe_gflops']:.0f} |"
+            + "".join(f" {text(row)} |" for text in columns.values())
         )
     return lines
 
 
 def sentence(comparison):
-    """One comparison in words."""
-    text = f"**{comparison['name']}** is {comparison['ratio']:.2f} times as fast as {comparison['peer']}"
-    if comparison["at_least"] is None:
-        return text + "."
-    verdict = "met" if comparison["met"] else "not met"
-    return f"{text} (at least {comparison['at_least']:g} is asked: {verdict})."
+    """One comparison, or another demand, in words."""
+    text = comparison.get("statement") or (
+        f"**{comparison['name']}** is {comparison['ratio']:.2f} times as fast as "
+        f"{comparison['peer']}"
+    )
+    for bound in ("at_least", "at_most"):
+        if comparison.get(bound) is not None:
+            verdict = "met" if comparison["met"] else "not met"
+            text += f" ({bound.replace('_', ' ')} {comparison[bound]:g} is asked: {verdict})"
+    return text + "."

@@ -1,9 +1,8 @@
 """Times contenders in turn, so that a drift of the machine hits all of them alike.
 
 Every contender is a warmed process of its own (`worker.py`). In each turn every one is
-asked for one repetition; a matrix product in this process, timed before and after each,
-tells how fast the machine was at that moment. Ratios are taken within a turn, and their
-median is reported.
+asked for one repetition; a matrix product, timed before and after each, tells how fast the
+machine was at that moment. Ratios are taken within a turn, and their median is reported.
 """
 
 import dataclasses
@@ -83,8 +82,15 @@ def environment():
     return {k: v for k, v in os.environ.items() if k != "OMP_PROC_BIND"} | variables
 
 
-def measure(contenders, repetitions=7, minimum_seconds=0.15, log=print):
+def measure(contenders, repetitions=7, minimum_seconds=0.15, log=print, gemm_rate=None):
     """Times warm contenders in turn.
+
+    Args:
+        contenders: list of `Contender`.
+        repetitions: int. Number of turns.
+        minimum_seconds: float. A repetition is so many calls that it takes at least as long.
+        log: function of a line of text, told of each contender that is ready.
+        gemm_rate: function that tells the GF/s of a matrix product now; by default `gemm_probe`.
 
     Returns:
         `rows`, a list with a dict for each contender that ran, and `skipped`, a dict of name to
@@ -96,10 +102,11 @@ def measure(contenders, repetitions=7, minimum_seconds=0.15, log=print):
             workers.append(Worker(contender, minimum_seconds))
             announce(workers[-1], log)
         samples = {worker.name: [] for worker in workers}
+        probe = Probe(gemm_rate or gemm_probe)
         for _ in range(repetitions):
             for worker in workers:
                 if not worker.skipped:
-                    samples[worker.name].append(probed(worker.repeat))
+                    samples[worker.name].append(probe.around(worker.repeat))
     finally:
         for worker in workers:
             worker.stop()
@@ -117,9 +124,10 @@ def measure_first_calls(contenders, repetitions=3, log=print):
         announce(worker, log)
         return worker.report.get("first_call", {})
 
+    probe = Probe(gemm_probe)
     for _ in range(repetitions):
         for contender in contenders:
-            samples[contender.name].append(probed(lambda: first_call(contender)))
+            samples[contender.name].append(probe.around(lambda: first_call(contender)))
     return summary(reports, samples)
 
 
@@ -145,17 +153,30 @@ def row(name, report, samples):
         "peak_mb": medians["peak_mb"],
         "probe_gflops": medians["probe_gflops"],
         "seconds": [sample["seconds"] for sample in samples],
+        "probes": [sample["probe_gflops"] for sample in samples],
     }
 
 
-def probed(measurement):
-    """What `measurement` returns, and how fast the machine was around it, as `probe_gflops`."""
-    time.sleep(SETTLE_SECONDS)
-    before = gemm_probe()
-    time.sleep(SETTLE_SECONDS)
-    result = measurement()
-    time.sleep(SETTLE_SECONDS)
-    return {**result, "probe_gflops": (before + gemm_probe()) / 2}
+class Probe:
+    """Tells how fast the machine was around each of several measurements in a row.
+
+    Args:
+        rate: function that returns the GF/s of a matrix product now.
+    """
+
+    def __init__(self, rate):
+        self.rate = rate
+        time.sleep(SETTLE_SECONDS)
+        self.last = rate()
+
+    def around(self, measurement):
+        """What `measurement` returns, with the mean rate before and after as `probe_gflops`."""
+        before = self.last
+        time.sleep(SETTLE_SECONDS)
+        result = measurement()
+        time.sleep(SETTLE_SECONDS)
+        self.last = self.rate()
+        return {**result, "probe_gflops": (before + self.last) / 2}
 
 
 def gemm_probe():

@@ -8,6 +8,7 @@ import importlib
 import json
 import math
 import os
+import pathlib
 import resource
 import sys
 import time
@@ -22,6 +23,9 @@ DISTRIBUTIONS = (
     "torch",
     "ctranslate2",
     "transformers",
+    "local_attention",
+    "reformer_pytorch",
+    "x_transformers",
 )
 WARM_UP_CALLS = 2
 
@@ -36,6 +40,15 @@ def cost(function, calls=1):
         "cpu_seconds": (time.process_time() - processor) / calls,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+def resident_mb():
+    """Memory that the process holds now and the most that it ever held; None where unknown."""
+    status = pathlib.Path("/proc/self/status")
+    if not status.exists():
+        return None
+    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+    return tuple(int(fields[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
 
 
 def versions():
@@ -56,9 +69,12 @@ def prepare(target, options, minimum_seconds):
     module, function = target.split(":")
     task = getattr(importlib.import_module(module), function)(**options)
     build_seconds = time.perf_counter() - start
+    before = resident_mb()
     first_call = cost(task.call)
     warm_seconds = min(cost(task.call)["seconds"] for _ in range(WARM_UP_CALLS))
     report = {
+        # What the calls, tracing and compiling included, needed beside what was built for them.
+        "memory_mb": before and resident_mb()[1] - before[0],
         "units": task.units,
         "facts": task.facts,
         "build_seconds": build_seconds,

@@ -8,9 +8,34 @@ from keras import ops
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
+from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Causal, Fixed, Local, PerHead, Strided
 
 B, T, S, N, H, D = 3, 7, 5, 4, 6, 11
 X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
+
+LONG = 11
+LONG_X = oracles.random(B, LONG, D)
+PATTERNS = {
+    "causal": Causal(),
+    "local 1": Local(1),
+    "local 4": Local(4),
+    "two-sided": Local(3, causal=False) & Causal(),
+    "block": BlockLocal1D(3, lookback=2),
+    "strided local": Strided(3, "local"),
+    "strided column": Strided(3, "column"),
+    "strided": Strided(3),
+    "fixed block": Fixed(4, 2, "block"),
+    "fixed summary": Fixed(4, 2, "summary"),
+    "fixed": Fixed(4, 2),
+    "local and strided": Local(5) & Strided(3),
+    "local or column": Local(2) | Strided(4, "column"),
+    "overlapping": (Local(4) & Strided(3)) | Fixed(4, 2),
+    "local or causal": Local(2) | Causal(),
+    "per head": PerHead([Local(2), Strided(3), Causal(), Fixed(4, 1)]),
+    "per head of windows": PerHead([Local(2), Local(5), BlockLocal1D(2, 1), Local(2)]),
+    "image": BlockLocal2D((3, 4), (2, 2), (1, 1)),
+}
+SEVERAL = ["local 4", "block", "strided", "fixed", "local or column", "image"]
 
 LAYERS = {
     "plain": {},
@@ -38,7 +63,8 @@ def decode(layer, x, chunks, slots, **arguments):
     if slots is None:  # a cache that grows
         assert cache["index"] is None and cache["key"].shape[2] == start
     else:
-        assert int(cache["index"]) == start and cache["key"].shape[2] == slots
+        kept = layer.pattern.kept() or slots
+        assert int(cache["index"]) == start and cache["key"].shape[2] == min(slots, kept)
     return np.concatenate(outputs, axis=1)
 
 
@@ -48,6 +74,110 @@ def decode(layer, x, chunks, slots, **arguments):
 def test_limit_cached_equals_full(arguments, chunks, slots):
     layer = built(**arguments, pattern="causal")
     np.testing.assert_allclose(decode(layer, X, chunks, slots), layer(X, X), atol=1e-5)
+
+
+@pytest.mark.parametrize("slots", [3, LONG + 2, None])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_limit_cached_equals_full_for_every_pattern(name, slots):
+    """Prompts of one key, one less than a window, a window, one more, far more; then steps."""
+    layer = built(LONG_X, pattern=PATTERNS[name])
+    full = layer(LONG_X, LONG_X)
+    if slots == 3:  # fewer than a window
+        np.testing.assert_allclose(decode(layer, LONG_X, [1] * 3, 3), full[:, :3], atol=1e-5)
+        return
+    for prompt in (1, 3, 4, 5, 10) if slots else (5,):
+        chunks = [prompt, *[1] * (LONG - prompt)]
+        np.testing.assert_allclose(decode(layer, LONG_X, chunks, slots), full, atol=1e-5)
+    np.testing.assert_allclose(decode(layer, LONG_X, [2, 3, 1, 5], slots), full, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["local 4", "block", "per head of windows"])
+def test_a_ring_never_runs_full(name):
+    """Nor does it matter how many keys come at once."""
+    layer = built(LONG_X, pattern=PATTERNS[name])
+    slots = layer.pattern.kept()
+    full = layer(LONG_X, LONG_X)
+    for chunks in ([1] * LONG, [LONG], [slots + 1, 1, LONG - slots - 2]):
+        np.testing.assert_allclose(decode(layer, LONG_X, chunks, slots), full, atol=1e-5)
+
+
+@pytest.mark.parametrize("slots", [LONG, None])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_other_layers_with_other_patterns(name, slots):
+    pattern = PATTERNS[name]
+    for arguments in ({"num_key_value_heads": 2, "value_dim": 8}, {"score": "additive"}):
+        layer = built(LONG_X, pattern=pattern, **arguments)
+        stepped = decode(layer, LONG_X, [2] + [1] * (LONG - 2), slots)
+        np.testing.assert_allclose(stepped, layer(LONG_X, LONG_X), atol=1e-5)
+    layer = built(LONG_X, pattern=pattern, dtype="mixed_bfloat16")
+    x = ops.cast(LONG_X, "bfloat16")
+    stepped = decode(layer, x, [2] + [1] * (LONG - 2), slots)
+    full, steps = (oracles.numpy_of(y) for y in (layer(x, x), ops.convert_to_tensor(stepped)))
+    np.testing.assert_allclose(steps, full, atol=0.05 * np.abs(full).max())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_masks_are_cut_like_the_cache(name, whole):
+    """A column of a mask is a position, wherever its key is kept."""
+    layer = built(LONG_X, pattern=PATTERNS[name])
+    slots = np.arange(LONG)
+    real = slots % np.array([[20], [2], [5]]) != 1
+    pairs = np.random.default_rng(0).random((B, N, LONG, LONG)) < 0.7
+    full = layer(LONG_X, LONG_X, padding_mask=real, attention_mask=pairs)
+    cache, outputs, start = KVCache(LONG, whole).initial(layer, B), [], 0
+    for length in (5, *[1] * (LONG - 5)):
+        end = start + length
+        piece = LONG_X[:, start:end]
+        masks = {"padding_mask": real, "attention_mask": pairs[:, :, start:end]}
+        output, cache = layer(piece, piece, cache=cache, **masks)
+        outputs.append(output)
+        start = end
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), full, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["strided", "fixed", "local or column", "image"])
+def test_scores_of_a_step_are_those_of_all_slots(name):
+    layer = built(LONG_X, pattern=PATTERNS[name])
+    full, expected = layer(LONG_X, LONG_X, return_attention_scores=True)
+    for cache in (KVCache(LONG + 9).initial(layer, B), KVCache(None).initial(layer, B)):
+        _, cache = layer(LONG_X[:, :-1], LONG_X[:, :-1], cache=cache)
+        last = LONG_X[:, -1:]
+        output, scores, _ = layer(last, last, cache=cache, return_attention_scores=True)
+        np.testing.assert_array_equal(output, layer(last, last, cache=cache)[0])
+        np.testing.assert_allclose(scores[..., :LONG], expected[:, :, -1:], atol=1e-6)
+        assert np.all(scores[..., LONG:] == 0)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_positions_given_to_a_call(name):
+    """Queries' own as a model gives them; with keys' own, slots may stand anywhere."""
+    layer = built(LONG_X, pattern=PATTERNS[name])
+    full = layer(LONG_X, LONG_X)
+    cache = KVCache(LONG).initial(layer, B)
+    shuffled = KVCache(LONG + 2, whole=True).initial(layer, B)
+    order = np.random.default_rng(0).permutation(LONG)
+    standing = np.append(order, [0, 0])
+    for t in range(LONG):
+        piece, moved = LONG_X[:, t : t + 1], LONG_X[:, order[t] : order[t] + 1]
+        output, cache = layer(piece, piece, cache=cache, query_positions=np.array([t]))
+        np.testing.assert_allclose(output[:, 0], full[:, t], atol=1e-5)
+        positions = {"query_positions": order[t : t + 1], "key_positions": standing}
+        output, shuffled = layer(moved, moved, cache=shuffled, **positions)
+    np.testing.assert_allclose(output[:, 0], full[:, order[-1]], atol=1e-5)
+    assert shuffled["key"].shape[2] == LONG + 2
+
+
+def test_a_ring_refuses_positions_of_keys_that_are_gone():
+    layer = built(LONG_X, pattern=Local(4))
+    piece = LONG_X[:, :1]
+    with pytest.raises(ValueError, match=r"whole=True.*shape \(11,\), a cache of the last 4 keys"):
+        cache = KVCache(LONG).initial(layer, B)
+        layer(piece, piece, cache=cache, query_positions=[0], key_positions=np.arange(LONG))
+    with pytest.raises(ValueError, match="`padding_mask`.*11"):
+        layer = built(LONG_X, pattern=Strided(3))
+        cache = KVCache(LONG).initial(layer, B)
+        layer(piece, piece, cache=cache, padding_mask=np.ones((B, 5), bool))
 
 
 def test_use_causal_mask_and_explicit_positions():
@@ -113,8 +243,9 @@ def test_complete_cache_of_a_context_with_keys_of_its_own():
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_one_graph_serves_every_step(jit_compile):
-    layer = built(pattern="causal")
+@pytest.mark.parametrize("name", ["causal", *SEVERAL])
+def test_one_graph_serves_every_step(name, jit_compile):
+    layer = built(pattern=PATTERNS[name])
     traces = []
 
     @tf.function(jit_compile=jit_compile)
@@ -137,3 +268,41 @@ def test_the_cache_has_the_compute_dtype():
     x = ops.cast(X, "bfloat16")
     output, cache = layer(x, x, cache=cache)
     assert output.dtype == cache["key"].dtype == layer.context_cache(x)["key"].dtype == tf.bfloat16
+
+
+@pytest.mark.parametrize("name", ["local 4", "strided", "image"])
+def test_a_graph_of_unknown_lengths(name):
+    """In it a cache may grow, and neither the slots nor the new keys are counted beforehand."""
+    layer = built(LONG_X, pattern=PATTERNS[name])
+    full = layer(LONG_X, LONG_X)
+    slots = tf.TensorSpec((None, N, None, H))
+
+    for length in (1, None):
+        piece = tf.TensorSpec((None, length, D))
+
+        @tf.function(input_signature=[piece, slots, slots])
+        def grow(x, key, value):
+            return layer(x, x, cache={"key": key, "value": value, "index": None})
+
+        @tf.function(input_signature=[piece, slots, slots, tf.TensorSpec((), "int32")])
+        def write(x, key, value, index):
+            return layer(x, x, cache={"key": key, "value": value, "index": index})
+
+        growing, fixed = (KVCache(count).initial(layer, B) for count in (None, LONG))
+        for t in range(LONG):
+            x = LONG_X[:, t : t + 1]
+            output, growing = grow(x, growing["key"], growing["value"])
+            np.testing.assert_allclose(output[:, 0], full[:, t], atol=1e-5)
+            output, fixed = write(x, *(fixed[name] for name in ("key", "value", "index")))
+            np.testing.assert_allclose(output[:, 0], full[:, t], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_no_op_that_only_xla_runs(name):
+    layer = built(LONG_X, pattern=PATTERNS[name])
+    for count, length in ((LONG, 1), (LONG, 2), (None, 1)):
+        cache = KVCache(count).initial(layer, B)
+        cache = {key: x for key, x in cache.items() if x is not None}
+        step = tf.function(lambda x, cache: layer(x, x, cache={"index": None, **cache}))
+        graph = step.get_concrete_function(tf.TensorSpec((B, length, D)), cache).graph
+        assert not [op.type for op in graph.get_operations() if "Xla" in op.type]

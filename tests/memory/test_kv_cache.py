@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
+from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Causal, Fixed, Local, PerHead, Strided
 
 
 def test_an_empty_state():
@@ -55,7 +56,8 @@ def test_batch_and_length_may_be_tensors():
 
 def test_value():
     assert KVCache(7) == KVCache.from_config(KVCache(7).get_config()) != KVCache(8)
-    assert repr(KVCache(7)) == "KVCache(max_length=7)"
+    assert KVCache(7) != KVCache(7, whole=True)
+    assert repr(KVCache(7)) == "KVCache(max_length=7, whole=False)"
     assert keras.saving.deserialize_keras_object(
         keras.saving.serialize_keras_object(KVCache(7))
     ) == KVCache(7)
@@ -65,6 +67,40 @@ def test_value():
 def test_errors(length):
     with pytest.raises(ValueError, match=f"`max_length`.*max_length={length}"):
         KVCache(length)
+
+
+@pytest.mark.parametrize(
+    "pattern, slots",
+    [
+        (Causal(), 100),
+        (Local(6), 6),
+        (Local(6, causal=False), 6),
+        (Local(200), 100),
+        (BlockLocal1D(8, lookback=3), 11),
+        (Strided(5, "local"), 5),
+        (Strided(5, "column"), 100),
+        (Strided(5), 100),
+        (Fixed(7, 2, "block"), 7),
+        (Fixed(7, 2), 100),
+        (Local(6) & Strided(5), 6),
+        (Local(6) & BlockLocal1D(2, 1), 3),
+        (Local(6) | BlockLocal1D(8, 3), 11),
+        (Local(6) | Strided(5, "column"), 100),
+        (PerHead([Local(6), Local(9)]), 9),
+        (PerHead([Local(6), Causal()]), 100),
+        (BlockLocal2D((10, 10), (2, 2), (1, 1)), 100),
+    ],
+    ids=repr,
+)
+def test_what_a_pattern_keeps(pattern, slots):
+    """No more slots than the farthest key that a query meets, and no fewer."""
+    layer = MultiHeadAttention(2, 4, pattern=pattern)
+    assert KVCache(100).initial(layer, 1)["key"].shape[2] == slots
+    assert KVCache(100, whole=True).initial(layer, 1)["key"].shape[2] == 100
+    distance = np.arange(100)[:, None] - np.arange(100)
+    allowed = np.asarray(pattern.allowed(np.arange(100), np.arange(100)))
+    farthest = np.max(np.where(allowed, distance, 0))
+    assert farthest + 1 == slots if slots < 100 else farthest + 1 <= slots
 
 
 def test_more_new_keys_than_slots():

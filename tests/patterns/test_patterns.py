@@ -1,3 +1,5 @@
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -5,31 +7,89 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn import patterns
-from keras_attn.patterns import Causal, Dense, Pattern
+from keras_attn.patterns import (
+    BlockLocal1D,
+    Causal,
+    Dense,
+    Fixed,
+    Local,
+    Pattern,
+    PerHead,
+    Strided,
+)
 
-TRUTH = {Dense: lambda i, j: True, Causal: lambda i, j: j <= i}
+TRUTH = {
+    Dense(): lambda i, j: True,
+    Causal(): lambda i, j: j <= i,
+    Local(3): lambda i, j: 0 <= i - j < 3,
+    Local(3, causal=False): lambda i, j: abs(i - j) < 3,
+    BlockLocal1D(4, 2): lambda i, j: j <= i and j >= 4 * math.floor(i / 4) - 2,
+    Strided(3, "local"): lambda i, j: j <= i and i - j < 3,
+    Strided(3, "column"): lambda i, j: j <= i and (i - j) % 3 == 0,
+    Strided(3): lambda i, j: j <= i and (i - j < 3 or (i - j) % 3 == 0),
+    Fixed(4, 1, "block"): lambda i, j: j <= i and math.floor(j / 4) == math.floor(i / 4),
+    Fixed(4, 1, "summary"): lambda i, j: j <= i and j % 4 >= 3,
+    Fixed(4, 2): lambda i, j: j <= i and (math.floor(j / 4) == math.floor(i / 4) or j % 4 >= 2),
+    Local(4, causal=False) & Strided(2, "column"): lambda i, j: 0 <= i - j < 4 and (i - j) % 2 == 0,
+    Local(2, causal=False) | BlockLocal1D(3, 0): lambda i, j: (
+        abs(i - j) < 2 or j <= i and j >= 3 * math.floor(i / 3)
+    ),
+    (Local(2) | Fixed(4, 1, "summary")) & Local(9): lambda i, j: (
+        0 <= i - j < 9 and (i - j < 2 or j % 4 == 3)
+    ),
+}
 POSITIONS = st.lists(st.integers(-3, 12), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize("pattern", TRUTH)
+@pytest.mark.parametrize("pattern", TRUTH, ids=repr)
 @settings(deadline=None, max_examples=25)
 @given(POSITIONS, POSITIONS)
 def test_oracle(pattern, queries, keys):
-    allowed = np.asarray(pattern().allowed(np.array(queries), np.array(keys)))
+    allowed = np.asarray(pattern.allowed(np.array(queries), np.array(keys)))
     assert allowed.shape == (len(queries), len(keys)) and allowed.dtype == bool
     for t, s in np.ndindex(allowed.shape):
         assert allowed[t, s] == TRUTH[pattern](queries[t], keys[s])
 
 
-@pytest.mark.parametrize("pattern", TRUTH)
+@pytest.mark.parametrize("pattern", TRUTH, ids=repr)
 def test_positions_of_each_row(pattern):
     queries, keys = np.array([[0, 4], [2, 1], [5, 5]]), np.array([[0, 1, 2], [3, 0, 1], [9, 5, 6]])
-    allowed = np.broadcast_to(pattern().allowed(queries, keys), (3, 2, 3))
+    allowed = np.broadcast_to(pattern.allowed(queries, keys), (3, 2, 3))
     for b, t, s in np.ndindex(3, 2, 3):
         assert allowed[b, t, s] == TRUTH[pattern](queries[b, t], keys[b, s])
-    shared = np.broadcast_to(pattern().allowed(queries, keys[0]), (3, 2, 3))
+    shared = np.broadcast_to(pattern.allowed(queries, keys[0]), (3, 2, 3))
     for b, t, s in np.ndindex(3, 2, 3):
         assert shared[b, t, s] == TRUTH[pattern](queries[b, t], keys[0, s])
+
+
+def test_each_head_has_its_own():
+    parts = [Local(2), Causal(), Fixed(3, 1, "summary")]
+    row, rows = np.arange(5), np.array([[0, 4], [2, 1]])
+    pattern = PerHead(parts)
+    allowed = np.asarray(pattern.allowed(row, row))
+    assert allowed.shape == (3, 5, 5) and pattern.mask(row, row).shape == (1, 3, 5, 5)
+    in_rows = np.asarray(pattern.allowed(rows, row))
+    assert in_rows.shape == (2, 3, 2, 5) and pattern.mask(rows, row).shape == (2, 3, 2, 5)
+    for n, part in enumerate(parts):
+        np.testing.assert_array_equal(allowed[n], part.allowed(row, row))
+        np.testing.assert_array_equal(in_rows[:, n], part.allowed(rows, row))
+
+
+@pytest.mark.parametrize("pattern", TRUTH, ids=repr)
+def test_a_pattern_says_whether_it_is_causal(pattern):
+    looks_ahead = any(TRUTH[pattern](i, j) for i in range(20) for j in range(i + 1, 20))
+    assert pattern.causal is not looks_ahead
+
+
+def test_a_pattern_per_head_combines_head_by_head():
+    heads = PerHead([Local(2), Dense()])
+    assert heads & Causal() == PerHead([Local(2) & Causal(), Dense() & Causal()])
+    assert heads | Causal() == PerHead([Local(2) | Causal(), Dense() | Causal()])
+
+
+def test_heads_are_causal_if_all_are():
+    assert PerHead([Local(2), Causal()]).causal
+    assert not PerHead([Local(2), Dense()]).causal
 
 
 def test_the_mask_has_an_axis_for_heads():
@@ -46,6 +106,73 @@ def test_names_and_values():
     assert repr(Causal()) == "Causal()"
     config = keras.saving.serialize_keras_object(Causal())
     assert patterns.get(config) == Causal()
+
+
+@pytest.mark.parametrize("pattern", [*TRUTH, PerHead([Local(2), Dense() & Causal()])], ids=repr)
+def test_save_config(pattern):
+    config = keras.saving.serialize_keras_object(pattern)
+    again = keras.saving.deserialize_keras_object(config)
+    assert again == pattern and hash(again) == hash(pattern) and repr(again) == repr(pattern)
+    assert patterns.get(config) == pattern
+    assert sum(other == pattern for other in TRUTH) <= 1
+
+
+class OfContent(Pattern):
+    is_of_positions = False
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: Local(0), "`window`.*window=0"),
+        (lambda: Local(2.5), "`window`.*window=2.5"),
+        (lambda: BlockLocal1D(0, 1), "`block_length`.*block_length=0"),
+        (lambda: BlockLocal1D(4, -1), "`lookback`.*at least 0.*lookback=-1"),
+        (lambda: Strided(0), "`stride`.*stride=0"),
+        (lambda: Strided(3, "row"), "`factor`.*'local', 'column', 'both'.*factor='row'"),
+        (lambda: Fixed(0, 1), "`stride`.*stride=0"),
+        (lambda: Fixed(4, 0), "`summary`.*summary=0"),
+        (lambda: Fixed(4, 5), "`summary`.*`stride`.*summary=5, stride=4"),
+        (lambda: Fixed(4, 2, "column"), "`factor`.*'block', 'summary', 'both'.*factor='column'"),
+        (lambda: PerHead([Causal(), OfContent()]), r"`patterns`.*Causal\(\), OfContent\(\)"),
+        (lambda: PerHead([Causal(), PerHead([Causal()])]), "`patterns`.*PerHead"),
+        (lambda: Causal() & OfContent(), "`second`.*OfContent"),
+        (lambda: OfContent() | Causal(), "`first`.*OfContent"),
+        (lambda: Causal() & PerHead([Causal()]), "`second`.*PerHead"),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_what_does_not_say_whom_it_meets_is_no_pattern():
+    with pytest.raises(TypeError, match="OfContent must define `meets"):
+        OfContent().allowed(np.arange(2), np.arange(2))
+
+
+def reached(*layers, residual=False, length=60):
+    """Which part of the past a position sees after these layers."""
+    row, sees = np.arange(length), np.eye(length, dtype=int)
+    for pattern in layers:
+        allowed = np.asarray(pattern.allowed(row, row)).astype(int)
+        sees = (allowed + residual * np.eye(length, dtype=int)) @ sees
+    past = np.tri(length, dtype=bool)
+    assert not np.any(sees[~past])
+    return (sees > 0)[past].mean()
+
+
+def test_two_layers_of_factors_reach_all_of_the_past():
+    """A product of boolean matrices: Child et al., section 4.2, conditions on connectivity."""
+    local, column = Strided(8, "local"), Strided(8, "column")
+    assert reached(local, column) == reached(column, local) == 1
+    assert reached(local, local) < 1 and reached(column, column) < 1
+    block, summary = Fixed(8, 2, "block"), Fixed(8, 2, "summary")
+    assert reached(block, summary, residual=True) == 1
+    # The order matters: nobody is left to gather what came after the summaries were read.
+    assert reached(summary, block, residual=True) < 0.5
+    for both in (Strided(8), Fixed(8, 2)):
+        assert reached(both, both) == 1
 
 
 def test_a_pattern_of_ones_own_is_a_function_of_positions():

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from recipes.benchmarks import harness
+from recipes.benchmarks import harness, worker
 from recipes.benchmarks.card import Card
 from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
 from recipes.benchmarks.task import Task
@@ -30,6 +30,11 @@ def broken():
 
 def printing():
     return Task(call=lambda: print("a line that is not an answer"))
+
+
+def holding(megabytes):
+    """Each call fills and frees so many."""
+    return Task(call=lambda: len(bytearray(b"x") * (megabytes * 2**20)))
 
 
 def dying():
@@ -106,6 +111,24 @@ def test_first_calls_come_from_fresh_processes():
     assert min(rows[0]["seconds"]) >= 0.02
 
 
+def test_memory_is_what_the_calls_need_beside_the_process():
+    if worker.resident_mb() is None:
+        pytest.skip("this system does not tell the peak memory of a process")
+    rows, _ = quietly(contender(holding, megabytes=64), contender(printing), repetitions=1)
+    much, nothing = (row["memory_mb"] for row in rows)
+    # The kernel counts pages in batches, and Python's own needs come on top.
+    assert 60 < much < 64 + 24
+    assert nothing < 24
+
+
+def test_another_matrix_product_can_tell_the_speed_of_the_machine():
+    rates = iter([2.0, 4.0, 8.0, 10.0])
+    rows, _ = quietly(contender(printing), repetitions=3, gemm_rate=lambda: next(rates))
+    # Each repetition has the mean of what was measured before and after it.
+    assert rows[0]["probes"] == [3.0, 6.0, 9.0]
+    assert rows[0]["probe_gflops"] == 6.0
+
+
 def timings(**seconds):
     return [
         {"name": name, "seconds": list(values), "median_seconds": sorted(values)[len(values) // 2]}
@@ -144,3 +167,17 @@ def test_card_says_everything_in_both_files(tmp_path):
     content = json.loads((tmp_path / "example.json").read_text())
     assert content["groups"][0]["rows"][0]["seconds"] == rows[0]["seconds"]
     assert content["groups"][0]["comparisons"][0]["met"] is False
+
+
+def test_card_has_further_columns_a_headline_and_bounds(tmp_path):
+    rows, _ = quietly(contender(sleeping, "nap", seconds=0.001), repetitions=1)
+    card = Card("example", "An example", "Sleeping.", columns={"first letter": lambda r: "n"})
+    demand = {"name": "nap", "statement": "**nap** holds 3 MB", "at_most": 2, "met": False}
+    card.add("one nap", rows, comparisons=[demand])
+    card.headline("What it shows.")
+    text = card.write(tmp_path)
+    header, rule, row = (line for line in text.splitlines() if line.startswith("|"))
+    assert header.endswith("| first letter |") and row.endswith("| n |")
+    assert header.count("|") == rule.count("|") == row.count("|")
+    assert text.index("What it shows.") < text.index("## one nap")
+    assert "- **nap** holds 3 MB (at most 2 is asked: not met)." in text

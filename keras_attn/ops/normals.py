@@ -1,0 +1,38 @@
+"""Normal numbers that are the same wherever they are drawn."""
+
+import math
+
+from keras import ops
+
+
+def normals(shape, seed):
+    """Normal float32 numbers, the same on every backend, eagerly, in graphs and under XLA.
+
+    TensorFlow's own differ under XLA, with which a model would hash otherwise than it was trained.
+
+    Args:
+        shape: tuple of ints and int tensors. seed: int32 (2,).
+    """
+    count = math.prod(shape)
+    key = _mix(_mix(seed[0]) + seed[1])
+    numbers = ops.arange(count, dtype="int32")
+    radius = ops.sqrt(-2.0 * ops.log(_uniform(numbers, key)))
+    angle = 2 * math.pi * _uniform(numbers, _mix(key + 1))
+    return ops.reshape(radius * ops.cos(angle), shape)  # Box and Muller's
+
+
+def _uniform(numbers, key):
+    bits = _shift(_mix(_mix(numbers) + key), 9)
+    return (ops.cast(bits, "float32") + 0.5) / 2**23
+
+
+def _mix(x):
+    """Each bit of the result depends on all bits of x (Wellons's lowbias32, in signed numbers)."""
+    x = ops.bitwise_xor(x, _shift(x, 16)) * 0x7FEB352D
+    x = ops.bitwise_xor(x, _shift(x, 15)) * (0x846CA68B - 2**32)
+    return ops.bitwise_xor(x, _shift(x, 16))
+
+
+def _shift(x, bits):
+    """To the right, with zeros on the left."""
+    return ops.bitwise_and(ops.right_shift(x, bits), 2 ** (32 - bits) - 1)

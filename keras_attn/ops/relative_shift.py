@@ -1,0 +1,76 @@
+"""What queries have to do with the distances of keys, arranged by keys."""
+
+from keras import ops
+
+from keras_attn.ops.cutting import part_of, size, sizes
+from keras_attn.ops.progression import Progression
+
+
+def relative_shift(products, num_keys):
+    """Row t of `products` (B, N, T, T + S) from place T - 1 - t on, `num_keys` long: (B, N, T, S).
+
+    Where the columns of `products` are distances from the longest down, those of the result are
+    keys in their order. The last column is not looked at: it is there so that each row, when all
+    are read as rows that are one place shorter, begins one place earlier than the one before. No
+    gather is needed, whose gradient would add up pair by pair.
+    """
+    batch, num_heads, length, width = sizes(products)
+    x = ops.reshape(products, (batch, num_heads, length * width))
+    x = part_of(x, length - 1, length * (width - 1), axis=2)
+    x = ops.reshape(x, (batch, num_heads, length, width - 1))
+    return part_of(x, 0, num_keys, axis=3)
+
+
+def distances_between(query_positions, key_positions):
+    """All differences of two `Progression`s as one; None for positions in no such order."""
+    both = query_positions, key_positions
+    if not all(isinstance(x, Progression) for x in both) or len({x.step for x in both}) > 1:
+        return None
+    step = key_positions.step
+    lowest = query_positions.start - key_positions.start - (key_positions.length - 1) * step
+    return Progression(lowest, query_positions.length + key_positions.length - 1, step)
+
+
+def table_columns(distances):
+    """The distances that a table's columns stand for: from the last down, and one to spare."""
+    return Progression(_last(distances), distances.length + 1, -distances.step).tensor()
+
+
+def distance_products(query, table, distances, needed):
+    """Dot products of each query with the column of its distance from each key.
+
+    Args:
+        query: (B, N, T, H).
+        table: (N, H, L + 1), or (H, L + 1) for all heads, with columns for what
+            `table_columns(distances)` gives.
+        distances: `Progression` of L.
+        needed: the `distances_between` these queries and S keys, all among `distances`.
+
+    Returns:
+        (B, N, T, S).
+    """
+    length = size(query, 2)
+    num_keys = needed.length - length + 1
+    single = query.shape[2] == 1
+    width = num_keys if single else needed.length + 1
+    if not isinstance(width, int) or table.shape[-1] != width:
+        first = (_last(distances) - _last(needed)) // distances.step
+        table = part_of(table, first, width, axis=len(table.shape) - 1)
+    if single:  # an einsum, as in keras_attn.ops.products
+        columns = "nhw" if len(table.shape) == 3 else "hw"
+        products = ops.einsum(f"bnh,{columns}->bnw", ops.squeeze(query, 2), table)
+        return ops.expand_dims(products, 2)
+    return relative_shift(ops.matmul(query, table), num_keys)
+
+
+def head_positions(positions):
+    """Positions (T,), (B, T) or (B or 1, N or 1, T) of any kind as int32 of the last shape."""
+    if isinstance(positions, Progression):
+        return positions.tensor()[None, None]
+    positions = ops.cast(positions, "int32")
+    rank = len(positions.shape)
+    return positions[None, None] if rank == 1 else positions[:, None] if rank == 2 else positions
+
+
+def _last(progression):
+    return progression.start + (progression.length - 1) * progression.step

@@ -1,0 +1,266 @@
+"""Heads that learn how far to look."""
+
+import math
+import numbers
+
+import keras
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.cutting import ceil_div, part_of, size, sizes
+from keras_attn.ops.relative_shift import head_positions
+from keras_attn.ops.rows import rows
+from keras_attn.ops.windows import windows
+from keras_attn.patterns.pattern import Pattern
+
+LARGEST_BLOCK = 128
+# The fewest keys that have windows of their own: smaller products would hardly be faster.
+SHORTEST = 64
+# Bounds the logarithm where a key is forbidden anyway.
+TINY = 1e-30
+
+
+@register
+class AdaptiveSpan(keras.layers.Layer, Pattern):
+    """Each head meets the keys of a span before the query, whose length it learns.
+
+        weight(i, j) = m(x) exp(logit(i, j)) / sum of the same
+        m(x) = clip((R + z - x) / R, 0, 1)
+
+    where x = i - j counts the keys nearer than j, z in [0, max_span] is the head's span and R the
+    ramp on which keys fade out: z + R keys have a weight, at most `max_span`. The ramp is what z
+    learns from, so a span of zero can still grow. Every span costs `span_loss` a token, which is
+    added to the model's loss. With `dynamic`, each query has a span z_t = max_span
+    sigmoid(w . x_t + b) of its own, from what the layer makes the query of.
+
+    Keys are cut to the longest span at hand: time O(T (z + R)) and memory O(T) per head, z being
+    that of the head that looks furthest, up to a factor of two that keeps the shapes fixed; O(T S)
+    where spans reach half of the keys. A dynamic span looks at all queries for this, so the last
+    bit of a result may depend on later positions, as on any change of shape. m, its logarithm and
+    the spans are float32 under any dtype policy. Optimizers that decay weights should not decay
+    these: `optimizer.exclude_from_weight_decay(var_names=["span"])`.
+
+    Args:
+        max_span: int. The most keys that a query meets.
+        ramp: int. Length R of the ramp.
+        initial_span: float in [0, 1]. The initial span as a part of `max_span`; a dynamic one
+            begins between one token and `max_span` less one.
+        span_loss: float. Loss per token of span, for the mean over heads (and over positions that
+            are not padding).
+        dynamic: bool. Whether each query has a span of its own.
+        include_self: bool. Whether a query meets the key at its own position. If not, x is
+            i - j - 1, as in the authors' code, and the first query of all meets no key.
+
+    Raises:
+        ValueError: if a size is below 1, `initial_span` is outside [0, 1], `span_loss` is
+            negative, or a dynamic span gets no queries.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.patterns import AdaptiveSpan
+        >>> layer = keras_attn.layers.MultiHeadAttention(2, 8, pattern=AdaptiveSpan(1024))
+        >>> layer.build((None, None, 16))
+        >>> layer.pattern.span_summary()["max"]
+        0.0
+
+    Differs from the paper: the query meets its own position too, unless `include_self=False`; the
+        nearest key has x = 0, as in the authors' code, where the paper's formula has 1.
+
+    Reference: [Sukhbaatar et al., 2019](https://arxiv.org/abs/1905.07799), section 2.
+    """
+
+    causal = True
+    is_of_positions = False
+    # Unlike other patterns it has weights, so it is the same as itself only.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __init__(
+        self,
+        max_span,
+        ramp=32,
+        initial_span=0.0,
+        span_loss=2e-6,
+        dynamic=False,
+        include_self=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_sizes(max_span=max_span, ramp=ramp)
+        if not isinstance(initial_span, numbers.Real) or not 0 <= initial_span <= 1:
+            raise ValueError(
+                "`initial_span` is a part of `max_span`, in [0, 1]. "
+                f"Received: initial_span={initial_span!r}."
+            )
+        if not isinstance(span_loss, numbers.Real) or not span_loss >= 0:
+            raise ValueError(f"`span_loss` must be at least 0. Received: span_loss={span_loss!r}.")
+        self.max_span = int(max_span)
+        self.ramp = int(ramp)
+        self.initial_span = initial_span
+        self.span_loss = span_loss
+        self.dynamic = bool(dynamic)
+        self.include_self = bool(include_self)
+
+    def build(self, query_shape, inputs_shape=None):
+        """For queries (B, N, T, H) and, if dynamic, the inputs (B, T, D) they are made from."""
+        num_heads = query_shape[1]
+        in_float32 = {"dtype": "float32", "autocast": False}
+        if not self.dynamic:
+            self.span = self.add_weight(
+                (num_heads,),
+                keras.initializers.Constant(self.initial_span),
+                regularizer=self._loss_of_parts,
+                constraint=lambda part: ops.clip(part, 0.0, 1.0),
+                name="span",
+                **in_float32,
+            )
+            return
+        _check_inputs(inputs_shape)
+        token = 1 / (self.max_span + 1)
+        part = min(max(self.initial_span, token), 1 - token)
+        bias = keras.initializers.Constant(math.log(part / (1 - part)))
+        self.kernel = self.add_weight(
+            (inputs_shape[-1], num_heads), "glorot_uniform", name="span_kernel", **in_float32
+        )
+        self.bias = self.add_weight((num_heads,), bias, name="span_bias", **in_float32)
+
+    def meets(self, i, j):
+        nearer = self._nearer(i, j)
+        return ops.logical_and(nearer >= 0, nearer < self.max_span)
+
+    def matrix(self, operands):
+        spans = self._spans(operands)
+        i = head_positions(operands.query_positions)[..., :, None]
+        j = head_positions(operands.key_positions)[..., None, :]
+        return self._meets_within(i, j, spans), self._log_soft_mask(i, j, spans)
+
+    def attend(self, operands, log_weight=False):
+        spans = self._spans(operands)
+        num_keys = size(operands.key, 2)
+        by_query = (*sizes(spans)[:2], size(operands.query, 2), 1)
+        soft = {
+            "bias": self._log_soft_mask,
+            "extras": (ops.broadcast_to(spans, by_query),),
+            "log_weight": log_weight,
+        }
+        results = 2 if log_weight else 1
+
+        def within(reach):
+            block, before = self._blocks(reach)
+            return lambda: windows(operands, self._meets_within, block, before, **soft)[:results]
+
+        # The shape of a window is fixed while a graph is built, the spans are not: one of some
+        # windows is chosen as it runs.
+        reaches = self._reaches(num_keys)
+        ways = [within(reach) for reach in reaches]
+        longest = ops.cast(ops.ceil(ops.max(ops.stop_gradient(spans))), "int32") + self.ramp
+        longest = ops.minimum(longest, self.max_span)
+        way = sum(ops.cast(longest > reach, "int32") for reach in reaches)
+        if not isinstance(num_keys, int) or 2 * self.max_span > num_keys:
+            ways.append(lambda: rows(operands, self._meets_within, **soft)[:results])
+            way = ops.where(2 * longest > num_keys, len(reaches), way)
+        found = ways[0]() if len(ways) == 1 else ops.switch(way, ways)
+        return (*found, None)[:2]
+
+    def keys_per_query(self, num_keys):
+        """Of the shortest spans: from there on they cost more only as they grow."""
+        block, before = self._blocks(min(max(SHORTEST, self.ramp), self.max_span))
+        return min(num_keys, (1 + before) * block)
+
+    def kept(self):
+        return self.max_span if self.include_self else self.max_span + 1
+
+    def span_summary(self, inputs=None):
+        """How far the heads look, in tokens.
+
+        Args:
+            inputs: (B, T, D), what queries are made from: for a dynamic span.
+
+        Returns:
+            A dict of `spans`, a NumPy array with the span z of each head (dynamic: the mean over
+            all queries), and floats `mean` and `max`, over all of them.
+        """
+        spans = self._dynamic_spans(inputs) if self.dynamic else self._static_spans()
+        spans = ops.convert_to_numpy(spans)
+        return {
+            "spans": spans.mean(axis=(0, 2, 3)),
+            "mean": float(spans.mean()),
+            "max": float(spans.max()),
+        }
+
+    def _spans(self, operands):
+        """z (1, N, 1, 1), or (B, N, T, 1) where each query has its own."""
+        if not self.dynamic:
+            return self._static_spans()
+        spans = self._dynamic_spans(operands.inputs)
+        if not operands.again:
+            self.add_loss(self.span_loss * _mean(spans, operands.real))
+        return spans
+
+    def _static_spans(self):
+        return self.max_span * ops.convert_to_tensor(self.span)[None, :, None, None]
+
+    def _dynamic_spans(self, inputs):
+        _check_inputs(inputs)
+        logits = ops.matmul(ops.cast(inputs, "float32"), self.kernel) + self.bias  # (B, T, N)
+        return self.max_span * ops.swapaxes(ops.sigmoid(logits), 1, 2)[..., None]
+
+    def _loss_of_parts(self, parts):
+        return self.span_loss * self.max_span * ops.mean(parts)
+
+    def _nearer(self, i, j):
+        return i - j if self.include_self else i - j - 1
+
+    def _meets_within(self, i, j, spans):
+        nearer = self._nearer(i, j)
+        reach = ops.minimum(spans + self.ramp, self.max_span)
+        return ops.logical_and(nearer >= 0, ops.cast(nearer, "float32") < reach)
+
+    def _log_soft_mask(self, i, j, spans):
+        nearer = ops.cast(self._nearer(i, j), "float32")
+        return ops.log(ops.clip((spans + self.ramp - nearer) / self.ramp, TINY, 1.0))
+
+    def _reaches(self, num_keys):
+        """Numbers of keys for which there are windows: up to half of the keys, if known."""
+        longest = min(self.max_span, num_keys // 2 if isinstance(num_keys, int) else self.max_span)
+        reaches, reach = [], 0
+        while reach < longest:
+            reach = min(max(2 * reach, SHORTEST, self.ramp), self.max_span)
+            reaches.append(reach)
+        return reaches
+
+    def _blocks(self, reach):
+        """Length of the blocks, and how many before its own a query of this reach looks at."""
+        block = min(reach, LARGEST_BLOCK)
+        return block, ceil_div(reach - self.include_self, block)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_span": self.max_span,
+            "ramp": self.ramp,
+            "initial_span": self.initial_span,
+            "span_loss": self.span_loss,
+            "dynamic": self.dynamic,
+            "include_self": self.include_self,
+        }
+
+
+def _check_inputs(inputs):
+    if inputs is None:
+        raise ValueError(
+            "`dynamic=True` makes spans from what the layer makes queries of: there is no dynamic "
+            "span without queries. Received: inputs=None."
+        )
+
+
+def _mean(spans, real):
+    """The mean of spans (B, N, T, 1) over heads and real queries: the last T of S positions."""
+    length, num_keys = spans.shape[2], None if real is None else real.shape[2]
+    if real is None or None not in (length, num_keys) and length > num_keys:
+        return ops.mean(spans)
+    length = size(spans, 2)
+    real = part_of(ops.cast(real, "float32"), size(real, 2) - length, length, axis=2)
+    weights = ops.broadcast_to(real[..., None], sizes(spans))
+    return ops.sum(spans * weights) / ops.maximum(ops.sum(weights), 1.0)

@@ -1,0 +1,178 @@
+"""Blocks of an image that look up and to the sides."""
+
+import functools
+import math
+import numbers
+
+import numpy as np
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.gathered import gathered
+from keras_attn.patterns.pattern import Pattern
+
+
+def block_raster_order(image_shape, query_shape):
+    """The pixels of an image block after block: the order that `BlockLocal2D` reads.
+
+        rank -> row * width + column,   sorted by block row, block column, row, column
+
+    Blocks at the right and lower edge are as small as what is left of the image.
+
+    Args:
+        image_shape, query_shape: (height, width) of the image and of a block.
+
+    Returns:
+        int32 array (height * width,): the place in raster order of each rank. `x[:, order]` puts
+        pixels in raster order in this one, and `x[:, np.argsort(order)]` puts them back.
+
+    Raises:
+        ValueError: if a shape is not of two integers of at least 1.
+
+    Example:
+        >>> from keras_attn.patterns import block_raster_order
+        >>> block_raster_order((2, 4), (2, 2))
+        array([0, 1, 4, 5, 2, 3, 6, 7], dtype=int32)
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.3, 2D local
+        attention.
+    """
+    height, width = _pair(1, image_shape=image_shape)
+    block_height, block_width = _pair(1, query_shape=query_shape)
+    row, column = np.divmod(np.arange(height * width), width)
+    order = np.lexsort((column, row, column // block_width, row // block_height))
+    return order.astype("int32")
+
+
+@register
+class BlockLocal2D(Pattern):
+    """A query meets the pixels before it in its own block of an image and in a rim around the block.
+
+        allowed(i, j) = j <= i  and  pixel(j) in the block of pixel(i), extended by `flange[0]` rows
+                        above and `flange[1]` columns to each side
+
+    Positions are ranks in block-raster order, `block_raster_order`: the order in which the sequence
+    stands and is written. "Before" is before in this order, so that a query meets pixels to its
+    right in rows above, and pixels of the block to its left in rows below. A sequence may end
+    before the image does. Time O(T K) and memory O(T K / (h w)) per head, for blocks of h by w
+    pixels and K at most (h + flange[0]) (w + 2 flange[1]).
+
+    Args:
+        image_shape: (height, width) of the image; with a position for each channel, the width
+            counts them: (32, 96) for 32 by 32 pixels in three colours.
+        query_shape: (height, width) of a block; smaller at the right and lower edge, if it does
+            not divide the image.
+        flange: (rows above, columns to each side).
+
+    Raises:
+        ValueError: if an argument is not of two integers, of at least 1 (`flange`: 0), or if the
+            sequence is longer than the image.
+
+    Example:
+        >>> import keras_attn
+        >>> layer = keras_attn.layers.MultiHeadAttention(
+        ...     4, 128, pattern=keras_attn.patterns.BlockLocal2D((32, 96), (8, 32), flange=(8, 16)))
+
+    Differs from the paper: none; blocks at the edge of an image that they do not divide are
+        smaller, where the authors' code pads the image.
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.3, 2D local
+        attention.
+    """
+
+    causal = True
+
+    def __init__(self, image_shape, query_shape, flange):
+        self.image_shape = _pair(1, image_shape=image_shape)
+        self.query_shape = _pair(1, query_shape=query_shape)
+        self.flange = _pair(0, flange=flange)
+
+    def meets(self, i, j):
+        (height, width), (above, aside) = self.query_shape, self.flange
+        (query_row, query_column), (row, column) = self._pixel(i), self._pixel(j)
+        top, left = query_row // height * height, query_column // width * width
+        conditions = (
+            j <= i,
+            j >= 0,
+            i < math.prod(self.image_shape),
+            row >= top - above,
+            row < top + height,
+            column >= left - aside,
+            column < left + width + aside,
+        )
+        return functools.reduce(ops.logical_and, conditions)
+
+    def matrix(self, operands):
+        self._check(operands.query.shape[2])
+        return super().matrix(operands)
+
+    def attend(self, operands, log_weight=False):
+        self._check(operands.key.shape[2])
+        starts, keys = _tables(self.image_shape, self.query_shape, self.flange)
+        # The lists hold no pixel outside the rectangle.
+        return gathered(operands, starts, keys, lambda i, j: j <= i, log_weight=log_weight)
+
+    def keys_per_query(self, num_keys):
+        return min(num_keys, _tables(self.image_shape, self.query_shape, self.flange)[1].shape[1])
+
+    def candidates(self, position, num_keys):
+        starts, keys = _tables(self.image_shape, self.query_shape, self.flange)
+        block = ops.sum(ops.cast(ops.convert_to_tensor(starts[1:]) <= position, "int32"))
+        return ops.take(ops.convert_to_tensor(keys), ops.minimum(block, len(keys) - 1), axis=0)
+
+    def _pixel(self, rank):
+        """The row and column of a rank."""
+        (image_height, image_width), (height, width) = self.image_shape, self.query_shape
+        top = rank // (height * image_width) * height
+        rank = rank - top * image_width
+        # At the edge blocks are smaller; beyond it, where no pixel is, 1 is there to divide by.
+        height = ops.clip(image_height - top, 1, height)
+        left = rank // (height * width) * width
+        rank = rank - left * height
+        width = ops.clip(image_width - left, 1, width)
+        return top + rank // width, left + rank % width
+
+    def _check(self, length):
+        if length is not None and length > math.prod(self.image_shape):
+            raise ValueError(
+                "`image_shape` must have a pixel for each position. Received: "
+                f"image_shape={self.image_shape}, {length} positions."
+            )
+
+    def get_config(self):
+        return {
+            "image_shape": self.image_shape,
+            "query_shape": self.query_shape,
+            "flange": self.flange,
+        }
+
+
+@functools.lru_cache(maxsize=64)
+def _tables(image_shape, query_shape, flange):
+    """Where blocks start in block-raster order (blocks + 1,), and each one's keys (blocks, K)."""
+    order = block_raster_order(image_shape, query_shape)
+    ranks = np.argsort(order).astype("int32").reshape(image_shape)
+    starts, lists = [0], []
+    for top in range(0, image_shape[0], query_shape[0]):
+        for left in range(0, image_shape[1], query_shape[1]):
+            below, right = top + query_shape[0], left + query_shape[1]
+            starts.append(starts[-1] + ranks[top:below, left:right].size)
+            near = slice(max(left - flange[1], 0), right + flange[1])
+            keys = ranks[max(top - flange[0], 0) : below, near]
+            lists.append(np.sort(keys[keys < starts[-1]]))
+    table = np.full((len(lists), max(map(len, lists))), -1, "int32")
+    for row, keys in zip(table, lists, strict=True):
+        row[: len(keys)] = keys
+    return np.array(starts, "int32"), table
+
+
+def _pair(least, **argument):
+    """The value of an argument as a tuple of two integers."""
+    ((name, value),) = argument.items()
+    value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(value) != 2 or not all(isinstance(n, numbers.Integral) and n >= least for n in value):
+        raise ValueError(
+            f"`{name}` must be two integers of at least {least}. "
+            f"Received: {name}={argument[name]!r}."
+        )
+    return tuple(int(n) for n in value)

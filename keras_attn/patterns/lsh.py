@@ -1,0 +1,217 @@
+"""Attention among positions that hash alike."""
+
+import numbers
+
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.cutting import part_of, positions_of, size, sizes
+from keras_attn.ops.hashing import default_buckets, hash_directions
+from keras_attn.ops.progression import positions_tensor
+from keras_attn.ops.sorted_rounds import meet, places, sorted_rounds
+from keras_attn.ops.sorting import sort_order
+from keras_attn.patterns.pattern import Pattern
+
+# The logit of a query's own key: more than none at all, less than any other.
+LAST_RESORT = -1e20
+# The bucket of padding, after all others.
+PADDING = 2**28
+
+
+@register
+class LSH(Pattern):
+    """A query meets the keys that hash as it does, as Reformer's queries do.
+
+        allowed(i, j) = in any round: bucket(i) = bucket(j) and chunk(j) in {chunk(i) - 1, chunk(i)},
+                        and j < i, or j != i without `causal`;  j = i if there is no other
+
+    In each round random axes give every key a bucket. Positions are sorted by bucket, equal ones
+    in their order, and cut into chunks. A key that is met in several rounds counts once, so with
+    more rounds the result approaches full attention. Needs a score whose queries are their own
+    keys: "shared_qk". Time O(num_rounds T (chunk_length + log T)) and memory O(num_rounds T) per
+    head.
+
+    In training, rounds draw new axes in every step where the layer hands random numbers to its
+    pattern; otherwise the axes are always the same ones. A query never gets a value from its
+    future, but sorting looks at all keys, so which keys of its past it meets may depend on later
+    ones. Decoding with a cache, whose queries are fewer than its keys, meets all of the past.
+
+    Args:
+        chunk_length: int.
+        num_rounds: int. May differ between training and evaluation.
+        num_buckets: even int; by default two for each chunk. Above 128 they are pairs of two
+            hashes, at least so many.
+        causal: bool.
+        across_buckets: bool. Whether to meet all keys of both chunks, whatever their bucket: at no
+            more time a better approximation of full attention.
+        wrap: bool. Whether the first chunk of each round looks back at the last one of the round
+            before, and keys met in several rounds count several times: for weights that were
+            trained by Trax, Hugging Face or reformer-pytorch, with `across_buckets`.
+        seed: int. Of the axes where the layer gives no random numbers.
+
+    Raises:
+        ValueError: if a size is below 1, `num_buckets` is not even, `wrap` is asked for without
+            `across_buckets`, the score does not share queries and keys, or a plan meets more keys
+            than queries.
+
+    Example:
+        >>> import keras_attn
+        >>> layer = keras_attn.layers.MultiHeadAttention(
+        ...     8, 64, score="shared_qk", pattern=keras_attn.patterns.LSH(64, num_rounds=2))
+
+    Differs from the paper: a query without another key meets itself exactly, where the paper has
+        a constant of -1e5; padding has a bucket of its own. The released implementations meet keys
+        `across_buckets`, against the paper's eq. 4.
+
+    Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 2, eq. 2 to 6, and
+        appendix A.
+    """
+
+    is_of_positions = False
+    is_random = True
+
+    def __init__(
+        self,
+        chunk_length=64,
+        num_rounds=1,
+        num_buckets=None,
+        causal=True,
+        *,
+        across_buckets=False,
+        wrap=False,
+        seed=0,
+    ):
+        check_sizes(chunk_length=chunk_length, num_rounds=num_rounds)
+        check_sizes(least=0, seed=seed)
+        if num_buckets is not None and (
+            not isinstance(num_buckets, numbers.Integral) or num_buckets < 2 or num_buckets % 2
+        ):
+            raise ValueError(
+                "`num_buckets` must be an even integer of at least 2, or None. "
+                f"Received: num_buckets={num_buckets!r}."
+            )
+        if wrap and not across_buckets:
+            raise ValueError(
+                "`wrap` meets keys of other rounds, which share no bucket: it needs "
+                f"`across_buckets=True`. Received: wrap={wrap!r}, across_buckets={across_buckets!r}."
+            )
+        self.chunk_length = int(chunk_length)
+        self.num_rounds = int(num_rounds)
+        self.num_buckets = None if num_buckets is None else int(num_buckets)
+        self.causal = bool(causal)
+        self.across_buckets = bool(across_buckets)
+        self.wrap = bool(wrap)
+        self.seed = int(seed)
+
+    def meets(self, i, j):
+        """What positions alone allow, which is more than the buckets do."""
+        return j <= i if self.causal else ops.ones_like(i - j, dtype="bool")
+
+    def check_score(self, score):
+        """Refuses a score that compares queries with keys of another projection."""
+        if not getattr(score, "shares_query", False):
+            raise ValueError(
+                "The pattern LSH needs a score whose queries are their own keys, like "
+                f"'shared_qk': others may be high where hashes differ. Received: score={score!r}."
+            )
+
+    def buckets(self, operands):
+        """The bucket of each key in each round, int32 (B, N, rounds, S)."""
+        num_buckets = self.num_buckets
+        if num_buckets is None:
+            num_buckets = default_buckets(size(operands.key, 2), self.chunk_length)
+        seed = operands.part(self.num_rounds + 1).seed
+        seed = self.seed if seed is None else seed
+        buckets = hash_directions(operands.key, num_buckets, self.num_rounds, seed)
+        if operands.real is None:
+            return buckets
+        return ops.where(operands.real[:, :, None], buckets, PADDING)
+
+    def matrix(self, operands):
+        self.check_score(operands.score)
+        positions = operands.query_positions, operands.key_positions
+        mask, own = self.mask(*positions), _same(*positions)
+        bias = ops.where(own, LAST_RESORT, 0.0)
+        known = operands.query.shape[2], operands.key.shape[2]
+        if None not in known and known[0] != known[1]:
+            return mask, bias
+        counts = self._counts(operands)
+        if None in known:
+            length, num_keys = size(operands.query, 2), size(operands.key, 2)
+            counts = part_of(counts, num_keys - length, length, axis=2)
+            counts = ops.where(length == num_keys, counts, 1)
+        if self.wrap:
+            bias = bias + ops.log(ops.cast(ops.maximum(counts, 1), "float32"))
+        return ops.logical_and(mask, counts > 0), bias
+
+    def attend(self, operands, log_weight=False):
+        self.check_score(operands.score)
+        length, num_keys = operands.query.shape[2], operands.key.shape[2]
+        if length != num_keys:
+            raise ValueError(
+                "The plan of LSH is for queries that are their own keys, as many as keys. "
+                f"Received: {length} queries, {num_keys} keys."
+            )
+        found = sorted_rounds(
+            operands,
+            self.buckets(operands),
+            self.chunk_length,
+            causal=self.causal,
+            across_buckets=self.across_buckets,
+            wrap=self.wrap,
+        )
+        output, log_weights = _or_own(operands.part(self.num_rounds), *found)
+        return output, log_weights if log_weight else None
+
+    def keys_per_query(self, num_keys):
+        return min(num_keys, 2 * self.chunk_length * self.num_rounds)
+
+    def _counts(self, operands):
+        """In how many rounds each pair (B, N, S, S) meets, if positions allow it."""
+        buckets = self.buckets(operands)
+        _, inverse = sort_order(buckets)
+        rounds = places(inverse, buckets, self.chunk_length, self.across_buckets)
+        counts = 0
+        for number in range(self.num_rounds):
+            place = rounds[:, :, number]
+            i, j = place[..., :, None], place[..., None, :]
+            counts = counts + ops.cast(meet(i, j), "int32")
+            if self.wrap:
+                j = rounds[:, :, number - 1][..., None, :]
+                last = ops.max(j, axis=-1, keepdims=True)
+                counts = counts + ops.cast(ops.logical_and(i == 0, j == last), "int32")
+        return counts
+
+    def get_config(self):
+        return {
+            "chunk_length": self.chunk_length,
+            "num_rounds": self.num_rounds,
+            "num_buckets": self.num_buckets,
+            "causal": self.causal,
+            "across_buckets": self.across_buckets,
+            "wrap": self.wrap,
+            "seed": self.seed,
+        }
+
+
+def _same(query_positions, key_positions):
+    """Which keys (T, S) or (B, 1, T, S) stand where the query does."""
+    i, j = (positions_tensor(positions) for positions in (query_positions, key_positions))
+    same = i[..., :, None] == j[..., None, :]
+    return same if len(same.shape) == 2 else same[:, None]
+
+
+def _or_own(operands, output, log_weights):
+    """What was found or, where nothing was, the query's own value if it may meet that."""
+    alone = log_weights < LAST_RESORT
+    if operands.real is not None:
+        alone = ops.logical_and(alone, operands.real[..., None])
+    if operands.condition is not None:
+        i = positions_of(operands.query_positions)[..., None]
+        alone = ops.logical_and(alone, operands.condition(i, i))
+    own = operands.value
+    if operands.drop is not None:
+        weights = ops.ones((*sizes(own)[:3], 1), dtype="float32")
+        own = ops.cast(operands.drop(weights, operands.seed), own.dtype) * own
+    return ops.where(alone, own, output), ops.where(alone, LAST_RESORT, log_weights)

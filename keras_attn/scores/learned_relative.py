@@ -1,0 +1,111 @@
+"""Scores of keys and of their distances, learned one by one."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.cutting import pad, size, sizes
+from keras_attn.ops.products import query_keys
+from keras_attn.ops.progression import Progression
+from keras_attn.ops.relative_shift import (
+    distance_products,
+    distances_between,
+    head_positions,
+    table_columns,
+)
+
+
+@register
+class LearnedRelative(keras.layers.Layer):
+    """Score of a query with a key to which a vector for its distance has been added.
+
+        logit(i, j) = q_i . (k_j + p_{i-j}) / sqrt(H),   p_d = 0 unless 0 <= d < max_distance
+
+    p (max_distance, H) is learned and shared by all heads. Goes with `AdaptiveSpan`, whose heads
+    look no further than its `max_span`: give `max_distance` the same number, or one more where the
+    span leaves out the query's own position. Time O(T (T + S) H) and memory O(T (T + S)) per head
+    where positions follow each other, else O(T max_distance H) and O(T max_distance).
+
+    Args:
+        max_distance: int. Number of distances that have a vector, from 0 on.
+
+    Call arguments:
+        query: (B, N, T, H). key: (B, N, S, H).
+        query_positions, key_positions: `Progression`s or int (T,), (B, T) or (B, N, T); by default
+            the queries stand where the last T of S keys do.
+        table: what `distance_table` made of `distances`; computed where it is None.
+
+    Returns:
+        (B, N, T, S).
+
+    Raises:
+        ValueError: if `max_distance` < 1.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.scores import LearnedRelative
+        >>> layer = keras_attn.layers.MultiHeadAttention(
+        ...     2, 8, score=LearnedRelative(256), pattern=keras_attn.patterns.Local(256))
+
+    Differs from the paper: each layer has its own p, which the paper shares between all layers.
+
+    Reference: [Sukhbaatar et al., 2019](https://arxiv.org/abs/1905.07799), section 2; vectors of
+        distances: [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.1.
+    """
+
+    def __init__(self, max_distance, **kwargs):
+        super().__init__(**kwargs)
+        check_sizes(max_distance=max_distance)
+        self.max_distance = max_distance
+
+    def build(self, query_shape, key_shape=None):
+        normal = keras.initializers.RandomNormal(stddev=1.0)
+        shape = (self.max_distance, query_shape[-1])
+        self.embeddings = self.add_weight(shape, normal, name="embeddings")
+
+    def call(
+        self, query, key, query_positions=None, key_positions=None, table=None, distances=None
+    ):
+        length, num_keys = size(query, 2), size(key, 2)
+        if query_positions is None:
+            query_positions = Progression(num_keys - length, length)
+        if key_positions is None:
+            key_positions = Progression(0, num_keys)
+        query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
+        needed = distances_between(query_positions, key_positions)
+        if needed is None:
+            products = self._gather(query, query_positions, key_positions)
+        else:
+            if table is None:
+                table, distances = self.distance_table(needed), needed
+            products = distance_products(query, table, distances, needed)
+        return query_keys(query, key) + products
+
+    def distance_table(self, distances):
+        """p of all `distances`, for `keras_attn.ops.relative_shift.distance_products`."""
+        columns = self._places(table_columns(distances))
+        table = pad(ops.cast(self.embeddings, self.compute_dtype), 0, 1, axis=0)
+        return ops.transpose(ops.take(table, columns, axis=0))
+
+    def _places(self, distances):
+        """Distances as places in p; `max_distance` for those that have none."""
+        inside = ops.logical_and(distances >= 0, distances < self.max_distance)
+        return ops.where(inside, distances, self.max_distance)
+
+    def _gather(self, query, query_positions, key_positions):
+        """Products (B, N, T, S) with p for positions in any order."""
+        i, j = head_positions(query_positions), head_positions(key_positions)
+        places = self._places(i[..., :, None] - j[..., None, :])
+        products = ops.matmul(query, ops.transpose(self.embeddings))
+        products = pad(products, 0, 1, axis=3)  # (B, N, T, max_distance + 1)
+        shape = (*sizes(products)[:3], size(places, 3))
+        return ops.take_along_axis(products, ops.broadcast_to(places, shape), axis=3)
+
+    def compute_output_shape(self, query_shape, key_shape):
+        return (*query_shape[:3], key_shape[2])
+
+    def get_config(self):
+        return {**super().get_config(), "max_distance": self.max_distance}

@@ -1,0 +1,50 @@
+"""The score of queries that are their own keys."""
+
+import math
+
+from keras import ops
+
+from keras_attn.axis import Value, register
+from keras_attn.ops.products import query_keys
+
+# The squared length of a key that has no direction.
+SHORTEST = 1e-30
+
+
+@register
+class SharedQK(Value):
+    """Score of a query and the direction of a key, where one projection makes both.
+
+        logit(q, k) = q . k / (||k|| sqrt(H)),   k = q of the same position
+
+    A query and a key that hash alike then also score high, which is what the pattern `LSH` needs.
+    A layer with this score projects queries and keys by the query's kernel and has no other for
+    keys. The key of length 1 that is most like a query is its own, so without `LSH`, which leaves
+    it out, a query mostly attends to itself. A key of zeros scores 0. The keys' lengths are
+    float32 under any dtype policy. Time O(T S H), memory O(T S) per head.
+
+    Example:
+        >>> import keras_attn
+        >>> keras_attn.layers.MultiHeadAttention(8, 64, score="shared_qk").score
+        SharedQK()
+
+    Differs from the paper: none.
+
+    Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 2, "Sharing QK".
+    """
+
+    # Asks a layer to use one projection for queries and keys.
+    shares_query = True
+
+    def __call__(self, query, key, query_positions=None, key_positions=None):
+        query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
+        return query_keys(query, _direction(key))
+
+
+def _direction(key):
+    """The key divided by its length, in float32; zeros stay zeros, without a gradient."""
+    x = ops.cast(key, "float32")
+    squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
+    some = squares > SHORTEST
+    inverse = ops.where(some, ops.rsqrt(ops.where(some, squares, 1.0)), 0.0)
+    return ops.cast(x * inverse, key.dtype)

@@ -1,0 +1,178 @@
+import textwrap
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn.ops.operands import Operands
+from keras_attn.ops.progression import Progression
+from keras_attn.patterns import (
+    LSH,
+    AdaptiveSpan,
+    BlockLocal1D,
+    BlockLocal2D,
+    Causal,
+    Dense,
+    Fixed,
+    Local,
+    PerHead,
+    Strided,
+)
+from keras_attn.scores import SharedQK
+from keras_attn.viz.figure import new_figure
+
+# Up to this length each pair is a cell with an edge of its own.
+LONGEST_GRID = 64
+EDGE = "#d9dee3"
+
+
+def plot_pattern(pattern, length, vectors=None):
+    """Draws who sees whom: a row per query, a column per key, a panel per head that differs.
+
+    A pair is dark where the pattern allows it and white where not. A soft pattern, such as
+    `AdaptiveSpan` once it is built, is as dark as the factor that it gives the pair.
+
+    Args:
+        pattern: of the pattern axis.
+        length: int. Number of positions T, of queries and keys alike.
+        vectors: (T, H), the keys, for a pattern that looks at them, as `LSH` does; by default
+            random.
+
+    Returns:
+        A `matplotlib.figure.Figure`; `.savefig("pattern.png")` writes it.
+
+    Raises:
+        ValueError: if the pattern has weights and is not built, or `vectors` are not `length`.
+        ImportError: if Matplotlib is not installed.
+
+    Example:
+
+    >>> from keras_attn.patterns import Local
+    >>> from keras_attn.viz import plot_pattern
+    >>> plot_pattern(Local(2), 3).axes[0].images[0].get_array().data.astype(int)
+    array([[1, 0, 0],
+           [1, 1, 0],
+           [0, 1, 1]])
+
+    Reference: pictures of this kind: [Child et al., 2019](https://arxiv.org/abs/1904.10509),
+        figure 3.
+    """
+    heads = weigh_pairs(pattern, length, vectors)
+    figure = new_figure(3.4 * len(heads), 3.8)
+    panels = figure.subplots(1, len(heads), squeeze=False)[0]
+    for number, (axes, weights) in enumerate(zip(panels, heads, strict=True)):
+        title = repr(pattern)
+        if isinstance(pattern, PerHead):
+            title = f"head {number}: {pattern.patterns[number]!r}"
+        elif len(heads) > 1:
+            title = f"head {number}: {title}"
+        _draw(axes, weights, title)
+    return figure
+
+
+def plot_patterns(length=24):
+    """Draws an example of every pattern: the catalogue of the README.
+
+    Args:
+        length: int. Number of positions, at most 24.
+
+    Returns:
+        A `matplotlib.figure.Figure`; `.savefig("patterns.png")` writes it.
+
+    Raises:
+        ImportError: if Matplotlib is not installed.
+
+    Example:
+
+    >>> from keras_attn.viz import plot_patterns
+    >>> plot_patterns(8).axes[0].get_title()
+    'Dense()'
+    """
+    panels = []
+    for title, pattern in examples():
+        heads = weigh_pairs(pattern, length)
+        for number, weights in enumerate(heads):
+            panels.append((title if len(heads) == 1 else f"{title}, head {number}", weights))
+    figure = new_figure(13, 8.8)
+    for axes, (title, weights) in zip(figure.subplots(3, 5).flat, panels, strict=True):
+        _draw(axes, weights, title)
+    return figure
+
+
+def examples():
+    """(how it is written, pattern) of every pattern, with 15 heads among them."""
+    span = AdaptiveSpan(24, ramp=8)
+    span.build((None, 1, None, None))
+    span.span.assign([0.2])
+    return [
+        ("Dense()", Dense()),
+        ("Causal()", Causal()),
+        ("Local(6)", Local(6)),
+        ("Local(6, causal=False)", Local(6, causal=False)),
+        ("BlockLocal1D(6, lookback=4)", BlockLocal1D(6, lookback=4)),
+        ("BlockLocal2D((4, 6), (2, 3), flange=(1, 1))", BlockLocal2D((4, 6), (2, 3), (1, 1))),
+        ("Strided(6)", Strided(6)),
+        ("Fixed(6, summary=2)", Fixed(6, summary=2)),
+        ("AdaptiveSpan(24, ramp=8)", span),
+        ("LSH(4) of random vectors", LSH(4)),
+        ("LSH(4, num_rounds=4)", LSH(4, num_rounds=4)),
+        ("Local(12) & Fixed(6, summary=2)", Local(12) & Fixed(6, summary=2)),
+        ("Local(3) | Strided(8, 'column')", Local(3) | Strided(8, "column")),
+        (
+            "PerHead([Strided(6, 'local'), Strided(6, 'column')])",
+            PerHead([Strided(6, "local"), Strided(6, "column")]),
+        ),
+    ]
+
+
+def weigh_pairs(pattern, length, vectors=None):
+    """By which factor each pair's weight is multiplied: (heads, T, T), in [0, 1]."""
+    if isinstance(pattern, keras.layers.Layer) and not pattern.built:
+        raise ValueError(
+            "`pattern` must be built, as it is once its layer was called. "
+            f"Received: pattern={pattern!r}."
+        )
+    if vectors is None:
+        vectors = np.random.default_rng(0).standard_normal((length, 16))
+    vectors = ops.convert_to_tensor(vectors, "float32")
+    if len(vectors.shape) != 2 or vectors.shape[0] != length:
+        raise ValueError(
+            f"`vectors` must have shape ({length}, H). Received: shape={tuple(vectors.shape)}."
+        )
+    num_heads = _num_heads(pattern)
+    vectors = ops.broadcast_to(vectors, (1, num_heads, *vectors.shape))
+    places = Progression(0, length)
+    operands = Operands(vectors, vectors, vectors, places, places, SharedQK())
+    mask, bias = pattern.matrix(operands)
+    shape = num_heads, length, length
+    logs = np.zeros(shape) if bias is None else ops.convert_to_numpy(bias)
+    if mask is not None:
+        logs = np.where(ops.convert_to_numpy(mask), logs, -np.inf)
+    logs = np.broadcast_to(logs.reshape(-1, length, length), shape)
+    top = np.max(logs, axis=-1, keepdims=True)
+    return np.exp(logs - np.where(np.isfinite(top), top, 0))
+
+
+def _num_heads(pattern):
+    if isinstance(pattern, PerHead):
+        return len(pattern.patterns)
+    if isinstance(pattern, AdaptiveSpan):
+        return (pattern.bias if pattern.dynamic else pattern.span).shape[0]
+    return 1
+
+
+def _draw(axes, weights, title):
+    length = len(weights)
+    axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    axes.set_title(textwrap.fill(title, 28), size=8.5, family="monospace")
+    axes.set_xlabel("key")
+    axes.set_ylabel("query")
+    ticks = range(0, length, max(1, length // 4))
+    axes.set_xticks(ticks)
+    axes.set_yticks(ticks)
+    if length <= LONGEST_GRID:
+        edges = np.arange(length + 1) - 0.5
+        axes.set_xticks(edges, minor=True)
+        axes.set_yticks(edges, minor=True)
+        axes.tick_params(which="minor", length=0)
+        axes.grid(which="minor", color=EDGE, linewidth=0.5)

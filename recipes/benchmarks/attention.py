@@ -1,0 +1,144 @@
+"""Attention over long sequences: time, distance from the floor and memory, ours and the peers'."""
+
+import argparse
+import collections
+import pathlib
+
+from recipes.benchmarks import curves, demands, floor
+from recipes.benchmarks.attention_cases import KINDS, OURS, PLACE
+from recipes.benchmarks.card import CARDS, Card
+from recipes.benchmarks.harness import Contender, Worker, measure
+
+CASES = (
+    "dense:2048 dense:8192 causal:2048 causal:8192 layer:2048 layer:4096 "
+    "local:4096 local:16384 local:32768 lsh:16384 sparse:16384 growth:4096 long:65536"
+).split()
+GEMM = Contender("GEMM", f"{PLACE}.attention_tensorflow:gemm")
+GEMM_SECONDS = 0.05
+METHOD = (
+    f"Attention of one sequence, {floor.HEADS} heads of size {floor.HEAD_DIM}, float32, random "
+    "inputs. keras_attn, Keras and KerasHub in a plain graph (`tf.function`, no XLA). Without "
+    "projections, unless a table says layer. Each contender is a process of its own and all are "
+    "asked in turn, {repetitions} times at least 0.15 s. **GF/s** counts the operations that the "
+    "pattern needs: four per allowed pair of a query and a key and per unit of head size, three "
+    "times as many with the backward pass; LSH counts its chunks whole. **of GEMM** is that over "
+    "the rate of a float32 matrix product, 2048 x 512 x 2048, in TensorFlow (probe GF/s), just "
+    "before and after. **MB over inputs** is the peak memory of the process, tracing and compiling "
+    "included, less what it held before its first call."
+)
+COLUMNS = {
+    "of GEMM": lambda row: f"{demands.rate_share(row, row['units']):.2f}",
+    "MB over inputs": lambda row: "-" if row["memory_mb"] is None else f"{row['memory_mb']:.0f}",
+}
+
+
+class Picture:
+    """Seconds over length of what was measured so far, in panels.
+
+    Args:
+        path: the PNG file that it is drawn to.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self.panels = collections.defaultdict(lambda: collections.defaultdict(dict))
+
+    def add(self, group, rows):
+        """Draws all again with the rows of a group that has a panel."""
+        if not group.panel or not rows:
+            return
+        lengths = {c.name: c.options["length"] for c in group.contenders}
+        panel = self.panels[f"{group.panel}, forward", "positions"]
+        for row in rows:
+            name = row["name"].partition(" at ")[0]
+            panel[name][lengths[row["name"]]] = row["median_seconds"]
+        curves.draw(self.panels, self.path, bold=OURS)
+
+
+def run(cases, card, folder, repetitions, only=("",)):
+    """Measures cases, and writes the card and its picture after each table.
+
+    Args:
+        cases: list of pairs of a kind (`KINDS`) and a length.
+        card: `Card`.
+        folder: where to write it.
+        repetitions: int. Turns of each table.
+        only: strings. Contenders run whose name contains one of them.
+    """
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = Picture(folder / f"{card.name}.png")
+    gemm = Worker(GEMM, GEMM_SECONDS)
+    try:
+        for kind, length in cases:
+            for group in KINDS[kind](length):
+                print(group.title, flush=True)
+                chosen = [c for c in group.contenders if any(part in c.name for part in only)]
+                rows, skipped = measure(chosen, repetitions, gemm_rate=lambda: rate_of(gemm))
+                card.add(group.title, rows, skipped, [asked(rows) for asked in group.demands])
+                picture.add(group, rows)
+                card.headline(*headline(card, picture))
+                card.write(folder)
+    finally:
+        gemm.stop()
+
+
+def rate_of(gemm):
+    """GF/s of the matrix product now."""
+    if gemm.skipped:
+        raise RuntimeError(f"The matrix product cannot be timed: {gemm.skipped}.")
+    return gemm.report["units"] / gemm.repeat()["seconds"]
+
+
+def headline(card, picture):
+    """How much of what is asked is met, and the picture."""
+    groups = card.content["groups"]
+    asked = [c for group in groups for c in group["comparisons"] if c["met"] is not None]
+    met = sum(comparison["met"] for comparison in asked)
+    lines = [f"Of {len(asked)} demands, {met} are met; each stands below its table."]
+    if picture.panels:
+        lines += ["", f"![Milliseconds over positions]({picture.path.name})"]
+    return lines
+
+
+def parse_case(text):
+    """`KIND:LENGTH` as a pair; an error that argparse shows if it is none."""
+    kind, _, length = text.partition(":")
+    if kind not in KINDS or not length.isdecimal() or int(length) < 1:
+        raise argparse.ArgumentTypeError(
+            f"must be KIND:LENGTH with a kind among {', '.join(KINDS)}. Received: {text!r}."
+        )
+    return kind, int(length)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.attention", description=__doc__
+    )
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        type=parse_case,
+        default=[parse_case(case) for case in CASES],
+        metavar="KIND:LENGTH",
+        help=f"by default {' '.join(CASES)}",
+    )
+    parser.add_argument(
+        "--contenders", nargs="+", default=("",), help="only those whose name contains one of these"
+    )
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--name", default="attention", help="name of the card")
+    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    method = METHOD.format(repetitions=arguments.repetitions)
+    card = Card(arguments.name, "Attention that scales", method, unit="GF", columns=COLUMNS)
+    run(arguments.cases, card, arguments.out, arguments.repetitions, arguments.contenders)
+    print(card.markdown())
+
+
+if __name__ == "__main__":
+    main()

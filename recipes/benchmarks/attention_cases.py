@@ -1,0 +1,227 @@
+"""The cases of the attention benchmark: who computes what, and what is asked of it."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+
+from recipes.benchmarks import demands, floor
+from recipes.benchmarks.harness import Contender, compare
+
+PLACE = "recipes.benchmarks.contenders"
+OURS = "keras_attn"
+WINDOWS = (128, 256)
+CHUNK, ROUNDS = 64, 2
+SUMMARY = 8
+# What is asked of exact attention, forward, and forward and backward, as a share of the GEMM rate;
+# the causal one counts half the work.
+ASKED_OF_EXACT = {"dense": (0.70, 0.55), "causal": (0.50, 0.55)}
+ASKED_OF_LOCAL = 0.33
+EXACT_MEMORY_MB, LONG_MEMORY_MB = 400, 6000
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """One table: contenders that run in turn, and what is asked of them.
+
+    Args:
+        title: string.
+        contenders: list of `Contender`.
+        demands: list of functions of the rows that return what `Card.add` takes.
+        panel: string. Where the picture shows them; none if empty.
+    """
+
+    title: str
+    contenders: list
+    demands: list[Callable]
+    panel: str = ""
+
+
+def ours(pattern, arguments, length, pairs, backward=False, name=None, **options):
+    """keras_attn's plan of a pattern."""
+    options |= {"pattern": pattern, "arguments": arguments, "length": length, "backward": backward}
+    name = name or f"{OURS} {pattern}({', '.join(map(str, arguments))})"
+    gflop = floor.gflop(pairs, backward)
+    return Contender(name, f"{PLACE}.attention_ours:core", options | {"gflop": gflop})
+
+
+def lsh(length, name=None, **options):
+    """keras_attn's LSH; what it computes is counted in whole chunks."""
+    pairs = floor.lsh(length, CHUNK, ROUNDS)
+    return ours("LSH", [CHUNK, ROUNDS], length, pairs, name=name, score="shared_qk", **options)
+
+
+def exact(length, causal):
+    """Everyone with everyone, or with everyone before, without a matrix of scores: two tables."""
+    kind = "causal" if causal else "dense"
+    pairs = (floor.causal if causal else floor.dense)(length)
+    for backward, direction in enumerate(("forward", "forward and backward")):
+        gflop = floor.gflop(pairs, backward)
+        options = {"length": length, "gflop": gflop, "causal": causal, "backward": bool(backward)}
+        own = ours(kind.capitalize(), [], length, pairs, bool(backward))
+        peers = [
+            Contender("Keras dot_product_attention", f"{PLACE}.attention_keras:core", options),
+            Contender("torch SDPA", f"{PLACE}.attention_torch:sdpa", options),
+        ]
+        counted = "pairs of a query and a key not after it" if causal else "all pairs"
+        yield Group(
+            f"{kind}, {length:,} positions, {direction}",
+            [own, *peers],
+            [
+                partial(
+                    demands.of_gemm_rate,
+                    name=own.name,
+                    gflop=gflop,
+                    counted=counted,
+                    at_least=ASKED_OF_EXACT[kind][backward],
+                ),
+                partial(demands.memory, name=own.name, at_most=EXACT_MEMORY_MB),
+                *(partial(compare, name=own.name, peers=[peer.name]) for peer in peers),
+            ],
+            "" if backward else kind,
+        )
+
+
+def layer(length):
+    """The causal layers, with their projections: two tables."""
+    for backward, direction in enumerate(("forward", "forward and backward")):
+        gflop = floor.layer_gflop(length, floor.causal(length), backward)
+        options = {"length": length, "gflop": gflop, "backward": bool(backward)}
+        own, *peers = (
+            Contender(name, f"{PLACE}.{target}", options)
+            for name, target in (
+                (f"{OURS} MultiHeadAttention", "attention_ours:layer"),
+                ("Keras MultiHeadAttention", "attention_keras:layer"),
+                ("KerasHub CachedMultiHeadAttention", "attention_keras:hub_layer"),
+                ("x-transformers Attention", "attention_packages:layer"),
+            )
+        )
+        yield Group(
+            f"causal layer with projections, {length:,} positions, {direction}",
+            [own, *peers],
+            [partial(compare, name=own.name, peers=[peer.name]) for peer in peers],
+        )
+
+
+def local(length):
+    """A window before each query: one table."""
+    contenders, asked = [], []
+    for window in WINDOWS:
+        pairs = floor.local(length, window)
+        options = {"length": length, "gflop": floor.gflop(pairs), "window": window}
+        own, flex, package = (
+            ours("Local", [window], length, pairs),
+            Contender(
+                f"torch flex_attention, window {window}", f"{PLACE}.attention_torch:flex", options
+            ),
+            Contender(
+                f"local-attention, window {window}", f"{PLACE}.attention_packages:local", options
+            ),
+        )
+        contenders += [own, flex, package]
+        of_gemm_rate = partial(demands.of_gemm_rate, name=own.name, at_least=ASKED_OF_LOCAL)
+        whole_blocks = floor.gflop(floor.own_and_previous_block(length, window))
+        asked += [
+            partial(compare, name=own.name, peers=[flex.name], at_least=1.2),
+            partial(compare, name=own.name, peers=[package.name], at_least=5.0),
+            partial(of_gemm_rate, gflop=floor.gflop(pairs), counted="pairs allowed"),
+            partial(of_gemm_rate, gflop=whole_blocks, counted="own and previous block of a window"),
+        ]
+    yield Group(f"local, {length:,} positions, forward", contenders, asked, "local")
+
+
+def hashed(length):
+    """LSH, by default and with the peer's choice of pairs: one table."""
+    own = [
+        lsh(length),
+        lsh(
+            length,
+            f"{OURS} LSH({CHUNK}, {ROUNDS}, across_buckets, wrap)",
+            keyword_arguments={"across_buckets": True, "wrap": True},
+        ),
+    ]
+    gflop = own[0].options["gflop"]
+    options = {"length": length, "gflop": gflop, "chunk": CHUNK, "rounds": ROUNDS}
+    name = f"reformer-pytorch LSHAttention({CHUNK}, {ROUNDS})"
+    peer = Contender(name, f"{PLACE}.attention_packages:lsh", options)
+    asked = [partial(compare, name=contender.name, peers=[name], at_least=4.0) for contender in own]
+    yield Group(f"LSH, {length:,} positions, forward", [*own, peer], asked, "sparse")
+
+
+def sparse(length):
+    """Strided and fixed, at their best stride, against all pairs: one table."""
+    stride = math.isqrt(length)
+    summary = min(SUMMARY, stride)
+    own = [
+        ours("Strided", [stride], length, floor.strided(length, stride)),
+        ours("Fixed", [stride, summary], length, floor.fixed(length, stride, summary)),
+    ]
+    gflop = floor.gflop(floor.causal(length))
+    options = {"length": length, "gflop": gflop, "causal": True}
+    dense = Contender("torch SDPA, causal", f"{PLACE}.attention_torch:sdpa", options)
+    asked = [
+        partial(compare, name=contender.name, peers=[dense.name], at_least=3.0) for contender in own
+    ]
+    yield Group(f"sparse, {length:,} positions, forward", [*own, dense], asked, "sparse")
+
+
+def growth(length):
+    """What four times the length costs: one table."""
+    contenders, asked = [], []
+    for name, make, at_most in (
+        ("Local(128)", _local, 4.6),
+        ("BlockLocal1D(128, 128)", _block_local_1d, 4.6),
+        ("BlockLocal2D", _block_local_2d, 4.6),
+        (f"LSH({CHUNK}, {ROUNDS})", lsh, 4.6),
+        ("Strided(square root)", _strided, 9.0),
+    ):
+        short, long = (
+            make(n, name=f"{OURS} {name} at {n:,} positions") for n in (length, 4 * length)
+        )
+        contenders += [short, long]
+        asked.append(partial(demands.growth, longer=long.name, shorter=short.name, at_most=at_most))
+    yield Group(
+        f"growth, {length:,} to {4 * length:,} positions, forward", contenders, asked, "sparse"
+    )
+
+
+def _local(length, name):
+    return ours("Local", [128], length, floor.local(length, 128), name=name)
+
+
+def _block_local_1d(length, name):
+    return ours(
+        "BlockLocal1D", [128, 128], length, floor.block_local_1d(length, 128, 128), name=name
+    )
+
+
+def _block_local_2d(length, name):
+    """A square image of so many pixels, in blocks of 8 x 16 that see 8 more on each side."""
+    side = math.isqrt(length)
+    arguments = [side, side], [8, 16], [8, 8]
+    pairs = floor.block_local_2d(length, *arguments)
+    return ours("BlockLocal2D", list(arguments), length, pairs, name=name)
+
+
+def _strided(length, name):
+    stride = math.isqrt(length)
+    return ours("Strided", [stride], length, floor.strided(length, stride), name=name)
+
+
+def long(length):
+    """A long sequence that must fit into memory: one table."""
+    own = ours("Local", [256], length, floor.local(length, 256), backward=True)
+    asked = partial(demands.memory, name=own.name, at_most=LONG_MEMORY_MB, whole_process=True)
+    yield Group(f"long, {length:,} positions, forward and backward", [own], [asked])
+
+
+KINDS = {
+    "dense": partial(exact, causal=False),
+    "causal": partial(exact, causal=True),
+    "layer": layer,
+    "local": local,
+    "lsh": hashed,
+    "sparse": sparse,
+    "growth": growth,
+    "long": long,
+}

@@ -1,0 +1,42 @@
+"""keras_attn: the plan of a pattern on queries, keys and values, and the layer around it."""
+
+from recipes.benchmarks.contenders.attention_inputs import heads, sequence
+from recipes.benchmarks.contenders.attention_tensorflow import graph_task
+from recipes.benchmarks.floor import HEAD_DIM, HEADS
+
+
+def core(
+    pattern, arguments, length, gflop, backward=False, score="scaled_dot", keyword_arguments=None
+):
+    """`attend` of a pattern, without projections.
+
+    Args:
+        pattern: string. Class of `keras_attn.patterns`.
+        arguments, keyword_arguments: list and dict. Of its constructor.
+        score: string. Name of the score axis.
+    """
+    from keras_attn import patterns, scores
+    from keras_attn.ops.operands import Operands
+    from keras_attn.ops.progression import Progression
+
+    pattern = getattr(patterns, pattern)(*arguments, **(keyword_arguments or {}))
+    score = scores.get(score)
+    positions = Progression(0, length)
+    shares_query = getattr(score, "shares_query", False)
+
+    def attend(query, *others):
+        key, value = (query, *others) if shares_query else others
+        return pattern.attend(Operands(query, key, value, positions, positions, score))[0]
+
+    arrays = heads(length, count=2 if shares_query else 3)
+    return graph_task(attend, arrays, gflop, backward)
+
+
+def layer(length, gflop, backward=False):
+    """`MultiHeadAttention` by its causal plan, on one sequence."""
+    from keras_attn.layers import MultiHeadAttention
+
+    attention = MultiHeadAttention(HEADS, HEAD_DIM, pattern="causal", plan="tiles")
+    attention.build((1, length, HEADS * HEAD_DIM))
+    weights = attention.trainable_variables
+    return graph_task(lambda x: attention(x, x), [sequence(length)], gflop, backward, weights)

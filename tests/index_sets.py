@@ -1,0 +1,134 @@
+"""Patterns, each with the sets of keys that its paper gives a query, and tiles for small sizes."""
+
+import numpy as np
+
+from keras_attn.ops import causal_rows, rows, windows
+from keras_attn.patterns import (
+    BlockLocal1D,
+    BlockLocal2D,
+    Causal,
+    Dense,
+    Fixed,
+    Local,
+    PerHead,
+    Strided,
+    local,
+)
+
+W = 5  # the window, block and stride of most cases
+NUM_HEADS = 3
+
+
+# The keys of a query at position i.
+def everything(i):
+    return set(range(1000))
+
+
+def past(i):
+    return set(range(i + 1))
+
+
+def near(window):
+    return lambda i: set(range(i - window + 1, i + 1))
+
+
+def around(window):
+    return lambda i: set(range(i - window + 1, i + window))
+
+
+def block(length, lookback):
+    return lambda i: set(range(i - i % length - lookback, i + 1))
+
+
+def column(stride):
+    return lambda i: set(range(i, -1, -stride))
+
+
+def summary(stride, last):
+    ends = set(range(stride - last, stride))
+    return lambda i: {j for j in past(i) if j % stride in ends}
+
+
+def rectangle(image_shape, query_shape, flange):
+    """Pixels before, in a block of the image and above and beside it, all in block-raster order."""
+    pixels = [(row, column) for row in range(image_shape[0]) for column in range(image_shape[1])]
+    (height, width), (above, beside) = query_shape, flange
+    pixels.sort(key=lambda pixel: (pixel[0] // height, pixel[1] // width, pixel))
+
+    def keys(i):
+        top, left = pixels[i][0] // height * height, pixels[i][1] // width * width
+        rows = range(top - above, top + height)
+        columns = range(left - beside, left + width + beside)
+        return {j for j in past(i) if pixels[j][0] in rows and pixels[j][1] in columns}
+
+    return keys
+
+
+def union(a, b):
+    return lambda i: a(i) | b(i)
+
+
+def both(a, b):
+    return lambda i: a(i) & b(i)
+
+
+NESTED = (Local(3, causal=False) | Fixed(W, 1)) & BlockLocal1D(2 * W, W)
+
+CASES = {
+    "dense": (Dense(), everything),
+    "causal": (Causal(), past),
+    "local": (Local(W), near(W)),
+    "local 1": (Local(1), near(1)),
+    "local around": (Local(W, causal=False), around(W)),
+    "block": (BlockLocal1D(W, 0), block(W, 0)),
+    "block lookback": (BlockLocal1D(W, 2 * W + 1), block(W, 2 * W + 1)),
+    "block of an image": (
+        BlockLocal2D((54, W), (3, 2), flange=(2, 1)),
+        rectangle((54, W), (3, 2), (2, 1)),
+    ),
+    "strided local": (Strided(W, "local"), near(W)),
+    "strided column": (Strided(W, "column"), column(W)),
+    "strided": (Strided(W), union(near(W), column(W))),
+    "fixed block": (Fixed(W, 2, "block"), block(W, 0)),
+    "fixed summary": (Fixed(W, 2, "summary"), summary(W, 2)),
+    "fixed": (Fixed(W, 2), union(block(W, 0), summary(W, 2))),
+    "around and causal": (Local(W, causal=False) & Causal(), near(W)),
+    "causal and strided": (Causal() & Strided(W), union(near(W), column(W))),
+    "local or column": (Local(3) | Strided(W, "column"), union(near(3), column(W))),
+    "nested": (
+        NESTED,
+        both(union(around(3), union(block(W, 0), summary(W, 1))), block(2 * W, W)),
+    ),
+    "heads": (PerHead([Local(W), Causal(), Local(W)]), [near(W), past, near(W)]),
+    "heads in rows": (
+        PerHead([Strided(W, "column"), Strided(W, "column"), Dense()]),
+        [column(W), column(W), everything],
+    ),
+}
+
+# Without those whose plan is another's.
+DISTINCT = [
+    name
+    for name in CASES
+    if name not in ("local 1", "strided local", "fixed block", "around and causal", "heads")
+]
+# One for each way of cutting, and for merging.
+WAYS = ["dense", "causal", "local around", "strided", "fixed", "nested", "heads in rows"]
+
+
+def truth(sets, length, num_keys):
+    """Bool (N, T, S); the queries are the last T of S positions."""
+    heads = sets if isinstance(sets, list) else [sets] * NUM_HEADS
+    allowed = np.zeros((NUM_HEADS, length, num_keys), bool)
+    for n, t in np.ndindex(NUM_HEADS, length):
+        keys = heads[n](num_keys - length + t)
+        allowed[n, t, [j for j in keys if 0 <= j < num_keys]] = True
+    return allowed
+
+
+def shrink_tiles(monkeypatch):
+    """So small that a few positions make many tiles, of one block and of several."""
+    monkeypatch.setattr(rows, "TILE_SCORES", 1)  # which leaves 32 rows
+    monkeypatch.setattr(windows, "TILE_SCORES", 700)
+    monkeypatch.setattr(causal_rows, "SMALLEST_SIDE", 4)
+    monkeypatch.setattr(local, "LARGEST_BLOCK", 3)

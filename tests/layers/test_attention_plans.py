@@ -1,0 +1,283 @@
+"""MultiHeadAttention by its pattern's plan equals MultiHeadAttention by the matrix of scores."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from index_sets import CASES, NUM_HEADS, WAYS, W, shrink_tiles
+
+from keras_attn import export
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.layers import multi_head_attention as module
+from keras_attn.patterns import Local, Pattern, PerHead, Strided
+
+B, T, H, D = 4, 37, 4, 6
+X = oracles.random(B, T, D)
+CONTEXT = oracles.random(B, T + W, D, seed=1)
+REAL = np.arange(T + W)[None] < np.array([[T + W], [T], [3], [0]])
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    shrink_tiles(monkeypatch)
+
+
+def built(pattern, plan, **arguments):
+    pattern = CASES[pattern][0] if isinstance(pattern, str) else pattern
+    layer = MultiHeadAttention(NUM_HEADS, H, pattern=pattern, plan=plan, **arguments)
+    layer.build((B, T, D), (B, T, D))
+    oracles.scramble(layer)
+    return layer
+
+
+def both_plans(pattern, *inputs, call=None, **arguments):
+    """The output, and the gradients of weights and inputs, by the tiles and by the matrix."""
+    found = []
+    for plan in ("tiles", "matrix"):
+        layer = built(pattern, plan, **arguments)
+        tensors = [tf.constant(x) for x in inputs]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            output = layer(*(tensors * 2)[:2], **(call or {}))
+            loss = tf.reduce_sum(tf.cast(output, "float32") * tf.cos(tf.range(D, dtype="float32")))
+        sources = [*tensors, *(weight.value for weight in layer.weights)]
+        gradients = tape.gradient(loss, sources, unconnected_gradients="zero")
+        found.append([oracles.numpy_of(x) for x in (output, *gradients)])
+    return zip(*found, strict=True)
+
+
+def assert_equal(found, atol=2e-5):
+    for tiles, matrix in found:
+        scale = max(1.0, np.abs(matrix).max())
+        np.testing.assert_allclose(tiles / scale, matrix / scale, atol=atol)
+
+
+@pytest.mark.parametrize("pattern", WAYS)
+def test_tiles_equal_the_matrix(pattern):
+    call = {"padding_mask": REAL, "use_causal_mask": pattern in ("dense", "nested")}
+    assert_equal(both_plans(pattern, X, CONTEXT, call=call))
+
+
+def test_heads_that_share_keys():
+    assert_equal(both_plans("strided", X, num_key_value_heads=1))
+
+
+@pytest.mark.parametrize("pattern", ["local around", "heads in rows"])
+def test_use_causal_mask_with_a_pattern_that_looks_ahead(pattern):
+    """Both with `Causal()`, whether the pattern is one or one for each head."""
+    assert_equal(both_plans(pattern, X, call={"use_causal_mask": True}))
+    layer = built(pattern, "tiles")
+    changed = np.concatenate([X[:, :9], -X[:, 9:]], axis=1)
+    before, after = (np.asarray(layer(x, x, use_causal_mask=True)) for x in (X, changed))
+    np.testing.assert_array_equal(after[:, :9], before[:, :9])
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 4e-2), ("mixed_float16", 4e-3)])
+def test_mixed_policies(policy, atol, score):
+    found = both_plans("nested", X, call={"padding_mask": REAL[:, :T]}, score=score, dtype=policy)
+    assert_equal(found, atol)
+
+
+@pytest.mark.parametrize("pattern", WAYS)
+def test_scores_never_change_the_output(pattern):
+    layer = built(pattern, "tiles")
+    plain = layer(X, CONTEXT, padding_mask=REAL)
+    output, scores = layer(X, CONTEXT, padding_mask=REAL, return_attention_scores=True)
+    np.testing.assert_array_equal(output, plain)
+    expected = built(pattern, "matrix")(
+        X, CONTEXT, padding_mask=REAL, return_attention_scores=True
+    )[1]
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_masks_and_positions_of_a_call_are_obeyed():
+    places = np.arange(T)[::-1].copy()
+    for call in (
+        {"attention_mask": np.random.default_rng(0).random((B, 1, T, T)) < 0.5},
+        {"query_positions": places, "key_positions": places},
+    ):
+        tiles, matrix = (built("local", plan)(X, X, **call) for plan in ("tiles", "matrix"))
+        np.testing.assert_array_equal(tiles, matrix)
+
+
+@keras.saving.register_keras_serializable("test")
+class Noted(Local):
+    """Tells whether it was asked for its plan."""
+
+    def attend(self, operands, log_weight=False):
+        self.planned = True
+        return super().attend(operands, log_weight)
+
+
+@pytest.mark.parametrize(
+    "plan, window, length, planned",
+    [
+        ("tiles", W, 3, True),
+        ("matrix", W, 40, False),
+        ("auto", W, 15, False),  # short
+        ("auto", W, 18, True),
+        ("auto", 20, 40, False),  # leaves out too little, and the matrix is small
+        ("auto", 100, 48, True),  # leaves out nothing, but the matrix is large
+    ],
+)
+def test_the_plan_is_chosen_by_length(plan, window, length, planned, monkeypatch):
+    monkeypatch.setattr(module, "SHORT", 16)
+    monkeypatch.setattr(module, "LONG", 48)
+    pattern = Noted(window)
+    x = oracles.random(1, length, D)
+    MultiHeadAttention(2, 4, pattern=pattern, plan=plan)(x, x)
+    assert getattr(pattern, "planned", False) is planned
+
+
+def test_an_unknown_plan_is_refused():
+    with pytest.raises(ValueError, match=r"`plan` must be one of .*plan='fast'"):
+        MultiHeadAttention(2, 4, plan="fast")
+
+
+def test_a_pattern_per_head_of_another_number_of_heads_is_refused():
+    for plan in ("tiles", "matrix"):
+        layer = MultiHeadAttention(2, 4, pattern=PerHead([Local(3)] * 3), plan=plan)
+        with pytest.raises(ValueError, match="3 patterns, 2 heads"):
+            layer(X, X)
+
+
+def model_of_every_pattern(score="scaled_dot"):
+    x = keras.Input((None, D))
+    found = [
+        MultiHeadAttention(NUM_HEADS, H, pattern=pattern, plan="tiles", score=score)(x, x)
+        for pattern, _ in CASES.values()
+    ]
+    model = keras.Model(x, keras.layers.Add()(found))
+    oracles.scramble(model)
+    return model
+
+
+def test_save_and_load(tmp_path):
+    model = model_of_every_pattern()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    layers = [layer for layer in loaded.layers if isinstance(layer, MultiHeadAttention)]
+    assert [layer.pattern for layer in layers] == [pattern for pattern, _ in CASES.values()]
+    assert {layer.plan for layer in layers} == {"tiles"}
+    x = X[:, : 2 * W + 1]
+    np.testing.assert_array_equal(loaded(x), model(x))
+
+
+def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_path):
+    layers = [
+        built(case, "tiles", score="additive" if case == "strided" else "scaled_dot")
+        for case in ("strided", "fixed", "heads in rows")
+    ]
+
+    class Served(tf.Module):
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None, None, D], tf.float32),
+                tf.TensorSpec([None, None], tf.bool),
+            ],
+            autograph=False,
+        )
+        def __call__(self, x, real):
+            return [layer(x, x, padding_mask=real) for layer in layers]
+
+    served = Served()
+    served.layers = layers
+    tf.saved_model.save(served, str(tmp_path))
+    assert export.unservable_ops(str(tmp_path)) == []
+    loaded = tf.saved_model.load(str(tmp_path))
+    for length in (1, T):
+        real = tf.constant(REAL[:, :length])
+        x = tf.constant(X[:, :length])
+        for found, layer in zip(loaded(x, real), layers, strict=True):
+            np.testing.assert_allclose(found, layer(x, x, padding_mask=real), atol=1e-5)
+
+
+def fitted(plan, length=T, **compiling):
+    """The weights after two steps of gradient descent."""
+    x = keras.Input((length, D))
+    layer = MultiHeadAttention(NUM_HEADS, H, pattern=Strided(W), plan=plan, score="additive")
+    model = keras.Model(x, layer(x, x))
+    oracles.scramble(model)
+    model.compile(keras.optimizers.SGD(0.1), "mse", **compiling)
+    model.fit(X, X, batch_size=B // 2, shuffle=False, verbose=0)
+    return model.get_weights()
+
+
+@pytest.mark.parametrize("length, jit_compile", [(None, False), (T, True)])
+def test_training_is_the_same(length, jit_compile):
+    expected = fitted("matrix", jit_compile=False)
+    found = fitted("tiles", length, jit_compile=jit_compile)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+
+
+def test_the_gradient_of_a_long_sequence_is_finite(monkeypatch):
+    monkeypatch.undo()  # tiles of their usual size
+    layer = MultiHeadAttention(2, 4, pattern=Local(64))
+    x = tf.constant(oracles.random(1, 3001, D))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = tf.reduce_sum(layer(x, x) ** 2)
+    gradient = tape.gradient(loss, x).numpy()
+    assert np.all(np.isfinite(gradient)) and np.all(np.any(gradient != 0, axis=-1))
+
+
+def test_a_pattern_of_ones_own_has_a_plan():
+    @keras.saving.register_keras_serializable("test")
+    class Even(Pattern):
+        def meets(self, i, j):
+            return (i + j) % 2 == 0
+
+    assert_equal(both_plans(Even(), X, call={"padding_mask": REAL[:, :T]}))
+
+
+TWO_REPLICAS = """
+import json, sys
+import keras, numpy as np, tensorflow as tf
+import oracles
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.patterns import Local, Strided
+
+device = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
+data, found = oracles.random(4, 11, 6), []
+two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+for strategy in (two, tf.distribute.get_strategy()):
+    with strategy.scope():
+        x = keras.Input((None, 6))
+        y = MultiHeadAttention(2, 4, pattern=Strided(3), plan="tiles", score="additive")(x, x)
+        y = MultiHeadAttention(2, 4, pattern=Local(3), plan="tiles")(y, y)
+        model = keras.Model(x, y)
+        oracles.scramble(model)
+        model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
+    model.fit(data, data, batch_size=4, verbose=0)
+    found.append(model.get_weights())
+difference = max(float(abs(x - y).max()) for x, y in zip(*found))
+print(json.dumps([two.num_replicas_in_sync, difference]))
+"""
+
+
+def test_two_replicas_train_as_one():
+    here = Path(__file__).resolve().parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_REPLICAS],
+        env={
+            **os.environ,
+            "KERAS_BACKEND": "tensorflow",
+            "PYTHONPATH": f"{here}{os.pathsep}{here.parent}",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    replicas, difference = json.loads(done.stdout.splitlines()[-1])
+    assert replicas == 2 and difference < 1e-5

@@ -1,0 +1,137 @@
+"""`AdaptiveSpan` in a layer: its losses, its constraint, caches, files and dtypes."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.export import unservable_ops
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+from keras_attn.patterns import AdaptiveSpan, adaptive_span
+from keras_attn.scores import LearnedRelative, Relative
+
+B, N, H, D = 2, 3, 4, 8
+MAX_SPAN, RAMP = 24, 4
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(adaptive_span, "SHORTEST", 6)
+    monkeypatch.setattr(adaptive_span, "LARGEST_BLOCK", 4)
+
+
+def layer_of(pattern, **keywords):
+    layer = MultiHeadAttention(N, H, pattern=pattern, **keywords)
+    layer.build((None, None, D))
+    return layer
+
+
+@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+def test_scores_of_a_layer_sum_to_one(plan):
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False), plan=plan)
+    x = oracles.random(B, 31, D)
+    output, scores = layer(x, x, return_attention_scores=True)
+    sums = np.sum(scores, axis=-1)
+    np.testing.assert_array_equal(sums[:, :, 0], 0)
+    np.testing.assert_allclose(sums[:, :, 1:], 1, atol=1e-5)
+    np.testing.assert_array_equal(output, layer(x, x))
+
+
+@pytest.mark.parametrize("length", [5, 31])
+@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+def test_loss_of_static_spans(plan, length):
+    """The same for any length, and for a call that also shows its scores."""
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01), plan=plan)
+    layer.pattern.span.assign([0.0, 0.5, 0.1])
+    x = oracles.random(B, length, D)
+    layer(x, x, return_attention_scores=True)
+    expected = 0.01 * MAX_SPAN * (0.0 + 0.5 + 0.1) / 3
+    np.testing.assert_allclose(sum(layer.losses), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+def test_loss_of_dynamic_spans(plan):
+    """The mean over heads and those positions that are not padding."""
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True), plan=plan)
+    oracles.scramble(layer)
+    x, real = oracles.random(B, 9, D), np.ones((B, 9), bool)
+    real[1, 4:] = False
+    layer(x, x, padding_mask=real, return_attention_scores=True)
+    kernel, bias = (oracles.numpy_of(w) for w in layer.pattern.weights)
+    spans = MAX_SPAN / (1 + np.exp(-(x @ kernel + bias)))  # (B, T, N)
+    expected = 0.01 * np.mean(spans[real])
+    assert len(layer.losses) == 1
+    np.testing.assert_allclose(layer.losses[0], expected, rtol=1e-5)
+    layer(x, x)
+    np.testing.assert_allclose(layer.losses[0], 0.01 * spans.mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("span_loss, end", [(1e6, 0.0), (-1e6, 1.0)])
+def test_spans_stay_inside_after_a_step(span_loss, end):
+    """However far an optimizer goes, downwards here by the loss and upwards against it."""
+    x = keras.Input((None, D))
+    pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.5, span_loss=abs(span_loss))
+    model = keras.Model(x, layer_of(pattern)(x, x))
+    pattern.span_loss = span_loss
+    model.compile(keras.optimizers.SGD(1.0), "mse")
+    data = oracles.random(B, 9, D)
+    model.fit(data, data, verbose=0)
+    np.testing.assert_array_equal(pattern.span, [end] * N)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("max_length", [12, None])
+def test_step_by_step_equals_the_full_pass(dynamic, max_length):
+    pattern = AdaptiveSpan(7, 3, 0.3, dynamic=dynamic, include_self=False)
+    layer = layer_of(pattern, score=LearnedRelative(8))
+    x = oracles.random(B, 12, D)
+    full = layer(x, x)
+    cache, outputs = KVCache(max_length).initial(layer, B), []
+    for part in (slice(0, 3), *(slice(t, t + 1) for t in range(3, 12))):
+        output, cache = layer(x[:, part], x[:, part], cache=cache)
+        outputs.append(output)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), full, atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_save_and_load(dynamic, tmp_path):
+    x = keras.Input((None, D))
+    pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.4, 1e-3, dynamic, include_self=False)
+    model = keras.Model(x, layer_of(pattern, score=LearnedRelative(9))(x, x))
+    weights = [np.random.default_rng(n).random(w.shape) for n, w in enumerate(model.weights)]
+    model.set_weights(weights)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    data = oracles.random(B, 19, D)
+    np.testing.assert_array_equal(model(data), again(data))
+    np.testing.assert_allclose(sum(model.losses), sum(again.losses))
+    assert again.layers[-1].pattern.get_config() == pattern.get_config()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision(policy, plan, dynamic):
+    """Spans, and so the ramp, are float32: at 4000 bfloat16 knows multiples of 16 only."""
+    pattern = AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic)
+    layer = layer_of(pattern, plan=plan, dtype=policy)
+    assert {w.dtype for w in pattern.weights} == {"float32"}
+    exact = layer_of(AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic), plan=plan)
+    exact.set_weights(layer.get_weights())
+    x = oracles.random(1, 40, D)
+    np.testing.assert_allclose(oracles.numpy_of(layer(x, x)), exact(x, x), atol=0.05)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_export(dynamic, tmp_path):
+    """The branches of a graph are what a stock server runs."""
+    x = keras.Input((None, D))
+    pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.1, dynamic=dynamic)
+    model = keras.Model(x, layer_of(pattern, score=Relative(), plan="tiles")(x, x))
+    model.export(tmp_path, verbose=False)
+    assert unservable_ops(tmp_path) == []
+    served = keras.layers.TFSMLayer(tmp_path, call_endpoint="serve")
+    for length in (3, 61):
+        data = oracles.random(B, length, D)
+        np.testing.assert_allclose(served(data), model(data), atol=1e-6)

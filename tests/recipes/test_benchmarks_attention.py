@@ -1,0 +1,213 @@
+"""The attention benchmarks: arithmetic against counts by hand, contenders against each other."""
+
+import json
+import os
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from recipes.benchmarks import attention, complexity, curves, demands, floor, harness
+from recipes.benchmarks.attention_cases import KINDS
+from recipes.benchmarks.contenders import (
+    attention_complexity,
+    attention_keras,
+    attention_ours,
+    attention_packages,
+    attention_torch,
+)
+
+HERE = pathlib.Path(__file__)
+
+
+def count(length, meets):
+    """Pairs of a query and a key that meet, one by one."""
+    return sum(bool(meets(i, j)) for i in range(length) for j in range(length))
+
+
+def test_floor_counts_operations():
+    # 3 pairs; each takes 64 multiplications and additions twice, in each of 8 heads.
+    assert floor.gflop(3) == pytest.approx(3 * 8 * 2 * (64 + 64) / 1e9)
+    assert floor.gflop(3, backward=True) == pytest.approx(3 * floor.gflop(3))
+    # Four projections of 5 rows by a 512 x 512 matrix.
+    assert floor.layer_gflop(5, 0) == pytest.approx(4 * 5 * 512 * 512 * 2 / 1e9)
+    assert floor.layer_gflop(5, 7, True) == pytest.approx(3 * floor.layer_gflop(5, 7))
+    # 16,384 queries of which each computes 256 keys: 8.6 GF.
+    assert floor.gflop(floor.own_and_previous_block(16384, 128)) == pytest.approx(8.6, abs=0.05)
+
+
+@pytest.mark.parametrize("length", (1, 5, 12, 23))
+def test_floor_counts_pairs(length):
+    assert floor.dense(length) == count(length, lambda i, j: True)
+    assert floor.causal(length) == count(length, lambda i, j: j <= i)
+    assert floor.local(length, 5) == count(length, lambda i, j: 0 <= i - j < 5)
+    assert floor.block_local_1d(length, 4, 3) == count(
+        length, lambda i, j: i // 4 * 4 - 3 <= j <= i
+    )
+    assert floor.strided(length, 4) == count(
+        length, lambda i, j: j <= i and (i - j < 4 or (i - j) % 4 == 0)
+    )
+    assert floor.fixed(length, 4, 2) == count(
+        length, lambda i, j: j <= i and (i // 4 == j // 4 or j % 4 >= 2)
+    )
+
+
+def test_floor_counts_pairs_of_an_image():
+    (height, width), (rows, columns), (above, beside) = image = (6, 8), (3, 2), (2, 1)
+    blocks = [(top, left) for top in range(0, height, rows) for left in range(0, width, columns)]
+    # In the order in which they are read: block after block, row after row.
+    pixels = [
+        (top, left, top + row, left + column)
+        for top, left in blocks
+        for row in range(rows)
+        for column in range(columns)
+    ]
+
+    def meets(i, j):
+        top, left, _, _ = pixels[i]
+        _, _, row, column = pixels[j]
+        in_rows = top - above <= row < top + rows
+        return j <= i and in_rows and left - beside <= column < left + columns + beside
+
+    assert floor.block_local_2d(48, *image) == count(48, meets)
+
+
+def row(name, seconds, probes=(100.0, 100.0, 100.0), **facts):
+    return {"name": name, "seconds": seconds, "probes": probes, **facts}
+
+
+def test_demands_take_the_median_over_turns():
+    rows = [row("short", [1, 2, 1]), row("long", [4, 10, 5], probes=[50, 20, 40], memory_mb=70.0)]
+    growth = demands.growth(rows, "long", "short", at_most=4.6)
+    assert growth["value"] == 5 and growth["met"] is False
+    # 100 GFLOP in 4, 10 and 5 s, where a matrix product made 50, 20 and 40 GF/s.
+    share = demands.of_gemm_rate(rows, "long", 100, "by hand", at_least=0.5)
+    assert share["value"] == 0.5 and share["met"] is True
+    assert "0.50 of the GEMM rate" in share["statement"] and "by hand" in share["statement"]
+    assert demands.memory(rows, "long", at_most=70)["met"] is True
+    assert demands.memory(rows, "long", at_most=69)["met"] is False
+    assert demands.growth(rows, "long", "absent") is None
+    assert demands.of_gemm_rate(rows, "absent", 1, "") is None
+    assert demands.memory(rows, "absent", at_most=1) is None
+
+
+@pytest.mark.parametrize("power", (0, 1, 1.5, 2))
+def test_exponent_is_that_of_the_power_law(power):
+    points = {size: 3e-6 * size**power for size in (100, 250, 700, 4000)}
+    assert curves.exponent(points) == pytest.approx(power, abs=1e-9)
+
+
+def test_curves_are_drawn(tmp_path):
+    panels = {("one", "n"): {"a": {2: 0.5, 1: 0.1}, "b": {3: 1.0}}, ("empty", "n"): {"a": {}}}
+    curves.draw(panels, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    curves.draw({}, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_every_case_says_what_each_contender_must_compute():
+    for text in attention.CASES:
+        kind, length = attention.parse_case(text)
+        for group in KINDS[kind](length):
+            names = [contender.name for contender in group.contenders]
+            assert len(set(names)) == len(names)
+            assert all(contender.options["gflop"] > 0 for contender in group.contenders)
+            json.dumps([contender.options for contender in group.contenders])
+
+
+@pytest.mark.parametrize("text", ("dense", "dense:0", "dense:many", "sparce:16"))
+def test_unknown_cases_are_refused(text):
+    with pytest.raises(Exception, match=f"KIND:LENGTH.*Received: '{text}'"):
+        attention.parse_case(text)
+
+
+def results(task):
+    """What a call returns, as a flat list of numpy arrays."""
+    found = task.call()
+    if not isinstance(found, tuple):
+        return [np.asarray(found)]
+    output, gradients = found
+    return [np.asarray(output.detach() if hasattr(output, "detach") else output), *gradients]
+
+
+@pytest.mark.parametrize("causal", (False, True))
+@pytest.mark.parametrize("backward", (False, True))
+@pytest.mark.parametrize("peer", ("keras", "torch"))
+def test_exact_contenders_compute_the_same(peer, causal, backward):
+    options = {"length": 24, "gflop": 1.0, "backward": backward}
+    ours = results(attention_ours.core("Causal" if causal else "Dense", [], **options))
+    if peer == "torch":
+        pytest.importorskip("torch")
+        theirs = results(attention_torch.sdpa(causal=causal, **options))
+    else:
+        theirs = results(attention_keras.core(causal=causal, **options))
+        theirs = [np.swapaxes(x, 1, 2) for x in theirs]
+    assert len(ours) == len(theirs) == (4 if backward else 1)
+    for own, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own, other, atol=1e-5)
+
+
+def test_local_attention_meets_its_own_and_the_previous_block():
+    pytest.importorskip("local_attention")
+    ours = attention_ours.core("BlockLocal1D", [8, 8], length=32, gflop=1.0)
+    theirs = attention_packages.local(length=32, gflop=1.0, window=8)
+    np.testing.assert_allclose(*results(ours), *results(theirs), atol=1e-5)
+
+
+def test_layers_of_table_1_keep_the_shape():
+    for layer in complexity.LAYERS.values():
+        task = getattr(attention_complexity, layer.function)(length=20, width=128)
+        shape = (1, 2, 20, 64) if "attention" in layer.function else (1, 20, 128)
+        assert task.call().shape == shape
+
+
+def test_table_1_is_measured(tmp_path, monkeypatch):
+    """On layers whose times are those of the paper's orders."""
+
+    def measure(contenders, repetitions):
+        assert repetitions == 3
+        rows = []
+        for contender in contenders:
+            n, d = contender.options["length"], contender.options["width"]
+            function = contender.target.partition(":")[2]
+            layer = next(x for x in complexity.LAYERS.values() if x.function == function)
+            seconds = 1e-9 * n ** layer.exponents[0] * d ** layer.exponents[1]
+            base = {"cpu_seconds": seconds, "peak_mb": 1.0, "probe_gflops": 1.0}
+            warm = {"build_seconds": 1.0, "first_call": {"seconds": 1.0}}
+            times = {"seconds": [seconds], "median_seconds": seconds, "units_per_second": 1.0}
+            rows.append({"name": contender.name, **base, **warm, **times})
+        return rows, {}
+
+    monkeypatch.setattr(complexity, "measure", measure)
+    monkeypatch.setattr(sys, "argv", ["complexity", "--out", str(tmp_path)])
+    complexity.main()
+    text = (tmp_path / "complexity.md").read_text()
+    for line in (
+        "| self-attention | n² d | 2 | 2.00 | 1 | 1.00 |",
+        "| restricted self-attention | r n d | 1 | 1.00 | 1 | 1.00 |",
+        "| recurrent | n d² | 1 | 1.00 | 2 | 2.00 |",
+        "| convolutional | k n d² | 1 | 1.00 | 2 | 2.00 |",
+        "![Milliseconds over n and d](complexity.png)",
+    ):
+        assert line in text.splitlines()
+    assert (tmp_path / "complexity.png").exists()
+
+
+def test_a_run_writes_card_and_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr(harness, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setenv("PYTHONPATH", str(HERE.parents[2]))
+    command = ["attention", "--cases", "local:64", "--contenders", "Local(128)"]
+    monkeypatch.setattr(sys, "argv", [*command, "--repetitions", "1", "--out", str(tmp_path)])
+    attention.main()
+    (group,) = json.loads((tmp_path / "attention.json").read_text())["groups"]
+    assert [row["name"] for row in group["rows"]] == ["keras_attn Local(128)"]
+    # Of what is asked, the two shares of the GEMM rate: there is no peer to compare it with.
+    exactly, in_blocks = (comparison["value"] for comparison in group["comparisons"])
+    # A query that meets 32.5 keys on the average, in blocks of 256 keys.
+    assert in_blocks / exactly == pytest.approx(256 / 32.5)
+    text = (tmp_path / "attention.md").read_text()
+    assert "Of 2 demands, " in text
+    assert "| MB over inputs |" in text
+    assert "![Milliseconds over positions](attention.png)" in text
+    assert os.path.getsize(tmp_path / "attention.png") > 1000

@@ -1,0 +1,212 @@
+import math
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import scores
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+from keras_attn.ops import causal_rows, rows, windows
+from keras_attn.ops.once import computing_once
+from keras_attn.ops.operands import Operands
+from keras_attn.ops.progression import Progression
+from keras_attn.ops.softmax import attend
+from keras_attn.patterns import Causal, Dense, Fixed, Local, Strided
+from keras_attn.scores import Relative
+
+B, N, T, S, H = 2, 3, 5, 7, 4
+QUERY, KEY = oracles.random(B, N, T, H), oracles.random(B, N, S, H)
+
+
+def built(*arguments, **keywords):
+    layer = Relative(*arguments, **keywords)
+    layer.build(QUERY.shape, KEY.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+def formula(layer, query, key, i, j):
+    """(B, N, T, S) for positions (B, T) and (B, S), pair by pair."""
+    u, v, kernel = (oracles.numpy_of(w) for w in layer.weights)
+    logits = np.zeros((*query.shape[:3], key.shape[2]))
+    for b, n, t, s in np.ndindex(logits.shape):
+        distance = i[b, t] - j[b, s]
+        if layer.clamp_length is not None:
+            distance = max(min(distance, layer.clamp_length), -layer.clamp_length)
+        r = oracles.sinusoids(distance, kernel.shape[0], "concat") @ kernel[:, n]
+        content = (query[b, n, t] + u[n]) @ key[b, n, s]
+        logits[b, n, t, s] = (content + (query[b, n, t] + v[n]) @ r) / math.sqrt(query.shape[-1])
+    return logits
+
+
+def in_rows(positions):
+    return np.broadcast_to(positions, (B, np.shape(positions)[-1]))
+
+
+@pytest.mark.parametrize("arguments", [{}, {"clamp_length": 2}, {"hidden_dim": 5}])
+def test_oracle(arguments):
+    """All pairs, keys before and after their query; also positions of each row and in disorder."""
+    layer = built(**arguments)
+    width = arguments.get("hidden_dim", N * H)
+    assert [w.shape for w in layer.weights] == [(N, H), (N, H), (width, N, H)]
+    rng = np.random.default_rng(0)
+    mixed = rng.permutation(20)[:T], rng.permutation(20)[:S]
+    row_by_row = rng.integers(0, 30, (B, T)), rng.integers(0, 30, (B, S))
+    for queries, keys in (
+        (Progression(2, T), Progression(0, S)),
+        (Progression(-3, T, 2), Progression(1, S, 2)),
+        (np.arange(2, 2 + T), Progression(0, S)),
+        mixed,
+        row_by_row,
+        (row_by_row[0][:, None], row_by_row[1][:, None]),
+    ):
+        i, j = (
+            np.asarray(p.tensor())
+            if isinstance(p, Progression)
+            else np.reshape(p, (-1, p.shape[-1]))
+            for p in (queries, keys)
+        )
+        expected = formula(layer, QUERY, KEY, in_rows(i), in_rows(j))
+        found = layer(QUERY, KEY, query_positions=queries, key_positions=keys)
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+    default = formula(layer, QUERY, KEY, in_rows(np.arange(S - T, S)), in_rows(np.arange(S)))
+    np.testing.assert_allclose(layer(QUERY, KEY), default, atol=2e-5)
+
+
+def test_only_differences_of_positions_count():
+    layer = built()
+    near = layer(QUERY, KEY, query_positions=np.arange(T) * 2, key_positions=np.arange(S))
+    far = layer(QUERY, KEY, query_positions=np.arange(T) * 2 + 50, key_positions=np.arange(S) + 50)
+    np.testing.assert_allclose(near, far, atol=1e-4)
+
+
+PLANS = [Dense(), Causal(), Local(5), Local(4, causal=False), Strided(4), Fixed(4, 2)]
+
+
+@pytest.mark.parametrize("clamp_length", [None, 3])
+@pytest.mark.parametrize("pattern", PLANS, ids=repr)
+def test_in_tiles(pattern, clamp_length, monkeypatch):
+    """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
+    monkeypatch.setattr(rows, "TILE_SCORES", 1)
+    monkeypatch.setattr(windows, "TILE_SCORES", 700)
+    monkeypatch.setattr(causal_rows, "SMALLEST_SIDE", 4)
+    layer, length = built(clamp_length=clamp_length), 37
+    shapes = [(B, N, length, H)] * 3
+    inputs = [tf.constant(oracles.random(*s, seed=n)) for n, s in enumerate(shapes)]
+    places = Progression(0, length), Progression(0, length)
+    i = in_rows(np.arange(length))
+    expected = formula(layer, *(oracles.numpy_of(x) for x in inputs[:2]), i, i)
+    whole = layer(*inputs[:2], query_positions=places[0], key_positions=places[1])
+    np.testing.assert_allclose(whole, expected, atol=5e-5)
+
+    def run(attention):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = attention(*inputs)
+            loss = tf.reduce_sum(output * tf.cos(tf.range(float(H))))
+        sources = [*inputs, *(w.value for w in layer.weights)]
+        return output, *tape.gradient(loss, sources)
+
+    def matrix(query, key, value):
+        operands = Operands(query, key, value, *places, layer)
+        logits = layer(query, key, query_positions=places[0], key_positions=places[1])
+        return attend(logits, value, pattern.matrix(operands)[0])[0]
+
+    def plan(query, key, value):
+        return pattern.attend(Operands(query, key, value, *places, layer))[0]
+
+    for found, wanted in zip(run(plan), run(matrix), strict=True):
+        scale = max(1.0, np.abs(wanted).max())
+        np.testing.assert_allclose(found / scale, wanted / scale, atol=2e-5)
+
+
+@pytest.mark.parametrize("max_length", [9, None])
+@pytest.mark.parametrize("pattern", ["causal", Local(4), Strided(3)], ids=repr)
+def test_step_by_step_equals_the_full_pass(pattern, max_length):
+    layer = MultiHeadAttention(N, H, score="relative", pattern=pattern, use_bias=False)
+    x = oracles.random(B, 9, 8)
+    layer.build(x.shape)
+    oracles.scramble(layer)
+    full = layer(x, x)
+    cache = KVCache(max_length).initial(layer, B)
+    steps = [slice(0, 4), *(slice(t, t + 1) for t in range(4, 9))]
+    outputs = []
+    for part in steps:
+        output, cache = layer(x[:, part], x[:, part], cache=cache)
+        outputs.append(output)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), full, atol=1e-5)
+
+
+def test_a_loop_computes_its_table_once(monkeypatch):
+    """The first step makes a table for every place in the cache; later ones only look at it."""
+    layer = MultiHeadAttention(N, H, score="relative", pattern="causal")
+    x = oracles.random(B, 6, 8)
+    layer.build(x.shape)
+    oracles.scramble(layer)
+    full, tables = layer(x, x), []
+    make = layer.score.distance_table
+    monkeypatch.setattr(layer.score, "distance_table", lambda d: tables.append(d) or make(d))
+
+    @tf.function
+    def decode(x):
+        with computing_once():
+            cache = KVCache(6).initial(layer, B)
+            output, cache = layer(x[:, :3], x[:, :3], cache=cache)
+            outputs = tf.TensorArray("float32", 3)
+            for t in tf.range(3):
+                step = x[:, 3 + t][:, None]
+                new, cache = layer(step, step, cache=cache)
+                outputs = outputs.write(t, new[:, 0])
+            return tf.concat([output, tf.transpose(outputs.stack(), (1, 0, 2))], axis=1)
+
+    np.testing.assert_allclose(decode(tf.constant(x)), full, atol=1e-5)
+    assert len(tables) == 1
+
+
+@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
+def test_half_precision_far_away(policy, atol):
+    """A sinusoid of distance 4095 in bfloat16 would be that of another distance."""
+    exact, half = built(), built(dtype=policy)
+    for start in (10, 1000, 4095):
+        places = {"query_positions": Progression(start, T), "key_positions": Progression(0, S)}
+        wanted = exact(QUERY, KEY, **places)
+        np.testing.assert_allclose(oracles.numpy_of(half(QUERY, KEY, **places)), wanted, atol=atol)
+        places = {name: np.asarray(p.tensor()) for name, p in places.items()}
+        np.testing.assert_allclose(oracles.numpy_of(half(QUERY, KEY, **places)), wanted, atol=atol)
+
+
+def test_weights_are_drawn_apart_and_as_a_matrix():
+    layer = Relative()
+    layer.build((None, 8, None, 32))
+    u, v, kernel = (oracles.numpy_of(w) for w in layer.weights)
+    assert np.any(u != v) and 0.015 < u.std() < 0.025 and 0.015 < v.std() < 0.025
+    assert abs(kernel.var() * 256 - 1) < 0.05  # Glorot: 2 / (D + N H), both 256
+
+
+def test_save_config():
+    layer = built(hidden_dim=6, clamp_length=9, dtype="mixed_bfloat16")
+    again = Relative.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    assert isinstance(scores.get("relative"), Relative)
+    assert scores.get("relative", dtype="mixed_bfloat16").compute_dtype == "bfloat16"
+
+
+def test_saved_with_its_layer(tmp_path):
+    x = keras.Input((None, 8))
+    layer = MultiHeadAttention(N, H, score=Relative(clamp_length=4), pattern="causal")
+    model = keras.Model(x, layer(x, x))
+    oracles.scramble(model)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    data = oracles.random(B, T, 8)
+    np.testing.assert_array_equal(model(data), again(data))
+
+
+@pytest.mark.parametrize("name", ["hidden_dim", "clamp_length"])
+@pytest.mark.parametrize("value", [0, -1, 1.5])
+def test_errors(name, value):
+    with pytest.raises(ValueError, match=f"`{name}`.*{name}={value}"):
+        Relative(**{name: value})

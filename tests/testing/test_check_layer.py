@@ -1,0 +1,119 @@
+"""check_layer over our layers, and over layers that are broken in one thing each."""
+
+import keras
+import numpy as np
+import pytest
+from testing import toys
+
+from keras_attn.depth import Stack
+from keras_attn.layers import (
+    FeedForward,
+    MaskedTokenHead,
+    MultiHeadAttention,
+    SegmentEmbedding,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.positions import Learned, Sinusoidal
+from keras_attn.residuals import PostNorm, PreNorm
+from keras_attn.testing import check_layer
+
+X, CONTEXT = (2, 5, 6), (2, 7, 6)
+IDS = np.array([[5, 7, 1, 3, 2], [8, 3, 2, 0, 0]], "int32")
+SEGMENTS = np.array([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]], "int32")
+
+
+def block(index=0, **arguments):
+    return TransformerBlock(MultiHeadAttention(2, 3), FeedForward(7), dropout=0.1, **arguments)
+
+
+OURS = {
+    "feed forward": lambda: (FeedForward(7, dropout=0.1), X),
+    "token embedding": lambda: (TokenEmbedding(11, 6), IDS),
+    "segment embedding": lambda: (SegmentEmbedding(2), X, SEGMENTS),
+    "masked token head": lambda: (MaskedTokenHead(TokenEmbedding(11, 6)), X),
+    "block": lambda: (block(), X),
+    "block with a context": lambda: (
+        block(cross_attention=MultiHeadAttention(2, 3), residual="pre_norm"),
+        X,
+        CONTEXT,
+    ),
+    "stack": lambda: (Stack(block, 2), X),
+    "sinusoidal": lambda: (Sinusoidal(), X),
+    "learned": lambda: (Learned(16), X),
+    "post norm": lambda: (PostNorm(), X, X),
+    "pre norm": lambda: (PreNorm(), X, X),
+}
+
+
+# A norm before the sublayer is no part of the layer's own call.
+SKIPPED = {"pre norm": ["gradients"]}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_layers_have_no_defect(name):
+    check_layer(*OURS[name](), skip=SKIPPED.get(name, ()), slow=False).raise_if_any()
+
+
+def test_files_of_our_layers():
+    """The slow checks, on the layer that holds most of the others."""
+    report = check_layer(*OURS["block with a context"](), only=["fresh_process", "export"])
+    report.raise_if_any()
+    assert report.checked == ("fresh_process", "export")
+
+
+BROKEN = {
+    toys.AddsBatchMean: {"batch_independence"},
+    toys.ReusesDropout: {"repeatable"},
+    toys.CountsInLowPrecision: {"precision"},
+    toys.GraphDiffers: {"graph", "xla", "unknown_sizes"},
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda toy: toy.__name__)
+def test_each_broken_layer_is_found_by_the_checks_meant_for_it(broken):
+    report = check_layer(broken(), X, skip=["implicit_mask"], slow=False)
+    assert {defect.check for defect in report.defects} == BROKEN[broken]
+
+
+@pytest.mark.parametrize(
+    "broken, check",
+    [
+        (toys.FixesBatch, "unknown_sizes"),
+        (toys.ForgetsAState, "config"),
+        (toys.ForgetsAState, "saving"),
+        (toys.CallsPython, "export"),
+        (toys.CallsPython, "xla"),
+        (toys.CallsPython, "gradients"),
+        (keras.layers.ZeroPadding1D, "implicit_mask"),
+    ],
+)
+def test_a_check_alone_finds_what_it_is_for(broken, check):
+    report = check_layer(broken(), X, only=[check])
+    assert {defect.check for defect in report.defects} == {check}
+
+
+def test_a_fresh_process_finds_what_the_file_does_not_hold(monkeypatch):
+    monkeypatch.setattr(toys.ReadsAGlobal, "factor", 2.0)
+    report = check_layer(toys.ReadsAGlobal(), X, only=["saving", "fresh_process"])
+    assert {defect.check for defect in report.defects} == {"fresh_process"}
+
+
+def test_what_does_not_apply_is_said():
+    report = check_layer(TokenEmbedding(11, 6), IDS, only=["implicit_mask"])
+    assert report.ok and report.checked == ()
+    assert report.skipped == {"implicit_mask": "the first input is not a sequence of vectors"}
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: check_layer("dense", X), "`layer` must be a Keras layer.*'dense'"),
+        (lambda: check_layer(FeedForward(7)), "`inputs` must be.*Received: inputs=()"),
+        (lambda: check_layer(FeedForward(7), X, only=["speed"]), "`only`.*speed.*Known.*export"),
+        (lambda: check_layer(FeedForward(7), X, skip="graph"), "`skip` must be a list.*'graph'"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,29 @@
+"""What a report says."""
+
+import pytest
+
+from keras_attn.testing import Defect, Report
+
+
+def test_a_report_reads_as_a_list():
+    report = Report(
+        "a.Layer",
+        ("graph", "scores", "padding"),
+        (Defect("graph", "It differs."), Defect("scores", "They change.")),
+        {"limits": "there is no key"},
+    )
+    assert not report.ok
+    assert str(report).splitlines() == [
+        "a.Layer: 2 defects, found by 3 checks",
+        "  graph: It differs.",
+        "  scores: They change.",
+        "  limits: not checked: there is no key",
+    ]
+    with pytest.raises(AssertionError, match="2 defects.*\n.*graph: It differs"):
+        report.raise_if_any()
+
+
+def test_a_report_without_defects():
+    report = Report("a.Layer", ("graph",), ())
+    assert report.ok and report.raise_if_any() is None
+    assert str(report) == "a.Layer: no defect, 1 check"
