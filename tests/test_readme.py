@@ -39,6 +39,7 @@ def test_the_picture_of_the_axes_is_up_to_date():
     assert shown == working_values(), "draw it again: python -m keras_attn.viz .github/images"
 
 
-def test_draw_writes_both_pictures(tmp_path):
+def test_draw_writes_all_pictures(tmp_path):
     draw(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["axes.png", "sinusoids.png"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["axes.png", "patterns.png", "sinusoids.png"]

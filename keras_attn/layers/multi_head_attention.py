@@ -1,24 +1,21 @@
 """Multi-head attention with any score and any pattern."""
 
-import math
-
 import keras
 from keras import ops
 
 from keras_attn import axis, patterns, scores
-from keras_attn.ops.affine import flatten_rows
+from keras_attn.layers.head_projections import HeadProjections
 from keras_attn.ops.cache import check_cache
 from keras_attn.ops.cache_reading import read_cache
-from keras_attn.ops.checks import check_choice, check_rates, check_shape, check_sizes
+from keras_attn.ops.checks import check_choice, check_rates, check_shape
 from keras_attn.ops.cutting import UNKNOWN_LENGTH, size
-from keras_attn.ops.heads import merge_heads, split_heads
+from keras_attn.ops.heads import merge_heads
 from keras_attn.ops.masks import (
     combine_masks,
     keras_mask,
     spread_attention_mask,
     spread_padding_mask,
 )
-from keras_attn.ops.once import once, values_in_scope
 from keras_attn.ops.operands import Operands
 from keras_attn.ops.progression import Progression
 from keras_attn.ops.seeds import RepeatedSeed
@@ -31,7 +28,7 @@ SHORT, LONG = 512, 2048
 
 
 @axis.register
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(HeadProjections):
     """Attends with several heads, each with projections, score and pattern of its own.
 
         head_n = softmax(score(X W_q, Y W_k) over allowed keys) Y W_v,   out = [head_1 ...] W_o
@@ -119,65 +116,40 @@ class MultiHeadAttention(keras.layers.Layer):
         seed=None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = key_dim if value_dim is None else value_dim
-        self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
-        sizes = ("num_heads", "key_dim", "value_dim", "num_key_value_heads")
-        check_sizes(**{name: getattr(self, name) for name in sizes})
-        if output_dim is not None:
-            check_sizes(output_dim=output_dim)
-        if num_heads % self.num_key_value_heads:
-            raise ValueError(
-                "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
-                f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
-            )
+        score = scores.get(score, dtype=kwargs.get("dtype"))
+        super().__init__(
+            num_heads,
+            key_dim,
+            value_dim,
+            num_key_value_heads=num_key_value_heads,
+            use_bias=use_bias,
+            output_dim=output_dim,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            output_initializer=output_initializer,
+            shares_query=getattr(score, "shares_query", False),
+            **kwargs,
+        )
         check_rates(dropout=dropout)
         check_choice(("auto", "matrix", "tiles"), plan=plan)
-        self.score = scores.get(score, dtype=self.dtype_policy)
+        self.score = score
         self.pattern = patterns.get(pattern)
-        self.use_bias = use_bias
+        self.pattern.check_score(self.score)
         self.dropout = dropout
-        self.output_dim = output_dim
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.output_initializer = keras.initializers.get(output_initializer)
         self.plan = plan
         self.seed = seed
-        if dropout:
+        if dropout or self.pattern.is_random:
             self.seed_generator = keras.random.SeedGenerator(seed)
         self.supports_masking = True
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        value_shape = value_shape or query_shape
-        key_shape = key_shape or value_shape
-        heads, shared = self.num_heads, self.num_key_value_heads
-        output_dim = self.output_dim or query_shape[-1]
-        self._add_projection("query", (query_shape[-1], heads, self.key_dim))
-        self._add_projection("key", (key_shape[-1], shared, self.key_dim))
-        self._add_projection("value", (value_shape[-1], shared, self.value_dim))
-        self._add_projection("output", (heads, self.value_dim, output_dim), num_input_axes=2)
+        heads, key_shape = self.num_heads, key_shape or value_shape or query_shape
+        super().build(query_shape, value_shape, key_shape)
         if isinstance(self.score, keras.layers.Layer):
             per_head = [(None, heads, shape[1], self.key_dim) for shape in (query_shape, key_shape)]
             axis.build_once(self.score, *per_head)
-
-    def _add_projection(self, name, shape, num_input_axes=1):
-        initializer = self.kernel_initializer
-        if name == "output" and self.output_initializer is not None:
-            initializer = self.output_initializer
-        initializer = axis.redraw(initializer)  # an initializer draws the same numbers every time
-        matrix = (math.prod(shape[:num_input_axes]), math.prod(shape[num_input_axes:]))
-
-        def draw(shape, dtype=None):
-            return ops.reshape(initializer(matrix, dtype=dtype), shape)
-
-        setattr(self, f"{name}_kernel", self.add_weight(shape, draw, name=f"{name}_kernel"))
-        bias = None
-        if self.use_bias:
-            shape = shape[num_input_axes:]
-            bias = self.add_weight(shape, axis.redraw(self.bias_initializer), name=f"{name}_bias")
-        setattr(self, f"{name}_bias", bias)
+        if isinstance(self.pattern, keras.layers.Layer):
+            axis.build_once(self.pattern, (None, heads, query_shape[1], self.key_dim), query_shape)
 
     def call(
         self,
@@ -197,10 +169,10 @@ class MultiHeadAttention(keras.layers.Layer):
         if padding_mask is None and cache is None:
             padding_mask = keras_mask(value)
         self._check_inputs(query, value, key, cache)
+        inputs, given = query, (query_positions, key_positions)
         query, key, value = self._heads(query, key, value, decoding=cache is not None)
         pattern, read = self._with_causal(use_causal_mask), None
         if cache is not None:
-            given = query_positions, key_positions
             cache, read = read_cache(cache, key, value, pattern, *given)
             key, value = read.key, read.value
             padding_mask = read.cut(padding_mask, "padding_mask")
@@ -213,17 +185,18 @@ class MultiHeadAttention(keras.layers.Layer):
             *self._positions(query, key, query_positions, key_positions, read),
             self.score,
             real=spread_padding_mask(padding_mask, query.shape[0], key.shape[2]),
+            inputs=inputs,
         )
-        if training and self.dropout:
-            operands = operands.replace(drop=self._drop, seed=self.seed_generator.next())
+        if training and (self.dropout or pattern.is_random):
+            drop = self._drop if self.dropout else None
+            operands = operands.replace(drop=drop, seed=self.seed_generator.next())
         scores = None
         is_free = all(x is None for x in (cache, attention_mask, query_positions, key_positions))
         if is_free and self._has_plan(pattern, query.shape[2], key.shape[2]):
             output, _ = pattern.attend(operands)
             if return_attention_scores:
-                _, scores = self._attend_by_matrix(operands, pattern)
+                _, scores = self._attend_by_matrix(operands.replace(again=True), pattern)
         else:
-            given = query_positions, key_positions
             # One query at the last position, as in decoding, may meet all: a mask would cost more
             # than the products.
             if query.shape[2] == 1 and given == (None, None) and isinstance(pattern, Causal):
@@ -307,49 +280,13 @@ class MultiHeadAttention(keras.layers.Layer):
         if value is not None:
             check_shape(value, "value", (query.shape[0], None, self.value_kernel.shape[0]))
             key = value if key is None else key
-            check_shape(key, "key", (*value.shape[:2], self.key_kernel.shape[0]))
+            check_shape(key, "key", (*value.shape[:2], self._kernel("key").shape[0]))
         elif cache is None or "index" in cache:
             raise ValueError(
                 "`value` may be left out only with a complete cache; for self-attention call the "
                 "layer with `(x, x)`. Received: value=None, "
                 f"{'no cache' if cache is None else 'a cache to be extended'}."
             )
-
-    def _heads(self, query, key, value, decoding):
-        """Per-head projections (B, N, T, H); what is read from the same tensor in one product."""
-        if value is None:
-            return *self._project(query, "query"), None, None
-        key = value if key is None else key
-        parts = (query, "query"), (key, "key"), (value, "value")
-        # Not where decoding would join the kernels anew at each step: it costs more than the products.
-        if key is value and (not decoding or values_in_scope() is not None):
-            parts = (query, "query"), (value, "key", "value")
-            if query is value:
-                parts = ((query, "query", "key", "value"),)
-        return [heads for part in parts for heads in self._project(*part)]
-
-    def _project(self, x, *names):
-        heads = [getattr(self, f"{name}_kernel").shape[1:] for name in names]
-        widths = [math.prod(shape) for shape in heads]
-        y = self._multiply(x, *names)  # (B, T, sum of widths)
-        ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
-        parts = ops.split(y, ends, axis=-1) if ends else [y]
-        return tuple(split_heads(part, n) for part, (n, _) in zip(parts, heads, strict=True))
-
-    def _multiply(self, x, *names):
-        """`x` times the joined kernels of these projections as one matrix, plus their biases."""
-
-        def join(kind, shape):
-            parts = [ops.reshape(getattr(self, f"{name}_{kind}"), shape) for name in names]
-            return ops.cast(_join(parts, axis=-1), x.dtype)
-
-        rows, unflatten = flatten_rows(x)
-        y = ops.matmul(
-            rows, once(self, ("kernel", names), lambda: join("kernel", (x.shape[-1], -1)))
-        )
-        if self.use_bias:
-            y = ops.add(y, once(self, ("bias", names), lambda: join("bias", (-1,))))
-        return unflatten(y)
 
     def _drop(self, weights, seed):
         return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
@@ -376,22 +313,9 @@ class MultiHeadAttention(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
             "score": axis.serialize(self.score),
             "pattern": axis.serialize(self.pattern),
-            "num_key_value_heads": self.num_key_value_heads,
-            "use_bias": self.use_bias,
             "dropout": self.dropout,
-            "output_dim": self.output_dim,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "output_initializer": keras.initializers.serialize(self.output_initializer),
             "plan": self.plan,
             "seed": self.seed,
         }
-
-
-def _join(tensors, axis):
-    return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)

@@ -40,8 +40,9 @@ def write_slots(buffer, update, index):
         ops.arange(num_heads, dtype="int32")[:, None],
         slots,
     )
-    places = [ops.broadcast_to(x, (batch, num_heads, length)) for x in places]
-    return ops.scatter_update(buffer, ops.stack(places, axis=-1), update)
+    places = [ops.reshape(ops.broadcast_to(x, (batch, num_heads, length)), (-1,)) for x in places]
+    rows = ops.reshape(update, (-1, update.shape[-1]))
+    return ops.scatter_update(buffer, ops.stack(places, axis=-1), rows)
 
 
 def _write_all_slots(buffer, update, index):

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
+from keras_attn.ops.masks import combine_masks
 from keras_attn.ops.progression import Progression
 from keras_attn.ops.tile_attention import Tile, attend_tiles
 
@@ -10,7 +11,7 @@ from keras_attn.ops.tile_attention import Tile, attend_tiles
 TILE_SCORES = 2**23
 
 
-def rows(operands, allowed=None, *, log_weight=False):
+def rows(operands, allowed=None, *, bias=None, extras=(), log_weight=False):
     """Exact attention to all keys, some queries at a time.
 
     Time O(T S) and memory O(T + S) per head.
@@ -18,7 +19,9 @@ def rows(operands, allowed=None, *, log_weight=False):
     Args:
         operands: `Operands`.
         allowed: function of query positions (..., T, 1) and key positions (..., 1, S); None allows
-            all.
+            all. It gets the `extras` too.
+        bias: function of the same positions, then `extras`, added to the logits.
+        extras: tensors (B or 1, N or 1, T, .), cut like the queries.
         log_weight: bool. Whether to give the log weight too, for `merge`.
 
     Returns:
@@ -42,17 +45,18 @@ def rows(operands, allowed=None, *, log_weight=False):
         x = ops.reshape(x, (batch, num_heads, count * tile, x.shape[-1]))
         return part_of(x, 0, length, axis=2)
 
-    def cut(query, i, key, value):
+    def cut(query, i, *tensors):
+        *extras, key, value = tensors
         near = i[..., 0], key_positions
         if ordered:
             near = Progression(i[0, 0, 0, 0], tile, query_positions.step), key_positions
         j = positions_of(key_positions)[:, :, None, :]
-        mask = real
-        for condition in (allowed, operands.condition):
-            if condition is not None:
-                pairs = condition(i, j)
-                mask = pairs if mask is None else ops.logical_and(mask, pairs)
-        return Tile(query, key, value, *near, mask)
+        mask = combine_masks(
+            real,
+            None if allowed is None else allowed(i, j, *extras),
+            None if operands.condition is None else operands.condition(i, j),
+        )
+        return Tile(query, key, value, *near, mask, None if bias is None else bias(i, j, *extras))
 
     distances = None
     if ordered:
@@ -62,7 +66,10 @@ def rows(operands, allowed=None, *, log_weight=False):
     output, log_weights = attend_tiles(
         operands,
         cut,
-        (cut_queries(operands.query), cut_queries(positions_of(query_positions)[..., None])),
+        [
+            cut_queries(x)
+            for x in (operands.query, positions_of(query_positions)[..., None], *extras)
+        ],
         (operands.key, operands.value),
         distances=distances,
         log_weight=log_weight,

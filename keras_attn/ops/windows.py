@@ -31,7 +31,7 @@ def windows(
     Args:
         operands: `Operands`.
         allowed: function of query positions (..., T, 1) and key positions (..., 1, S); None allows
-            all of the window.
+            all of the window. It gets the `extras` too.
         block: int. Length t of a block.
         before, after: ints. Neighbouring blocks.
         repeats: bool. Whether `allowed` looks the same from every block, and lets a query meet the
@@ -88,7 +88,7 @@ def windows(
         i, j, real = i, ops.swapaxes(j, -1, -2), ops.swapaxes(real, -1, -2)
         mask = real
         if allowed is not None:
-            mask = ops.logical_and(real, allowed(i, j) if pairs is None else pairs)
+            mask = ops.logical_and(real, allowed(i, j, *extras) if pairs is None else pairs)
         if operands.condition is not None:
             mask = ops.logical_and(mask, operands.condition(i, j))
         added = None if bias is None else flat(bias(i, j, *extras))

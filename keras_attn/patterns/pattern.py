@@ -34,6 +34,8 @@ class Pattern(Value):
     causal = False
     # Whether `meets` says it all: no weights, no look at the queries and keys themselves.
     is_of_positions = True
+    # Whether it takes random numbers, fresh ones in each step of training, from `operands.seed`.
+    is_random = False
 
     def meets(self, i, j):
         """Whether a query at position i may meet a key at j, for int tensors that broadcast."""
@@ -64,6 +66,9 @@ class Pattern(Value):
             Output (B, N, T, Hv), and log weight (B, N, T, 1) for `keras_attn.ops.merge` or None.
         """
         return rows(operands, self.meets, log_weight=log_weight)
+
+    def check_score(self, score):
+        """Refuses a score that the pattern cannot be computed with."""
 
     def keys_per_query(self, num_keys):
         """How many of `num_keys` keys `attend` computes for a query: its cost."""

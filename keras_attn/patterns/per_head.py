@@ -91,12 +91,6 @@ class PerHead(Pattern):
     def __or__(self, other):
         return PerHead([pattern | other for pattern in self.patterns])
 
-    def __and__(self, other):
-        return PerHead([pattern & other for pattern in self.patterns])
-
-    def __or__(self, other):
-        return PerHead([pattern | other for pattern in self.patterns])
-
     def _check(self, operands):
         num_heads = operands.query.shape[1]
         if num_heads != len(self.patterns):

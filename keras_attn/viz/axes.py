@@ -11,6 +11,7 @@ AXES = (
             ("DotProduct", "scores.DotProduct"),
             ("Additive", "scores.Additive"),
             ("Relative", "scores.Relative"),
+            ("LearnedRelative", "scores.LearnedRelative"),
             ("SharedQK", "scores.SharedQK"),
         ),
     ),
