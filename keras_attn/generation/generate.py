@@ -102,4 +102,15 @@ def _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile):
 
     ids = tf.TensorSpec((None, None), tf.int32)
     signature = None if jit_compile else [ids]
-    return tf.function(decode, signature, autograph=False, jit_compile=jit_compile)
+    compiled = tf.function(decode, signature, autograph=False, jit_compile=jit_compile)
+    if jit_compile or isinstance(strategy, Beam):
+        return compiled
+
+    def run(inputs):
+        # A step is hundreds of small operations in a row, and to hand each to a pool of threads
+        # takes as long as to run it. Not for beams: such a loop's body is not rewritten for
+        # oneDNN, whose products of several queries are much faster at large batches.
+        with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
+            return compiled(inputs)
+
+    return run

@@ -18,7 +18,7 @@ _TEXT = {
     "num_layers": None,
     "dropout": None,
     "tokenizer": "bpe",
-    "epochs": 80,
+    "epochs": 48,
     "learning_rate": 0.005,
     "warmup_steps": 2000,
     "average_last": 10,

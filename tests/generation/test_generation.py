@@ -220,6 +220,22 @@ def test_inside_a_function(subject):
         np.testing.assert_allclose(expected, got, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "executor"),
+    [
+        (Greedy(), b"SINGLE_THREADED_EXECUTOR"),
+        (Sample(seed=0), b"SINGLE_THREADED_EXECUTOR"),
+        (Beam(2), b""),
+    ],
+)
+def test_one_thread_hands_out_the_operations_of_a_loop_without_beams(subject, strategy, executor):
+    model, inputs, _ = subject
+    traced = tf.function(lambda ids: generate(model, ids, strategy, 5), autograph=False)
+    operations = traced.get_concrete_function(tf.constant(inputs)).graph.get_operations()
+    calls = [op for op in operations if op.type.endswith("PartitionedCall")]
+    assert [op.get_attr("executor_type") for op in calls] == [executor]
+
+
 def test_empty_batch(subject):
     model, inputs, _ = subject
     for strategy in (Greedy(), Beam(2), Sample(seed=0)):
