@@ -49,7 +49,6 @@ def _forbid(logits, mask):
     logits = ops.cast(logits, "float32")
     if mask is None:
         return logits
-    # Not added: TensorFlow joins a product and the sum after it into one kernel, which takes a
     # Not added: TensorFlow joins a product and the sum after it into one kernel, which takes
     # fifty times longer where rows share a mask.
     return logits - ops.where(mask, 0.0, -FORBIDDEN)
