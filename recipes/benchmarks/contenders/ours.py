@@ -31,14 +31,18 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
     return fit_task(model, optimizer, loss, batch, length, steps, shape.vocabulary_size, policy)
 
 
-def decoding(size, batch, source_length, new_tokens, beams, mode):
+def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None):
     """Cached decoding: XLA in process, the plain graph in process, or the exported SavedModel.
 
     Args:
         mode: `"xla"`, `"graph"` or `"saved_model"`.
+        threads: of one operation; None for one a core.
     """
     import numpy as np
+    import tensorflow as tf
 
+    if threads is not None:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
     import keras_attn
 
     shape = SHAPES[size]
