@@ -94,7 +94,9 @@ class Stack(keras.layers.Layer):
 
         With a `max_length` of None they grow, and need no count.
         """
-        caches = [KVCache(max_length).initial(block.attention, batch_size) for block in self.blocks]
+        # Whole, since prompts of different length and beams say where each key stands.
+        memory = KVCache(max_length, whole=True)
+        caches = [memory.initial(block.attention, batch_size) for block in self.blocks]
         layers = [{"key": cache["key"], "value": cache["value"]} for cache in caches]
         cache = {"layers": layers}
         return cache if max_length is None else {"index": caches[0]["index"], **cache}

@@ -96,9 +96,7 @@ def causal_rows(operands, *, log_weight=False):
         below = [unfold(x, squares) for x in below]
         lower, upper = zip(*(halves(x) for x in (output, logs)), strict=True)
         upper = merge([upper, below])
-        output, logs = (
-            ops.concatenate([x, y], axis=3) for x, y in zip(lower, upper, strict=True)
-        )
+        output, logs = (ops.concatenate([x, y], axis=3) for x, y in zip(lower, upper, strict=True))
     output, logs = (
         None if x is None else part_of(x[:, 0], 0, length, axis=2) for x in (output, logs)
     )

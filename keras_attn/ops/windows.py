@@ -139,4 +139,3 @@ def _blocks(x, groups, group, block):
     batch, num_heads, _, width = sizes(x)
     x = ops.reshape(x, (batch, num_heads, groups, group, block, width))
     return ops.transpose(x, (2, 3, 0, 1, 4, 5))
-

@@ -48,8 +48,7 @@ class Fixed(Pattern):
         check_sizes(stride=stride, summary=summary)
         if summary > stride:
             raise ValueError(
-                "`summary` must be at most `stride`. "
-                f"Received: summary={summary}, stride={stride}."
+                f"`summary` must be at most `stride`. Received: summary={summary}, stride={stride}."
             )
         check_choice(factor=factor, choices=("block", "summary", "both"))
         self.stride = int(stride)
@@ -66,9 +65,7 @@ class Fixed(Pattern):
         if self.factor == "block":
             return self._block().attend(operands, log_weight)
         if self.factor == "summary":
-            return summaries(
-                operands, self.meets, self.stride, self.summary, log_weight=log_weight
-            )
+            return summaries(operands, self.meets, self.stride, self.summary, log_weight=log_weight)
         return self._union().attend(operands, log_weight)
 
     def keys_per_query(self, num_keys):

@@ -15,8 +15,8 @@ class DotProduct(Value):
         logit(q, k) = q . k / sqrt(H)        (without the root if `scaled=False`)
 
     With unit-variance components the dot product has variance H; the root brings it back to 1, so
-    that the softmax keeps a gradient at large H. Time O(T S H), memory O(T S) per head. The query
-    is scaled before the product, which keeps float16 from overflowing.
+    that the softmax keeps a gradient at large H. Time O(T S H), memory O(T S) per head. From
+    float16 the product is float32, which does not overflow.
 
     Args:
         scaled: bool. Whether to divide by the square root of the head size.

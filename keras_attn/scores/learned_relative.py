@@ -82,7 +82,8 @@ class LearnedRelative(keras.layers.Layer):
             if table is None:
                 table, distances = self.distance_table(needed), needed
             products = distance_products(query, table, distances, needed)
-        return query_keys(query, key) + products
+        logits = query_keys(query, key)
+        return logits + ops.cast(products, logits.dtype)
 
     def distance_table(self, distances):
         """p of all `distances`, for `keras_attn.ops.relative_shift.distance_products`."""

@@ -103,7 +103,8 @@ class Relative(keras.layers.Layer):
             if table is None:
                 table, distances = self._table_of_call(needed, query_positions, num_keys)
             products = distance_products(by_distance, table, distances, needed)
-        return query_keys(by_content, key) + products
+        logits = query_keys(by_content, key)
+        return logits + ops.cast(products, logits.dtype)
 
     def distance_table(self, distances):
         """r of all `distances`, for `keras_attn.ops.relative_shift.distance_products`."""

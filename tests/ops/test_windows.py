@@ -68,7 +68,7 @@ def test_a_bias_of_positions_and_of_what_comes_with_the_queries():
     def output(slope):
         return windows(
             operands(),
-            lambda i, j: ops.logical_and(j <= i, i - j < 6),
+            lambda i, j, slope: ops.logical_and(j <= i, i - j < 6),
             3,
             before=2,
             bias=lambda i, j, slope: -ops.cast(i - j, "float32") * slope,

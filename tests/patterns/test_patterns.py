@@ -138,7 +138,6 @@ class OfContent(Pattern):
         (lambda: PerHead([Causal(), PerHead([Causal()])]), "`patterns`.*PerHead"),
         (lambda: Causal() & OfContent(), "`second`.*OfContent"),
         (lambda: OfContent() | Causal(), "`first`.*OfContent"),
-        (lambda: Causal() & PerHead([Causal()]), "`second`.*PerHead"),
     ],
 )
 def test_errors(make, message):

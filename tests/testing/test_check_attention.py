@@ -29,7 +29,7 @@ def found_by(report):
 
 
 def test_our_attention_has_no_defect():
-    report = check_attention(ours(pattern="causal", dropout=0.1), skip=["large_logits"])
+    report = check_attention(ours(pattern="causal", dropout=0.1))
     report.raise_if_any()
     assert report.skipped == {}
     assert {"fresh_process", "export", "formula", "no_leak"} <= set(report.checked)
