@@ -131,6 +131,6 @@ def _errors_to(context):
         if len(message) > _MAX_ERROR_LENGTH:
             message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
         context.abort(_STATUS[error.code], message)
-    except Exception:
+    except Exception:  # Whatever a model or this server does wrong, the client gets an answer.
         _log.exception("A gRPC call failed")
         context.abort(_STATUS[Code.INTERNAL], "Internal error")

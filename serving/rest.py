@@ -80,7 +80,7 @@ class RestApi:
             return 200, self._process(method, path, body)
         except ServingError as error:
             return error.http_status, dump({"error": error.message})
-        except Exception:
+        except Exception:  # Whatever a model or this server does wrong, the client gets an answer.
             _log.exception("%s %s failed", method, path)
             return 500, dump({"error": "Internal error"})
 

@@ -37,7 +37,7 @@ class Servable:
                 meta_graph = tf.compat.v1.saved_model.load(
                     self._session, [tf.saved_model.SERVING], path
                 )
-        except Exception:
+        except Exception:  # Raised again; only the session must not stay open.
             self._session.close()
             raise
         self.signatures = meta_graph.signature_def

@@ -102,7 +102,7 @@ def _load(flags, name, version, path):
     if flags.enable_model_warmup:
         try:
             warm_up(servable, path, max(flags.num_request_iterations_for_warmup, 1))
-        except Exception:
+        except Exception:  # Raised again; only the model must not stay loaded.
             servable.close()
             raise
     return servable

@@ -65,14 +65,13 @@ def causal_rows(operands, *, log_weight=False):
     def part(query, key, value, real, ahead, allowed=None, log_weight=True, number=0):
         length = size(query, 2)
         return rows(
-            operands.replace(
+            operands.part(number).replace(
                 query=query,
                 key=key,
                 value=value,
                 query_positions=Progression(ahead * step, length, step),
                 key_positions=Progression(0, length, step),
                 real=None if real is None else real[..., 0],
-                seed=None if operands.seed is None else operands.seed + number * 15485863,
             ),
             allowed,
             log_weight=log_weight,

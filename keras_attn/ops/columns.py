@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, size, sizes
 from keras_attn.ops.windows import windows
 
 
@@ -34,9 +34,7 @@ def columns(operands, stride, *, log_weight=False):
         x = ops.reshape(ops.swapaxes(x, 2, 3), (*sizes(x)[:2], rows * stride, x.shape[-1]))
         return part_of(x, first, length, axis=2)
 
-    positions = positions_of(operands.key_positions)[..., None]
-    real = operands.real
-    real = ops.ones_like(positions, dtype="bool") if real is None else real[..., None]
+    positions, real = operands.key_places()
     positions = fold(positions)[..., 0]
     folded = operands.replace(
         query=fold(operands.query, first),

@@ -2,8 +2,6 @@
 
 from keras import ops
 
-from keras_attn.ops.progression import Progression
-
 # Stands for a length that is not known when a graph is built: long.
 UNKNOWN_LENGTH = 2**20
 
@@ -41,8 +39,3 @@ def part_of(x, start, length, axis):
 
 def ceil_div(x, y):
     return (x + y - 1) // y
-
-
-def positions_of(positions):
-    """Positions as (1, 1, T) or (B, N, T)."""
-    return positions.tensor()[None, None] if isinstance(positions, Progression) else positions

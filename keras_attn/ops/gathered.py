@@ -4,7 +4,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.ops.cutting import ceil_div, size, sizes
-from keras_attn.ops.tile_attention import Tile, attend_tiles
+from keras_attn.ops.tile_attention import Tile, attend_tiles, blocks_in_tile
 
 # Scores of one tile: few enough for a processor's cache, enough to outweigh the loop around them.
 TILE_SCORES = 2**20
@@ -36,7 +36,7 @@ def gathered(operands, starts, keys, allowed, *, log_weight=False):
 
     first_block = _entry(block_of, first)
     count = _entry(block_of, num_keys - 1) + 1 - first_block
-    group = _group_size(operands.query, width * keys.shape[1], count)
+    group = blocks_in_tile(operands.query, width * keys.shape[1], TILE_SCORES, count)
     groups = ceil_div(count, group)
     blocks = first_block + ops.arange(groups * group, dtype="int32")
     blocks = ops.minimum(blocks, len(keys) - 1)  # what fills the last tile is not read
@@ -86,9 +86,3 @@ def gathered(operands, starts, keys, allowed, *, log_weight=False):
 
 def _entry(table, i):
     return int(table[i]) if isinstance(i, int) else ops.take(table, i)
-
-
-def _group_size(query, scores, count):
-    scores *= query.shape[1] * (query.shape[0] or 1)
-    group = max(TILE_SCORES // scores, 1)
-    return min(group, count) if isinstance(count, int) else ops.minimum(group, count)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from keras_attn.ops.progression import Progression
+from keras_attn.ops.progression import Progression, head_positions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +50,13 @@ class Operands:
         if old is not None:
             return self.replace(condition=lambda i, j: ops.logical_and(old(i, j), condition(i, j)))
         return self.replace(condition=condition)
+
+    def key_places(self):
+        """Positions (B or 1, N or 1, S, 1) of the keys, and which of them are real, as keys lie."""
+        positions = head_positions(self.key_positions)[..., None]
+        if self.real is None:
+            return positions, ops.ones_like(positions, dtype="bool")
+        return positions, self.real[..., None]
 
     def drop_by(self, seed):
         """`drop` as a function of the weights alone, or None."""

@@ -25,8 +25,22 @@ class Progression:
         return ops.arange(self.length, dtype="int32") * self.step + self.start
 
 
+def last_of(length, num_keys):
+    """Where queries and keys stand unless told otherwise: the queries are the last of the keys."""
+    return Progression(num_keys - length, length), Progression(0, num_keys)
+
+
 def positions_tensor(positions):
     """An int32 tensor of a `Progression` or of anything that makes a tensor."""
     if isinstance(positions, Progression):
         return positions.tensor()
     return ops.cast(positions, "int32")
+
+
+def head_positions(positions):
+    """Positions (T,), (B, T) or (B or 1, N or 1, T) of any kind as int32 of the last shape."""
+    if isinstance(positions, Progression):
+        return positions.tensor()[None, None]
+    positions = ops.cast(positions, "int32")
+    rank = len(positions.shape)
+    return positions[None, None] if rank == 1 else positions[:, None] if rank == 2 else positions

@@ -63,14 +63,5 @@ def distance_products(query, table, distances, needed):
     return relative_shift(ops.matmul(query, table), num_keys)
 
 
-def head_positions(positions):
-    """Positions (T,), (B, T) or (B or 1, N or 1, T) of any kind as int32 of the last shape."""
-    if isinstance(positions, Progression):
-        return positions.tensor()[None, None]
-    positions = ops.cast(positions, "int32")
-    rank = len(positions.shape)
-    return positions[None, None] if rank == 1 else positions[:, None] if rank == 2 else positions
-
-
 def _last(progression):
     return progression.start + (progression.length - 1) * progression.step

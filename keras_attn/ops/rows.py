@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, size, sizes
 from keras_attn.ops.masks import combine_masks
-from keras_attn.ops.progression import Progression
+from keras_attn.ops.progression import Progression, head_positions
 from keras_attn.ops.tile_attention import Tile, attend_tiles
 
 # Scores of one tile (32 MiB in float32): wide rows for the matrix product, little memory.
@@ -50,7 +50,7 @@ def rows(operands, allowed=None, *, bias=None, extras=(), log_weight=False):
         near = i[..., 0], key_positions
         if ordered:
             near = Progression(i[0, 0, 0, 0], tile, query_positions.step), key_positions
-        j = positions_of(key_positions)[:, :, None, :]
+        j = head_positions(key_positions)[:, :, None, :]
         mask = combine_masks(
             real,
             None if allowed is None else allowed(i, j, *extras),
@@ -68,7 +68,7 @@ def rows(operands, allowed=None, *, bias=None, extras=(), log_weight=False):
         cut,
         [
             cut_queries(x)
-            for x in (operands.query, positions_of(query_positions)[..., None], *extras)
+            for x in (operands.query, head_positions(query_positions)[..., None], *extras)
         ],
         (operands.key, operands.value),
         distances=distances,

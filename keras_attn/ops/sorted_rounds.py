@@ -2,8 +2,9 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, size, sizes
 from keras_attn.ops.merge import merge
+from keras_attn.ops.progression import head_positions
 from keras_attn.ops.sorting import permute, row_starts, sort_order
 from keras_attn.ops.windows import windows
 
@@ -102,9 +103,8 @@ def _after(previous, operands, block):
 
     def joined(name):
         before, own = getattr(previous, name), getattr(operands, name)
-        axis = 2
-        last = part_of(before, start, length - start, axis=axis)
-        return ops.concatenate([pad(last, 0, block - (length - start)), own], axis=axis)
+        last = part_of(before, start, length - start, axis=2)
+        return ops.concatenate([pad(last, 0, block - (length - start)), own], axis=2)
 
     names = ("key", "value", "key_positions", "real")
     return operands.replace(**{name: joined(name) for name in names})
@@ -115,7 +115,7 @@ def _by_row(operands):
     condition = operands.condition
     if condition is None:
         return None
-    positions = positions_of(operands.key_positions)
+    positions = head_positions(operands.key_positions)
     positions = ops.broadcast_to(positions, sizes(operands.key)[:3])
     positions = ops.reshape(positions, (-1,))
     return lambda i, j: condition(_look_up(positions, i), _look_up(positions, j))

@@ -2,7 +2,8 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, size, sizes
+from keras_attn.ops.progression import head_positions
 from keras_attn.ops.rows import rows
 
 
@@ -29,13 +30,11 @@ def summaries(operands, allowed, stride, summary, *, log_weight=False):
         x = part_of(x, stride - summary, summary, axis=3)
         return ops.reshape(x, (*sizes(x)[:2], blocks * summary, x.shape[-1]))
 
-    positions = positions_of(operands.key_positions)[..., None]
-    real = operands.real
-    real = ops.ones_like(positions, dtype="bool") if real is None else real[..., None]
+    positions, real = operands.key_places()
     chosen = operands.replace(
         key=gather(operands.key),
         value=gather(operands.value),
-        query_positions=positions_of(operands.query_positions),
+        query_positions=head_positions(operands.query_positions),
         key_positions=gather(positions)[..., 0],
         real=gather(real)[..., 0],
     )

@@ -73,6 +73,18 @@ def attend_tiles(operands, cut, tiles, shared=(), distances=None, log_weight=Fal
     return (*results, None)[:2]
 
 
+def blocks_in_tile(query, scores, most_scores, count, least=1):
+    """How many of `count` blocks, of so many scores a head, make a tile of at most `most_scores`.
+
+    At least `least` do, whatever the scores.
+    """
+    scores *= query.shape[1] * (query.shape[0] or 1)
+    known = isinstance(scores, int) and isinstance(count, int)
+    lesser, greater = (min, max) if known else (ops.minimum, ops.maximum)
+    least = max(least, 1)
+    return lesser(greater(most_scores // scores, least), greater(count, least))
+
+
 def _with_weights_as_arguments(score, distances):
     """The score as a function of its weights and the usual arguments, and the weights.
 

@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import ceil_div, pad, part_of, positions_of, size, sizes
-from keras_attn.ops.progression import Progression
-from keras_attn.ops.tile_attention import Tile, attend_tiles
+from keras_attn.ops.cutting import ceil_div, pad, part_of, size, sizes
+from keras_attn.ops.progression import Progression, head_positions
+from keras_attn.ops.tile_attention import Tile, attend_tiles, blocks_in_tile
 
 # Scores of one tile: few enough for a processor's cache, enough to outweigh the loop around them.
 TILE_SCORES = 2**20
@@ -51,7 +51,8 @@ def windows(
     neighbours = before + after
     window = (1 + neighbours) * block
     count = ceil_div(num_keys - start, block)
-    group = _group_size(operands.query, block * window, neighbours, count)
+    # As many as neighbours, or tiles would overlap twice.
+    group = blocks_in_tile(operands.query, block * window, TILE_SCORES, count, least=neighbours)
     groups = ceil_div(count, group)
     total = groups * group * block
     batch = size(operands.query, 0)
@@ -103,12 +104,8 @@ def windows(
             x = ops.broadcast_to(x, (shape[0], batch, *shape[2:]))
         return ops.reshape(x, (shape[0] * batch, *shape[2:]))
 
-    i, j = (
-        positions_of(positions)[..., None]
-        for positions in (operands.query_positions, operands.key_positions)
-    )
-    real = operands.real
-    real = ops.ones_like(j, dtype="bool") if real is None else real[..., None]
+    i = head_positions(operands.query_positions)[..., None]
+    j, real = operands.key_places()
     pairs = None
     if repeats:
         pairs = allowed(ops.arange(block)[:, None] + before * block, ops.arange(window)[None])
@@ -124,15 +121,6 @@ def windows(
         operands, cut, tiles, distances=distances, log_weight=log_weight
     )
     return join(output), join(log_weights) if log_weight else None
-
-
-def _group_size(query, scores, neighbours, count):
-    """How many blocks make a tile: as many as neighbours, or tiles would overlap twice."""
-    scores *= query.shape[1] * (query.shape[0] or 1)
-    known = isinstance(scores, int) and isinstance(count, int)
-    least, most = (min, max) if known else (ops.minimum, ops.maximum)
-    smallest = max(neighbours, 1)
-    return least(most(TILE_SCORES // scores, smallest), most(count, smallest))
 
 
 def _blocks(x, groups, group, block):

@@ -9,7 +9,7 @@ from keras import ops
 from keras_attn.axis import register
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.cutting import ceil_div, part_of, size, sizes
-from keras_attn.ops.relative_shift import head_positions
+from keras_attn.ops.progression import head_positions
 from keras_attn.ops.rows import rows
 from keras_attn.ops.windows import windows
 from keras_attn.patterns.pattern import Pattern

@@ -6,9 +6,9 @@ from keras import ops
 
 from keras_attn.axis import register
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.cutting import part_of, positions_of, size, sizes
+from keras_attn.ops.cutting import part_of, size, sizes
 from keras_attn.ops.hashing import default_buckets, hash_directions
-from keras_attn.ops.progression import positions_tensor
+from keras_attn.ops.progression import head_positions, positions_tensor
 from keras_attn.ops.sorted_rounds import meet, places, sorted_rounds
 from keras_attn.ops.sorting import sort_order
 from keras_attn.patterns.pattern import Pattern
@@ -208,7 +208,7 @@ def _or_own(operands, output, log_weights):
     if operands.real is not None:
         alone = ops.logical_and(alone, operands.real[..., None])
     if operands.condition is not None:
-        i = positions_of(operands.query_positions)[..., None]
+        i = head_positions(operands.query_positions)[..., None]
         alone = ops.logical_and(alone, operands.condition(i, i))
     own = operands.value
     if operands.drop is not None:

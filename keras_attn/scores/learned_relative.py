@@ -9,11 +9,10 @@ from keras_attn.axis import register
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.cutting import pad, size, sizes
 from keras_attn.ops.products import query_keys
-from keras_attn.ops.progression import Progression
+from keras_attn.ops.progression import head_positions, last_of
 from keras_attn.ops.relative_shift import (
     distance_products,
     distances_between,
-    head_positions,
     table_columns,
 )
 
@@ -69,11 +68,9 @@ class LearnedRelative(keras.layers.Layer):
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):
-        length, num_keys = size(query, 2), size(key, 2)
-        if query_positions is None:
-            query_positions = Progression(num_keys - length, length)
-        if key_positions is None:
-            key_positions = Progression(0, num_keys)
+        queries, keys = last_of(size(query, 2), size(key, 2))
+        query_positions = queries if query_positions is None else query_positions
+        key_positions = keys if key_positions is None else key_positions
         query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
         needed = distances_between(query_positions, key_positions)
         if needed is None:

@@ -10,11 +10,10 @@ from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.cutting import size
 from keras_attn.ops.once import once, values_in_scope
 from keras_attn.ops.products import query_keys
-from keras_attn.ops.progression import Progression
+from keras_attn.ops.progression import Progression, head_positions, last_of
 from keras_attn.ops.relative_shift import (
     distance_products,
     distances_between,
-    head_positions,
     table_columns,
 )
 from keras_attn.ops.sinusoids import sinusoids
@@ -89,11 +88,9 @@ class Relative(keras.layers.Layer):
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):
-        length, num_keys = size(query, 2), size(key, 2)
-        if query_positions is None:
-            query_positions = Progression(num_keys - length, length)
-        if key_positions is None:
-            key_positions = Progression(0, num_keys)
+        queries, keys = last_of(size(query, 2), size(key, 2))
+        query_positions = queries if query_positions is None else query_positions
+        key_positions = keys if key_positions is None else key_positions
         scale = ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
         by_content, by_distance = ((query + w[:, None]) * scale for w in (self.u, self.v))
         needed = distances_between(query_positions, key_positions)
@@ -101,7 +98,7 @@ class Relative(keras.layers.Layer):
             products = self._by_angles(by_distance, query_positions, key_positions)
         else:
             if table is None:
-                table, distances = self._table_of_call(needed, query_positions, num_keys)
+                table, distances = self._table_of_call(needed, query_positions, keys.length)
             products = distance_products(by_distance, table, distances, needed)
         logits = query_keys(by_content, key)
         return logits + ops.cast(products, logits.dtype)

@@ -6,7 +6,7 @@ import pathlib
 
 from recipes.benchmarks import curves, demands, floor
 from recipes.benchmarks.attention_cases import KINDS, OURS, PLACE
-from recipes.benchmarks.card import CARDS, Card
+from recipes.benchmarks.card import Card, add_card_arguments
 from recipes.benchmarks.harness import Contender, Worker, measure
 
 CASES = (
@@ -126,9 +126,7 @@ def parse_arguments():
     parser.add_argument(
         "--contenders", nargs="+", default=("",), help="only those whose name contains one of these"
     )
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--name", default="attention", help="name of the card")
-    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    add_card_arguments(parser, name="attention", repetitions=5)
     return parser.parse_args()
 
 

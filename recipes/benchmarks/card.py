@@ -9,6 +9,13 @@ from recipes.provenance import command_line, hardware
 CARDS = pathlib.Path(__file__).parent / "cards"
 
 
+def add_card_arguments(parser, name, repetitions):
+    """The options that every benchmark has."""
+    parser.add_argument("--repetitions", type=int, default=repetitions)
+    parser.add_argument("--name", default=name, help="name of the card")
+    parser.add_argument("--out", default=CARDS, help="folder of the card")
+
+
 class Card:
     """Collects tables and comparisons and writes `NAME.json` and `NAME.md`.
 

@@ -5,7 +5,7 @@ import dataclasses
 import pathlib
 
 from recipes.benchmarks import curves
-from recipes.benchmarks.card import CARDS, Card
+from recipes.benchmarks.card import Card, add_card_arguments
 from recipes.benchmarks.contenders.attention_complexity import KERNEL, RESTRICTION
 from recipes.benchmarks.harness import Contender, measure
 
@@ -102,9 +102,7 @@ def parse_arguments():
     parser.add_argument("--widths", nargs="+", type=int, default=WIDTHS, help="multiples of 64")
     parser.add_argument("--length", type=int, default=LENGTH, help="at which the width varies")
     parser.add_argument("--width", type=int, default=WIDTH, help="at which the length varies")
-    parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--name", default="complexity", help="name of the card")
-    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    add_card_arguments(parser, name="complexity", repetitions=3)
     return parser.parse_args()
 
 

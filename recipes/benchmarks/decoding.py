@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from recipes.benchmarks.card import CARDS, Card
+from recipes.benchmarks.card import Card, add_card_arguments
 from recipes.benchmarks.harness import Contender, compare, measure
 
 SOURCE_LENGTH, NEW_TOKENS = 32, 64
@@ -80,9 +80,7 @@ def parse_arguments():
     parser.add_argument("--sizes", nargs="+", choices=("tiny", "base"), default=("tiny", "base"))
     parser.add_argument("--batches", nargs="+", type=int, default=(1, 32))
     parser.add_argument("--beams", nargs="+", type=int, default=(1, 4))
-    parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--name", default="decoding", help="name of the card")
-    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    add_card_arguments(parser, name="decoding", repetitions=7)
     return parser.parse_args()
 
 

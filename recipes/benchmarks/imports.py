@@ -2,7 +2,7 @@
 
 import argparse
 
-from recipes.benchmarks.card import CARDS, Card
+from recipes.benchmarks.card import Card, add_card_arguments
 from recipes.benchmarks.harness import Contender, compare, measure_first_calls
 
 TARGET = "recipes.benchmarks.contenders.imports:importing"
@@ -20,9 +20,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="python -m recipes.benchmarks.imports", description=__doc__
     )
-    parser.add_argument("--repetitions", type=int, default=15)
-    parser.add_argument("--name", default="imports", help="name of the card")
-    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    add_card_arguments(parser, name="imports", repetitions=15)
     return parser.parse_args()
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from recipes.benchmarks.card import CARDS, Card
+from recipes.benchmarks.card import Card, add_card_arguments
 from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
 
 LENGTH = 32
@@ -63,14 +63,12 @@ def parse_arguments():
     )
     known = [f"{size}:{batch}" for size, batch in CASES]
     parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
-    parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument(
         "--first-steps", type=int, default=3, help="fresh processes each; 0 for none"
     )
     parser.add_argument("--label-smoothing", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--name", default="training", help="name of the card")
-    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    add_card_arguments(parser, name="training", repetitions=7)
     return parser.parse_args()
 
 

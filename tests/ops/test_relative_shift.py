@@ -3,11 +3,10 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.ops.progression import Progression
+from keras_attn.ops.progression import Progression, head_positions
 from keras_attn.ops.relative_shift import (
     distance_products,
     distances_between,
-    head_positions,
     relative_shift,
     table_columns,
 )

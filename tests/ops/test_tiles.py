@@ -1,19 +1,14 @@
 """`for_each_tile`: the same numbers as one tile after another, and gradients by computing again."""
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from other_backend import run_on
 
 from keras_attn.ops.tiles import for_each_tile
 
-ROOT = Path(__file__).resolve().parents[2]
 TILES, SHARED = np.random.default_rng(0).random((2, 5, 3, 4)).astype("float32")
 SHARED = SHARED[0].T  # (4, 3)
 NUMBERS = np.arange(5, dtype="int32")
@@ -144,14 +139,6 @@ INSTALLED = [name for name in ("jax", "torch") if importlib.util.find_spec(name)
 def test_tiles_equal_the_matrix_on_another_backend(backend):
     if backend not in INSTALLED:
         pytest.skip(f"{backend} is not installed")
-    done = subprocess.run(
-        [sys.executable, "-c", OTHER_BACKEND],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    differences, dropped = json.loads(done.stdout.splitlines()[-1])
+    differences, dropped = run_on(backend, OTHER_BACKEND)
     np.testing.assert_array_less(differences, 1e-4)
     assert dropped

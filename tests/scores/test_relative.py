@@ -5,20 +5,15 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from distance_scores import KEY, PLANS, QUERY, B, H, N, S, T, check_in_tiles, check_positions
 
 from keras_attn import scores
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.ops import causal_rows, rows, windows
 from keras_attn.ops.once import computing_once
-from keras_attn.ops.operands import Operands
 from keras_attn.ops.progression import Progression
-from keras_attn.ops.softmax import attend
-from keras_attn.patterns import Causal, Dense, Fixed, Local, Strided
+from keras_attn.patterns import Local, Strided
 from keras_attn.scores import Relative
-
-B, N, T, S, H = 2, 3, 5, 7, 4
-QUERY, KEY = oracles.random(B, N, T, H), oracles.random(B, N, S, H)
 
 
 def built(*arguments, **keywords):
@@ -42,38 +37,13 @@ def formula(layer, query, key, i, j):
     return logits
 
 
-def in_rows(positions):
-    return np.broadcast_to(positions, (B, np.shape(positions)[-1]))
-
-
 @pytest.mark.parametrize("arguments", [{}, {"clamp_length": 2}, {"hidden_dim": 5}])
 def test_oracle(arguments):
     """All pairs, keys before and after their query; also positions of each row and in disorder."""
     layer = built(**arguments)
     width = arguments.get("hidden_dim", N * H)
     assert [w.shape for w in layer.weights] == [(N, H), (N, H), (width, N, H)]
-    rng = np.random.default_rng(0)
-    mixed = rng.permutation(20)[:T], rng.permutation(20)[:S]
-    row_by_row = rng.integers(0, 30, (B, T)), rng.integers(0, 30, (B, S))
-    for queries, keys in (
-        (Progression(2, T), Progression(0, S)),
-        (Progression(-3, T, 2), Progression(1, S, 2)),
-        (np.arange(2, 2 + T), Progression(0, S)),
-        mixed,
-        row_by_row,
-        (row_by_row[0][:, None], row_by_row[1][:, None]),
-    ):
-        i, j = (
-            np.asarray(p.tensor())
-            if isinstance(p, Progression)
-            else np.reshape(p, (-1, p.shape[-1]))
-            for p in (queries, keys)
-        )
-        expected = formula(layer, QUERY, KEY, in_rows(i), in_rows(j))
-        found = layer(QUERY, KEY, query_positions=queries, key_positions=keys)
-        np.testing.assert_allclose(found, expected, atol=2e-5)
-    default = formula(layer, QUERY, KEY, in_rows(np.arange(S - T, S)), in_rows(np.arange(S)))
-    np.testing.assert_allclose(layer(QUERY, KEY), default, atol=2e-5)
+    check_positions(layer, formula, atol=2e-5)
 
 
 def test_only_differences_of_positions_count():
@@ -83,44 +53,11 @@ def test_only_differences_of_positions_count():
     np.testing.assert_allclose(near, far, atol=1e-4)
 
 
-PLANS = [Dense(), Causal(), Local(5), Local(4, causal=False), Strided(4), Fixed(4, 2)]
-
-
 @pytest.mark.parametrize("clamp_length", [None, 3])
 @pytest.mark.parametrize("pattern", PLANS, ids=repr)
 def test_in_tiles(pattern, clamp_length, monkeypatch):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
-    monkeypatch.setattr(rows, "TILE_SCORES", 1)
-    monkeypatch.setattr(windows, "TILE_SCORES", 700)
-    monkeypatch.setattr(causal_rows, "SMALLEST_SIDE", 4)
-    layer, length = built(clamp_length=clamp_length), 37
-    shapes = [(B, N, length, H)] * 3
-    inputs = [tf.constant(oracles.random(*s, seed=n)) for n, s in enumerate(shapes)]
-    places = Progression(0, length), Progression(0, length)
-    i = in_rows(np.arange(length))
-    expected = formula(layer, *(oracles.numpy_of(x) for x in inputs[:2]), i, i)
-    whole = layer(*inputs[:2], query_positions=places[0], key_positions=places[1])
-    np.testing.assert_allclose(whole, expected, atol=5e-5)
-
-    def run(attention):
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            output = attention(*inputs)
-            loss = tf.reduce_sum(output * tf.cos(tf.range(float(H))))
-        sources = [*inputs, *(w.value for w in layer.weights)]
-        return output, *tape.gradient(loss, sources)
-
-    def matrix(query, key, value):
-        operands = Operands(query, key, value, *places, layer)
-        logits = layer(query, key, query_positions=places[0], key_positions=places[1])
-        return attend(logits, value, pattern.matrix(operands)[0])[0]
-
-    def plan(query, key, value):
-        return pattern.attend(Operands(query, key, value, *places, layer))[0]
-
-    for found, wanted in zip(run(plan), run(matrix), strict=True):
-        scale = max(1.0, np.abs(wanted).max())
-        np.testing.assert_allclose(found / scale, wanted / scale, atol=2e-5)
+    check_in_tiles(built(clamp_length=clamp_length), formula, pattern, monkeypatch, atol=5e-5)
 
 
 @pytest.mark.parametrize("max_length", [9, None])

@@ -1,18 +1,13 @@
 """The same numbers on every backend, and nothing imported that is not needed."""
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from other_backend import run_on
 
 from keras_attn.training import LabelSmoothedCrossentropy, Noam, Perplexity, TokenAccuracy
 
-ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
 
 VALUES = """
@@ -31,18 +26,6 @@ print(json.dumps([[float(value) for value in values], loaded]))
 """
 
 
-def run(backend):
-    done = subprocess.run(
-        [sys.executable, "-c", VALUES],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_values_equal_tensorflows(backend):
     rng = np.random.default_rng(0)
@@ -51,6 +34,6 @@ def test_values_equal_tensorflows(backend):
     for metric in (Perplexity(), TokenAccuracy()):
         metric.update_state(labels, logits)
         expected.append(metric.result())
-    values, loaded = run(backend)
+    values, loaded = run_on(backend, VALUES)
     np.testing.assert_allclose(values, [float(value) for value in expected], rtol=1e-6)
     assert loaded == []

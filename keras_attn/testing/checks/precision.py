@@ -19,10 +19,10 @@ def precision(subject):
         inputs = [_resized(x, length) for x in subject.inputs]
         try:
             expected = subject.call(layer, *inputs)
-        except Exception:
+        except Exception:  # Anyone's layer, which may refuse a length, too long a one, in any way.
             if length == LENGTHS[-1]:
                 raise
-            continue  # as a layer with a table of positions must, where it is too short
+            continue
         break
     for policy, spacing in SPACING.items():
         found = subject.call(subject.copy(policy), *inputs)
