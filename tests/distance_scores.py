@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import tensorflow as tf
 
-from keras_attn.ops import causal_rows, rows, windows
+from keras_attn.ops import rows, windows
 from keras_attn.ops.operands import Operands
 from keras_attn.ops.progression import Progression
 from keras_attn.ops.softmax import attend
@@ -52,7 +52,7 @@ def check_in_tiles(layer, formula, pattern, monkeypatch, atol):
     """A plan gives what the formula over the whole matrix does, gradients of weights too."""
     monkeypatch.setattr(rows, "TILE_SCORES", 1)
     monkeypatch.setattr(windows, "TILE_SCORES", 700)
-    monkeypatch.setattr(causal_rows, "SMALLEST_SIDE", 4)
+    monkeypatch.setattr(rows, "SMALLEST_GROUP", 4)
     length = 37
     inputs = [tf.constant(oracles.random(B, N, length, H, seed=n)) for n in range(3)]
     places = Progression(0, length), Progression(0, length)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_attn.ops import causal_rows, rows, windows
+from keras_attn.ops import rows, windows
 from keras_attn.patterns import (
     BlockLocal1D,
     BlockLocal2D,
@@ -130,5 +130,5 @@ def shrink_tiles(monkeypatch):
     """So small that a few positions make many tiles, of one block and of several."""
     monkeypatch.setattr(rows, "TILE_SCORES", 1)  # which leaves 32 rows
     monkeypatch.setattr(windows, "TILE_SCORES", 700)
-    monkeypatch.setattr(causal_rows, "SMALLEST_SIDE", 4)
+    monkeypatch.setattr(rows, "SMALLEST_GROUP", 4)
     monkeypatch.setattr(local, "LARGEST_BLOCK", 3)

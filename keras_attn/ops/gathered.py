@@ -72,7 +72,7 @@ def gathered(operands, starts, keys, allowed, *, log_weight=False):
     tiles += [ops.reshape(x, (groups, group, x.shape[-1])) for x in (i, j)]
     if operands.real is not None:
         tiles.append(gather(operands.real[..., None], key_places))
-    output, log_weights = attend_tiles(operands, cut, tiles, log_weight=log_weight)
+    output, log_weights = attend_tiles(operands, cut, tiles, log_weight=log_weight, at_once=2)
     places = ops.take(place_of, first + ops.arange(length, dtype="int32")) - first_block * width
 
     def join(x):  # (groups, group * B, N, W, H) -> (B, N, T, H)

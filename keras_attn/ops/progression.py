@@ -4,6 +4,8 @@ import dataclasses
 
 from keras import ops
 
+from keras_attn.ops.cutting import part_of
+
 
 @dataclasses.dataclass(frozen=True)
 class Progression:
@@ -35,6 +37,13 @@ def positions_tensor(positions):
     if isinstance(positions, Progression):
         return positions.tensor()
     return ops.cast(positions, "int32")
+
+
+def first_of(places, length):
+    """The first of a `Progression`, or of a tensor (B, N, S) or None, which stands for all."""
+    if isinstance(places, Progression):
+        return dataclasses.replace(places, length=length)
+    return None if places is None else part_of(places, 0, length, axis=len(places.shape) - 1)
 
 
 def head_positions(positions):

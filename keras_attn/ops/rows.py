@@ -4,22 +4,29 @@ from keras import ops
 
 from keras_attn.ops.cutting import ceil_div, pad, part_of, size, sizes
 from keras_attn.ops.masks import combine_masks
-from keras_attn.ops.progression import Progression, head_positions
+from keras_attn.ops.progression import Progression, first_of, head_positions
 from keras_attn.ops.tile_attention import Tile, attend_tiles
 
 # Scores of one tile (32 MiB in float32): wide rows for the matrix product, little memory.
 TILE_SCORES = 2**23
+# Where later queries see more keys, the queries are taken in so many groups; of the pairs that none
+# sees, half a group's share is computed: 1/16.
+GROUPS = 8
+SMALLEST_GROUP = 128
 
 
-def rows(operands, allowed=None, *, bias=None, extras=(), log_weight=False):
+def rows(operands, allowed=None, *, visible=None, bias=None, extras=(), log_weight=False):
     """Exact attention to all keys, some queries at a time.
 
-    Time O(T S) and memory O(T + S) per head.
+    Time O(T S), with `visible` little more than the pairs that are visible; memory O(T + S) per
+    head.
 
     Args:
         operands: `Operands`.
         allowed: function of query positions (..., T, 1) and key positions (..., 1, S); None allows
             all. It gets the `extras` too.
+        visible: function of a number of queries that tells how many keys the first so many meet at
+            most; None for all.
         bias: function of the same positions, then `extras`, added to the logits.
         extras: tensors (B or 1, N or 1, T, .), cut like the queries.
         log_weight: bool. Whether to give the log weight too, for `merge`.
@@ -29,11 +36,17 @@ def rows(operands, allowed=None, *, bias=None, extras=(), log_weight=False):
     """
     batch, num_heads, length, _ = sizes(operands.query)
     num_keys = size(operands.key, 2)
-    tile = _tile_length(operands.query, length, num_keys)
-    count = ceil_div(length, tile)
+    groups = 1 if visible is None else _num_groups(length)
+    tile = _tile_length(operands.query, ceil_div(length, groups), num_keys)
+    in_group = ceil_div(length, groups * tile)
+    count = groups * in_group
     query_positions, key_positions = operands.query_positions, operands.key_positions
     ordered = isinstance(query_positions, Progression)
-    real = None if operands.real is None else operands.real[:, :, None, :]
+    real = operands.real
+    seen = [None]
+    if groups > 1:
+        lesser = min if isinstance(length, int) else ops.minimum
+        seen = [visible(lesser((n + 1) * in_group * tile, length)) for n in range(groups)]
 
     def cut_queries(x):  # (B, N, T, H) -> (tiles, B, N, t, H)
         x = pad(x, 0, count * tile - length)
@@ -47,12 +60,15 @@ def rows(operands, allowed=None, *, bias=None, extras=(), log_weight=False):
 
     def cut(query, i, *tensors):
         *extras, key, value = tensors
-        near = i[..., 0], key_positions
+        places, present = key_positions, real
+        if groups > 1:
+            places, present = first_of(places, size(key, 2)), first_of(present, size(key, 2))
+        near = i[..., 0], places
         if ordered:
-            near = Progression(i[0, 0, 0, 0], tile, query_positions.step), key_positions
-        j = head_positions(key_positions)[:, :, None, :]
+            near = Progression(i[0, 0, 0, 0], tile, query_positions.step), places
+        j = head_positions(places)[:, :, None, :]
         mask = combine_masks(
-            real,
+            None if present is None else present[:, :, None, :],
             None if allowed is None else allowed(i, j, *extras),
             None if operands.condition is None else operands.condition(i, j),
         )
@@ -70,11 +86,18 @@ def rows(operands, allowed=None, *, bias=None, extras=(), log_weight=False):
             cut_queries(x)
             for x in (operands.query, head_positions(query_positions)[..., None], *extras)
         ],
-        (operands.key, operands.value),
+        keys=(operands.key, operands.value),
+        visible=seen,
         distances=distances,
         log_weight=log_weight,
     )
     return join(output), join(log_weights) if log_weight else None
+
+
+def _num_groups(length):
+    if not isinstance(length, int):
+        return GROUPS
+    return max(1, min(GROUPS, length // SMALLEST_GROUP))
 
 
 def _tile_length(query, length, num_keys):

@@ -38,4 +38,9 @@ def summaries(operands, allowed, stride, summary, *, log_weight=False):
         key_positions=gather(positions)[..., 0],
         real=gather(real)[..., 0],
     )
-    return rows(chosen, allowed, log_weight=log_weight)
+    earlier = num_keys - size(operands.query, 2)
+
+    def visible(end):
+        return ceil_div(earlier + end, stride) * summary
+
+    return rows(chosen, allowed, visible=visible, log_weight=log_weight)

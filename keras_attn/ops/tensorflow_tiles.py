@@ -3,39 +3,95 @@
 import tensorflow as tf
 
 
-def for_each_tile(compute, tiles, shared, dtypes):
-    num_tiles = len(tiles)
-    count = tiles[0].shape[0] or tf.shape(tiles[0])[0]
+def for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once):
+    num_tiles, num_seen = len(tiles), len(tiles) + len(keys)
+    count = (tiles[0].shape[0] or tf.shape(tiles[0])[0]) // len(visible)
 
     @tf.custom_gradient
     def run(*operands):
-        def forward(i):
-            return compute(*(x[i] for x in operands[:num_tiles]), *operands[num_tiles:])
+        def part(x, n):
+            return x if len(visible) == 1 else x[n * count : (n + 1) * count]
+
+        def group(n):
+            # Sliced here, so that the backward pass keeps the whole tensors only.
+            own = [part(x, n) for x in operands[:num_tiles]]
+            seen = [x[:, :, : visible[n]] for x in operands[num_tiles:num_seen]]
+            return [*own, *seen, *operands[num_seen:]]
+
+        def forward(n):
+            return _stack(compute, group(n), num_tiles, count, at_once, dtypes)
 
         def gradient(*upstream):
-            return _gradients(compute, operands, num_tiles, upstream, count)
+            def backward(n):
+                parts = [part(x, n) for x in upstream]
+                return _gradients(compute, group(n), num_tiles, count, at_once, parts)
 
-        return _stack(forward, count, dtypes), gradient
+            gradients = zip(*_one_after_another(backward, len(visible)), strict=True)
+            return [
+                None
+                if parts[0] is None
+                else tf.concat(parts, 0)
+                if n < num_tiles
+                else _sum_of_growing(parts, visible)
+                if n < num_seen
+                else sum(parts[1:], parts[0])
+                for n, parts in enumerate(gradients)
+            ]
 
-    results = run(*tiles, *shared)
+        results = _one_after_another(forward, len(visible))
+        return [tf.concat(parts, 0) for parts in zip(*results, strict=True)], gradient
+
+    results = run(*tiles, *keys, *shared)
     return results if isinstance(results, (list, tuple)) else (results,)
 
 
-def _stack(compute, count, dtypes):
-    """The results of `compute(i)` for each i < count."""
+def _one_after_another(compute, count):
+    """[compute(0), compute(1), ...], which TensorFlow would otherwise run at the same time."""
+    results = []
+    for n in range(count):
+        before = [x for x in tf.nest.flatten(results[-1:]) if x is not None]
+        with tf.control_dependencies(before):
+            results.append(compute(n))
+    return results
+
+
+def _sum_of_growing(parts, visible):
+    """The sum of tensors (B, N, visible, .), each longer than the one before."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = [after - before for before, after in zip((0, *visible), visible)]
+    blocks = []
+    for n, part in enumerate(parts):
+        own = tf.split(part, lengths[: n + 1], axis=2)
+        blocks = [*(x + y for x, y in zip(blocks, own)), own[-1]]
+    return tf.concat(blocks, 2)
+
+
+def _loop(body, count, at_once, state):
+    if isinstance(count, int) and count == 1:
+        return body(0, *state)
+    return tf.while_loop(
+        lambda i, *_: i < count,
+        body,
+        (0, *state),
+        parallel_iterations=at_once,
+        maximum_iterations=count,
+    )
+
+
+def _stack(compute, operands, num_tiles, count, at_once, dtypes):
+    """The results of `compute` for each tile."""
 
     def body(i, arrays):
-        results = compute(i)
+        results = compute(*(x[i] for x in operands[:num_tiles]), *operands[num_tiles:])
         return i + 1, [array.write(i, x) for array, x in zip(arrays, results, strict=True)]
 
     arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
-    _, arrays = tf.while_loop(
-        lambda i, _: i < count, body, (0, arrays), parallel_iterations=1, maximum_iterations=count
-    )
+    _, arrays = _loop(body, count, at_once, (arrays,))
     return tuple(array.stack() for array in arrays)
 
 
-def _gradients(compute, operands, num_tiles, upstream, count):
+def _gradients(compute, operands, num_tiles, count, at_once, upstream):
     """Of the operands: stacked for those that come in tiles, summed for those that are shared."""
     is_float = [x.dtype.is_floating for x in operands]
     tiles = [i for i, x in enumerate(is_float) if x and i < num_tiles]
@@ -57,13 +113,7 @@ def _gradients(compute, operands, num_tiles, upstream, count):
 
     arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
     sums = [tf.zeros_like(operands[n]) for n in shared]
-    _, arrays, sums = tf.while_loop(
-        lambda i, *_: i < count,
-        body,
-        (0, arrays, sums),
-        parallel_iterations=1,
-        maximum_iterations=count,
-    )
+    _, arrays, sums = _loop(body, count, at_once, (arrays, sums))
     gradients = [None] * len(operands)
     for n, array in zip(tiles, arrays):
         gradients[n] = tf.ensure_shape(array.stack(), operands[n].shape)

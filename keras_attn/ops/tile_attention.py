@@ -27,16 +27,20 @@ class Tile:
     never_empty: bool = False
 
 
-def attend_tiles(operands, cut, tiles, shared=(), distances=None, log_weight=False):
+def attend_tiles(
+    operands, cut, tiles, keys=(), visible=(None,), distances=None, log_weight=False, at_once=1
+):
     """The attention of each tile, stacked.
 
     Args:
         operands: gives score and dropout.
-        cut: function of a tile's part of `tiles`, then of `shared`, that returns a `Tile`.
-        tiles: tensors (tiles, ...). shared: tensors.
+        cut: function of a tile's part of `tiles`, then of `keys`, that returns a `Tile`.
+        tiles: tensors (tiles, ...).
+        keys: tensors (B, N, S, .), of which a tile gets the first `visible`: as `for_each_tile`.
         distances: `Progression` of all differences of query and key positions in any tile; None
             if the positions have no order.
         log_weight: bool. Whether the log weights for `merge` are needed.
+        at_once: as `for_each_tile`.
 
     Returns:
         The outputs (tiles, B, N, t, Hv) and the log weights (tiles, B, N, t, 1) or None.
@@ -68,7 +72,13 @@ def attend_tiles(operands, cut, tiles, shared=(), distances=None, log_weight=Fal
 
     dtypes = [keras.backend.standardize_dtype(operands.value.dtype), "float32"]
     results = for_each_tile(
-        compute, (*seeds, *tiles), (*shared, *weights), dtypes[: 2 if log_weight else 1]
+        compute,
+        (*seeds, *tiles),
+        weights,
+        dtypes[: 2 if log_weight else 1],
+        keys=keys,
+        visible=visible,
+        at_once=at_once,
     )
     return (*results, None)[:2]
 

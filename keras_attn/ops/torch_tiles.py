@@ -1,13 +1,18 @@
 """`for_each_tile` on PyTorch: a loop whose steps are computed again in the backward pass."""
 
 
-def for_each_tile(compute, tiles, shared, dtypes):
+def for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once):
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    def run(*tile):
-        # Random numbers come from seeds among the tensors, so there is no state to restore.
-        return checkpoint(compute, *tile, *shared, use_reentrant=False, preserve_rng_state=False)
+    size = len(tiles[0]) // len(visible)
 
-    results = [run(*tile) for tile in zip(*tiles, strict=True)]
+    def run(n, *tile):
+        seen = [key[:, :, : visible[n // size]] for key in keys]
+        # Random numbers come from seeds among the tensors, so there is no state to restore.
+        return checkpoint(
+            compute, *tile, *seen, *shared, use_reentrant=False, preserve_rng_state=False
+        )
+
+    results = [run(n, *tile) for n, tile in enumerate(zip(*tiles, strict=True))]
     return tuple(torch.stack(parts) for parts in zip(*results, strict=True))

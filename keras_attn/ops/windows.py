@@ -118,7 +118,7 @@ def windows(
     keys = [cut_keys(x) for x in (operands.key, operands.value, j, real)]
     tiles = (queries[0], *keys[:2], queries[1], *keys[2:], *queries[2:])
     output, log_weights = attend_tiles(
-        operands, cut, tiles, distances=distances, log_weight=log_weight
+        operands, cut, tiles, distances=distances, log_weight=log_weight, at_once=2
     )
     return join(output), join(log_weights) if log_weight else None
 

@@ -1,7 +1,8 @@
 """Nobody sees the future."""
 
 from keras_attn.axis import register
-from keras_attn.ops.causal_rows import causal_rows
+from keras_attn.ops.cutting import size
+from keras_attn.ops.rows import rows
 from keras_attn.patterns.pattern import Pattern
 
 
@@ -31,7 +32,8 @@ class Causal(Pattern):
         return j <= i
 
     def attend(self, operands, log_weight=False):
-        same_length = operands.query.shape[2] == operands.key.shape[2] is not None
-        if same_length and operands.condition is None:
-            return causal_rows(operands, log_weight=log_weight)
-        return super().attend(operands, log_weight)
+        length, num_keys = size(operands.query, 2), size(operands.key, 2)
+        if isinstance(length, int) and isinstance(num_keys, int) and length > num_keys:
+            return super().attend(operands, log_weight)
+        earlier = num_keys - length
+        return rows(operands, self.meets, visible=lambda end: earlier + end, log_weight=log_weight)

@@ -9,7 +9,6 @@ import tensorflow as tf
 from index_sets import shrink_tiles
 from keras import ops
 
-from keras_attn.ops.causal_rows import causal_rows
 from keras_attn.ops.columns import columns
 from keras_attn.ops.operands import Operands
 from keras_attn.ops.progression import Progression, positions_tensor
@@ -138,16 +137,24 @@ def test_more_queries_than_keys():
 
 
 @pytest.mark.parametrize("step", [1, 3])
-@pytest.mark.parametrize("length", [1, 3, 4, 7, 8, 16, 31, 37])
-def test_halved_squares(length, step):
-    """Lengths around the smallest side, where the square is halved once, twice or three times."""
-    x = [x[:, :, :length] for x in (QUERY, KEY, VALUE)]
-    places = Progression(5, length, step)
-    given = operands(*x, query_positions=places, key_positions=places, score=ByDistance())
-    distance = step * (PLACES[:length, None] - PLACES[:length])
-    wanted = expected(distance >= 0, np.sin(distance), *x)
-    assert_equal(causal_rows(given, log_weight=True), wanted)
-    np.testing.assert_allclose(causal_rows(given)[0], wanted[0], atol=1e-5)
+@pytest.mark.parametrize(
+    "earlier, length",
+    [*((0, length) for length in (1, 3, 4, 7, 8, 16, 31, 37)), (6, 7), (6, 20), (6, 37), (33, 37)],
+)
+def test_groups_of_queries_that_see_more_and_more_keys(length, step, earlier):
+    """Lengths around the smallest group; with keys before the first query, and without."""
+    query = QUERY[:, :, earlier:length]
+    key, value = KEY[:, :, :length], VALUE[:, :, :length]
+    given = operands(
+        *(query, key, value),
+        query_positions=Progression(5 + earlier * step, length - earlier, step),
+        key_positions=Progression(5, length, step),
+        score=ByDistance(),
+    )
+    distance = step * (PLACES[earlier:length, None] - PLACES[:length])
+    wanted = expected(distance >= 0, np.sin(distance), query, key, value)
+    found = rows(given, lambda i, j: j <= i, visible=lambda end: earlier + end, log_weight=True)
+    assert_equal(found, wanted)
 
 
 @pytest.mark.parametrize("stride", [1, 4, 36, 50])
@@ -171,7 +178,6 @@ def test_summaries(stride, summary):
 def test_without_being_asked_no_log_weight_is_given():
     for attend in (
         rows,
-        causal_rows,
         lambda x: windows(x, None, 5),
         lambda x: columns(x, 5),
         lambda x: summaries(x, lambda i, j: j <= i, 5, 2),

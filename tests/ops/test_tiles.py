@@ -81,11 +81,11 @@ import keras
 import numpy as np
 from keras import ops
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.ops import causal_rows, rows, windows
+from keras_attn.ops import rows, windows
 from keras_attn.patterns import Causal, Dense, Fixed, Local, PerHead, Strided, local
 
 rows.TILE_SCORES, windows.TILE_SCORES = 1, 700
-causal_rows.SMALLEST_SIDE, local.LARGEST_BLOCK = 4, 3
+rows.SMALLEST_GROUP, local.LARGEST_BLOCK = 4, 3
 random = np.random.default_rng(0)
 x = random.normal(size=(2, 37, 6)).astype("float32")
 real = np.arange(37) < np.array([[37], [21]])
