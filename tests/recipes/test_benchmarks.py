@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from recipes.benchmarks import harness, worker
+from recipes.benchmarks import harness, parity, worker
 from recipes.benchmarks.card import Card
 from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
 from recipes.benchmarks.task import Task
@@ -181,3 +181,9 @@ def test_card_has_further_columns_a_headline_and_bounds(tmp_path):
     assert header.count("|") == rule.count("|") == row.count("|")
     assert text.index("What it shows.") < text.index("## one nap")
     assert "- **nap** holds 3 MB (at most 2 is asked: not met)." in text
+
+
+def test_the_card_of_parity_tells_what_passed_and_what_not():
+    text = parity.page([("test_a one", "passed"), ("test_b", "skipped: no torch")])
+    assert "1 of 2 passed." in text
+    assert "| test_a one | passed |" in text and "| test_b | skipped: no torch |" in text

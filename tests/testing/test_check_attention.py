@@ -5,7 +5,7 @@ import pytest
 from testing import toys
 
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.patterns import Fixed, Local, Strided
+from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Fixed, Local, PerHead, Strided
 from keras_attn.testing import check_attention
 
 # What a pattern, a score or shared heads can break.
@@ -42,13 +42,17 @@ def test_our_attention_has_no_defect():
         ours(pattern=Local(5)),
         ours(pattern=Strided(4), num_key_value_heads=1),
         ours(pattern=Fixed(4, 1)),
+        ours(pattern=BlockLocal1D(4, lookback=2)),
+        ours(pattern=BlockLocal2D((4, 6), (2, 2), (1, 1))),
+        ours(pattern=PerHead([Local(3), Strided(4)])),
+        ours(pattern=Local(3) | Fixed(4, 1)),
         MultiHeadAttention(2, 4, pattern="causal", score="additive", use_bias=False),
         MultiHeadAttention(2, 4, value_dim=3, output_dim=5),
     ],
-    ids=["dense", "local", "strided", "fixed", "additive", "matrix"],
+    ids=lambda layer: repr(layer.pattern),
 )
 def test_our_patterns_and_scores_have_no_defect(layer):
-    report = check_attention(layer, only=OF_THE_PLAN)
+    report = check_attention(layer, only=OF_THE_PLAN, length=24)
     report.raise_if_any()
     assert {"formula", "padding", "scores"} <= set(report.checked)
 

@@ -1,0 +1,83 @@
+"""Runs the tests that copy weights into other libraries' attention, and writes what they said."""
+
+import argparse
+import datetime
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+from recipes.benchmarks.card import CARDS
+from recipes.provenance import command_line, hardware, versions
+
+TESTS = pathlib.Path(__file__).parents[2] / "tests" / "peers"
+PACKAGES = (
+    "keras tensorflow torch transformers reformer-pytorch local-attention x-transformers".split()
+)
+METHOD = (
+    "Each test gives our layer and the peer's the same weights and inputs, and compares what they "
+    "compute within the tolerance that stands in the test. Hugging Face's Transformer-XL is in "
+    "transformers up to 4.57; the authors' adaptive span is read from the folder that "
+    "`KERAS_ATTN_ADAPTIVE_SPAN` names."
+)
+
+
+def run_tests(folder):
+    """Pairs of a test's name and what came of it, "passed" or a reason."""
+    report = pathlib.Path(folder) / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", str(TESTS), f"--junitxml={report}"]
+    environment = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+    subprocess.run(command, cwd=TESTS.parents[1], env=environment, check=False)
+    if not report.exists():
+        raise SystemExit("pytest wrote no report; is it installed?")
+    found = []
+    for case in xml.etree.ElementTree.parse(report).iter("testcase"):
+        module = (case.get("classname") or "").rpartition(".")[2]
+        problem = next(iter(case), None)
+        says = "passed" if problem is None else f"{problem.tag}: {problem.get('message')}"
+        found.append((f"{module} {case.get('name')}".strip(), " ".join(says.split())))
+    return found
+
+
+def page(found):
+    """The card, in Markdown."""
+    installed = ", ".join(f"{name} {version}" for name, version in versions(*PACKAGES).items())
+    passed = sum(says == "passed" for _, says in found)
+    return "\n".join(
+        [
+            "# Parity with other libraries",
+            "",
+            METHOD,
+            "",
+            f"- Command: `{command_line()}`",
+            f"- Date: {datetime.date.today().isoformat()}",
+            f"- Hardware: {hardware()}",
+            f"- Versions: {installed}",
+            "",
+            f"{passed} of {len(found)} passed.",
+            "",
+            "| test | result |",
+            "| --- | --- |",
+            *(f"| {name} | {says} |" for name, says in found),
+            "",
+        ]
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.parity", description=__doc__
+    )
+    parser.add_argument("--out", default=CARDS, help="folder of the card")
+    out = pathlib.Path(parser.parse_args().out)
+    with tempfile.TemporaryDirectory() as folder:
+        text = page(run_tests(folder))
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "parity.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
