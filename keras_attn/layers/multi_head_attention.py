@@ -8,7 +8,7 @@ from keras_attn.layers.head_projections import HeadProjections
 from keras_attn.ops.cache import check_cache
 from keras_attn.ops.cache_reading import read_cache
 from keras_attn.ops.checks import check_choice, check_rates, check_shape
-from keras_attn.ops.cutting import UNKNOWN_LENGTH, size
+from keras_attn.ops.cutting import size
 from keras_attn.ops.heads import merge_heads
 from keras_attn.ops.masks import (
     combine_masks,
@@ -21,10 +21,6 @@ from keras_attn.ops.progression import Progression
 from keras_attn.ops.seeds import RepeatedSeed
 from keras_attn.ops.softmax import attend
 from keras_attn.patterns import Causal, Dense
-
-# Where a plan pays: from so many keys on if it leaves out half of them, from so many queries and
-# keys on if it leaves out none.
-SHORT, LONG = 512, 2048
 
 
 @axis.register
@@ -236,12 +232,7 @@ class MultiHeadAttention(HeadProjections):
         """Whether to compute by the pattern's plan."""
         if self.plan != "auto":
             return self.plan == "tiles"
-        computed = pattern.keys_per_query(num_keys or UNKNOWN_LENGTH)
-        if num_keys is None:
-            return computed < UNKNOWN_LENGTH
-        if num_keys < SHORT:
-            return False
-        return 2 * computed <= num_keys or (length or 0) * num_keys >= LONG * LONG
+        return pattern.plan_pays(length, num_keys)
 
     def _attend_by_matrix(self, operands, pattern, attention_mask=None, read=None):
         """The output and the whole matrix of scores (B, N, T, S)."""

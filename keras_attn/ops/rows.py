@@ -37,8 +37,9 @@ def rows(operands, allowed=None, *, visible=None, bias=None, extras=(), log_weig
     batch, num_heads, length, _ = sizes(operands.query)
     num_keys = size(operands.key, 2)
     groups = 1 if visible is None else _num_groups(length)
-    tile = _tile_length(operands.query, ceil_div(length, groups), num_keys)
-    in_group = ceil_div(length, groups * tile)
+    group = ceil_div(length, groups)
+    in_group = ceil_div(group, _tile_length(operands.query, group, num_keys))
+    tile = ceil_div(group, in_group)
     count = groups * in_group
     query_positions, key_positions = operands.query_positions, operands.key_positions
     ordered = isinstance(query_positions, Progression)

@@ -3,7 +3,7 @@
 from keras_attn.axis import register
 from keras_attn.ops.cutting import size
 from keras_attn.ops.rows import rows
-from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.pattern import SHORT, Pattern
 
 
 @register
@@ -30,6 +30,11 @@ class Causal(Pattern):
 
     def meets(self, i, j):
         return j <= i
+
+    def plan_pays(self, length, num_keys):
+        # As many queries as keys, of which it leaves out nearly half of the pairs.
+        is_square = num_keys is not None and length == num_keys >= SHORT
+        return is_square or super().plan_pays(length, num_keys)
 
     def attend(self, operands, log_weight=False):
         length, num_keys = size(operands.query, 2), size(operands.key, 2)

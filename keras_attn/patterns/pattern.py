@@ -3,8 +3,13 @@
 from keras import ops
 
 from keras_attn.axis import Value
+from keras_attn.ops.cutting import UNKNOWN_LENGTH
 from keras_attn.ops.progression import positions_tensor
 from keras_attn.ops.rows import rows
+
+# Where a plan pays: from so many keys on if it leaves out half of them, from so many queries and
+# keys on if it leaves out none.
+SHORT, LONG = 512, 2048
 
 
 class Pattern(Value):
@@ -73,6 +78,15 @@ class Pattern(Value):
     def keys_per_query(self, num_keys):
         """How many of `num_keys` keys `attend` computes for a query: its cost."""
         return num_keys
+
+    def plan_pays(self, length, num_keys):
+        """Whether `attend` is thought to be faster than a matrix of scores, for ints or None."""
+        computed = self.keys_per_query(num_keys or UNKNOWN_LENGTH)
+        if num_keys is None:
+            return computed < UNKNOWN_LENGTH
+        if num_keys < SHORT:
+            return False
+        return 2 * computed <= num_keys or (length or 0) * num_keys >= LONG * LONG
 
     def kept(self):
         """How many of the last keys a query after them may meet; None for all.

@@ -15,8 +15,8 @@ from index_sets import CASES, NUM_HEADS, WAYS, W, shrink_tiles
 
 from keras_attn import export
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.layers import multi_head_attention as module
-from keras_attn.patterns import Local, Pattern, PerHead, Strided
+from keras_attn.patterns import Causal, Dense, Local, Pattern, PerHead, Strided
+from keras_attn.patterns import pattern as pattern_module
 
 B, T, H, D = 4, 37, 4, 6
 X = oracles.random(B, T, D)
@@ -129,12 +129,21 @@ class Noted(Local):
     ],
 )
 def test_the_plan_is_chosen_by_length(plan, window, length, planned, monkeypatch):
-    monkeypatch.setattr(module, "SHORT", 16)
-    monkeypatch.setattr(module, "LONG", 48)
+    monkeypatch.setattr(pattern_module, "SHORT", 16)
+    monkeypatch.setattr(pattern_module, "LONG", 48)
     pattern = Noted(window)
     x = oracles.random(1, length, D)
     MultiHeadAttention(2, 4, pattern=pattern, plan=plan)(x, x)
     assert getattr(pattern, "planned", False) is planned
+
+
+@pytest.mark.parametrize(
+    "length, num_keys, pays",
+    [(511, 511, False), (512, 512, True), (512, 700, False), (None, None, False)],
+)
+def test_half_a_square_pays_early(length, num_keys, pays):
+    assert Causal().plan_pays(length, num_keys) is pays
+    assert not Dense().plan_pays(length, num_keys)
 
 
 def test_an_unknown_plan_is_refused():
