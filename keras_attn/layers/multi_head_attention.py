@@ -230,6 +230,8 @@ class MultiHeadAttention(HeadProjections):
 
     def _has_plan(self, pattern, length, num_keys):
         """Whether to compute by the pattern's plan."""
+        if None not in (length, num_keys) and length > num_keys and not isinstance(pattern, Dense):
+            return False  # the first queries would stand before all keys
         if self.plan != "auto":
             return self.plan == "tiles"
         return pattern.plan_pays(length, num_keys)

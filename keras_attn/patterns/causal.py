@@ -37,8 +37,5 @@ class Causal(Pattern):
         return is_square or super().plan_pays(length, num_keys)
 
     def attend(self, operands, log_weight=False):
-        length, num_keys = size(operands.query, 2), size(operands.key, 2)
-        if isinstance(length, int) and isinstance(num_keys, int) and length > num_keys:
-            return super().attend(operands, log_weight)
-        earlier = num_keys - length
+        earlier = size(operands.key, 2) - size(operands.query, 2)
         return rows(operands, self.meets, visible=lambda end: earlier + end, log_weight=log_weight)

@@ -146,6 +146,16 @@ def test_half_a_square_pays_early(length, num_keys, pays):
     assert not Dense().plan_pays(length, num_keys)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_more_queries_than_keys(name):
+    """The queries are the last positions; before the first key, causal patterns find none."""
+    pattern, _ = CASES[name]
+    layer = MultiHeadAttention(NUM_HEADS, H, pattern=pattern, plan="tiles")
+    positions = {"query_positions": np.arange(-8, 5), "key_positions": np.arange(5)}
+    query, value = X[:, :13], X[:, :5]
+    np.testing.assert_allclose(layer(query, value), layer(query, value, **positions), atol=1e-6)
+
+
 def test_an_unknown_plan_is_refused():
     with pytest.raises(ValueError, match=r"`plan` must be one of .*plan='fast'"):
         MultiHeadAttention(2, 4, plan="fast")
