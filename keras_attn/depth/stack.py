@@ -1,11 +1,17 @@
 """Blocks one after another."""
 
+import functools
+
 import keras
 from keras import ops
 
 from keras_attn import axis
 from keras_attn.memory.kv_cache import KVCache
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.cutting import size
+from keras_attn.ops.masks import keras_mask
+from keras_attn.ops.recompute import chain
+from keras_attn.ops.slots import filled_slots
 
 
 @axis.register
@@ -21,18 +27,24 @@ class Stack(keras.layers.Layer):
         block: function from the layer's index to a block, so that layers may differ; or a list of
             blocks.
         num_layers: int. Number of blocks L; by default the length of the list.
+        remat: bool. Whether the backward pass computes the blocks again instead of keeping what
+            they computed: O(sqrt(L)) (B, T, D) and one block's computation in memory, for one more
+            forward pass, or two if L > 16.
 
     Call arguments:
         x: (B, T, D). context: (B, S, D), for blocks with cross-attention.
         padding_mask, context_padding_mask, attention_mask, query_positions, key_positions: as
             `TransformerBlock`.
+        memory, memory_length: the state of a `keras_attn.memory.SegmentMemory`, (B, L, M, D) and
+            (B,): what each block read before `x`. Without a length all slots are filled.
         cache: from `initial_cache`; with cross-attention also `context_cache`, from the method of
             that name, in place of `context`.
-        return_attention_scores: bool.
+        return_attention_scores, return_hidden_states: bool.
 
     Returns:
         (B, T, D); then, if asked for, a list of each block's scores; then, with `cache`, the new
-        cache.
+        cache, or with `memory` what each block has read, (B, L, T, D), to extend the memory by;
+        then, if asked for, a list of each block's output.
 
     Raises:
         ValueError: if `num_layers` < 1 or differs from the length of a list of blocks.
@@ -51,7 +63,7 @@ class Stack(keras.layers.Layer):
         norm: [Xiong et al., 2020](https://arxiv.org/abs/2002.04745), section 3.1, table 1.
     """
 
-    def __init__(self, block, num_layers=None, **kwargs):
+    def __init__(self, block, num_layers=None, remat=False, **kwargs):
         super().__init__(**kwargs)
         if not callable(block):
             if not isinstance(block, (list, tuple)):
@@ -71,6 +83,7 @@ class Stack(keras.layers.Layer):
                 )
         check_sizes(num_layers=num_layers)
         self.num_layers = num_layers
+        self.remat = bool(remat)
         self.blocks = [block(i) if callable(block) else block[i] for i in range(num_layers)]
         for index, layer in enumerate(self.blocks):
             if not isinstance(layer, keras.layers.Layer):
@@ -115,53 +128,113 @@ class Stack(keras.layers.Layer):
         attention_mask=None,
         query_positions=None,
         key_positions=None,
+        memory=None,
+        memory_length=None,
         cache=None,
         context_cache=None,
         return_attention_scores=False,
+        return_hidden_states=False,
         training=None,
     ):
-        scores, layers = [], []
+        if padding_mask is None and cache is None:
+            padding_mask = keras_mask(x)
+        if context_padding_mask is None:
+            context_padding_mask = keras_mask(context)
+        memories = None if memory is None else self._memories(memory, memory_length, x)
         index = {} if cache is None or "index" not in cache else {"index": cache["index"]}
-        for i, block in enumerate(self.blocks):
+        calls = []
+        for i in range(self.num_layers):
             block_cache = None
             if cache is not None:
                 block_cache = {"attention": {"index": None, **index, **cache["layers"][i]}}
                 if context_cache is not None:
                     block_cache["cross_attention"] = context_cache[i]
             arguments = {"context": context} if context is not None else {}
-            outputs = block(
-                x,
-                **arguments,
-                padding_mask=padding_mask,
-                context_padding_mask=context_padding_mask,
-                attention_mask=attention_mask,
-                query_positions=query_positions,
-                key_positions=key_positions,
-                cache=block_cache,
-                return_attention_scores=return_attention_scores,
-                training=training,
+            if memories is not None:
+                arguments.update(memories[i])
+            calls.append(
+                {
+                    **arguments,
+                    "padding_mask": padding_mask,
+                    "context_padding_mask": context_padding_mask,
+                    "attention_mask": attention_mask,
+                    "query_positions": query_positions,
+                    "key_positions": key_positions,
+                    "cache": block_cache,
+                    "return_attention_scores": return_attention_scores,
+                    "training": training,
+                }
             )
-            x, *rest = outputs if isinstance(outputs, tuple) else (outputs,)
-            if return_attention_scores:
-                scores.append(rest[0])
-            if cache is not None:
-                attention = rest[-1]["attention"]
-                layers.append({"key": attention["key"], "value": attention["value"]})
+        x, rests = self._run(x, calls, return_hidden_states)
+        hidden_states = [rest.pop() for rest in rests] if return_hidden_states else None
         if self.norm is not None:
             x = self.norm(x)
         results = [x]
         if return_attention_scores:
-            results.append(scores)
+            results.append([rest[0] for rest in rests])
         if cache is not None:
+            attentions = [rest[-1]["attention"] for rest in rests]
+            layers = [{"key": cache["key"], "value": cache["value"]} for cache in attentions]
             index = {name: filled + ops.shape(x)[1] for name, filled in index.items()}
             results.append({**index, "layers": layers})
+        if memories is not None:
+            results.append(ops.stack([rest[-1] for rest in rests], axis=1))  # (B, L, T, D)
+        if return_hidden_states:
+            results.append(hidden_states)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def compute_output_spec(self, x, context=None, *, cache=None, **kwargs):
-        if cache is not None or kwargs.get("return_attention_scores"):
-            return super().compute_output_spec(x, context, cache=cache, **kwargs)
-        return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+    def _run(self, x, calls, keep_output):
+        """The last x, and what else each block gave, at the end the memory's new part and itself."""
+        steps = self._steps(keep_output)
+        if self.remat and calls[0]["cache"] is None:
+            return chain(steps, x, calls, add_loss=self.add_loss)
+        rests = []
+        for step, arguments in zip(steps, calls, strict=True):
+            x, rest = step(x, arguments)
+            rests.append(rest)
+        return x, rests
+
+    def _steps(self, keep_output):
+        """Functions of x and a block's arguments, one a block, that give what `_run` gives."""
+        return [functools.partial(_step, block, keep_output) for block in self.blocks]
+
+    def _memories(self, memory, memory_length, x):
+        """The arguments of each block that say what it read before."""
+        batch, _, hidden_dim = x.shape
+        check_shape(memory, "memory", (batch, self.num_layers, None, hidden_dim))
+        filled = None
+        if memory_length is not None:
+            memory_length = ops.convert_to_tensor(memory_length)
+            check_shape(memory_length, "memory_length", (batch,))
+            filled = filled_slots(memory_length, size(memory, 2))  # (B, M)
+            # An empty slot may hold anything, and no weight makes a number of what is none.
+            memory = ops.where(filled[:, None, :, None], memory, 0)
+        memories = ops.unstack(memory, self.num_layers, axis=1)
+        return [{"memory": memory, "memory_mask": filled} for memory in memories]
+
+    def compute_output_spec(self, x, context=None, *, memory=None, cache=None, **kwargs):
+        returned = "return_attention_scores", "return_hidden_states"
+        if cache is not None or any(kwargs.get(name) for name in returned):
+            return super().compute_output_spec(x, context, memory=memory, cache=cache, **kwargs)
+        output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+        if memory is None:
+            return output
+        batch, length, hidden_dim = x.shape
+        read = (batch, self.num_layers, length, hidden_dim)
+        return output, keras.KerasTensor(read, dtype=self.compute_dtype)
 
     def get_config(self):
         blocks = [axis.serialize(block) for block in self.blocks]
-        return {**super().get_config(), "block": blocks, "num_layers": self.num_layers}
+        return {
+            **super().get_config(),
+            "block": blocks,
+            "num_layers": self.num_layers,
+            "remat": self.remat,
+        }
+
+
+def _step(block, keep_output, x, arguments):
+    outputs = block(x, **arguments)
+    output, *rest = outputs if isinstance(outputs, tuple) else (outputs,)
+    rest += [x] if "memory" in arguments else []
+    return output, [*rest, output] if keep_output else rest

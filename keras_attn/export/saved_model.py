@@ -7,8 +7,10 @@ import tempfile
 import tensorflow as tf
 
 from keras_attn.export.id_translator import IdTranslator
+from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.translator import Translator
+from keras_attn.memory import StatefulSegments
 
 
 def saved_model(
@@ -21,17 +23,23 @@ def saved_model(
     max_source_length=1024,
     version=None,
 ):
-    """Writes `path`/`version`/, a SavedModel from text to text.
+    """Writes `path`/`version`/, a SavedModel from text to text, or from segment to segment.
 
         serving_default: text (string, [B]) -> translation (string, [B]), score (float32, [B])
         ids: source_ids (int32, [B, S]), source_lengths (int32, [B]) -> ids, score
 
-    Batch and length are dynamic. Without a tokenizer the signature `ids` is the default one. The
-    directory is written under another name and renamed, so a server that polls `path` finds the
+    and of a model with a memory
+
+        initial_memory: batch_size (int32, []) -> memory, memory_length
+        step: token_ids (int32, [B, T]), lengths (int32, [B]), memory (float32, [B, L, M, D]),
+            memory_length (int32, [B]) -> logits (float32, [B, T, V]), memory, memory_length
+
+    Batch and length are dynamic. Without a tokenizer the signature `ids` is the default one, and
+    with a memory it is `step`. The directory is written under another name and renamed, so a server that polls `path` finds the
     version complete or not at all.
 
     Args:
-        model: an `EncoderDecoder`.
+        model: an `EncoderDecoder`, a model with a memory, or a `StatefulSegments` of one.
         path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
         tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy.
@@ -43,8 +51,8 @@ def saved_model(
         The directory written, a string.
 
     Raises:
-        ValueError: if the version exists, is not positive, or the graph has an operation that
-            TensorFlow Serving does not run.
+        ValueError: if the version exists, is not positive, a model with a memory is given a
+            tokenizer, or the graph has an operation that TensorFlow Serving does not run.
 
     Example:
         >>> import keras_attn, tempfile
@@ -64,17 +72,11 @@ def saved_model(
         raise ValueError(
             f"The version exists and is not overwritten; give another. Received: {directory}."
         )
-    decoding = (strategy, max_length, max_source_length)
-    if tokenizer is None:
-        translator = IdTranslator(model, *decoding)
-        signatures = {"ids": translator.ids, "serving_default": translator.ids}
-    else:
-        translator = Translator(model, tokenizer, *decoding)
-        signatures = {"ids": translator.ids, "serving_default": translator.text}
+    module, signatures = _servable(model, tokenizer, (strategy, max_length, max_source_length))
     os.makedirs(path, exist_ok=True)
     temporary = tempfile.mkdtemp(prefix=f".{version}.", dir=path)
     try:
-        tf.saved_model.save(translator, temporary, signatures=signatures)
+        tf.saved_model.save(module, temporary, signatures=signatures)
         unservable = unservable_ops(temporary)
         if unservable:
             raise ValueError(
@@ -87,6 +89,26 @@ def saved_model(
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     return directory
+
+
+def _servable(model, tokenizer, decoding):
+    """The functions to be exported, and the signatures among them."""
+    if isinstance(model, StatefulSegments):
+        model = model.model
+    if getattr(model, "memory", None) is not None:
+        if tokenizer is not None:
+            raise ValueError(
+                "A model with a memory reads segments of ids: it is exported without a `tokenizer`. "
+                f"Received: tokenizer={tokenizer!r}."
+            )
+        steps = SegmentSteps(model)
+        signatures = {"initial_memory": steps.initial_memory, "step": steps.step}
+        return steps, {**signatures, "serving_default": steps.step}
+    if tokenizer is None:
+        translator = IdTranslator(model, *decoding)
+        return translator, {"ids": translator.ids, "serving_default": translator.ids}
+    translator = Translator(model, tokenizer, *decoding)
+    return translator, {"ids": translator.ids, "serving_default": translator.text}
 
 
 def _next_version(path):

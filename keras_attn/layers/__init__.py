@@ -1,17 +1,23 @@
 """Layers: attention, feed-forward, the block that joins them, embeddings."""
 
+from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
+from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.feed_forward import FeedForward
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.segment_embedding import SegmentEmbedding
+from keras_attn.layers.separable_conv_transition import SeparableConvTransition
 from keras_attn.layers.token_embedding import TokenEmbedding
 from keras_attn.layers.transformer_block import TransformerBlock
 
 __all__ = [
+    "AdaptiveEmbedding",
+    "AdaptiveSoftmax",
     "FeedForward",
     "MaskedTokenHead",
     "MultiHeadAttention",
     "SegmentEmbedding",
+    "SeparableConvTransition",
     "TokenEmbedding",
     "TransformerBlock",
 ]

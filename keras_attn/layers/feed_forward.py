@@ -1,10 +1,14 @@
 """The position-wise feed-forward network."""
 
 import keras
+from keras import ops
 
 from keras_attn import axis
 from keras_attn.ops.affine import flatten_rows
 from keras_attn.ops.checks import check_rates, check_sizes
+from keras_attn.ops.cutting import ceil_div, pad, part_of, size
+from keras_attn.ops.seeds import RepeatedSeed, seeds_of_parts
+from keras_attn.ops.tiles import for_each_tile
 
 
 @axis.register
@@ -13,12 +17,16 @@ class FeedForward(keras.layers.Layer):
 
         FFN(x) = activation(x W_1 + b_1) W_2 + b_2
 
-    Time O(T D F), memory O(T F).
+    Time O(T D F), memory O(T F). In `chunks` c of the positions, one after another, memory is
+    O(T D + T F / c): no two chunks' hidden layers exist at once, in training neither, where the
+    backward pass computes each chunk's again instead of keeping it, a third more time in all. The
+    numbers are those of one chunk; with dropout, each chunk draws its own.
 
     Args:
         intermediate_dim: int. Width F of the hidden layer.
         activation: name or function. Note that Keras's `"gelu"` is the exact one.
         dropout: float. Dropout rate of the hidden layer.
+        chunks: int. Number c of chunks; one position is not cut.
         kernel_initializer: of both kernels.
         output_initializer: of W_2; by default `kernel_initializer`.
 
@@ -29,7 +37,7 @@ class FeedForward(keras.layers.Layer):
         (B, T, D).
 
     Raises:
-        ValueError: if `intermediate_dim` < 1 or `dropout` is outside [0, 1).
+        ValueError: if `intermediate_dim` or `chunks` is below 1, or `dropout` is outside [0, 1).
 
     Example:
         >>> import keras_attn
@@ -39,7 +47,8 @@ class FeedForward(keras.layers.Layer):
 
     Differs from the paper: none with the default activation; the paper drops nothing inside.
 
-    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3, eq. 2.
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3, eq. 2; chunks:
+        [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 3, eq. 10.
     """
 
     def __init__(
@@ -47,16 +56,18 @@ class FeedForward(keras.layers.Layer):
         intermediate_dim,
         activation="relu",
         dropout=0.0,
+        chunks=1,
         kernel_initializer="glorot_uniform",
         output_initializer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_sizes(intermediate_dim=intermediate_dim)
+        check_sizes(intermediate_dim=intermediate_dim, chunks=chunks)
         check_rates(dropout=dropout)
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
         self.dropout = dropout
+        self.chunks = chunks
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.output_initializer = keras.initializers.get(output_initializer)
         self.supports_masking = True
@@ -79,9 +90,44 @@ class FeedForward(keras.layers.Layer):
         self.output_dense.build((*x_shape[:-1], self.intermediate_dim))
 
     def call(self, x, training=None):
-        rows, unflatten = flatten_rows(x)
-        hidden = self.activation(self.intermediate(rows))  # (B * T, F)
-        return unflatten(self.output_dense(self.drop(hidden, training=training)))
+        rows, unflatten = flatten_rows(x)  # (B * T, D)
+        length = x.shape[-2]
+        chunks = self.chunks if length is None else max(min(self.chunks, length), 1)
+        if chunks > 1:
+            return unflatten(self._in_chunks(rows, chunks, training))
+        return unflatten(self._apply(rows, lambda hidden: self.drop(hidden, training=training)))
+
+    def _apply(self, rows, drop):
+        return self.output_dense(drop(self.activation(self.intermediate(rows))))
+
+    def _in_chunks(self, rows, chunks, training):
+        """The same chunk by chunk, each of which is differentiated by what is handed to it."""
+        count = size(rows, 0)
+        length = ceil_div(count, chunks)
+        tiles = ops.reshape(
+            pad(rows, 0, chunks * length - count, axis=0), (chunks, length, rows.shape[1])
+        )
+        variables = [*self.intermediate.variables, *self.output_dense.variables]
+        weights = tuple(_as_operand(variable) for variable in variables)
+        drops = bool(training and self.dropout)
+        seeds = (seeds_of_parts(self.drop.seed_generator.next(), chunks),) if drops else ()
+
+        def compute(*operands):
+            *seed, tile = operands[: len(seeds) + 1]
+
+            def drop(hidden):
+                if not drops:
+                    return hidden
+                return keras.random.dropout(hidden, self.dropout, seed=RepeatedSeed(*seed))
+
+            mapping = list(zip(variables, operands[len(seeds) + 1 :], strict=True))
+            with keras.StatelessScope(state_mapping=mapping):
+                return (self._apply(tile, drop),)
+
+        dtype = keras.backend.standardize_dtype(self.compute_dtype)
+        (output,) = for_each_tile(compute, (*seeds, tiles), weights, [dtype])
+        output = ops.reshape(output, (chunks * length, rows.shape[1]))
+        return part_of(output, 0, count, axis=0)
 
     def compute_output_shape(self, x_shape):
         return x_shape
@@ -92,6 +138,15 @@ class FeedForward(keras.layers.Layer):
             "intermediate_dim": self.intermediate_dim,
             "activation": keras.activations.serialize(self.activation),
             "dropout": self.dropout,
+            "chunks": self.chunks,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "output_initializer": keras.initializers.serialize(self.output_initializer),
         }
+
+
+def _as_operand(variable):
+    """The value as a tensor of at least float32, in which the chunks' gradients are summed."""
+    value = ops.copy(variable)
+    if not keras.backend.is_float_dtype(value.dtype):
+        return value
+    return ops.cast(value, keras.backend.result_type(value.dtype, "float32"))

@@ -3,11 +3,11 @@
 import keras
 from keras import ops
 
-from keras_attn import axis, patterns, scores
+from keras_attn import axis, patterns, positions, scores
 from keras_attn.layers.head_projections import HeadProjections
 from keras_attn.ops.cache import check_cache
 from keras_attn.ops.cache_reading import read_cache
-from keras_attn.ops.checks import check_choice, check_rates, check_shape
+from keras_attn.ops.checks import check_choice, check_positions, check_rates, check_shape
 from keras_attn.ops.cutting import size
 from keras_attn.ops.heads import merge_heads
 from keras_attn.ops.masks import (
@@ -17,6 +17,7 @@ from keras_attn.ops.masks import (
     spread_padding_mask,
 )
 from keras_attn.ops.operands import Operands
+from keras_attn.ops.placing import positions_of_new
 from keras_attn.ops.progression import Progression
 from keras_attn.ops.seeds import RepeatedSeed
 from keras_attn.ops.softmax import attend
@@ -44,6 +45,8 @@ class MultiHeadAttention(HeadProjections):
         value_dim: int. Size of each head's values; by default `key_dim`.
         score: name or object of the score axis.
         pattern: name or object of the pattern axis.
+        position: name or object of the position axis that works on heads ("rotary"): what each
+            head's queries and keys go through before they meet; by default nothing.
         num_key_value_heads: int. Heads of keys and values, each shared by N divided by it heads
             of queries; by default N.
         use_bias: bool. Whether the four projections have biases.
@@ -101,6 +104,7 @@ class MultiHeadAttention(HeadProjections):
         *,
         score="scaled_dot",
         pattern="dense",
+        position=None,
         num_key_value_heads=None,
         use_bias=True,
         dropout=0.0,
@@ -131,6 +135,9 @@ class MultiHeadAttention(HeadProjections):
         self.score = score
         self.pattern = patterns.get(pattern)
         self.pattern.check_score(self.score)
+        if position is not None:
+            position = positions.get_of_heads(position, dtype=kwargs.get("dtype"))
+        self.position = position
         self.dropout = dropout
         self.plan = plan
         self.seed = seed
@@ -146,6 +153,8 @@ class MultiHeadAttention(HeadProjections):
             axis.build_once(self.score, *per_head)
         if isinstance(self.pattern, keras.layers.Layer):
             axis.build_once(self.pattern, (None, heads, query_shape[1], self.key_dim), query_shape)
+        if self.position is not None:
+            axis.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
 
     def call(
         self,
@@ -167,6 +176,8 @@ class MultiHeadAttention(HeadProjections):
         self._check_inputs(query, value, key, cache)
         inputs, given = query, (query_positions, key_positions)
         query, key, value = self._heads(query, key, value, decoding=cache is not None)
+        if self.position is not None:
+            query, key = self._at_positions(query, key, cache, *given)
         pattern, read = self._with_causal(use_causal_mask), None
         if cache is not None:
             cache, read = read_cache(cache, key, value, pattern, *given)
@@ -206,21 +217,31 @@ class MultiHeadAttention(HeadProjections):
             results.append(cache)
         return results[0] if len(results) == 1 else tuple(results)
 
+    def _at_positions(self, query, key, cache, *given):
+        """Queries and new keys with their positions in them, as kept keys have theirs."""
+        query_positions, key_positions = positions_of_new(query, key, cache, *given)
+        placed = self.position(query, query_positions)
+        if key is query and all(x is None for x in given):  # stays one tensor
+            return placed, placed
+        return placed, key if key_positions is None else self.position(key, key_positions)
+
     def _positions(self, query, key, query_positions, key_positions, read):
         """Where queries and keys stand: as given, or one after the other up to the last."""
         length, num_keys = query.shape[2], key.shape[2]
         if key_positions is None:
             key_positions = Progression(0, size(key, 2)) if read is None else read.positions
         else:
-            key_positions = ops.convert_to_tensor(key_positions)
-            check_shape(key_positions, "key_positions", (num_keys,), (query.shape[0], num_keys))
+            key_positions = check_positions(
+                key_positions, "key_positions", query.shape[0], num_keys
+            )
         if query_positions is None:
             steps = size(query, 2)
             end = size(key, 2) if read is None else read.end
             query_positions = Progression(end - steps, steps)
         else:
-            query_positions = ops.convert_to_tensor(query_positions)
-            check_shape(query_positions, "query_positions", (length,), (query.shape[0], length))
+            query_positions = check_positions(
+                query_positions, "query_positions", query.shape[0], length
+            )
         return query_positions, key_positions
 
     def _with_causal(self, use_causal_mask):
@@ -258,12 +279,17 @@ class MultiHeadAttention(HeadProjections):
             logits = ops.cast(logits, "float32") + bias
         return attend(logits, operands.value, mask, operands.drop_by(operands.seed))
 
-    def context_cache(self, value, key=None):
-        """A complete cache of `value` (B, S, D), for attending to it in many calls."""
+    def context_cache(self, value, key=None, key_positions=None):
+        """A complete cache of `value` (B, S, D), for attending to it in many calls.
+
+        With a `position` keys are kept at `key_positions` (S,) or (B, S), by default 0 .. S-1.
+        """
         if key is None:
             key, value = self._project(value, "key", "value")
         else:
             (key,), (value,) = self._project(key, "key"), self._project(value, "value")
+        if self.position is not None:
+            key = self.position(key, key_positions)
         return {"key": key, "value": value}
 
     def _check_inputs(self, query, value, key, cache):
@@ -308,6 +334,7 @@ class MultiHeadAttention(HeadProjections):
             **super().get_config(),
             "score": axis.serialize(self.score),
             "pattern": axis.serialize(self.pattern),
+            "position": axis.serialize(self.position),
             "dropout": self.dropout,
             "plan": self.plan,
             "seed": self.seed,

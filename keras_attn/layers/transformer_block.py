@@ -1,10 +1,11 @@
 """One block: attention, optionally cross-attention, feed-forward, each in a residual."""
 
 import keras
+from keras import ops
 
 from keras_attn import axis, residuals
-from keras_attn.ops.checks import check_rates
-from keras_attn.ops.masks import keras_mask
+from keras_attn.ops.checks import check_rates, check_shape
+from keras_attn.ops.masks import join_masks, keras_mask
 
 
 @axis.register
@@ -28,6 +29,10 @@ class TransformerBlock(keras.layers.Layer):
         padding_mask: bool (B, T) of `x`; context_padding_mask: bool (B, S) of `context`; by
             default Keras's masks of the two.
         attention_mask, query_positions, key_positions: passed to the self-attention.
+        memory: (B, M, D), what stood before `x` at the same place: more keys for the
+            self-attention, which the residual prepares as it does `x`. Masks and positions of keys
+            are then those of M + T.
+        memory_mask: bool (B, M), True where a slot of the memory is filled; by default everywhere.
         cache: dict with the caches of `attention` and, for cross-attention, `cross_attention`.
         return_attention_scores: bool.
 
@@ -36,8 +41,8 @@ class TransformerBlock(keras.layers.Layer):
         new cache.
 
     Raises:
-        ValueError: if a context is given without cross-attention, or the other way round, a
-            sublayer is not a layer, or `dropout` is outside [0, 1).
+        ValueError: if a context is given without cross-attention, or the other way round, a memory
+            with a cache, a sublayer is not a layer, or `dropout` is outside [0, 1).
 
     Example:
         >>> import keras_attn
@@ -105,6 +110,16 @@ class TransformerBlock(keras.layers.Layer):
                 f"context of shape {shape}, cross_attention={self.cross_attention}."
             )
 
+    def _check_memory(self, memory, x, cache):
+        if memory is None:
+            return
+        if cache is not None:
+            raise ValueError(
+                "A call takes a `memory` or a `cache`, not both: a cache keeps all keys itself. "
+                f"Received: memory of shape {tuple(memory.shape)}, cache with {sorted(cache)}."
+            )
+        check_shape(memory, "memory", (x.shape[0], None, x.shape[2]))
+
     def call(
         self,
         x,
@@ -115,12 +130,56 @@ class TransformerBlock(keras.layers.Layer):
         attention_mask=None,
         query_positions=None,
         key_positions=None,
+        memory=None,
+        memory_mask=None,
         cache=None,
         return_attention_scores=False,
         training=None,
     ):
+        sublayers, rest = self.sublayers(
+            x,
+            context,
+            padding_mask=padding_mask,
+            context_padding_mask=context_padding_mask,
+            attention_mask=attention_mask,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            memory=memory,
+            memory_mask=memory_mask,
+            cache=cache,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        for residual, sublayer in sublayers:
+            x = residual.after(x, sublayer(residual.before(x), context))
+        return (x, *rest) if rest else x
+
+    def sublayers(
+        self,
+        x,
+        context=None,
+        *,
+        padding_mask=None,
+        context_padding_mask=None,
+        attention_mask=None,
+        query_positions=None,
+        key_positions=None,
+        memory=None,
+        memory_mask=None,
+        cache=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        """The steps of a call with these arguments: for whoever adds their results up otherwise.
+
+        Returns:
+            A list of pairs of a residual and a function, for
+            `x = residual.after(x, function(residual.before(x), context))`; and a list of what else
+            the block returns, complete once the functions have run.
+        """
         if cache is None or context is not None:
             self._check_context(None if context is None else tuple(context.shape))
+        self._check_memory(memory, x, cache)
         scores, new_cache = {}, {}
 
         def attend(name, read, value, **masks):
@@ -136,45 +195,62 @@ class TransformerBlock(keras.layers.Layer):
                 *results, new_cache[name] = results
             if return_attention_scores:
                 results, scores[name] = results[:2]
-            return results[0] if isinstance(results, list) else results
-
-        def residual(layer, x, sublayer):
-            return layer.after(x, self.drop(sublayer(layer.before(x)), training=training))
+            output = results[0] if isinstance(results, list) else results
+            return self.drop(output, training=training)
 
         if padding_mask is None and cache is None:
             padding_mask = keras_mask(x)
-        x = residual(
-            self.attention_residual,
-            x,
-            lambda read: attend(
+        if memory is not None:
+            padding_mask = join_masks(
+                (memory, memory_mask, "memory_mask"), (x, padding_mask, "padding_mask")
+            )
+
+        def with_memory(read):
+            if memory is None:
+                return read
+            return ops.concatenate([self.attention_residual.before(memory), read], axis=1)
+
+        def attention(read, context):
+            return attend(
                 "attention",
                 read,
-                read,
+                with_memory(read),
                 padding_mask=padding_mask,
                 attention_mask=attention_mask,
                 query_positions=query_positions,
                 key_positions=key_positions,
-            ),
-        )
-        if self.cross_attention is not None:
-            if context_padding_mask is None:
-                context_padding_mask = keras_mask(context)
-            x = residual(
-                self.cross_attention_residual,
-                x,
-                lambda read: attend(
-                    "cross_attention", read, context, padding_mask=context_padding_mask
-                ),
             )
-        x = residual(
-            self.feed_forward_residual, x, lambda read: self.feed_forward(read, training=training)
-        )
-        results = [x]
-        if return_attention_scores:
-            results.append(scores)
-        if cache is not None:
-            results.append(new_cache)
-        return results[0] if len(results) == 1 else tuple(results)
+
+        if self.cross_attention is not None and context_padding_mask is None:
+            context_padding_mask = keras_mask(context)
+
+        def cross_attention(read, context):
+            return attend("cross_attention", read, context, padding_mask=context_padding_mask)
+
+        arguments = self._arguments_beyond_positions(padding_mask, memory, cache)
+
+        def feed_forward(read, context):
+            output = self.feed_forward(read, training=training, **arguments)
+            return self.drop(output, training=training)
+
+        steps = [(self.attention_residual, attention)]
+        if self.cross_attention is not None:
+            steps.append((self.cross_attention_residual, cross_attention))
+        steps.append((self.feed_forward_residual, feed_forward))
+        rest = [scores] if return_attention_scores else []
+        return steps, rest if cache is None else [*rest, new_cache]
+
+    def _arguments_beyond_positions(self, padding_mask, memory, cache):
+        """What a feed-forward layer has to be told that looks at neighbours."""
+        if not getattr(self.feed_forward, "mixes_positions", False):
+            return {}
+        if memory is not None or cache is not None:
+            raise ValueError(
+                f"`{'cache' if memory is None else 'memory'}` does not fit a feed-forward layer "
+                "that looks at other positions, whose inputs it does not keep. "
+                f"Received: feed_forward of type {type(self.feed_forward).__name__}."
+            )
+        return {"padding_mask": padding_mask}
 
     def compute_output_spec(self, x, context=None, *, cache=None, **kwargs):
         if cache is not None or kwargs.get("return_attention_scores"):

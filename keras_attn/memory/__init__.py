@@ -1,5 +1,7 @@
 """Memory axis: what survives a call."""
 
 from keras_attn.memory.kv_cache import KVCache
+from keras_attn.memory.segment_memory import SegmentMemory
+from keras_attn.memory.stateful_segments import StatefulSegments
 
-__all__ = ["KVCache"]
+__all__ = ["KVCache", "SegmentMemory", "StatefulSegments"]

@@ -1,10 +1,13 @@
 """A functional model that predicts the next token."""
 
+import inspect
+
 import keras
 from keras import ops
 
 from keras_attn import axis, positions
 from keras_attn.models.model import Model, restore
+from keras_attn.ops.masks import keras_mask
 
 
 @axis.register
@@ -16,17 +19,30 @@ class CausalLanguageModel(Model):
     A functional `keras.Model`; `start` and `step` run the same layers with a cache, for
     `keras_attn.generation`.
 
+    With a `memory` the text goes in segment by segment, and the memory in and out with each;
+    `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. Positions that count
+    from the start of a call begin anew in each segment: let the blocks score relative ones, with
+    `position=None`. Generation keeps the keys of all tokens, as a memory without end would. A model
+    with another memory is made of the same parts, and has the same weights:
+    `CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(640))`.
+
     Args:
         embedding: a `TokenEmbedding`.
-        position: name or object of the position axis.
         depth: of the depth axis; its blocks' pattern is causal.
+        position: name or object of the position axis; None for none.
+        memory: a `keras_attn.memory.SegmentMemory`, for a `Stack`; None for none.
         dropout: float. Dropout rate of the embeddings.
 
     Call arguments:
-        `token_ids` (B, T) int32; 0 is padding.
+        `token_ids` (B, T) int32; 0 is padding. With a memory also `memory` (B, L, M, D) and
+        `memory_length` (B,) int32, at first from `initial_memory`.
 
     Returns:
-        Logits (B, T, V), float32.
+        Logits (B, T, V), float32. With a memory a dict of `logits` and the next segment's `memory`
+        and `memory_length`.
+
+    Raises:
+        ValueError: if `depth` reads no memory.
 
     Example:
         >>> import keras_attn
@@ -38,25 +54,51 @@ class CausalLanguageModel(Model):
     Differs from the paper: none.
 
     Reference: [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf),
-        section 3.1, eq. 1 and 2.
+        section 3.1, eq. 1 and 2; with a memory
+        [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """
 
-    parts = ("embedding", "position", "depth", "dropout")
+    parts = ("embedding", "depth", "position", "memory", "dropout")
     reads_prompt = True
 
-    def __init__(self, embedding, position, depth, dropout=0.0, **kwargs):
-        embedding, depth = restore(embedding, depth)
-        position = positions.get(position, dtype=embedding.dtype_policy)
+    def __init__(self, embedding, depth, position=None, memory=None, dropout=0.0, **kwargs):
+        embedding, depth, memory = restore(embedding, depth, memory)
+        if position is not None:
+            position = positions.get(position, dtype=embedding.dtype_policy)
+        if memory is not None and "memory" not in inspect.signature(depth.call).parameters:
+            raise ValueError(
+                "A `memory` needs a `depth` that reads one, as a `Stack` does. "
+                f"Received: memory={memory!r}, depth of type {type(depth).__name__}."
+            )
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
-        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-        hidden = depth(drop(position(embedding(token_ids))))
-        super().__init__(
-            inputs={"token_ids": token_ids}, outputs=embedding.logits(hidden), **kwargs
-        )
+        inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
+        x = embedding(inputs["token_ids"])
+        x = drop(x if position is None else position(x))
+        if memory is None:
+            outputs = embedding.logits(depth(x))
+        else:
+            slots = (depth.num_layers, None, embedding.hidden_dim)
+            state = {
+                "memory": keras.Input(slots, dtype=depth.compute_dtype, name="memory"),
+                "memory_length": keras.Input((), dtype="int32", name="memory_length"),
+            }
+            inputs.update(state)
+            hidden, read = depth(x, **state)
+            state = memory.extend(state, read, keras_mask(x))
+            outputs = {"logits": embedding.logits(hidden), **state}
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.embedding = embedding
-        self.position = position
         self.depth = depth
+        self.position = position
+        self.memory = memory
         self.dropout = dropout
+
+    def initial_memory(self, batch_size):
+        """The memory before the first segment: a dict of `memory` and `memory_length`."""
+        if self.memory is None:
+            raise ValueError("`initial_memory` needs a model with a memory. Received: memory=None.")
+        dim, dtype = self.embedding.hidden_dim, self.depth.compute_dtype
+        return self.memory.initial(batch_size, self.depth.num_layers, dim, dtype)
 
     def start(self, inputs, max_length):
         """The empty cache for `max_length` tokens, prompts included, and no constants.
@@ -71,7 +113,9 @@ class CausalLanguageModel(Model):
 
         With `last` (B, 1) only the logits after the token of that index, (B, 1, V).
         """
-        x = self.position(self.embedding(token_ids), positions)
+        x = self.embedding(token_ids)
+        if self.position is not None:
+            x = self.position(x, positions)
         x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
         if last is not None:
             x = ops.take_along_axis(x, last[..., None], axis=1)

@@ -22,8 +22,8 @@ class Model(keras.Model):
         config = {"name": self.name}
         for part in self.parts:
             value = getattr(self, part)
-            is_layer = isinstance(value, keras.layers.Layer)
-            config[part] = keras.saving.serialize_keras_object(value) if is_layer else value
+            is_object = hasattr(value, "get_config")
+            config[part] = keras.saving.serialize_keras_object(value) if is_object else value
         return config
 
     @classmethod
@@ -32,7 +32,7 @@ class Model(keras.Model):
 
 
 def restore(*parts):
-    """The parts of a model, those that are configurations made into layers."""
+    """The parts of a model, those that are configurations made into objects."""
     return tuple(
         keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
         for part in parts

@@ -3,6 +3,7 @@
 import numbers
 
 import keras
+from keras import ops
 
 
 def check_sizes(least=1, **sizes):
@@ -44,6 +45,13 @@ def check_shape(x, name, *expected, broadcast=False):
             return
     wanted = " or ".join(str(sizes) for sizes in expected)
     raise ValueError(f"`{name}` must have shape {wanted}. Received: shape={shape}.")
+
+
+def check_positions(positions, name, batch, length):
+    """Positions as a tensor, refused unless (T,) or (B, T)."""
+    positions = ops.convert_to_tensor(positions)
+    check_shape(positions, name, (length,), (batch, length))
+    return positions
 
 
 def check_boolean(mask, name):

@@ -1,4 +1,4 @@
-"""Sums over the replicas of a `tf.distribute` strategy."""
+"""The replicas of a `tf.distribute` strategy: sums over them, and what each keeps for itself."""
 
 import keras
 
@@ -17,3 +17,24 @@ def replica_sum(x):
     if context is None or context.num_replicas_in_sync == 1:
         return x
     return context.all_reduce(tf.distribute.ReduceOp.SUM, x)
+
+
+def num_replicas():
+    """How many replicas the strategy in scope has."""
+    if keras.backend.backend() != "tensorflow":
+        return 1
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def replicas_of(variable):
+    """What each replica keeps of a variable that they write apart: variables of their own."""
+    if keras.backend.backend() != "tensorflow":
+        return [variable]
+    import tensorflow as tf
+
+    value = variable.value
+    if not isinstance(value, tf.distribute.DistributedValues):
+        return [variable]
+    return list(value.distribute_strategy.experimental_local_results(value))

@@ -21,6 +21,25 @@ def combine_masks(*masks):
     return combined
 
 
+def join_masks(*parts):
+    """The padding mask (B, S) of parts one after the other; None if none has one.
+
+    Args:
+        parts: tuples of a tensor (B, S_1, D), its mask, bool (B, S_1) or None, and the mask's name.
+    """
+    if all(mask is None for _, mask, _ in parts):
+        return None
+    masks = []
+    for x, mask, name in parts:
+        if mask is None:
+            mask = ops.ones_like(x[:, :, 0], dtype="bool")
+        mask = ops.convert_to_tensor(mask)
+        check_boolean(mask, name)
+        check_shape(mask, name, tuple(x.shape[:2]), broadcast=True)
+        masks.append(ops.broadcast_to(ops.cast(mask, "bool"), ops.shape(x)[:2]))
+    return ops.concatenate(masks, axis=1)
+
+
 def spread_padding_mask(mask, batch, num_keys):
     """(B, S) -> (B, 1, S), checked; None stays None."""
     if mask is None:

@@ -46,11 +46,13 @@ def rows(operands, allowed=None, *, visible=None, bias=None, extras=(), log_weig
     real = operands.real
     seen = [None]
     if groups > 1:
-        lesser = min if isinstance(length, int) else ops.minimum
-        seen = [visible(lesser((n + 1) * in_group * tile, length)) for n in range(groups)]
+        known = isinstance(length, int) and isinstance(num_keys, int)
+        lesser, greater = (min, max) if known else (ops.minimum, ops.maximum)
+        ends = [lesser((n + 1) * in_group * tile, length) for n in range(groups)]
+        seen = [greater(visible(end), 1) for end in ends]
 
     def cut_queries(x):  # (B, N, T, H) -> (tiles, B, N, t, H)
-        x = pad(x, 0, count * tile - length)
+        x = pad(x, 0, count * tile - size(x, 2))
         x = ops.reshape(x, (*sizes(x)[:2], count, tile, size(x, 3)))
         return ops.transpose(x, (2, 0, 1, 3, 4))
 
@@ -77,6 +79,8 @@ def rows(operands, allowed=None, *, visible=None, bias=None, extras=(), log_weig
 
     distances = None
     if ordered:
+        # A tile of nothing but padding stands in order too: its distances are looked up.
+        query_positions = first_of(query_positions, count * tile)
         step = query_positions.step
         lowest = query_positions.start - key_positions.start - (num_keys - 1) * step
         distances = Progression(lowest, count * tile + num_keys - 1, step)

@@ -5,6 +5,7 @@ import dataclasses
 import keras
 from keras import ops
 
+from keras_attn.ops.seeds import seeds_of_parts
 from keras_attn.ops.softmax import attend, attend_part
 from keras_attn.ops.tiles import for_each_tile
 
@@ -47,7 +48,7 @@ def attend_tiles(
     """
     score, weights = _with_weights_as_arguments(operands.score, distances)
     count = tiles[0].shape[0] or ops.shape(tiles[0])[0]
-    seeds = () if operands.drop is None else (_seeds(operands.seed, count),)
+    seeds = () if operands.drop is None else (seeds_of_parts(operands.seed, count),)
     num_weights = len(weights)
 
     def compute(*tensors):
@@ -117,9 +118,3 @@ def _with_weights_as_arguments(score, distances):
             return score(query, key, **positions)
 
     return call, tuple(weights)
-
-
-def _seeds(seed, count):
-    # Not beside each other, where the seeds of the next calls are.
-    tiles = ops.arange(count, dtype="int32") * 32452843
-    return ops.cast(seed, "int32") + ops.stack([tiles, tiles * 0], axis=-1)  # (tiles, 2)

@@ -180,7 +180,14 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         Returns:
             A dict of `spans`, a NumPy array with the span z of each head (dynamic: the mean over
             all queries), and floats `mean` and `max`, over all of them.
+
+        Raises:
+            ValueError: before the layer that holds the pattern was called.
         """
+        if not self.built:
+            raise ValueError(
+                f"`span_summary` needs a pattern whose layer has been called. Received: {self!r}."
+            )
         spans = self._dynamic_spans(inputs) if self.dynamic else self._static_spans()
         spans = ops.convert_to_numpy(spans)
         return {

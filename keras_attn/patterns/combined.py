@@ -9,6 +9,7 @@ class Combined(Pattern):
     """Two patterns, of which subclasses make one."""
 
     def __init__(self, first, second):
+        self.check(first=first, second=second)
         for name, pattern in (("first", first), ("second", second)):
             if not pattern.is_of_positions or isinstance(pattern, PerHead):
                 raise ValueError(

@@ -108,6 +108,13 @@ class Pattern(Value):
         """
         return None
 
+    @staticmethod
+    def check(**patterns):
+        """Raises a `ValueError` that names the argument unless each value is a pattern."""
+        for name, pattern in patterns.items():
+            if not isinstance(pattern, Pattern):
+                raise ValueError(f"`{name}` must be a pattern. Received: {name}={pattern!r}.")
+
     def __and__(self, other):
         from keras_attn.patterns.both import Both
         from keras_attn.patterns.per_head import PerHead

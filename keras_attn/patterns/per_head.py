@@ -37,8 +37,14 @@ class PerHead(Pattern):
     """
 
     def __init__(self, patterns):
+        if isinstance(patterns, (str, Pattern)) or not patterns:
+            raise ValueError(
+                "`patterns` must be a list of patterns, one for each head. "
+                f"Received: patterns={patterns!r}."
+            )
         patterns = tuple(patterns)
-        for pattern in patterns:
+        for number, pattern in enumerate(patterns):
+            self.check(**{f"patterns[{number}]": pattern})
             if not pattern.is_of_positions or isinstance(pattern, PerHead):
                 raise ValueError(
                     "Each of `patterns` must be a function of positions alone. "

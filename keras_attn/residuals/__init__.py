@@ -1,10 +1,11 @@
 """Residual axis: how a sublayer is wrapped, `after(x, sublayer(before(x)))`."""
 
 from keras_attn import axis
+from keras_attn.residuals.gate import Gate
 from keras_attn.residuals.post_norm import PostNorm
 from keras_attn.residuals.pre_norm import PreNorm
 
-NAMES = {"post_norm": PostNorm, "pre_norm": PreNorm}
+NAMES = {"gate": Gate, "post_norm": PostNorm, "pre_norm": PreNorm}
 
 
 def get(identifier, **layer_arguments):
@@ -12,4 +13,4 @@ def get(identifier, **layer_arguments):
     return axis.resolve(identifier, NAMES, "residual", needs="after", **layer_arguments)
 
 
-__all__ = ["PostNorm", "PreNorm", "get"]
+__all__ = ["Gate", "PostNorm", "PreNorm", "get"]

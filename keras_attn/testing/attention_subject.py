@@ -99,4 +99,11 @@ class AttentionSubject(Subject):
     def is_of_content(self):
         """Whether equal keys have equal scores wherever they stand, as far as one can know."""
         score = getattr(self.layer, "score", None)
-        return score is None or isinstance(score, (Additive, DotProduct))
+        is_of_content = score is None or isinstance(score, (Additive, DotProduct))
+        return is_of_content and position_of_heads(self.layer) is None
+
+
+def position_of_heads(layer):
+    """What the layer's queries and keys go through before they meet; None if nothing."""
+    position = getattr(layer, "position", None)
+    return position if getattr(position, "of_heads", False) else None

@@ -1,6 +1,6 @@
 """Text: tokenizers that live inside the graph, and batches of their tokens.
 
-Names are resolved on first use, so that `TokenBatches` runs on a backend and a machine without
+Names are resolved on first use, so that batches are made on a backend and a machine without
 TensorFlow Text, and importing `keras_attn.text` costs nothing.
 """
 
@@ -8,6 +8,7 @@ import importlib
 
 _HOMES = {
     "Characters": "characters",
+    "SegmentStreams": "segment_streams",
     "SentencePiece": "sentencepiece",
     "TokenBatches": "batches",
     "Tokenizer": "tokenizer",

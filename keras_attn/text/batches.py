@@ -1,6 +1,8 @@
 import keras
 import numpy as np
 
+from keras_attn.text.datasets import dataset_of
+
 _PAD, _BOS, _EOS = 0, 2, 3
 
 
@@ -125,14 +127,8 @@ class TokenBatches(keras.utils.PyDataset):
                 yield self._padded(rows)
 
         ids = tf.TensorSpec((None, None), tf.int32)
-        dataset = tf.data.Dataset.from_generator(
-            one_epoch, output_signature=({"source_ids": ids, "target_ids": ids}, ids)
-        )
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(2)
-        options = tf.data.Options()
-        # The autotuner has nothing to tune here, and `fit` would wait seconds for its thread.
-        options.autotune.enabled = False
-        return dataset.with_options(options)
+        signature = {"source_ids": ids, "target_ids": ids}, ids
+        return dataset_of(one_epoch, signature, len(self))
 
     def _batches(self, epoch):
         if self._planned[0] != epoch:

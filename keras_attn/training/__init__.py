@@ -15,9 +15,13 @@ Under `tf.distribute` Keras clips each replica's gradient before it adds them up
 """
 
 from keras_attn.training.adam import Adam
+from keras_attn.training.auxiliary_losses import AuxiliaryLosses
 from keras_attn.training.average_checkpoints import AverageCheckpoints, average_weights
+from keras_attn.training.bits_per_character import BitsPerCharacter
+from keras_attn.training.bits_per_dim import BitsPerDim
 from keras_attn.training.bleu import Bleu, corpus_bleu
 from keras_attn.training.label_smoothed_crossentropy import LabelSmoothedCrossentropy
+from keras_attn.training.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.training.noam import Noam
 from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.resume import Resume
@@ -25,9 +29,13 @@ from keras_attn.training.token_accuracy import TokenAccuracy
 
 __all__ = [
     "Adam",
+    "AuxiliaryLosses",
     "AverageCheckpoints",
+    "BitsPerCharacter",
+    "BitsPerDim",
     "Bleu",
     "LabelSmoothedCrossentropy",
+    "MixtureOfLogistics",
     "Noam",
     "Perplexity",
     "Resume",

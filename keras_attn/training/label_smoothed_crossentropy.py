@@ -5,8 +5,7 @@ from keras import ops
 
 from keras_attn.axis import register
 from keras_attn.ops.distribute import replica_sum
-from keras_attn.training.crossentropy import crossentropy
-from keras_attn.training.tokens import known_labels, token_weights
+from keras_attn.training.tokens import token_losses, token_weights
 
 
 @register
@@ -30,7 +29,8 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
 
     Call arguments:
         y_true: integer tensor (B, T) of labels.
-        y_pred: float tensor (B, T, V) of logits.
+        y_pred: float tensor (B, T, V) of logits; without smoothing also (B, T), the losses of
+            tokens as `keras_attn.layers.AdaptiveSoftmax` gives them.
         sample_weight: optional, (B,) or (B, T): weights w_i of the tokens' losses. As elsewhere in
             Keras they leave the number that is divided by alone.
 
@@ -77,7 +77,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
     def call(self, y_true, y_pred):
         """The loss of each token (B, T), zero where the label is `ignore_id`."""
         labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        losses = crossentropy(known_labels(labels, self.ignore_id), logits, self.smoothing)
+        losses = token_losses(labels, logits, self.ignore_id, self.smoothing)
         return ops.where(ops.equal(labels, self.ignore_id), 0.0, losses)
 
     def get_config(self):

@@ -4,8 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.axis import register
-from keras_attn.training.crossentropy import crossentropy
-from keras_attn.training.tokens import known_labels, token_weights
+from keras_attn.training.tokens import token_losses, token_weights
 
 
 @register
@@ -25,7 +24,8 @@ class Perplexity(keras.metrics.Mean):
 
     Call arguments:
         y_true: integer tensor (B, T) of labels.
-        y_pred: float tensor (B, T, V) of logits.
+        y_pred: float tensor (B, T, V) of logits; or (B, T), the losses of tokens as
+            `keras_attn.layers.AdaptiveSoftmax` gives them.
         sample_weight: optional, (B,) or (B, T): tokens count this many times.
 
     Example:
@@ -46,7 +46,7 @@ class Perplexity(keras.metrics.Mean):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        losses = crossentropy(known_labels(labels, self.ignore_id), logits)
+        losses = token_losses(labels, logits, self.ignore_id)
         weights = token_weights(labels, self.ignore_id, sample_weight)
         # Flat, for Mean would first average each row, and call rows of unequal length equal.
         super().update_state(ops.reshape(losses, (-1,)), ops.reshape(weights, (-1,)))

@@ -1,6 +1,8 @@
-"""Which tokens count, and how much."""
+"""Which tokens count, how much, and what each one's loss is."""
 
 from keras import ops
+
+from keras_attn.ops.crossentropy import crossentropy
 
 
 def token_weights(labels, ignore_id, sample_weight=None):
@@ -12,6 +14,17 @@ def token_weights(labels, ignore_id, sample_weight=None):
         sample_weight: optional, (B,), (B, 1) or (B, T).
     """
     weights = ops.cast(ops.not_equal(labels, ignore_id), "float32")
+    return weights if sample_weight is None else weights * element_weights(labels, sample_weight)
+
+
+def element_weights(elements, sample_weight=None):
+    """float32 weights of the shape of `elements` (B, ...): 1, or the sample's weight.
+
+    Args:
+        elements: tensor.
+        sample_weight: optional, with the first axes of `elements`, or with 1 in place of an axis.
+    """
+    weights = ops.ones_like(elements, dtype="float32")
     if sample_weight is None:
         return weights
     sample_weight = ops.cast(sample_weight, "float32")
@@ -23,3 +36,30 @@ def token_weights(labels, ignore_id, sample_weight=None):
 def known_labels(labels, ignore_id):
     """`labels` with 0 for `ignore_id`, which may lie outside the vocabulary, such as -100."""
     return ops.where(ops.equal(labels, ignore_id), ops.zeros_like(labels), labels)
+
+
+def token_losses(labels, predictions, ignore_id, smoothing=0.0):
+    """The negative log-likelihood of each label, float32 (B, T).
+
+    Args:
+        labels: integer tensor (B, T).
+        predictions: logits (B, T, V); or (B, T), the losses themselves, from a layer that does not
+            make all logits.
+        ignore_id: int. Where it is the label, the result is finite and means nothing.
+        smoothing: float in [0, 1). What is made of logits only.
+    """
+    if not _fit(labels.shape, predictions.shape):
+        return crossentropy(known_labels(labels, ignore_id), predictions, smoothing)
+    if smoothing:
+        raise ValueError(
+            "`smoothing` needs the logits of all words; of a layer's own losses of shape (B, T) "
+            f"there is only the mean, with `smoothing=0.0`. Received: smoothing={smoothing}"
+        )
+    return ops.cast(predictions, "float32")
+
+
+def _fit(shape, other):
+    """Whether two shapes are the same, as far as they are known."""
+    return len(shape) == len(other) and all(
+        a == b or None in (a, b) for a, b in zip(shape, other, strict=True)
+    )

@@ -61,6 +61,7 @@ AXES = (
             ("Recurrent", "depth.Recurrent"),
             ("ACT", "depth.ACT"),
             ("ACTCell", "depth.ACTCell"),
+            ("ACTRNN", "depth.ACTRNN"),
             ("Reversible", "depth.Reversible"),
         ),
     ),
@@ -70,6 +71,7 @@ AXES = (
         (
             ("KVCache", "memory.KVCache"),
             ("SegmentMemory", "memory.SegmentMemory"),
+            ("StatefulSegments", "memory.StatefulSegments"),
         ),
     ),
     (
@@ -77,10 +79,10 @@ AXES = (
         "what is learned from?",
         (
             ("label-smoothed", "training.LabelSmoothedCrossentropy"),
-            ("auxiliary", "training.Auxiliary"),
+            ("auxiliary", "training.AuxiliaryLosses"),
             ("ponder", "depth.ACT"),
             ("span", "patterns.AdaptiveSpan"),
-            ("adaptive softmax", "layers.AdaptiveEmbedding"),
+            ("adaptive softmax", "layers.AdaptiveSoftmax"),
             ("mixture of logistics", "training.MixtureOfLogistics"),
         ),
     ),

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.operands import Operands
 from keras_attn.ops.progression import Progression
 from keras_attn.patterns import (
@@ -15,6 +16,7 @@ from keras_attn.patterns import (
     Dense,
     Fixed,
     Local,
+    Pattern,
     PerHead,
     Strided,
 )
@@ -127,6 +129,8 @@ def examples():
 
 def weigh_pairs(pattern, length, vectors=None):
     """By which factor each pair's weight is multiplied: (heads, T, T), in [0, 1]."""
+    Pattern.check(pattern=pattern)
+    check_sizes(length=length)
     if isinstance(pattern, keras.layers.Layer) and not pattern.built:
         raise ValueError(
             "`pattern` must be built, as it is once its layer was called. "

@@ -17,6 +17,7 @@ from keras_attn import export
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import Causal, Dense, Local, Pattern, PerHead, Strided
 from keras_attn.patterns import pattern as pattern_module
+from keras_attn.scores import LearnedRelative
 
 B, T, H, D = 4, 37, 4, 6
 X = oracles.random(B, T, D)
@@ -154,6 +155,23 @@ def test_more_queries_than_keys(name):
     positions = {"query_positions": np.arange(-8, 5), "key_positions": np.arange(5)}
     query, value = X[:, :13], X[:, :5]
     np.testing.assert_allclose(layer(query, value), layer(query, value, **positions), atol=1e-6)
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "relative", LearnedRelative(20)], ids=str)
+def test_causal_plan_of_unknown_lengths(score):
+    """Few queries leave whole tiles of padding, which stand in order too."""
+    layer, twin = (
+        MultiHeadAttention(2, 4, score=score, pattern="causal", plan=plan)
+        for plan in ("tiles", "matrix")
+    )
+    for one in (layer, twin):
+        one.build((None, None, D), (None, None, D))
+    twin.set_weights(layer.get_weights())
+    unknown = tf.TensorSpec((None, None, D))
+    planned = tf.function(lambda x, y: layer(x, y), input_signature=[unknown] * 2)
+    for length, num_keys in ((1, 1), (5, 13), (13, 13), (3, 17), (17, 3)):
+        x, y = oracles.random(B, length, D), oracles.random(B, num_keys, D, seed=1)
+        np.testing.assert_allclose(planned(x, y), twin(x, y), atol=2e-6)
 
 
 def test_an_unknown_plan_is_refused():

@@ -13,8 +13,15 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, SegmentEmbedding, TransformerBlock
-from keras_attn.models import bert, gpt, transformer
+from keras_attn.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    SegmentEmbedding,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.memory import SegmentMemory, StatefulSegments
+from keras_attn.models import CausalLanguageModel, bert, gpt, transformer
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.positions import Learned, Sinusoidal
 from keras_attn.residuals import PreNorm
@@ -49,8 +56,16 @@ def parts():
     return keras.Model({"x": x, "context": context, "segments": segments}, hidden)
 
 
+def with_memory():
+    attention = MultiHeadAttention(2, 3, score="relative", pattern="causal")
+    depth = Stack([TransformerBlock(attention, FeedForward(7))])
+    model = CausalLanguageModel(TokenEmbedding(11, D), depth, memory=SegmentMemory(3))
+    return StatefulSegments(model, batch_size=2)
+
+
 MODELS = {
     "parts": parts,
+    "memory": with_memory,
     "transformer": lambda: transformer(11, **SIZES),
     "gpt": lambda: gpt(11, **SIZES, max_length=5),
     "bert": lambda: bert(11, **SIZES, max_length=5),
@@ -65,6 +80,7 @@ def inputs_of(name, batch=2, length=4):
             "context": oracles.random(batch, length + 1, 5),
             "segments": segments,
         },
+        "memory": {"token_ids": ids},
         "transformer": {"source_ids": ids, "target_ids": ids[:, :-1]},
         "gpt": {"token_ids": ids},
         "bert": {"token_ids": ids, "segment_ids": segments},

@@ -138,7 +138,7 @@ def test_dropout_falls_on_the_sum_of_embedding_and_position():
     """A table of c times the identity shows the hidden layer in the logits."""
     dim, rate, c = 6, 0.5, 2.0
     embedding = TokenEmbedding(dim, dim, initializer=keras.initializers.Identity(c))
-    model = CausalLanguageModel(embedding, "sinusoidal", keras.layers.Identity(), dropout=rate)
+    model = CausalLanguageModel(embedding, keras.layers.Identity(), "sinusoidal", dropout=rate)
     ids = np.full((400, 5), 3)
     hidden = np.asarray(model({"token_ids": ids}, training=True)) / c
     expected = np.array([oracles.sinusoids(p, dim) for p in range(5)])

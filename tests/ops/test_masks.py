@@ -3,7 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.ops.masks import combine_masks, spread_attention_mask, spread_padding_mask
+from keras_attn.ops.masks import (
+    combine_masks,
+    join_masks,
+    spread_attention_mask,
+    spread_padding_mask,
+)
 
 
 def test_combining_is_logical_and():
@@ -35,6 +40,19 @@ def test_padding_is_a_mask_of_keys():
     assert np.all(found == [True, True, False])
     assert spread_padding_mask(None, 2, 3) is None
     assert spread_attention_mask(None, 2, 3, 4, 5) is None
+
+
+def test_masks_one_after_the_other():
+    x, y = np.zeros((2, 1, 5)), np.zeros((2, 2, 5))
+    mask = np.array([[True, False], [False, True]])
+    found = join_masks((x, None, "first"), (y, mask, "second"))
+    np.testing.assert_array_equal(found, [[True, True, False], [True, False, True]])
+    np.testing.assert_array_equal(join_masks((x, [[False]], ""), (y, None, ""))[:, 0], [False] * 2)
+    assert join_masks((x, None, ""), (y, None, "")) is None
+    with pytest.raises(ValueError, match=r"`second` must have shape \(2, 2\)"):
+        join_masks((x, None, "first"), (y, mask[:, :1].repeat(3, 1), "second"))
+    with pytest.raises(ValueError, match="`second` must be boolean"):
+        join_masks((x, None, "first"), (y, mask.astype("float32"), "second"))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (3, 3), (2, 1, 3)])

@@ -136,7 +136,12 @@ class OfContent(Pattern):
         (lambda: Fixed(4, 2, "column"), "`factor`.*'block', 'summary', 'both'.*factor='column'"),
         (lambda: PerHead([Causal(), OfContent()]), r"`patterns`.*Causal\(\), OfContent\(\)"),
         (lambda: PerHead([Causal(), PerHead([Causal()])]), "`patterns`.*PerHead"),
+        (lambda: PerHead([]), r"`patterns`.*patterns=\[\]"),
+        (lambda: PerHead(Causal()), r"`patterns` must be a list.*patterns=Causal\(\)"),
+        (lambda: PerHead([Causal(), "local"]), r"`patterns\[1\]` must be a pattern.*'local'"),
         (lambda: Causal() & OfContent(), "`second`.*OfContent"),
+        (lambda: Causal() & "local", "`second` must be a pattern.*second='local'"),
+        (lambda: Causal() | Local, "`second` must be a pattern.*second=<class"),
         (lambda: OfContent() | Causal(), "`first`.*OfContent"),
     ],
 )

@@ -12,7 +12,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.training import LabelSmoothedCrossentropy, Perplexity, Resume, TokenAccuracy
+from keras_attn.models import gpt
+from keras_attn.training import (
+    AuxiliaryLosses,
+    LabelSmoothedCrossentropy,
+    Perplexity,
+    Resume,
+    TokenAccuracy,
+)
 
 V, T = 13, 8
 
@@ -29,13 +36,22 @@ def data():
     return tokens, labels
 
 
-def train(strategy, loss, resume_directory=None):
+def plain_model():
+    return keras.Sequential(
+        [keras.Input((T,)), keras.layers.Embedding(V, 6), keras.layers.Dense(V)]
+    )
+
+
+def model_with_auxiliary_losses():
+    """In six steps, the intermediate losses of the first two layers end at 1 and 2."""
+    return AuxiliaryLosses(gpt(V, 3, 1, 4, 4, 0.0, max_length=T), total_steps=6)
+
+
+def train(strategy, loss, resume_directory=None, make=plain_model):
     tokens, labels = data()
     with strategy.scope():
         keras.utils.set_random_seed(3)
-        model = keras.Sequential(
-            [keras.Input((T,)), keras.layers.Embedding(V, 6), keras.layers.Dense(V)]
-        )
+        model = make()
         optimizer = keras.optimizers.SGD(0.5, momentum=0.5)
         model.compile(optimizer, loss, metrics=[Perplexity(), TokenAccuracy()])
     before = model.get_weights()
@@ -72,6 +88,18 @@ def main(directory):
             together.set_weights(start)
             result["epoch"] = Resume(directory).initial_epoch(together)
             result["restored"] = furthest(trained, together.get_weights())
+    runs = [
+        train(strategy, LabelSmoothedCrossentropy(0.0), make=model_with_auxiliary_losses)
+        for strategy in (one, two)
+    ]
+    (start, alone, logs_alone), (_, together, logs_together) = runs
+    result["auxiliary"] = {
+        "moved": furthest(start, alone.get_weights()),
+        "difference": furthest(alone.get_weights(), together.get_weights()),
+        "progress": [model.progress for model in (alone, together)],
+        "one": logs_alone,
+        "two": logs_together,
+    }
     print(json.dumps(result))
 
 

@@ -30,6 +30,13 @@ def test_two_replicas_equal_one_device(result):
     assert result["ours"]["difference"] < 1e-6
 
 
+def test_auxiliary_losses_on_two_replicas_equal_one_device(result):
+    found = result["auxiliary"]
+    assert found["moved"] > 0.1 and found["progress"] == [1.0, 1.0]
+    assert found["difference"] < 1e-6
+    assert found["two"]["loss"] == pytest.approx(found["one"]["loss"], rel=1e-5)
+
+
 def test_the_data_tells_a_local_average_from_a_global_one(result):
     """The same with Keras's loss, which divides by each replica's own number."""
     assert result["keras"]["difference"] > 1e-2

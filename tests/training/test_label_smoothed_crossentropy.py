@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attn.training import LabelSmoothedCrossentropy, crossentropy
+from keras_attn.ops import crossentropy
+from keras_attn.training import LabelSmoothedCrossentropy
 
 B, T, V = 3, 5, 7
 

@@ -61,6 +61,12 @@ def test_a_pattern_of_content_is_drawn_for_given_vectors():
         assert picture[i, j] == (same or alone)
 
 
+@pytest.mark.parametrize("pattern, length", [("causal", 3), (Local, 3), (Local(2), 0)])
+def test_what_cannot_be_drawn_is_refused(pattern, length):
+    with pytest.raises(ValueError, match="`pattern` must be a pattern|`length`.*length=0"):
+        plot_pattern(pattern, length)
+
+
 def test_vectors_of_another_length_are_refused():
     with pytest.raises(ValueError, match=r"`vectors` must have shape \(6, H\).*\(5, 4\)"):
         plot_pattern(LSH(6), 6, np.ones((5, 4)))

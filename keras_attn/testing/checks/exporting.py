@@ -26,7 +26,7 @@ def export(subject):
         for inputs in (subject.inputs, subject.smaller()):
             expected = subject.call(layer, *inputs, **subject.masks(inputs))
             tensors = [tf.convert_to_tensor(x) for x in subject.model_inputs(inputs)]
-            found = arrays(served.serve(tensors if len(tensors) > 1 else tensors[0]))
+            found = arrays(served.serve(tensors))
             far = apart(found, expected)
             if far:
                 shapes = ", ".join(str(x.shape) for x in inputs)

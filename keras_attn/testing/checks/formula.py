@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn.scores import DotProduct
 from keras_attn.testing import oracle
+from keras_attn.testing.attention_subject import position_of_heads
 from keras_attn.testing.numbers import apart, random
 from keras_attn.testing.running import NotApplicable
 from keras_attn.testing.subject import array
@@ -14,7 +15,8 @@ def formula(subject):
     """The output is that of loops in numpy over the pairs that the pattern allows.
 
     Weights are read in the order of `keras.layers.MultiHeadAttention`. A score other than a dot
-    product is the layer's own, asked for one pair of query and key at a time.
+    product is the layer's own, asked for one pair of query and key at a time; so is a position
+    of heads.
     """
     subject.need_positions()
     layer = subject.copy()
@@ -74,10 +76,16 @@ def _allowed(subject, query, value, real=None, pairs=None, causal=False):
 
 def _logits(layer, query, key):
     score = getattr(layer, "score", DotProduct())
-    if isinstance(score, DotProduct):
-        return oracle.dot_products(query, key, score.scaled)
     batch, heads, length, size = query.shape
     keys = key.shape[2]
+    position = position_of_heads(layer)
+    if position is not None:
+        query, key = (
+            array(position(ops.convert_to_tensor(x), np.arange(keys - x.shape[2], keys)))
+            for x in (query, key)
+        )
+    if isinstance(score, DotProduct):
+        return oracle.dot_products(query, key, score.scaled)
 
     # Each pair is a batch row of its own, so that it cannot see the others.
     def alone(x, axis):

@@ -1,4 +1,4 @@
-"""The cross-entropy of every token, shared by the loss and by the metrics."""
+"""The cross-entropy of every token, shared by losses, metrics and layers that have a loss."""
 
 import keras
 from keras import ops

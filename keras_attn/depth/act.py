@@ -1,0 +1,198 @@
+"""One block, repeated at each position for as long as that needs."""
+
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.depth.recurrent import Recurrent
+from keras_attn.depth.stack import Stack
+from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.halting import (
+    advance,
+    at_least_float32,
+    check_halting,
+    halting_unit,
+    mean_over_real,
+    show_steps,
+    start,
+    steps_metric,
+)
+from keras_attn.ops.masks import join_masks
+from keras_attn.ops.repeat import repeat_while
+from keras_attn.ops.replica_losses import ReplicaLosses
+
+GRAVES, BASIC, ACCUMULATED = VARIANTS = (
+    "graves",
+    "tensor2tensor",
+    "tensor2tensor_accumulated",
+)
+
+
+@axis.register
+class ACT(ReplicaLosses, Recurrent):
+    """One block repeated, at each position for as many steps as that position asks for.
+
+        s^n = block(s^{n-1} + P^n),   h^n = sigmoid(w s^n + b),
+        N = min(M, min{n: h^1 + ... + h^n >= 1 - epsilon}),   R = 1 - (h^1 + ... + h^{N-1}),
+        output = h^1 s^1 + ... + h^{N-1} s^{N-1} + R s^N
+
+    The weights sum to 1 at each position, also where the M-th step makes it stop. A position that
+    has halted keeps its state, to which others go on attending. The ponder loss, `ponder_loss`
+    times the mean of N + R over the real positions of the batch, is added to the model's losses:
+    its gradient makes positions halt sooner. `fit` and `evaluate` show the mean of N as the metric
+    `NAME_steps`, where NAME is the layer's; but not on JAX.
+
+    Time is that of a stack of as many blocks as the position with the most steps takes: the loop
+    ends when all have halted, in eager calls and in TensorFlow graphs; outputs and gradients are
+    those of M steps. M steps are taken where their keys, states or scores are wanted, so in
+    decoding with a cache, which gives what a whole pass gives; by XLA, unless it is told the size
+    of the batch and the length; and in what JAX traces. Padding does not run: its output is 0, it is in no mean and keeps no loop going. Where a
+    position halts depends on nothing that it may not attend to. Halting probabilities and sums are
+    float32 at least.
+
+    Args:
+        block: a block, or a function that is called with 0 and gives one.
+        max_steps: int. Most steps M.
+        epsilon: float. How much of the probability may be missing when a position halts, so that
+            one step may be enough; with 1 one step always is.
+        ponder_loss: float. Weight of the ponder loss.
+        halting_bias: float. Initial b; the higher, the fewer steps at first.
+        position: name or object of the position axis, such as `"timestep"`; None for none.
+        variant: `"graves"`, as above; or as Tensor2Tensor computes it, `"tensor2tensor"` for its
+            `act_type="basic"` and `"tensor2tensor_accumulated"` for the other. There h^n is read
+            from what the block is given; a sum of exactly 1 - epsilon goes on; the M-th step has
+            weight h^M, so the weights may sum to less and N + R to M; states change after halting.
+            Basic also interpolates, output = p^n s^n + (1 - p^n) output, where accumulated sums up.
+
+    Call arguments:
+        As `Stack`, each step in the place of a layer.
+
+    Returns:
+        As `Stack`.
+
+    Raises:
+        ValueError: if `max_steps` < 1, `epsilon` or `ponder_loss` is below 0, `block` gives no
+            layer, or `position` or `variant` is unknown.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+        >>> block = TransformerBlock(MultiHeadAttention(2, 8), FeedForward(32))
+        >>> encoder = keras_attn.depth.ACT(block, max_steps=6, position="timestep")
+        >>> from keras import ops
+        >>> encoder(ops.ones((3, 5, 16))).shape
+        TensorShape([3, 5, 16])
+
+    Differs from the paper: the ponder loss is a mean over positions, as Tensor2Tensor's, where
+        Graves sums; Tensor2Tensor's counts padding. Graves's flag of the first step belongs to
+        `ACTCell`; here `Timestep` tells steps apart.
+
+    Reference: [Graves, 2016](https://arxiv.org/abs/1603.08983), section 2, eq. 5 to 13;
+        [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), section 2.2;
+        Tensor2Tensor's [universal_transformer_util.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/research/universal_transformer_util.py),
+        `universal_transformer_act`.
+    """
+
+    def __init__(
+        self,
+        block,
+        max_steps,
+        epsilon=0.01,
+        ponder_loss=0.01,
+        halting_bias=1.0,
+        position=None,
+        variant=GRAVES,
+        **kwargs,
+    ):
+        check_sizes(max_steps=max_steps)
+        super().__init__(block, max_steps, position, **kwargs)
+        check_halting(epsilon=epsilon, ponder_loss=ponder_loss, halting_bias=halting_bias)
+        check_choice(VARIANTS, variant=variant)
+        self.max_steps = max_steps
+        self.epsilon = epsilon
+        self.ponder_loss = ponder_loss
+        self.halting_bias = halting_bias
+        self.variant = variant
+        self.halting_unit = halting_unit(halting_bias, self.compute_dtype)
+        self.steps_taken = steps_metric(self)
+
+    def build(self, x_shape, context_shape=None):
+        super().build(x_shape, context_shape)
+        axis.build_once(self.halting_unit, x_shape)
+
+    def _run(self, x, calls, keep_output):
+        first = calls[0]
+        caching, real = first["cache"] is not None, None
+        if not caching:
+            real = join_masks((x, first["padding_mask"], "padding_mask"))
+        state = self._start(x, real)
+        running = state[-1].running
+        if caching or keep_output or "memory" in first or first["return_attention_scores"]:
+            rests = []
+            for number, arguments in enumerate(calls):
+                state, rest = self._advance(number, state, arguments)
+                rests.append([*rest, state[0]] if keep_output else rest)
+        else:
+            rests = [[]] * self.max_steps
+            state = repeat_while(
+                lambda state: ops.any(state[-1].running > 0),
+                lambda number, state: self._advance(number, state, first)[0],
+                state,
+                self.max_steps,
+                reads=first,
+                add_loss=self.add_loss,
+            )
+        _, mean, halting = state
+        if not caching:
+            self._report(halting, running, first["training"])
+        return ops.cast(mean, self.compute_dtype), rests
+
+    def _start(self, x, real):
+        """Before the first step: the state, the mean of the states, and who runs."""
+        dtype = at_least_float32(self.compute_dtype)
+        running = ops.ones_like(x[..., 0], dtype=dtype)  # (B, T)
+        if real is not None:
+            running = ops.cast(real, dtype)
+        return x, ops.zeros_like(x, dtype=dtype), start(running)
+
+    def _advance(self, number, state, arguments):
+        """The same after one more step; and what the block gives beside its output."""
+        before, mean, halting = state
+        x = self._with_position(number, before, arguments)
+        after, rest = Stack._steps(self, keep_output=False)[0](x, arguments)
+        is_graves = self.variant == GRAVES
+        probability = self.halting_unit(after if is_graves else x)[..., 0]  # (B, T)
+        halted, weight = advance(
+            halting,
+            probability,
+            ops.equal(number, self.max_steps - 1),
+            self.epsilon,
+            strict=not is_graves,
+            remainder_at_last=is_graves,
+        )
+        weight = weight[..., None]
+        if self.variant == BASIC:
+            mean = (1 - weight) * mean
+        mean = mean + weight * ops.cast(after, mean.dtype)
+        if is_graves:
+            after = ops.where(halting.running[..., None] > 0, after, before)
+        return (after, mean, halted), rest
+
+    def _report(self, halting, running, training):
+        """The ponder loss, and the mean number of steps."""
+        if self.ponder_loss:
+            ponder = mean_over_real(halting.steps + halting.remainder, ops.sum(running))
+            self.add_loss(self.ponder_loss * ponder)
+        steps, running = (ops.reshape(x, (-1,)) for x in (halting.steps, running))
+        show_steps(self.steps_taken, steps, running, training)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["num_steps"], config["remat"]
+        return {
+            **config,
+            "max_steps": self.max_steps,
+            "epsilon": self.epsilon,
+            "ponder_loss": self.ponder_loss,
+            "halting_bias": self.halting_bias,
+            "variant": self.variant,
+        }

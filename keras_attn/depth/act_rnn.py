@@ -1,0 +1,88 @@
+"""The RNN of cells that think for as long as they need."""
+
+import keras
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.depth.act_cell import ACTCell
+from keras_attn.ops.halting import (
+    at_least_float32,
+    mean_over_real,
+    show_steps,
+    steps_metric,
+)
+from keras_attn.ops.replica_losses import ReplicaLosses
+
+
+@register
+class ACTRNN(ReplicaLosses, keras.layers.RNN):
+    """A `keras.layers.RNN` that adds the ponder loss of its `ACTCell`.
+
+        loss += ponder_loss * mean of N + R over the real inputs of the batch
+
+    The mean of N is shown by `fit` and `evaluate` as the metric `NAME_steps`, where NAME is the
+    layer's; but not on JAX. Of several cells, each adds its own loss, and the metric is their mean. Masked inputs
+    are in no mean. Everything else is as in `keras.layers.RNN`, whose arguments these are.
+
+    Args:
+        cell: an `ACTCell`, or a list of cells, stacked, with an `ACTCell` among them.
+        return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: as
+            `keras.layers.RNN`.
+
+    Call arguments:
+        sequences: (B, T, D). initial_state, mask: as `keras.layers.RNN`.
+
+    Returns:
+        (B, U); with `return_sequences=True` (B, T, U); then, with `return_state=True`, the states.
+
+    Raises:
+        ValueError: if no cell is an `ACTCell`.
+
+    Example:
+        >>> from keras_attn.depth import ACTCell, ACTRNN
+        >>> layer = ACTRNN(ACTCell(keras.layers.SimpleRNNCell(8), max_steps=5))
+        >>> layer(keras.ops.ones((2, 3, 4))).shape, len(layer.losses)
+        (TensorShape([2, 8]), 1)
+
+    Differs from the paper: the ponder loss is a mean over inputs, where the paper sums.
+
+    Reference: [Graves, 2016](https://arxiv.org/abs/1603.08983), section 2.1, eq. 9 to 12.
+    """
+
+    def __init__(self, cell, **kwargs):
+        super().__init__(cell, **kwargs)
+        is_stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
+        cells = self.cell.cells if is_stacked else [self.cell]
+        self._act_cells = [
+            (place if is_stacked else None, cell)
+            for place, cell in enumerate(cells)
+            if isinstance(cell, ACTCell)
+        ]
+        if not self._act_cells:
+            raise ValueError(
+                f"`cell` must be an `ACTCell`, or have one among its cells. Received: cell={cell!r}."
+            )
+        for _, cell in self._act_cells:
+            cell.is_counted = True
+        self.steps_taken = steps_metric(self)
+
+    def call(self, sequences, initial_state=None, mask=None, training=None):
+        return super().call(sequences, initial_state, mask, training)
+
+    def inner_loop(self, sequences, initial_state, mask, training=None):
+        results = super().inner_loop(sequences, initial_state, mask, training)
+        dtype = at_least_float32(self.compute_dtype)
+        count = ops.sum(ops.ones_like(sequences[..., 0], dtype=dtype))
+        if mask is not None:
+            count = ops.sum(ops.cast(mask, dtype))
+        for place, cell in self._act_cells:
+            before, after = (
+                (states if place is None else states[place])[-1]
+                for states in (initial_state, results[-1])
+            )
+            # The state of a stateful layer goes on from batch to batch.
+            sums = ops.sum(after - before, axis=0)  # of N and of R
+            if cell.ponder_loss:
+                self.add_loss(cell.ponder_loss * mean_over_real(sums, count))
+            show_steps(self.steps_taken, sums[0] / ops.maximum(count, 1), count, training)
+        return results

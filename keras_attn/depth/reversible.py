@@ -1,0 +1,119 @@
+"""Blocks that can be run backwards."""
+
+import keras
+from keras import backend, ops
+
+from keras_attn.axis import build_once, register
+from keras_attn.depth.stack import Stack
+from keras_attn.layers.transformer_block import TransformerBlock
+from keras_attn.ops.checks import check_choice
+from keras_attn.ops.coupling import couple
+from keras_attn.residuals import PreNorm
+
+
+@register
+class Reversible(Stack):
+    """Blocks whose inputs follow from their outputs, so that training keeps the last ones only.
+
+        y_1 = x_1 + Attention(LN(x_2)),   y_2 = x_2 + FFN(LN(y_1))
+
+    Two streams begin as x and end as one, by their mean or side by side; a LayerNorm follows. The
+    backward pass finds x_2 = y_2 - FFN(LN(y_1)) and x_1 from that, and computes each sublayer again
+    for its gradient, with the dropout and the hashes that it had. Memory for activations is
+    O(B T D), whatever the number of blocks, plus that of one sublayer; time is a third more than
+    that of a `Stack`. The streams are float32 at least, since what was added in lower precision
+    could not be found by subtraction. Only TensorFlow reconstructs; other backends keep
+    what each sublayer was given, and compute the rest again.
+
+    Args:
+        block: as `Stack`, giving `TransformerBlock`s with `residual="pre_norm"`.
+        num_layers: int. Number of blocks.
+        join: "mean", or "concatenate", which makes the output twice as wide.
+
+    Call arguments:
+        As `Stack`, but for a memory and `return_hidden_states`, which need what is not kept.
+
+    Returns:
+        As `Stack`; with `join="concatenate"` (B, T, 2 D).
+
+    Raises:
+        ValueError: if a block is no `TransformerBlock` with `residual="pre_norm"`, or `join` is
+            unknown.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+        >>> stack = keras_attn.depth.Reversible(lambda index: TransformerBlock(
+        ...     MultiHeadAttention(2, 8), FeedForward(32), residual="pre_norm"), 6)
+        >>> stack(keras.ops.ones((3, 5, 16))).shape
+        TensorShape([3, 5, 16])
+
+    Differs from the paper: the streams end as their mean, as in other implementations; the authors'
+        end side by side.
+
+    Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 3;
+        [Gomez et al., 2017](https://arxiv.org/abs/1707.04585), section 3.
+    """
+
+    def __init__(self, block, num_layers=None, join="mean", **kwargs):
+        super().__init__(block, num_layers, **kwargs)
+        check_choice(("mean", "concatenate"), join=join)
+        for index, layer in enumerate(self.blocks):
+            if not isinstance(layer, TransformerBlock) or not isinstance(layer.residual, PreNorm):
+                raise ValueError(
+                    "`block` must give a `TransformerBlock` with `residual='pre_norm'`, whose sum "
+                    f"can be undone. Received: {_described(layer)} at {index}."
+                )
+        self.join = join
+
+    def build(self, x_shape, context_shape=None):
+        build_once(self.norm, self._joined_shape(x_shape))
+        super().build(x_shape, context_shape)
+
+    def _joined_shape(self, x_shape):
+        return (*x_shape[:-1], (2 if self.join == "concatenate" else 1) * x_shape[-1])
+
+    def _run(self, x, calls, keep_output):
+        if keep_output or "memory" in calls[0]:
+            raise ValueError(
+                "`memory` and `return_hidden_states` need what each block read or gave, which a "
+                "reversible stack does not keep. Received: "
+                f"{'return_hidden_states=True' if keep_output else 'a memory'}."
+            )
+        steps, rests = [], []
+        for block, arguments in zip(self.blocks, calls, strict=True):
+            sublayers, rest = block.sublayers(x, **arguments)
+            steps += [_step(*sublayer) for sublayer in sublayers]
+            rests.append(rest)
+        # In low precision, what was added to a stream could not be found by subtraction.
+        first = second = ops.cast(x, backend.result_type(self.compute_dtype, "float32"))
+        context = calls[0].get("context")
+        if rests[0]:
+            for step in steps:
+                first, second = second, first + ops.cast(step(second, context), first.dtype)
+        else:
+            operands = () if context is None else (context,)
+            first, second = couple(steps, first, second, operands, add_loss=self.add_loss)
+        if self.join == "mean":
+            x = (first + second) / 2
+        else:
+            x = ops.concatenate([first, second], axis=-1)
+        return ops.cast(x, self.compute_dtype), rests
+
+    def compute_output_spec(self, x, *args, **kwargs):
+        spec = super().compute_output_spec(x, *args, **kwargs)
+        if isinstance(spec, tuple):
+            return spec
+        return keras.KerasTensor(self._joined_shape(x.shape), dtype=spec.dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "join": self.join}
+
+
+def _step(residual, sublayer):
+    return lambda x, context=None: sublayer(residual.before(x), context)
+
+
+def _described(layer):
+    residual = getattr(layer, "residual", None)
+    return repr(layer) if residual is None else f"{layer!r} with {residual!r}"

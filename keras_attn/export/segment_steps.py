@@ -1,0 +1,69 @@
+"""Segments in, logits out, with a memory that the client holds."""
+
+import tensorflow as tf
+
+
+class SegmentSteps(tf.Module):
+    """A model with a memory, as functions from tensors to tensors.
+
+        logits_t, memory_{t+1} = model(segment_t, memory_t)
+
+    Nothing is kept between calls: whoever asks sends the memory and gets the next one, so that one
+    server serves any number of texts. Memory and logits are float32 whatever the model computes in.
+
+    Args:
+        model: a model with a memory, as `CausalLanguageModel`.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding
+        >>> attention = MultiHeadAttention(2, 4, score="relative", pattern="causal", use_bias=False)
+        >>> block = keras_attn.layers.TransformerBlock(attention, FeedForward(16))
+        >>> steps = keras_attn.export.SegmentSteps(keras_attn.models.CausalLanguageModel(
+        ...     TokenEmbedding(50, 8), keras_attn.depth.Stack([block]),
+        ...     memory=keras_attn.memory.SegmentMemory(32)))
+        >>> outputs = steps.step([[5, 7, 9]], [3], **steps.initial_memory(1))
+        >>> outputs["logits"].shape, outputs["memory_length"].numpy().tolist()
+        (TensorShape([1, 3, 50]), [3])
+
+    Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        # The weights alone: to track the model would export its optimizer too.
+        self.weights = [weight.value for weight in model.weights]
+
+        def initial_memory(batch_size):
+            """The memory before the first segment of so many rows."""
+            state = model.initial_memory(batch_size)
+            return {**state, "memory": tf.cast(state["memory"], tf.float32)}
+
+        def step(token_ids, lengths, memory, memory_length):
+            """The logits of a segment, and the memory after it.
+
+            Of `token_ids` [B, T] the first `lengths` [B] are real. What lies beyond is neither read
+            nor remembered, whatever a server padded it with, and its logits mean nothing.
+            """
+            real = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
+            outputs = model(
+                {
+                    "token_ids": tf.where(real, token_ids, 0),
+                    "memory": tf.cast(memory, dtype),
+                    "memory_length": memory_length,
+                },
+                training=False,
+            )
+            return {**outputs, "memory": tf.cast(outputs["memory"], tf.float32)}
+
+        _, num_layers, _, hidden_dim = model.input["memory"].shape
+        dtype = model.input["memory"].dtype
+        inputs = [
+            tf.TensorSpec([None, None], tf.int32, "token_ids"),
+            tf.TensorSpec([None], tf.int32, "lengths"),
+            tf.TensorSpec([None, num_layers, None, hidden_dim], tf.float32, "memory"),
+            tf.TensorSpec([None], tf.int32, "memory_length"),
+        ]
+        rows = [tf.TensorSpec([], tf.int32, "batch_size")]
+        self.initial_memory = tf.function(initial_memory, rows, autograph=False)
+        self.step = tf.function(step, inputs, autograph=False)

@@ -1,0 +1,161 @@
+"""Token embeddings, wide for frequent words and narrow for rare ones."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.ops.affine import flatten_rows
+from keras_attn.ops.checks import check_sizes
+
+
+@axis.register
+class AdaptiveEmbedding(keras.layers.Layer):
+    """Looks tokens up in a table for each cluster of words, the rarer the narrower.
+
+        x = sqrt(D) E_i[token - first_i] P_i,   first_i <= token < end_i,   d_i = D / div_val^i
+
+    The clusters are [0, cutoffs[0]), [cutoffs[0], cutoffs[1]), ..., [cutoffs[-1], V), so that ids
+    must be in the order of falling frequency. `AdaptiveSoftmax(embedding)` predicts words by the
+    same tables. With a `div_val` of 1 there is no projection P_i, and x is what `TokenEmbedding`
+    gives. Token id 0 is padding: the layer makes Keras's implicit mask. Weights V_i d_i + d_i D for
+    each cluster i; time O(T D sum_i d_i).
+
+    Args:
+        vocabulary_size: int. Number of tokens V.
+        hidden_dim: int. Width D.
+        cutoffs: ints, growing, between 0 and V: where clusters after the first begin. None at all
+            give a single cluster.
+        div_val: int. By how much each cluster is narrower than the one before.
+        scaled: bool. Whether to multiply by sqrt(D).
+        mask_zero: bool. Whether id 0 is padding.
+        initializer: of the tables; by default normal with standard deviation D^-1/2.
+        projection_initializer: of P_i; by default normal with standard deviation d_i^-1/2. Both
+            defaults together give the scaled embeddings unit variance.
+
+    Call arguments:
+        token_ids: int (B, T).
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if a size is below 1, `cutoffs` do not grow from above 0 to below V, the last
+            cluster would have width 0, or `token_ids` are not integers.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> embedding = keras_attn.layers.AdaptiveEmbedding(100, 16, cutoffs=[10, 30], div_val=4)
+        >>> embedding(ops.array([[5, 27, 99]])).shape
+        TensorShape([1, 3, 16])
+        >>> [tuple(table.shape) for table in embedding.tables]
+        [(10, 16), (20, 4), (70, 1)]
+
+    Differs from the paper: none; Transformer-XL has the same tables.
+
+    Reference: [Baevski and Auli, 2018](https://arxiv.org/abs/1809.10853), section 3;
+        [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 4.1.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        hidden_dim,
+        cutoffs=(),
+        div_val=1,
+        scaled=True,
+        mask_zero=True,
+        initializer=None,
+        projection_initializer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim, div_val=div_val)
+        check_sizes(**{f"cutoffs[{i}]": cutoff for i, cutoff in enumerate(cutoffs)})
+        edges = [0, *cutoffs, vocabulary_size]
+        if any(first >= end for first, end in zip(edges[:-1], edges[1:])):
+            raise ValueError(
+                "`cutoffs` must grow, between 0 and `vocabulary_size`. Received: "
+                f"cutoffs={list(cutoffs)}, vocabulary_size={vocabulary_size}."
+            )
+        if hidden_dim < div_val ** len(cutoffs):
+            raise ValueError(
+                "`hidden_dim` must be at least `div_val` to the power of the number of cutoffs, so "
+                f"that the last cluster has a width. Received: hidden_dim={hidden_dim}, "
+                f"div_val={div_val}, {len(cutoffs)} cutoffs."
+            )
+        self.vocabulary_size = vocabulary_size
+        self.hidden_dim = hidden_dim
+        self.cutoffs = [int(cutoff) for cutoff in cutoffs]
+        self.div_val = div_val
+        self.scaled = scaled
+        self.mask_zero = mask_zero
+        self.initializer = keras.initializers.get(initializer)
+        self.projection_initializer = keras.initializers.get(projection_initializer)
+        # The first word of each cluster, and the one after its last; and its width.
+        self.bounds = list(zip(edges[:-1], edges[1:]))
+        self.widths = [hidden_dim // div_val**i for i in range(len(self.bounds))]
+        self.supports_masking = True
+
+    def build(self, input_shape=None):
+        self.tables = [
+            self.add_weight((end - first, width), self.table_initializer(), name=f"table_{i}")
+            for i, ((first, end), width) in enumerate(zip(self.bounds, self.widths))
+        ]
+        self.projections = self.make_projections(self)
+
+    def table_initializer(self):
+        """What rows as wide as the tables start from."""
+        normal = keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5)
+        return axis.redraw(self.initializer or normal)
+
+    def make_projections(self, owner, count=None):
+        """The first `count` projections (d_i, D) of all clusters, as weights of a layer `owner`."""
+        if self.div_val == 1:
+            return []
+        return [
+            owner.add_weight(
+                (width, self.hidden_dim),
+                axis.redraw(
+                    self.projection_initializer
+                    or keras.initializers.RandomNormal(stddev=width**-0.5)
+                ),
+                name=f"projection_{i}",
+            )
+            for i, width in enumerate(self.widths[:count])
+        ]
+
+    def call(self, inputs):
+        dtype = keras.backend.standardize_dtype(inputs.dtype)
+        if "int" not in dtype:
+            raise ValueError(f"`token_ids` must be integers. Received: dtype={dtype}.")
+        tokens = ops.cast(inputs, "int32")
+        x = None
+        for i, (first, end) in enumerate(self.bounds):
+            rows = ops.take(self.tables[i], ops.clip(tokens - first, 0, end - first - 1), axis=0)
+            if self.projections:
+                rows, unflatten = flatten_rows(rows)
+                rows = unflatten(ops.matmul(rows, self.projections[i]))
+            x = rows if x is None else ops.where((tokens >= first)[..., None], rows, x)
+        return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
+
+    def compute_mask(self, inputs, previous_mask=None):
+        return ops.not_equal(inputs, 0) if self.mask_zero else previous_mask
+
+    def compute_output_spec(self, inputs):
+        return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "hidden_dim": self.hidden_dim,
+            "cutoffs": self.cutoffs,
+            "div_val": self.div_val,
+            "scaled": self.scaled,
+            "mask_zero": self.mask_zero,
+            "initializer": keras.initializers.serialize(self.initializer),
+            "projection_initializer": keras.initializers.serialize(self.projection_initializer),
+        }

@@ -1,0 +1,148 @@
+"""A softmax that spends little on rare words."""
+
+import keras
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
+from keras_attn.ops.affine import flatten_rows
+from keras_attn.ops.checks import check_choice, check_shape
+from keras_attn.ops.clusters import cluster_log_probabilities, cluster_losses
+
+
+@axis.register
+class AdaptiveSoftmax(keras.layers.Layer):
+    """Predicts words in two steps: a frequent word or a cluster, then a word of the cluster.
+
+        p(w) = softmax(z_0)(w) for the words of the first cluster,
+        p(w) = softmax(z_0)(cluster i) softmax(z_i)(w) for those of cluster i >= 1,
+        z_i = x P_i^T E_i^T + b_i,  z_0 with one more row of E_0 and b_0 for each cluster i
+
+    by the tables E_i and projections P_i of an `AdaptiveEmbedding`. Called with the labels it gives
+    the loss of each token without making all logits: cluster i only for the tokens whose label it
+    holds (up to four times as many, and at least N / 64 of all N, since the shapes of a graph are
+    fixed), so time and memory are O(N (V_0 d_0 + sum_i n_i V_i d_i / N)) instead of O(N V D).
+    Called without, it gives the log-probabilities of all words, which are logits too, at the cost
+    of a plain softmax. Everything after the products is float32 under any dtype policy.
+
+    The losses (B, T) are what `keras_attn.training.LabelSmoothedCrossentropy(smoothing=0.0)` takes
+    the mean of, and `Perplexity` and `BitsPerCharacter` measure, in place of logits:
+
+        loss_of_tokens = keras.Model([token_ids, labels], softmax(hidden, labels))   # fit([x, y], y)
+        model = keras.Model(token_ids, softmax(hidden))                              # generate
+
+    Args:
+        embedding: an `AdaptiveEmbedding`, whose tables are used in both directions; one that embeds
+            no input makes an untied softmax.
+        tied_projections: True, False or "all_but_first": which P_i are the embedding's own. There
+            are none with a `div_val` of 1.
+        ignore_id: int. Tokens with this label have loss 0.
+
+    Call arguments:
+        x: (B, T, D).
+        labels: optional int (B, T).
+
+    Returns:
+        Log-probabilities (B, T, V), float32; with `labels` the losses -log p(label) (B, T).
+
+    Raises:
+        ValueError: if `embedding` is no `AdaptiveEmbedding`, `tied_projections` is none of the
+            three, or a shape does not fit.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> embedding = keras_attn.layers.AdaptiveEmbedding(100, 16, cutoffs=[10, 30], div_val=4)
+        >>> softmax = keras_attn.layers.AdaptiveSoftmax(embedding)
+        >>> x = embedding(ops.array([[5, 27, 99]]))
+        >>> softmax(x).shape, softmax(x, ops.array([[27, 99, 3]])).shape
+        (TensorShape([1, 3, 100]), TensorShape([1, 3]))
+
+    Differs from the paper: words have biases, as in Transformer-XL, whose authors' code lets the
+        clusters' logits stand in reversed order.
+
+    Reference: [Grave et al., 2016](https://arxiv.org/abs/1609.04309), section 4; tied:
+        [Baevski and Auli, 2018](https://arxiv.org/abs/1809.10853), section 3.2;
+        [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 4.1.
+    """
+
+    def __init__(self, embedding, tied_projections=True, ignore_id=0, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(embedding, dict):
+            embedding = keras.saving.deserialize_keras_object(embedding)
+        if not isinstance(embedding, AdaptiveEmbedding):
+            raise ValueError(
+                "`embedding` must be an `AdaptiveEmbedding`, whose clusters these are. "
+                f"Received: embedding={embedding!r}."
+            )
+        check_choice((True, False, "all_but_first"), tied_projections=tied_projections)
+        self.embedding = embedding
+        self.tied_projections = tied_projections
+        self.ignore_id = ignore_id
+        self.supports_masking = True
+
+    def build(self, x_shape, labels_shape=None):
+        embedding = self.embedding
+        axis.build_once(embedding, x_shape)
+        own = {True: 0, False: None, "all_but_first": 1}[self.tied_projections]
+        self.projections = embedding.make_projections(self, own)
+        clusters = len(embedding.bounds) - 1
+        if clusters:
+            self.cluster_table = self.add_weight(
+                (clusters, embedding.hidden_dim), embedding.table_initializer(), name="clusters"
+            )
+        self.biases = [
+            self.add_weight(
+                (end - first + (0 if i else clusters),), "zeros", autocast=False, name=f"bias_{i}"
+            )
+            for i, (first, end) in enumerate(embedding.bounds)
+        ]
+
+    def call(self, x, labels=None):
+        check_shape(x, "x", (*x.shape[:-1], self.embedding.hidden_dim))
+        rows, unflatten = flatten_rows(x)
+        clusters = self.embedding.bounds, _logits, self._weights()
+        if labels is None:
+            return unflatten(cluster_log_probabilities(rows, *clusters))
+        labels = ops.convert_to_tensor(labels)
+        check_shape(labels, "labels", tuple(x.shape[:-1]))
+        is_real = ops.not_equal(labels, self.ignore_id)
+        words = ops.cast(ops.where(is_real, labels, ops.zeros_like(labels)), "int32")
+        losses = cluster_losses(rows, ops.reshape(words, (-1,)), *clusters)
+        return ops.where(is_real, ops.reshape(losses, ops.shape(labels)), 0.0)
+
+    def _weights(self):
+        """Of each cluster its projection, if there is one, its table and its biases."""
+        dtype = self.compute_dtype
+        tables = [ops.cast(table, dtype) for table in self.embedding.tables]
+        if len(tables) > 1:
+            tables[0] = ops.concatenate([tables[0], ops.cast(self.cluster_table, dtype)], axis=0)
+        own = len(self.projections)
+        projections = [*self.projections, *self.embedding.projections[own:]]
+        return [
+            (
+                table,
+                ops.cast(bias, "float32"),
+                *(ops.cast(p, dtype) for p in projections[i : i + 1]),
+            )
+            for i, (table, bias) in enumerate(zip(tables, self.biases))
+        ]
+
+    def compute_output_spec(self, x, labels=None):
+        last = () if labels is not None else (self.embedding.vocabulary_size,)
+        return keras.KerasTensor((*x.shape[:-1], *last), dtype="float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "embedding": axis.serialize(self.embedding),
+            "tied_projections": self.tied_projections,
+            "ignore_id": self.ignore_id,
+        }
+
+
+def _logits(x, table, bias, projection=None):
+    """(M, D) -> (M, words)."""
+    if projection is not None:
+        x = ops.matmul(x, ops.transpose(projection))
+    return ops.cast(ops.matmul(x, ops.transpose(table)), "float32") + bias

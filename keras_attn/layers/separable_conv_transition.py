@@ -1,0 +1,134 @@
+"""A transition that looks at neighbours."""
+
+import keras
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.ops.checks import check_rates, check_shape, check_sizes
+from keras_attn.ops.masks import join_masks, keras_mask
+
+
+@axis.register
+class SeparableConvTransition(keras.layers.Layer):
+    """Two separable convolutions along the sequence, in the place of a feed-forward network.
+
+        Transition(x) = activation(x * D_1 W_1 + b_1) * D_2 W_2 + b_2
+
+    where * D_k convolves each channel by itself, and W_k mixes the channels of a position. Padding
+    is zero before each convolution, as what lies beyond the ends of the sequence is, so that it
+    reaches no real position. Time O(T D F), memory O(T F).
+
+    As `feed_forward` of a `TransformerBlock`: the block hands on its padding mask. In a decoder it
+    must be causal. It sees the positions before a new one, which no cache or memory keeps: a model
+    with it reads whole sequences, and refuses to generate. Of an `attention_mask` it knows nothing,
+    so sequences packed into one row see each other's ends.
+
+    Args:
+        intermediate_dim: int. Width F of the hidden layer.
+        kernel_sizes: pair of ints. Number of positions that each convolution sees.
+        activation: name or function. Note that Keras's `"gelu"` is the exact one.
+        dropout: float. Dropout rate of the hidden layer.
+        causal: bool. Whether a position sees itself and those before; if not, as many on each side.
+        kernel_initializer: of all kernels.
+
+    Call arguments:
+        x: (B, T, D). padding_mask: bool (B, T), True where a position is real; by default Keras's
+            mask of `x`.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if a size is below 1, `kernel_sizes` is not a pair, `dropout` is outside [0, 1),
+            or the mask is not boolean or does not fit.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> keras_attn.layers.SeparableConvTransition(32, causal=True)(ops.ones((2, 3, 8))).shape
+        TensorShape([2, 3, 8])
+
+    Differs from the paper: it names no sizes; these are Tensor2Tensor's, 3 and then 5.
+
+    Reference: [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), section 2.1; the
+        convolution: [Chollet, 2017](https://arxiv.org/abs/1610.02357), section 1.
+    """
+
+    mixes_positions = True
+
+    def __init__(
+        self,
+        intermediate_dim,
+        kernel_sizes=(3, 5),
+        activation="relu",
+        dropout=0.0,
+        causal=False,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not isinstance(kernel_sizes, (tuple, list)) or len(kernel_sizes) != 2:
+            raise ValueError(
+                f"`kernel_sizes` must be a pair of integers. Received: kernel_sizes={kernel_sizes!r}."
+            )
+        check_sizes(intermediate_dim=intermediate_dim)
+        for size in kernel_sizes:
+            check_sizes(kernel_sizes=size)
+        check_rates(dropout=dropout)
+        self.intermediate_dim = intermediate_dim
+        self.kernel_sizes = tuple(kernel_sizes)
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.causal = bool(causal)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape):
+        def convolution(width, kernel_size, name):
+            return keras.layers.SeparableConv1D(
+                width,
+                kernel_size,
+                depthwise_initializer=axis.redraw(self.kernel_initializer),
+                pointwise_initializer=axis.redraw(self.kernel_initializer),
+                data_format="channels_last",
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        first, second = self.kernel_sizes
+        self.intermediate = convolution(self.intermediate_dim, first, "intermediate")
+        self.output_convolution = convolution(x_shape[-1], second, "output")
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        # Padding comes before, so a sequence may be shorter than a kernel, if not for the layer.
+        self.intermediate.build((x_shape[0], None, x_shape[-1]))
+        self.output_convolution.build((x_shape[0], None, self.intermediate_dim))
+
+    def call(self, x, padding_mask=None, training=None):
+        check_shape(x, "x", (None, None, x.shape[-1]))
+        padding_mask = keras_mask(x) if padding_mask is None else padding_mask
+        real = join_masks((x, padding_mask, "padding_mask"))  # (B, T)
+        first, second = self.kernel_sizes
+        hidden = self.activation(self.intermediate(self._prepare(x, real, first)))  # (B, T, F)
+        hidden = self.drop(hidden, training=training)
+        return self.output_convolution(self._prepare(hidden, real, second))
+
+    def _prepare(self, x, real, kernel_size):
+        """`x` with zeros for padding, and around it, as the convolution after it expects."""
+        if real is not None:
+            x = ops.where(real[..., None], x, 0)
+        before = kernel_size - 1 if self.causal else (kernel_size - 1) // 2
+        return ops.pad(x, [[0, 0], [before, kernel_size - 1 - before], [0, 0]])
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "kernel_sizes": self.kernel_sizes,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "causal": self.causal,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

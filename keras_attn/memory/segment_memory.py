@@ -1,0 +1,114 @@
+"""What a layer read in earlier segments."""
+
+import keras
+from keras import ops
+
+from keras_attn.axis import Value, register
+from keras_attn.ops.checks import check_boolean, check_shape, check_sizes
+from keras_attn.ops.cutting import size
+from keras_attn.ops.slots import filled_slots, keep_last
+
+
+@register
+class SegmentMemory(Value):
+    """Keeps what each layer read last, so that a text goes in segment by segment.
+
+        m_l' = SG([m_l; h_l]) last M,   h_l the input of layer l
+
+    The state is explicit: a dict of `memory` (B, L, M, D) and `memory_length` (B,), how many of its
+    M slots are filled, the last ones. It goes into the model's call with a segment and the next one
+    comes out. Its size is fixed, so nothing is traced again; empty slots are never attended. No
+    gradient crosses it, though keys and values are projected from it anew in each segment and their
+    weights learn from that. A text of n tokens costs O(n (T + M)) in segments of T, and the last
+    token of L layers hears of L M before its segment. Memory O(B L M D).
+
+    A memory of no slots, (B, L, 0, D), is legal and means that nothing came before. Keys stand one
+    after the other, from the memory's first slot on: what counts is their distance, and a pattern
+    with blocks at fixed places (`Fixed`, `BlockLocal1D`) needs memory and segments of whole blocks.
+    What is padding in a segment belongs at its end, and is not remembered.
+
+    Args:
+        memory_length: int. Number M of inputs that each layer keeps; 0 keeps nothing.
+
+    Raises:
+        ValueError: if `memory_length` < 0.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> memory = keras_attn.memory.SegmentMemory(4)
+        >>> state = memory.initial(batch_size=1, num_layers=2, hidden_dim=8)
+        >>> state = memory.extend(state, hidden=ops.ones((1, 2, 3, 8)))
+        >>> state["memory"].shape, state["memory_length"].numpy().tolist()
+        (TensorShape([1, 2, 4, 8]), [3])
+
+    Differs from the paper: filled slots are counted where the authors' memory is short at first.
+
+    Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
+    """
+
+    def __init__(self, memory_length):
+        check_sizes(0, memory_length=memory_length)
+        self.memory_length = int(memory_length)
+
+    def initial(self, batch_size, num_layers, hidden_dim, dtype="float32"):
+        """An empty state for so many layers of that width, in the dtype they compute in."""
+        shape = (batch_size, num_layers, self.memory_length, hidden_dim)
+        return {
+            "memory": ops.zeros(shape, dtype),
+            "memory_length": ops.zeros((batch_size,), "int32"),
+        }
+
+    def extend(self, state, hidden, padding_mask=None):
+        """The state after a segment.
+
+        Args:
+            state: as before the segment; of any number of slots.
+            hidden: (B, L, T, D), the inputs of the layers, from a `Stack` called with a memory.
+            padding_mask: bool (B, T), True where a token is real. Others are not remembered.
+        """
+        masks = () if padding_mask is None else (padding_mask,)
+        memory, length = _Extend(self.memory_length)(*_parts(state), hidden, *masks)
+        return {"memory": memory, "memory_length": length}
+
+    def reset(self, state, rows):
+        """The state with the memories of some rows emptied: where `rows`, bool (B,), is True."""
+        memory, length = _parts(state)
+        return {"memory": memory, "memory_length": ops.where(rows, 0, length)}
+
+    def get_config(self):
+        return {"memory_length": self.memory_length}
+
+
+def _parts(state):
+    return state["memory"], state["memory_length"]
+
+
+@register
+class _Extend(keras.Operation):
+    """One operation, so that a functional model can have it as a node."""
+
+    def __init__(self, memory_length, name=None):
+        super().__init__(name=name)
+        self.memory_length = memory_length
+
+    def call(self, memory, memory_length, hidden, padding_mask=None):
+        batch, num_layers, _, hidden_dim = hidden.shape
+        check_shape(memory, "memory", (batch, num_layers, None, hidden_dim))
+        check_shape(memory_length, "memory_length", (batch,))
+        num_slots, length = size(memory, 2), size(hidden, 2)
+        filled = ops.clip(ops.cast(memory_length, "int32"), 0, num_slots)
+        states = ops.concatenate([memory, ops.cast(hidden, memory.dtype)], axis=2)
+        real = None
+        if padding_mask is not None:
+            padding_mask = ops.convert_to_tensor(padding_mask)
+            check_boolean(padding_mask, "padding_mask")
+            check_shape(padding_mask, "padding_mask", (batch, hidden.shape[2]))
+            padding_mask = ops.cast(padding_mask, "bool")
+            real = ops.concatenate([filled_slots(filled, num_slots), padding_mask], axis=1)
+            length = ops.sum(ops.cast(padding_mask, "int32"), axis=1)
+        kept = keep_last(states, self.memory_length, real)
+        return ops.stop_gradient(kept), ops.minimum(filled + length, self.memory_length)
+
+    def get_config(self):
+        return {"memory_length": self.memory_length, "name": self.name}

@@ -1,0 +1,236 @@
+"""A model that keeps its memory between batches."""
+
+import contextlib
+import inspect
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.cutting import part_of, size
+from keras_attn.ops.distribute import num_replicas, replicas_of
+from keras_attn.ops.requirements import require
+
+
+@axis.register
+class StatefulSegments(keras.Model):
+    """Keeps a model's memory between batches, for `fit`, `evaluate` and `predict`.
+
+        outputs_t, memory_{t+1} = model(segment_t, memory_t),   row b continues row b
+
+    The model's inputs without the memory go in and its outputs without the memory come out. What is
+    kept is a variable, saved and restored with the model. It is empty
+
+    - in a row where the input `reset` says so, before the row's segment is read: at the start of a
+      text or an episode, as `keras_attn.text.SegmentStreams` marks it;
+    - before every epoch of `fit`, whatever the data say;
+    - where `evaluate` and `predict` begin, which put back what was there when they end, so that
+      validation and training do not mix.
+
+    Calls and the methods for one batch (`train_on_batch`, `predict_on_batch`) go on from where the
+    last one ended; `reset` empties all rows. A batch may have fewer rows than are kept: they continue
+    the first of them. Under a distribution strategy each replica keeps the rows that it is fed, so
+    that there every batch must have all rows. Batches are never shuffled.
+
+    Args:
+        model: a functional model with a memory, as `CausalLanguageModel`. One of your own qualifies
+            by inputs and outputs named `memory` and `memory_length`, by `memory`, a
+            `SegmentMemory`, and by `initial_memory(batch_size)`.
+        batch_size: int. The rows kept, over all replicas; by default those of the first batch,
+            where its size is known: a `tf.data.Dataset` with `drop_remainder=True`, or a call.
+
+    Call arguments:
+        inputs: the model's inputs but for the memory: a tensor if that is only one, or a dict; in
+            the dict also `reset`, (B,), or () for all rows: boolean, or 0 and 1, as `fit` under a
+            strategy needs them.
+
+    Returns:
+        The model's outputs but for the memory: a tensor if that is only one, or a dict.
+
+    Raises:
+        ValueError: if `model` has no memory, the number of rows is unknown, a batch has more rows
+            than are kept, or rows are to be shuffled.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding
+        >>> attention = MultiHeadAttention(2, 4, score="relative", pattern="causal", use_bias=False)
+        >>> block = keras_attn.layers.TransformerBlock(attention, FeedForward(16))
+        >>> model = keras_attn.memory.StatefulSegments(keras_attn.models.CausalLanguageModel(
+        ...     TokenEmbedding(50, 8), keras_attn.depth.Stack([block]),
+        ...     memory=keras_attn.memory.SegmentMemory(32)))
+        >>> model.compile("adam", keras_attn.training.LabelSmoothedCrossentropy())
+        >>> text = keras_attn.text.SegmentStreams(range(1, 50), batch_size=2, segment_length=8)
+        >>> history = model.fit(text.as_dataset(), verbose=0)
+
+    Differs from the paper: none.
+
+    Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
+    """
+
+    def __init__(self, model, batch_size=None, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(model, dict):
+            model = keras.saving.deserialize_keras_object(model)
+        if getattr(model, "memory", None) is None or not hasattr(model, "initial_memory"):
+            raise ValueError(
+                "`model` must have a memory, as a `CausalLanguageModel` made with `memory=`. "
+                f"Received: {model!r}."
+            )
+        self.model = model
+        self.batch_size = None
+        self.state = None
+        if batch_size is not None:
+            check_sizes(batch_size=batch_size)
+            self._keep(batch_size)
+
+    def _keep(self, batch_size):
+        """Makes the variables, each replica's for its part of the rows."""
+        rows, rest = divmod(batch_size, num_replicas())
+        if rest:
+            raise ValueError(
+                "`batch_size` must be a multiple of the number of replicas. "
+                f"Received: batch_size={batch_size}, {num_replicas()} replicas."
+            )
+        self.batch_size = batch_size
+        self.state = {
+            name: self.add_weight(
+                (rows, *value.shape[1:]),
+                "zeros",
+                keras.backend.standardize_dtype(value.dtype),
+                trainable=False,
+                autocast=False,
+                name=name,
+            )
+            for name, value in self.model.initial_memory(1).items()
+        }
+        self.built = True
+
+    def build(self, inputs_shape):
+        if self.state is not None:
+            return
+        shapes = inputs_shape if isinstance(inputs_shape, dict) else {"": inputs_shape}
+        rows = next(shape[0] for name, shape in shapes.items() if name != "reset")
+        if rows is None:
+            raise ValueError(
+                "`batch_size` must be given where the size of a batch is not known in advance. "
+                "Received: batch_size=None."
+            )
+        self._keep(rows * num_replicas())
+
+    def call(self, inputs, training=None):
+        inputs = dict(inputs) if isinstance(inputs, dict) else self._named(inputs)
+        reset = inputs.pop("reset", None)
+        kept = {name: ops.convert_to_tensor(value) for name, value in self.state.items()}
+        rows, others = self._num_rows(inputs)
+        state = kept
+        if others is not None:
+            state = {name: part_of(value, 0, rows, axis=0) for name, value in kept.items()}
+        if reset is not None:
+            reset = ops.reshape(ops.cast(reset, "bool"), (-1,))
+            state = self.model.memory.reset(state, reset)
+        outputs = dict(self.model({**inputs, **state}, training=training))
+        for name, variable in self.state.items():
+            new = outputs.pop(name)
+            if others is not None:
+                new = ops.concatenate([new, part_of(kept[name], rows, others, axis=0)], axis=0)
+            variable.assign(new)
+        return outputs if len(outputs) > 1 else next(iter(outputs.values()))
+
+    def _named(self, tensor):
+        names = [name for name in self.model.input if name not in self.state]
+        if len(names) > 1:
+            raise ValueError(
+                f"`inputs` must be a dict of {names}. Received: a tensor of shape {tensor.shape}."
+            )
+        return {names[0]: tensor}
+
+    def _num_rows(self, inputs):
+        """How many rows the batch has, and how many are kept beyond; None if none are."""
+        kept = self.state["memory_length"].shape[0]
+        rows = size(next(iter(inputs.values())), 0)
+        problem = (
+            "A batch cannot have more rows than are kept from the one before: give the most there "
+            f"are as `batch_size`. Received: {{}} rows, {kept} are kept."
+        )
+        if not isinstance(rows, int):
+            require(rows <= kept, problem.format("more"))
+        elif rows > kept:
+            raise ValueError(problem.format(rows))
+        elif rows == kept:
+            return rows, None
+        return rows, kept - rows
+
+    def make_train_function(self, force=False):
+        # For the reason given in `keras_attn.models.model`.
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
+    def reset(self):
+        """Empties the memory of all rows."""
+        for variable in self._variables():
+            variable.assign(ops.zeros(variable.shape, variable.dtype))
+
+    def _variables(self):
+        return [] if self.state is None else list(self.state.values())
+
+    @contextlib.contextmanager
+    def _begun_anew(self):
+        """Empty inside, and afterwards as before."""
+        parts = [part for variable in self._variables() for part in replicas_of(variable)]
+        before = [ops.copy(part) for part in parts]
+        self.reset()
+        try:
+            yield
+        finally:
+            self.reset()
+            for part, value in zip(parts, before, strict=True):
+                part.assign(value)
+
+    def fit(self, *args, **kwargs):
+        arguments = inspect.signature(super().fit).bind(*args, **kwargs).arguments
+        if arguments.get("shuffle"):
+            raise ValueError(
+                "Rows that continue those of the batch before cannot be shuffled. "
+                f"Received: shuffle={arguments['shuffle']!r}."
+            )
+        callbacks = arguments.get("callbacks") or []
+        callbacks = getattr(callbacks, "callbacks", callbacks)  # a `CallbackList` has them inside
+        each_epoch = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: self.reset())
+        arguments["callbacks"] = [each_epoch, *keras.tree.flatten(callbacks)]
+        return super().fit(**{**arguments, "shuffle": False})
+
+    def evaluate(self, *args, **kwargs):
+        with self._begun_anew():
+            return super().evaluate(*args, **kwargs)
+
+    def predict(self, *args, **kwargs):
+        with self._begun_anew():
+            return super().predict(*args, **kwargs)
+
+    def save_own_variables(self, store):
+        for name, variable in (self.state or {}).items():
+            parts = [ops.convert_to_numpy(part) for part in replicas_of(variable)]
+            store[name] = np.concatenate(parts)
+
+    def load_own_variables(self, store):
+        for name, variable in (self.state or {}).items():
+            value, parts = np.asarray(store[name]), replicas_of(variable)
+            if len(value) != self.batch_size:
+                raise ValueError(
+                    "A memory is restored by a model that keeps as many rows. "
+                    f"Received: a file with {len(value)} rows, {self.batch_size} rows are kept."
+                )
+            for part, rows in zip(parts, np.split(value, len(parts)), strict=True):
+                part.assign(rows)
+
+    def get_config(self):
+        config = {"model": axis.serialize(self.model), "batch_size": self.batch_size}
+        return {**super().get_config(), **config}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**config)

@@ -1,0 +1,120 @@
+"""Mixtures of discretised logistic distributions over the values of pixels."""
+
+import math
+
+import keras
+from keras import ops
+
+LEAST_LOG_SCALE = -7.0
+# Of a bin that is so much narrower than the scale, log(1 - exp(-width)) is log(width) - width / 2
+# up to a part in ten million.
+NARROW = 1e-3
+
+
+def num_parameters(num_mixtures, channels):
+    """How many numbers a pixel's mixture has: weights, means, log-scales and coefficients."""
+    return num_mixtures * (1 + 2 * channels + channels * (channels - 1) // 2)
+
+
+def log_probability(values, parameters, num_mixtures, num_values):
+    """log p(values) of the pixels (...,).
+
+        p(v) = sum_k softmax(a)_k prod_c [F((x_c + h - m_kc) / s_kc) - F((x_c - h - m_kc) / s_kc)]
+
+    with F the sigmoid, x = 2 v / (num_values - 1) - 1, h = 1 / (num_values - 1), the first and the
+    last value's bins open to the outside, and m_kc = mean_kc + sum_{b < c} tanh(r_kcb) x_b.
+
+    Args:
+        values: (..., C), numbers 0 .. num_values - 1.
+        parameters: (..., P), P = `num_parameters(num_mixtures, C)`.
+
+    Returns:
+        float32 (...,).
+    """
+    channels = values.shape[-1]
+    log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
+    x = _to_interval(ops.cast(values, "float32"), num_values)[..., None]  # (..., C, 1)
+    means = [
+        _mean(means, coefficients, c, [x[..., b, :] for b in range(c)]) for c in range(channels)
+    ]
+    centred = x - ops.stack(means, axis=-2)  # (..., C, K)
+    half = 1.0 / (num_values - 1)
+    scale = ops.exp(-log_scales)
+    upper, lower = (centred + half) * scale, (centred - half) * scale
+    # log F(upper) and log(1 - F(lower)); with the bin's width w = upper - lower,
+    # F(upper) - F(lower) = F(upper) (1 - F(lower)) (1 - exp(-w)), where nothing cancels.
+    below, above = -ops.softplus(-upper), -ops.softplus(lower)
+    inside = below + above + _log_one_less_exp(2 * half * scale, math.log(2 * half) - log_scales)
+    is_first, is_last = ops.equal(values, 0), ops.equal(values, num_values - 1)
+    bins = ops.where(is_first[..., None], below, ops.where(is_last[..., None], above, inside))
+    return ops.logsumexp(log_weights + ops.sum(bins, axis=-2), axis=-1)
+
+
+def sample(parameters, num_mixtures, channels, num_values, seed):
+    """Draws the pixels' values, int32 (..., C), channel after channel.
+
+    Args:
+        parameters: (..., P). seed: a `keras.random.SeedGenerator`.
+    """
+    log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
+    uniform = keras.random.uniform(ops.shape(log_weights), 1e-7, 1.0, seed=seed)
+    chosen = ops.argmax(log_weights - ops.log(-ops.log(uniform)), axis=-1)
+    chosen = ops.one_hot(chosen, num_mixtures)[..., None, :]  # (..., 1, K)
+
+    def of_chosen(x):
+        return ops.sum(x * chosen, axis=-1)
+
+    means, log_scales = of_chosen(means), of_chosen(log_scales)
+    coefficients = None if coefficients is None else of_chosen(coefficients)
+    uniform = keras.random.uniform(ops.shape(means), 1e-7, 1.0 - 1e-7, seed=seed)
+    noise = ops.exp(log_scales) * (ops.log(uniform) - ops.log1p(-uniform))
+    values, drawn = [], []
+    for c in range(channels):
+        at = _mean(
+            means[..., None],
+            None if coefficients is None else coefficients[..., None],
+            c,
+            [x[..., None] for x in drawn],
+        )[..., 0]
+        value = ops.round((at + noise[..., c] + 1.0) * (num_values - 1) / 2.0)
+        values.append(ops.clip(value, 0, num_values - 1))
+        # The next channel is conditioned on the value, which is what the loss saw.
+        drawn.append(_to_interval(values[-1], num_values))
+    return ops.cast(ops.stack(values, axis=-1), "int32")
+
+
+def split(parameters, num_mixtures, channels):
+    """float32 log-weights (..., K), means and log-scales (..., C, K), coefficients (..., R, K).
+
+    The coefficients, None for one channel, are those of channel 1 on 0, 2 on 0, 2 on 1, ...
+    """
+    parameters = ops.cast(parameters, "float32")
+    pairs = channels * (channels - 1) // 2
+    counts = [num_mixtures, channels * num_mixtures, channels * num_mixtures]
+    parts = ops.split(parameters, [sum(counts[: i + 1]) for i in range(3)], axis=-1)
+
+    def by_mixture(x, count):
+        return ops.reshape(x, (*ops.shape(x)[:-1], count, num_mixtures))
+
+    log_scales = ops.maximum(by_mixture(parts[2], channels), LEAST_LOG_SCALE)
+    coefficients = ops.tanh(by_mixture(parts[3], pairs)) if pairs else None
+    return ops.log_softmax(parts[0]), by_mixture(parts[1], channels), log_scales, coefficients
+
+
+def _mean(means, coefficients, channel, before):
+    """The means (..., K) of a channel, given those `before`, each (..., 1) in [-1, 1]."""
+    mean, first = means[..., channel, :], channel * (channel - 1) // 2
+    for b, x in enumerate(before):
+        mean += coefficients[..., first + b, :] * x
+    return mean
+
+
+def _to_interval(values, num_values):
+    return 2.0 * values / (num_values - 1) - 1.0
+
+
+def _log_one_less_exp(x, log_x):
+    """log(1 - exp(-x)) for x > 0."""
+    is_narrow = x < NARROW
+    safe = ops.where(is_narrow, 1.0, x)
+    return ops.where(is_narrow, log_x - 0.5 * x, ops.log(-ops.expm1(-safe)))

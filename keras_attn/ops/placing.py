@@ -1,0 +1,42 @@
+"""Where the queries and the new keys of a call stand, before a cache is read."""
+
+from keras import ops
+
+from keras_attn.ops.checks import check_positions
+from keras_attn.ops.cutting import size
+from keras_attn.ops.progression import Progression
+
+
+def positions_of_new(query, key, cache=None, query_positions=None, key_positions=None):
+    """Positions (T,) or (B, T) of the queries, and of the keys that are not in the cache yet.
+
+    Unless they are given, new keys follow those in the cache, and the queries are the last of all.
+
+    Args:
+        query: (B, N, T, H). key: (B, N, S, H), new ones; None if there are none.
+        cache: as the attention layer gets it.
+        query_positions, key_positions: as the attention layer gets them: with a cache, the latter
+            are those of all its slots.
+
+    Returns:
+        The two, int32. That of keys is None where the cache is complete.
+    """
+    is_complete = cache is not None and "index" not in cache
+    grows = cache is not None and cache.get("index") is None
+    kept = 0 if cache is None else size(cache["key"], 2) if grows else cache["index"]
+    new = 0 if is_complete else size(key, 2)
+    batch, _, length, _ = query.shape
+    if query_positions is None:
+        steps = size(query, 2)
+        query_positions = Progression(kept + new - steps, steps).tensor()
+    else:
+        query_positions = check_positions(query_positions, "query_positions", batch, length)
+    if is_complete:
+        return query_positions, None
+    if key_positions is None:
+        return query_positions, Progression(kept, new).tensor()
+    num_keys = key.shape[2] if cache is None else None if grows else cache["key"].shape[2]
+    key_positions = check_positions(key_positions, "key_positions", batch, num_keys)
+    if cache is not None:
+        key_positions = ops.take(key_positions, Progression(kept, new).tensor(), axis=-1)
+    return query_positions, key_positions

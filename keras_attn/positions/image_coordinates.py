@@ -1,0 +1,110 @@
+"""Row, column and channel of a pixel."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attn.axis import redraw, register
+from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.grid import grid_places, grid_positions
+from keras_attn.ops.sinusoids import sinusoids
+
+# Of the learned tables, before it is divided by the root of their number.
+SPREAD = 0.01
+
+
+@register
+class ImageCoordinates(keras.layers.Layer):
+    """Adds what says in which row, column and channel of an image a position stands.
+
+        learned:       x_p + R[row] + C[column] + K[channel]
+        sinusoidal:    x_p + [PE(row), PE(column * channels + channel)], each of D / 2
+
+    Position p is the p-th number of the image row by row, each pixel's channels beside each other:
+    p = (row * width + column) * channels + channel. A sequence in another order, as
+    `keras_attn.patterns.block_raster_order` gives, says so by its `positions`; one that ends early
+    has the first of them. Tables take (height + width + channels) D weights, sinusoids none; the
+    latter are float32 under any dtype policy. Time and memory O(T D).
+
+    Args:
+        height, width, channels: ints. Of the images.
+        encoding: "learned" (the Sparse Transformer's) or "sinusoidal" (the Image Transformer's; its
+            learned ones are `Axial((height, width * channels), (D / 2, D / 2))`).
+        initializer: of the tables; by default normal with a standard deviation of 0.01 / sqrt(3),
+            as the authors'.
+
+    Call arguments:
+        x: (B, T, D). positions: optional int (T,) or (B, T), below height * width * channels; by
+            default 0 .. T-1.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if a size is below 1, `encoding` is unknown, or `x` is longer than the image.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attn.patterns import block_raster_order
+        >>> from keras_attn.positions import ImageCoordinates
+        >>> layer = ImageCoordinates(4, 6, 1)
+        >>> pixels = ops.zeros((1, 24, 8))
+        >>> layer(pixels, block_raster_order((4, 6), (2, 3))).shape[1:]
+        TensorShape([24, 8])
+
+    Differs from the paper: none.
+
+    Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 5.3; the initial
+        values: https://github.com/openai/distribution_augmentation; sinusoidal:
+        [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.1.
+    """
+
+    def __init__(self, height, width, channels, encoding="learned", initializer=None, **kwargs):
+        super().__init__(**kwargs)
+        check_sizes(height=height, width=width, channels=channels)
+        check_choice(("learned", "sinusoidal"), encoding=encoding)
+        self.height = height
+        self.width = width
+        self.channels = channels
+        self.encoding = encoding
+        if initializer is None:
+            initializer = keras.initializers.RandomNormal(stddev=SPREAD / math.sqrt(3))
+        self.initializer = keras.initializers.get(initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape, positions_shape=None):
+        if self.encoding == "learned":
+            self.tables = [
+                self.add_weight((size, x_shape[-1]), redraw(self.initializer), name=name)
+                for name, size in zip(("rows", "columns", "channels"), self._shape(), strict=True)
+            ]
+
+    def call(self, x, positions=None):
+        positions = grid_positions(x, positions, self._shape())
+        if self.encoding == "learned":
+            places = grid_places(positions, self._shape())
+            parts = zip(self.tables, places, strict=True)
+            vectors = sum(ops.take(table, place, axis=0) for table, place in parts)
+        else:
+            row, column = grid_places(positions, (self.height, self.width * self.channels))
+            half = x.shape[-1] // 2
+            parts = [sinusoids(row, half), sinusoids(column, x.shape[-1] - half)]
+            vectors = ops.concatenate(parts, axis=-1)
+        return x + ops.cast(vectors, x.dtype)
+
+    def _shape(self):
+        return self.height, self.width, self.channels
+
+    def compute_output_shape(self, x_shape, positions_shape=None):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "height": self.height,
+            "width": self.width,
+            "channels": self.channels,
+            "encoding": self.encoding,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }

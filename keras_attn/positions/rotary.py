@@ -1,0 +1,95 @@
+"""Positions as rotations of queries and keys."""
+
+import keras
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.affine import known_shape
+from keras_attn.ops.checks import check_shape
+from keras_attn.ops.sinusoids import sinusoids
+
+
+@register
+class Rotary(keras.layers.Layer):
+    """Turns each pair of components by an angle that grows with the position.
+
+        (x_2i, x_2i+1)  ->  (x_2i cos a - x_2i+1 sin a, x_2i sin a + x_2i+1 cos a),
+        a = p / w^(2i/H)
+
+    The dot product of a query and a key that have been turned so depends on how far apart they
+    stand, not on where: moving all positions by the same number changes nothing. No weights, no
+    maximum length, and vectors keep their lengths. Angles and products are float32 under any dtype
+    policy; the result has the dtype of `x`. Time and memory O(T H) per head.
+
+    In attention, `MultiHeadAttention(..., position="rotary")` turns queries and keys before any
+    score or pattern meets them, and keys before a cache keeps them: a step of decoding turns one
+    key, and a key that is kept stays where it was written, whatever `key_positions` later calls
+    give. Values are left alone.
+
+    Args:
+        max_wavelength: float. The base w.
+
+    Call arguments:
+        x: (B, T, H), or heads (B, N, T, H). positions: optional int (T,) or (B, T); by default
+            0 .. T-1.
+
+    Returns:
+        As `x`.
+
+    Raises:
+        ValueError: if `max_wavelength` is not above 0, or the size H is odd.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> layer = keras_attn.layers.MultiHeadAttention(2, 8, position="rotary")
+        >>> layer(ops.ones((3, 5, 16)), ops.ones((3, 5, 16))).shape
+        TensorShape([3, 5, 16])
+
+    Differs from the paper: none; positions start at 0.
+
+    Reference: [Su et al., 2021](https://arxiv.org/abs/2104.09864), section 3.2.2, eq. 15, and
+        section 3.4.2, eq. 34.
+    """
+
+    of_heads = True
+
+    def __init__(self, max_wavelength=10000, **kwargs):
+        # A key and the cache that it goes into have the same dtype, whatever this layer's own is.
+        super().__init__(autocast=False, **kwargs)
+        if not max_wavelength > 0:
+            raise ValueError(
+                f"`max_wavelength` must be above 0. Received: max_wavelength={max_wavelength}."
+            )
+        self.max_wavelength = max_wavelength
+        self.supports_masking = True
+
+    def build(self, x_shape, positions_shape=None):
+        if x_shape[-1] % 2:
+            raise ValueError(
+                "`x` must have an even size, to be cut into pairs. "
+                f"Received: x of shape {tuple(x_shape)}."
+            )
+
+    def call(self, x, positions=None):
+        length, size = x.shape[-2:]
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[-2], dtype="int32")
+        positions = ops.convert_to_tensor(positions)
+        check_shape(positions, "positions", (length,), (x.shape[0], length))
+        angles = sinusoids(positions, size, "concat", self.max_wavelength)  # (..., T, H)
+        if len(angles.shape) == 3 and len(x.shape) == 4:
+            angles = angles[:, None]
+        dtype = keras.backend.result_type(x.dtype, "float32")
+        sin, cos = ops.split(ops.cast(angles, dtype), 2, axis=-1)
+        shape = known_shape(x)
+        pairs = ops.reshape(ops.cast(x, dtype), (*shape[:-1], size // 2, 2))
+        even, odd = ops.unstack(pairs, 2, axis=-1)
+        turned = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
+        return ops.cast(ops.reshape(turned, shape), x.dtype)
+
+    def compute_output_shape(self, x_shape, positions_shape=None):
+        return x_shape
+
+    def get_config(self):
+        return {**super().get_config(), "max_wavelength": self.max_wavelength}

@@ -1,0 +1,56 @@
+"""Positions in the sequence and in depth."""
+
+from keras import ops
+
+from keras_attn.axis import register
+from keras_attn.ops.sinusoids import sinusoids
+from keras_attn.positions.sinusoidal import Sinusoidal
+
+
+@register
+class Timestep(Sinusoidal):
+    """Adds sines and cosines of the position, and of the step that a block is repeated for.
+
+        P^t(i, 2j) = sin(i / w^(2j/D)) + sin(t / w^(2j/D)),   P^t(i, 2j+1) = cos(...) + cos(...)
+
+    For a block with shared weights, which has no other way to know how often it has run. Positions
+    and steps are counted from 0 as everywhere here, and from 1 in the formula: i = position + 1,
+    t = step + 1. The table is float32 under any dtype policy and cast last. Time and memory O(T D).
+
+    A `Recurrent` or an `ACT` adds it before each step, so nothing else should add positions to what
+    they are given.
+
+    Args:
+        layout: `"interleaved"` (the paper's), `"concat"` or `"tensor2tensor"`, as `Sinusoidal`.
+        max_wavelength: float. The base w.
+
+    Call arguments:
+        x: (B, T, D). positions: optional int (T,) or (B, T), in tokens; by default 0 .. T-1.
+        step: int, or int32 scalar. How many steps were taken before; by default 0.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if `layout` is unknown, or `max_wavelength` is not above 0.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_attn.positions import Timestep
+        >>> Timestep()(ops.zeros((1, 3, 4)), step=2).shape[1:]
+        TensorShape([3, 4])
+
+    Differs from the paper: none with the default layout.
+
+    Reference: [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), section 2.1, eq. 6 and 7.
+    """
+
+    counts_steps = True
+
+    def call(self, x, positions=None, step=0):
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[1], dtype="int32")
+        x = super().call(x, ops.convert_to_tensor(positions) + 1)
+        step = ops.convert_to_tensor(step, "int32") + 1
+        table = sinusoids(step, x.shape[-1], self.layout, self.max_wavelength)  # (D,)
+        return x + ops.cast(table, x.dtype)

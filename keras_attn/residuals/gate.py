@@ -1,0 +1,130 @@
+"""A gate between what came in and what the sublayer adds."""
+
+import keras
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.ops.affine import flatten_rows
+from keras_attn.ops.checks import check_choice
+from keras_attn.residuals.residual import Residual
+
+# Each kind with the number of its matrices that multiply x, and that multiply y.
+KINDS = {
+    "gru": (2, 3),
+    "input": (1, 0),
+    "output": (1, 0),
+    "highway": (1, 0),
+    "sigmoid_tanh": (0, 2),
+}
+
+
+@axis.register
+class Gate(Residual):
+    """Normalises what the sublayer reads, and lets a gate decide how much of its output counts.
+
+        before(x) = LayerNorm(x),   after(x, y) = g(x, relu(y))
+
+        gru:            g(x, y) = (1 - z) x + z tanh(W_g y + U_g (r x)),
+                        r = sigmoid(W_r y + U_r x),   z = sigmoid(W_z y + U_z x - b)
+        input:          g(x, y) = sigmoid(W x) x + y
+        output:         g(x, y) = x + sigmoid(W x - b) y
+        highway:        g(x, y) = s x + (1 - s) y,   s = sigmoid(W x + b)
+        sigmoid_tanh:   g(x, y) = x + sigmoid(W y - b) tanh(U y)
+
+    Products without a matrix are element by element; matrices (D, D) have no bias but b (D,), which
+    is learned from `bias` on. The larger b, the nearer g is to x (`input` has none), so a policy
+    starts out as one without a memory. The relu is there because the norm has left two linear
+    layers in a row: the sublayer's last and the gate's first. Nothing but gates stands between the
+    first block's input and the last one's output, so a stack of such blocks ends without a norm.
+    Time O(T D^2): six matrices for `gru`, two for `sigmoid_tanh`, one for the others.
+
+    Args:
+        kind: "gru", "input", "output", "highway" or "sigmoid_tanh".
+        bias: float. Initial value of b. The paper has 2 for `gru` and 1 for the other kinds.
+        kernel_initializer: of the matrices.
+        epsilon: float. Added to the variance in the normalisation.
+
+    Raises:
+        ValueError: if `kind` is unknown.
+
+    Example:
+        >>> import keras_attn
+        >>> residual = keras_attn.residuals.Gate("highway", bias=1.0)
+
+    Differs from the paper: the default `bias` is that of `gru` for all kinds. The paper does not
+        say how the matrices start.
+
+    Reference: [Parisotto et al., 2019](https://arxiv.org/abs/1910.06764), sections 3.1 and 3.2; the
+        initial biases: section 4.3.4.
+    """
+
+    def __init__(
+        self, kind="gru", bias=2.0, kernel_initializer="glorot_uniform", epsilon=1e-6, **kwargs
+    ):
+        super().__init__(epsilon=epsilon, **kwargs)
+        check_choice(tuple(KINDS), kind=kind)
+        self.kind = kind
+        self.bias = float(bias)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, x_shape, y_shape=None):
+        super().build(x_shape)
+        width = x_shape[-1]
+        of_x, of_y = KINDS[self.kind]
+        if of_x:
+            self.x_kernel = self._add_matrices(width, of_x, "x_kernel")
+        if of_y:
+            self.y_kernel = self._add_matrices(width, of_y, "y_kernel")
+        if self.kind == "gru":
+            self.candidate_kernel = self._add_matrices(width, 1, "candidate_kernel")
+        if self.kind != "input":
+            start = keras.initializers.Constant(self.bias)
+            self.gate_bias = self.add_weight((width,), start, name="gate_bias")
+
+    def _add_matrices(self, width, count, name):
+        """Square matrices beside each other, each drawn as the square that it is."""
+
+        def draw(shape, dtype=None):
+            initializers = [axis.redraw(self.kernel_initializer) for _ in range(count)]
+            squares = [initialize((width, width), dtype=dtype) for initialize in initializers]
+            return ops.concatenate(squares, axis=-1)
+
+        return self.add_weight((width, count * width), draw, name=name)
+
+    def before(self, x):
+        return self.norm(x)
+
+    def call(self, x, y):
+        x, unflatten = flatten_rows(x)
+        y, _ = flatten_rows(ops.relu(y))
+        of_x, of_y = KINDS[self.kind]
+        from_x = ops.split(ops.matmul(x, self.x_kernel), of_x, axis=-1) if of_x else ()
+        from_y = ops.split(ops.matmul(y, self.y_kernel), of_y, axis=-1) if of_y else ()
+        return unflatten(getattr(self, f"_{self.kind}")(x, y, from_x, from_y))
+
+    def _gru(self, x, y, from_x, from_y):
+        reset = ops.sigmoid(from_y[0] + from_x[0])
+        update = ops.sigmoid(from_y[1] + from_x[1] - self.gate_bias)
+        candidate = ops.tanh(from_y[2] + ops.matmul(reset * x, self.candidate_kernel))
+        return (1 - update) * x + update * candidate
+
+    def _input(self, x, y, from_x, from_y):
+        return ops.sigmoid(from_x[0]) * x + y
+
+    def _output(self, x, y, from_x, from_y):
+        return x + ops.sigmoid(from_x[0] - self.gate_bias) * y
+
+    def _highway(self, x, y, from_x, from_y):
+        carried = ops.sigmoid(from_x[0] + self.gate_bias)
+        return carried * x + (1 - carried) * y
+
+    def _sigmoid_tanh(self, x, y, from_x, from_y):
+        return x + ops.sigmoid(from_y[0] - self.gate_bias) * ops.tanh(from_y[1])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kind": self.kind,
+            "bias": self.bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

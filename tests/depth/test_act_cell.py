@@ -1,0 +1,280 @@
+import halting as scalar
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.depth import ACT, ACTRNN, ACTCell, Recurrent
+from keras_attn.layers import MultiHeadAttention, SeparableConvTransition, TransformerBlock
+from keras_attn.testing import check_layer
+from keras_attn.testing.fresh_process import predict_in_a_fresh_process
+
+B, T, D, U, MOST = 3, 5, 2, 7, 6
+X = oracles.random(B, T, D)
+REAL = np.arange(T)[None] < np.array([[5], [3], [4]])
+CELLS = {
+    "simple": keras.layers.SimpleRNNCell,
+    "lstm": keras.layers.LSTMCell,
+    "gru": keras.layers.GRUCell,
+}
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def simple_step(weights, x, states):
+    kernel, recurrent, bias = weights
+    h = np.tanh(x @ kernel + states[0] @ recurrent + bias)
+    return h, [h]
+
+
+def lstm_step(weights, x, states):
+    """Gates in Keras's order: input, forget, candidate, output."""
+    kernel, recurrent, bias = weights
+    i, f, g, o = np.split(x @ kernel + states[0] @ recurrent + bias, 4)
+    c = sigmoid(f) * states[1] + sigmoid(i) * np.tanh(g)
+    h = sigmoid(o) * np.tanh(c)
+    return h, [h, c]
+
+
+STEPS = {"simple": simple_step, "lstm": lstm_step}
+
+
+def oracle(name, cell, x, real):
+    """Graves's equations, sequence by sequence: outputs, last states, N and R of each input."""
+    weights = [oracles.numpy_of(w) for w in cell.cell.weights]
+    kernel, bias = (oracles.numpy_of(w) for w in cell.halting_unit.weights)
+    num_states = len(cell.state_size) - 1
+    outputs, taken, remainder = (
+        np.zeros((*x.shape[:2], U)),
+        np.zeros(x.shape[:2]),
+        np.zeros(x.shape[:2]),
+    )
+    lasts = [np.zeros((len(x), U)) for _ in range(num_states)]
+    for b in range(len(x)):
+        states, y = [np.zeros(U)] * num_states, np.zeros(U)
+        for t in range(x.shape[1]):
+            if real[b, t]:
+                seen, thoughts, probabilities = states, [], []
+                for n in range(1, cell.max_steps + 1):
+                    flagged = np.array([*x[b, t], 1.0 if n == 1 else 0.0])
+                    output, seen = STEPS[name](weights, flagged, seen)
+                    thoughts.append([output, *seen])
+                    probabilities.append(sigmoid(output @ kernel[:, 0] + bias[0]))
+                found, taken[b, t], remainder[b, t] = scalar.graves(
+                    probabilities, cell.max_steps, cell.epsilon
+                )
+                pairs = list(zip(found, thoughts, strict=False))
+                y, *states = (
+                    sum(weight * thought[part] for weight, thought in pairs)
+                    for part in range(1 + num_states)
+                )
+            outputs[b, t] = y  # Keras repeats the output where the input is masked.
+        for last, state in zip(lasts, states, strict=True):
+            last[b] = state
+    return outputs, lasts, taken, remainder
+
+
+def built(name="simple", kind=ACTRNN, max_steps=MOST, of_cell=(), **arguments):
+    """A layer some of whose inputs take few steps and some many."""
+    cell = ACTCell(CELLS[name](U, **dict(of_cell)), max_steps, ponder_loss=0.3)
+    layer = kind(cell, return_sequences=True, **arguments)
+    layer.build(X.shape)
+    oracles.scramble(layer, seed=1, scale=0.8)
+    cell.halting_unit.set_weights([oracles.random(U, 1, scale=1.5), np.array([-0.5])])
+    return layer
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+def test_oracle(name, mode):
+    layer = built(name, return_state=True)
+    expected, states, taken, remainder = oracle(name, layer.cell, X, REAL)
+    assert len(set(taken[REAL])) >= 3, "inputs should take different numbers of steps"
+
+    def run(x):
+        return layer(x, mask=tf.constant(REAL), training=False), layer.losses
+
+    compile_it = {"eager": lambda f: f, "graph": tf.function}.get(
+        mode, lambda f: tf.function(f, jit_compile=True)
+    )
+    (output, *found), (loss,) = compile_it(run)(tf.constant(X))
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    for one, other in zip(found[:-1], states, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    sums = np.stack([(x * REAL).sum(axis=1) for x in (taken, remainder)], axis=1)
+    np.testing.assert_allclose(found[-1], sums, atol=1e-4)
+    assert float(loss) == pytest.approx(0.3 * (taken + remainder)[REAL].mean(), rel=1e-5)
+    assert float(layer.steps_taken.result()) == pytest.approx(taken[REAL].mean())
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_limits(name):
+    """Halting at once is the plain cell with the flag set; a plain RNN runs the cell as well."""
+    layer = built(name, kind=keras.layers.RNN)
+    at_once = ACTCell.from_config({**layer.cell.get_config(), "epsilon": 1.0})
+    thinking = keras.layers.RNN(at_once, return_sequences=True)
+    thinking.build(X.shape)
+    thinking.set_weights(layer.get_weights())
+    plain = keras.layers.RNN(CELLS[name](U), return_sequences=True)
+    plain.build((B, T, D + 1))
+    plain.set_weights(layer.cell.cell.get_weights())
+    flagged = np.concatenate([X, np.ones((B, T, 1), "float32")], axis=-1)
+    np.testing.assert_allclose(thinking(X), plain(flagged), atol=1e-6)
+    assert np.abs(np.asarray(layer(X)) - plain(flagged)).max() > 0.01
+
+
+def test_never_halting_takes_the_last_state():
+    layer = built(max_steps=3)
+    layer.cell.halting_unit.set_weights([np.zeros((U, 1)), np.array([-30.0])])
+    cell, states = layer.cell.cell, [ops.zeros((B, U))]
+    for t in range(T):
+        for flag in (1, 0, 0):
+            x = ops.concatenate([X[:, t], np.full((B, 1), flag, "float32")], axis=-1)
+            output, states = cell(x, states)
+        np.testing.assert_allclose(layer(X)[:, t], output, atol=1e-5)
+
+
+def test_a_row_that_has_halted_does_not_run_to_infinity():
+    """Its cell multiplies by 30 at each step, of which another row takes 60."""
+    cell = ACTCell(CELLS["simple"](U, activation="relu"), 60)
+    layer = ACTRNN(cell)
+    layer.build((2, 1, D))
+    kernel = np.concatenate([np.eye(D, U), np.zeros((1, U))])
+    cell.cell.set_weights([kernel, 30 * np.eye(U), np.zeros(U)])
+    cell.halting_unit.set_weights([np.full((U, 1), 100.0), np.array([-30.0])])
+    found = layer(np.array([[[1.0, 0.0]], [[0.0, 0.0]]], "float32"))
+    np.testing.assert_allclose(found, np.eye(2, U) * [[1], [0]], atol=1e-5)
+
+
+def test_gradient_in_a_graph_is_that_of_eager_calls():
+    layer = built("lstm")
+    weights = [variable.value for variable in layer.trainable_weights]
+
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = ops.sum(layer(x, mask=tf.constant(REAL)) ** 3) + 5 * layer.losses[0]
+        return tape.gradient(total, [x, *weights])
+
+    graph = tf.function(run, [tf.TensorSpec((None, None, D))])(X)
+    for one, other in zip(graph, run(tf.constant(X)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * max(1, np.abs(other).max()))
+        assert np.abs(other).max() > 0
+
+
+def test_dropout_falls_in_training_and_stays_the_same_along_a_sequence():
+    """As in Keras; and no mask is kept from a graph for the next call."""
+    layer = built("lstm", of_cell={"dropout": 0.5, "recurrent_dropout": 0.3})
+    run = tf.function(lambda x: layer(x, training=True))
+    first, second = np.asarray(run(X)), np.asarray(run(X))
+    calm = np.asarray(layer(X))
+    assert np.abs(first - second).max() > 0.01 and np.abs(first - calm).max() > 0.01
+    np.testing.assert_array_equal(layer(X, training=False), calm)
+    # Of an input alone, dropped or not, there are few outcomes at the first of all steps.
+    layer = built(of_cell={"dropout": 0.5}, max_steps=1)
+    layer.cell.cell.recurrent_kernel.assign(np.zeros((U, U)))
+    found = np.asarray(layer(np.ones((40, T, D), "float32"), training=True))
+    assert len(np.unique(found[:, 0].round(4), axis=0)) == 2 ** (D + 1)
+    np.testing.assert_allclose(found, np.broadcast_to(found[:, :1], found.shape), atol=1e-6)
+
+
+def test_a_stateful_layer_counts_each_batch_by_itself():
+    layer = ACTRNN(built().cell, stateful=True)
+    layer.build(X.shape)
+    layer(X)
+    first = float(layer.losses[0])
+    layer(X)
+    assert float(layer.losses[0]) == pytest.approx(first, rel=0.5)
+    layer.reset_state()
+    layer(X)
+    assert float(layer.losses[0]) == pytest.approx(first, rel=1e-6)
+
+
+def test_stacked_cells():
+    cells = [
+        ACTCell(CELLS["lstm"](U), 3),
+        CELLS["gru"](4),
+        ACTCell(CELLS["simple"](5), 2, ponder_loss=0),
+    ]
+    layer = ACTRNN(cells, return_state=True)
+    output, *states = layer(X)
+    assert output.shape == (B, 5) and [len(state) for state in states[::2]] == [3, 2]
+    (loss,) = layer.losses
+    assert float(loss) == pytest.approx(0.01 * float(ops.sum(states[0][-1])) / (B * T), rel=1e-5)
+
+
+def test_a_plain_rnn_says_that_it_adds_no_ponder_loss():
+    layer = built(kind=keras.layers.RNN)
+    with pytest.warns(UserWarning, match="`keras_attn.depth.ACTRNN`"):
+        layer(X, training=True)
+    assert layer.losses == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_others_say_nothing():
+    built()(X, training=True)
+    cell = ACTCell(CELLS["simple"](U), 3, ponder_loss=0)
+    keras.layers.RNN(cell)(X, training=True)
+    built(kind=keras.layers.RNN)(X)
+
+
+@pytest.mark.parametrize("policy, tolerance", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
+def test_dtype_policies(policy, tolerance):
+    expected = built("lstm")(X)
+    keras.config.set_dtype_policy(policy)
+    layer = built("lstm", return_state=True)
+    output, *states = layer(X)
+    assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
+    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=tolerance)
+    assert keras.backend.standardize_dtype(layer.losses[0].dtype) == "float32"
+    assert layer.cell.cell.compute_dtype == layer.compute_dtype != "float32"
+
+
+def test_check_layer():
+    layer = ACTRNN(ACTCell(keras.layers.GRUCell(5), 3), return_sequences=True)
+    # The precision at position 4095 takes minutes, eagerly.
+    skip = ["fresh_process", "precision", "graph", "xla"]
+    check_layer(layer, (2, 5, 6), skip=skip).raise_if_any()
+
+
+def test_fit_shows_steps_and_files_load_in_a_fresh_process(tmp_path):
+    """One model of all that halts, and of what they are made with."""
+
+    def block(index):
+        return TransformerBlock(
+            MultiHeadAttention(1, 3, pattern="causal"), SeparableConvTransition(5, causal=True)
+        )
+
+    inputs = keras.Input((None, D))
+    x = ACTRNN(ACTCell(keras.layers.SimpleRNNCell(6), 3), return_sequences=True, name="read")(
+        inputs
+    )
+    x = ACT(block, 3, position="timestep", name="think")(x)
+    model = keras.Model(inputs, Recurrent(block, 2, position="timestep")(x))
+    model.compile("sgd", "mse")
+    logs = model.fit(X, np.zeros((B, T, 6)), verbose=0).history
+    assert {"loss", "read_steps", "think_steps"} == set(logs)
+    assert all(1 <= logs[name][0] <= 3 for name in ("read_steps", "think_steps"))
+    model.save(tmp_path / "model.keras")
+    (found,) = predict_in_a_fresh_process(str(tmp_path / "model.keras"), ACT, [X])
+    np.testing.assert_allclose(found, model.predict(X, verbose=0), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: ACTCell(5, 2), "`cell` must be a Keras RNN cell.*cell=5"),
+        (lambda: ACTCell(keras.layers.Dense(3), 2), "`cell` must be a Keras RNN cell.*Dense"),
+        (lambda: ACTCell(CELLS["gru"](3), 0), "`max_steps`.*max_steps=0"),
+        (lambda: ACTCell(CELLS["gru"](3), 2, epsilon=-1), "`epsilon`.*epsilon=-1"),
+        (lambda: ACTRNN(CELLS["gru"](3)), "`cell` must be an `ACTCell`.*GRUCell"),
+        (lambda: ACTCell(CELLS["gru"](3), 2).build((2, 3, 4)), r"`inputs`.*\(2, 3, 4\)"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,212 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn.depth import Recurrent, Stack
+from keras_attn.generation import generate
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.memory import SegmentMemory
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.positions import Learned
+from keras_attn.residuals import PreNorm
+from keras_attn.testing import check_layer
+
+B, T, S, N, H, D, F, STEPS = 2, 5, 7, 3, 2, 11, 13, 3
+X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
+REAL = np.arange(T)[None] < np.array([[5], [3]])
+CONTEXT_REAL = np.arange(S)[None] < np.array([[4], [7]])
+
+
+def block(index=0, residual="post_norm", cross=False, score="scaled_dot"):
+    return TransformerBlock(
+        MultiHeadAttention(N, H, score=score, pattern="causal"),
+        FeedForward(F),
+        cross_attention=MultiHeadAttention(N, H) if cross else None,
+        residual=residual,
+    )
+
+
+def built(position=None, steps=STEPS, cross=False, **arguments):
+    layer = Recurrent(block(cross=cross, **arguments), steps, position)
+    layer.build(X.shape, *([CONTEXT.shape] if cross else []))
+    oracles.scramble(layer)
+    return layer
+
+
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_limit_equals_a_stack_that_shares_its_weights(residual):
+    layer = built(residual=residual, cross=True)
+    stack = Stack(lambda index: block(index, residual, cross=True), STEPS)
+    stack.build(X.shape, CONTEXT.shape)
+    for one in stack.blocks:
+        one.set_weights(layer.block.get_weights())
+    if residual == "pre_norm":
+        stack.norm.set_weights(layer.norm.get_weights())
+    masks = {"padding_mask": REAL, "context_padding_mask": CONTEXT_REAL}
+    found, scores = layer(X, CONTEXT, **masks, return_attention_scores=True)
+    expected, expected_scores = stack(X, CONTEXT, **masks, return_attention_scores=True)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert len(scores) == STEPS
+    for one, other in zip(scores, expected_scores, strict=True):
+        np.testing.assert_allclose(one["attention"], other["attention"], atol=1e-5)
+
+
+def test_oracle_of_the_universal_transformer():
+    """H^t = LN(A + FFN(A)), A = LN(X + MHSA(X)), X = H^{t-1} + P^t."""
+    layer = built("timestep")
+    expected = np.asarray(X, "float64")
+    for t in range(1, STEPS + 1):
+        for i in range(1, T + 1):
+            expected[:, i - 1] += oracles.sinusoids(i, D) + oracles.sinusoids(t, D)
+        expected = oracles.block(
+            expected,
+            oracles.block_weights(layer.block),
+            REAL[:, None, None] & oracles.causal(T, T),
+        )
+    np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=5e-5)
+
+
+def test_a_block_that_adds_nothing_leaves_the_input_and_all_positions():
+    layer = built("timestep", residual="pre_norm")
+    for weight in layer.block.weights:
+        weight.assign(ops.zeros_like(weight))
+    layer.norm.set_weights([np.ones(D), np.zeros(D)])
+    total = np.asarray(X, "float64")
+    for t in range(1, STEPS + 1):
+        for i in range(1, T + 1):
+            total[:, i - 1] += oracles.sinusoids(i, D) + oracles.sinusoids(t, D)
+    expected = oracles.layer_norm(total, np.ones(D), np.zeros(D), 1e-6)
+    np.testing.assert_allclose(layer(X), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", Learned(max_length=9)])
+def test_any_position_may_be_added_before_each_step(position):
+    layer = built(position)
+    expected = X
+    for _ in range(STEPS):
+        expected = layer.block(layer.position(expected))
+    np.testing.assert_allclose(layer(X), expected, atol=1e-5)
+
+
+def test_weights_are_those_of_one_block():
+    alone = block()
+    alone.build(X.shape)
+    for steps in (1, 5):
+        assert built("timestep", steps=steps).count_params() == alone.count_params()
+
+
+def test_a_function_is_called_once_and_a_stack_is_a_block():
+    called = []
+    layer = Recurrent(lambda index: called.append(index) or block(), STEPS)
+    layer(X)
+    assert called == [0]
+    layer = Recurrent(Stack(block, 2), STEPS)
+    expected = X
+    layer(X)
+    for _ in range(STEPS):
+        expected = layer.block(expected)
+    np.testing.assert_allclose(layer(X), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="A cache needs a `block`.*Stack"):
+        layer.initial_cache(B, T)
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_limit_cached_steps_equal_the_whole(residual, grows):
+    layer = built("timestep", cross=True, residual=residual)
+    whole = layer(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
+    cache = layer.initial_cache(B, None if grows else T + 2)
+    context_cache = layer.context_cache(ops.array(CONTEXT))
+    start = 0
+    for length in (2, 1, 2):
+        step, cache = layer(
+            X[:, start : start + length],
+            cache=cache,
+            context_cache=context_cache,
+            context_padding_mask=CONTEXT_REAL,
+        )
+        np.testing.assert_allclose(step, whole[:, start : start + length], atol=5e-5)
+        start += length
+    assert len(cache["layers"]) == STEPS
+    keys = [np.asarray(layer["key"])[:, :, :T] for layer in cache["layers"]]
+    assert np.abs(keys[0] - keys[1]).min() > 0
+
+
+def test_generation_equals_the_loop_without_caches():
+    model = CausalLanguageModel(TokenEmbedding(17, D), Recurrent(block(), STEPS, "timestep"))
+    oracles.scramble(model, scale=0.5)
+    prompts = np.array([[5, 3, 11, 0], [7, 2, 9, 4]])
+    ids, _ = generate(model, prompts, max_length=5, eos_id=-1)
+    for row, prompt in zip(np.asarray(ids), prompts, strict=True):
+        text = [token for token in prompt if token]
+        for token in row:
+            logits = model({"token_ids": np.array([text])})[0, -1]
+            assert int(ops.argmax(logits)) == token
+            text.append(token)
+
+
+def test_segments_with_memory_equal_one_pass():
+    layer, memory = built(score="relative"), SegmentMemory(T)
+    whole = layer(X)
+    state = memory.initial(B, layer.num_layers, D)
+    for start, end in ((0, 2), (2, 5)):
+        part, read = layer(X[:, start:end], **state)
+        np.testing.assert_allclose(part, whole[:, start:end], atol=5e-5)
+        state = memory.extend(state, read)
+
+
+def test_remat_changes_no_gradient():
+    from keras_attn.testing.slopes import gradients
+
+    layer = built("timestep")
+    again = Recurrent.from_config({**layer.get_config(), "remat": True})
+    again.build(X.shape)
+    again.set_weights(layer.get_weights())
+    kept, computed = (
+        gradients(lambda x, one=one: ops.sum(one(x) ** 3), [X], one.trainable_weights)
+        for one in (layer, again)
+    )
+    for one, other in zip(kept, computed, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(one).max())
+
+
+def test_implicit_mask_reaches_every_step_and_leaves():
+    layer, words = built("timestep", residual=PreNorm()), TokenEmbedding(9, D)
+    x = words(REAL * 4)
+    explicit = layer(ops.array(ops.convert_to_numpy(x)), padding_mask=REAL)
+    np.testing.assert_array_equal(layer(x), explicit)
+    np.testing.assert_array_equal(layer(x)._keras_mask, REAL)
+
+
+def test_check_layer():
+    layer = Recurrent(block(residual="pre_norm"), 2, "timestep")
+    # All others run on `ACT`, which is one.
+    checks = ["config", "building", "implicit_mask", "unknown_sizes", "saving"]
+    check_layer(layer, (2, 5, 6), only=checks).raise_if_any()
+
+
+def test_dtype_policies():
+    reference, layer = built("timestep"), None
+    for policy, tolerance in (("mixed_bfloat16", 2.0**-4), ("mixed_float16", 2.0**-7)):
+        keras.config.set_dtype_policy(policy)
+        layer = built("timestep")
+        keras.config.set_dtype_policy("float32")
+        output = layer(X)
+        assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
+        np.testing.assert_allclose(oracles.numpy_of(output), reference(X), atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((block, 0), "`num_steps`.*num_steps=0"),
+        ((5, 2), "`block` must be a layer or a function.*5"),
+        ((lambda index: None, 2), "`block` must be a layer or a function.*None"),
+        ((block, 2, "here"), "position='here'.*timestep"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Recurrent(*arguments)

@@ -1,0 +1,57 @@
+"""`Stack(remat=True)` beside the same stack that keeps what it computed."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.testing import check_layer
+
+B, T, D = 2, 7, 6
+
+
+def stack(remat, num_layers=5, dropout=0.3):
+    """The same weights and seeds at each call."""
+    keras.utils.set_random_seed(0)
+
+    def block(index):
+        return TransformerBlock(
+            MultiHeadAttention(2, 3, pattern="causal", dropout=dropout),
+            FeedForward(11, dropout=dropout),
+            dropout=dropout,
+        )
+
+    layer = Stack(block, num_layers, remat=remat)
+    layer.build((None, None, D))
+    return layer
+
+
+@pytest.mark.parametrize("way", ["eager", "graph", "xla"])
+def test_gradients_with_dropout_equal_those_without_remat(way):
+    x = tf.constant(oracles.random(B, T, D))
+
+    def gradients(remat):
+        layer = stack(remat)
+
+        def run(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                output = layer(x, training=True)
+                loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
+            return output, *tape.gradient(loss, [x, *(w.value for w in layer.trainable_variables)])
+
+        if way != "eager":
+            run = tf.function(run, jit_compile=way == "xla")
+        return run(x)
+
+    for found, wanted in zip(gradients(True), gradients(False), strict=True):
+        scale = max(1.0, np.abs(wanted).max())
+        np.testing.assert_allclose(found / scale, wanted / scale, atol=1e-5)
+
+
+def test_conformance():
+    check_layer(stack(True, 2, 0.0), (B, T, D), slow=False).raise_if_any()
+    assert stack(True).get_config()["remat"] is True

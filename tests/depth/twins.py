@@ -1,0 +1,10 @@
+"""What `keras_attn.ops.coupling.couple` computes, by a plain loop that keeps all it computed."""
+
+from keras import ops
+
+
+def in_turn(functions, first, second, operands=(), *, add_loss=None):
+    for function in functions:
+        change = function(second, *operands)
+        first, second = second, first + ops.cast(change, first.dtype)
+    return first, second

@@ -1,0 +1,124 @@
+"""A model with a memory as a SavedModel, whose client holds the memory."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import segments
+import tensorflow as tf
+from segments import B, D, L, T
+
+from keras_attn import export
+from keras_attn.layers import TokenEmbedding
+from keras_attn.memory import SegmentMemory, StatefulSegments
+from keras_attn.models import CausalLanguageModel
+
+V = 17
+IDS = np.random.default_rng(1).integers(1, V, (B, T)).astype("int32")
+COUNTS = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]])
+
+
+def made(layers=L):
+    memory = SegmentMemory(T + 2)
+    model = CausalLanguageModel(TokenEmbedding(V, D), segments.built(layers=layers), memory=memory)
+    oracles.scramble(model, scale=0.8)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return made()
+
+
+@pytest.fixture(scope="module")
+def whole(model):
+    return np.asarray(CausalLanguageModel(model.embedding, model.depth)({"token_ids": IDS}))
+
+
+@pytest.fixture(scope="module")
+def exported(model, tmp_path_factory):
+    """The operations have been checked by the time it is written."""
+    path = tmp_path_factory.mktemp("export")
+    return export.saved_model(StatefulSegments(model, batch_size=B), path)
+
+
+def requests():
+    """Segments as a server sends them on: filled up with the first token, and their lengths."""
+    for (ids, real), lengths in zip(segments.spread(IDS, COUNTS), COUNTS.T, strict=True):
+        yield {
+            "token_ids": np.where(real, ids, max(ids[0, 0], 1)).astype("int32"),
+            "lengths": lengths.astype("int32"),
+        }
+
+
+def test_steps_equal_one_pass(exported, whole):
+    signatures = tf.saved_model.load(exported).signatures
+    state = signatures["initial_memory"](batch_size=tf.constant(B))
+    logits = []
+    for request in requests():
+        request = {name: tf.constant(value) for name, value in request.items()}
+        outputs = signatures["step"](**request, **state)
+        logits.append(outputs.pop("logits"))
+        state = outputs
+    np.testing.assert_allclose(segments.gather(logits, COUNTS), whole, atol=2e-4)
+    assert state["memory_length"].numpy().tolist() == [T] * B
+
+
+def test_the_session_loader_gives_the_same(exported, whole):
+    with tf.compat.v1.Session(graph=tf.Graph()) as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], exported)
+
+        def run(name, **inputs):
+            signature = meta.signature_def[name]
+            feed = {signature.inputs[key].name: value for key, value in inputs.items()}
+            return session.run({k: v.name for k, v in signature.outputs.items()}, feed)
+
+        state, logits = run("initial_memory", batch_size=B), []
+        for request in requests():
+            outputs = run("serving_default", **request, **state)
+            logits.append(outputs.pop("logits"))
+            state = outputs
+    np.testing.assert_allclose(segments.gather(logits, COUNTS), whole, atol=2e-4)
+
+
+def test_signatures_are_named_and_dynamic(exported):
+    signatures = tf.saved_model.load(exported).signatures
+    assert set(signatures) == {"initial_memory", "step", "serving_default"}
+    inputs = signatures["step"].structured_input_signature[1]
+    assert {name: (x.dtype, x.shape.as_list()) for name, x in inputs.items()} == {
+        "token_ids": (tf.int32, [None, None]),
+        "lengths": (tf.int32, [None]),
+        "memory": (tf.float32, [None, L, None, D]),
+        "memory_length": (tf.int32, [None]),
+    }
+    outputs = signatures["step"].structured_outputs
+    assert {name: (x.dtype, x.shape.as_list()) for name, x in outputs.items()} == {
+        "logits": (tf.float32, [None, None, V]),
+        "memory": (tf.float32, [None, L, T + 2, D]),
+        "memory_length": (tf.int32, [None]),
+    }
+
+
+def test_a_state_without_slots_and_one_row(model, whole):
+    steps = export.SegmentSteps(model)
+    nothing = {"memory": np.zeros((1, L, 0, D)), "memory_length": [0]}
+    outputs = steps.step(IDS[:1, :4], [4], **nothing)
+    np.testing.assert_allclose(outputs["logits"], whole[:1, :4], atol=2e-4)
+    again = steps.step(IDS[:1, 4:], [T - 4], outputs["memory"], outputs["memory_length"])
+    np.testing.assert_allclose(again["logits"], whole[:1, 4:], atol=2e-4)
+
+
+def test_a_client_gets_float32_whatever_the_model_computes_in():
+    model = made(layers=1)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    steps = export.SegmentSteps(made(layers=1))
+    outputs = steps.step(IDS, [T] * B, **steps.initial_memory(B))
+    assert outputs["memory"].dtype == outputs["logits"].dtype == tf.float32
+    expected = export.SegmentSteps(model).step(IDS, [T] * B, **steps.initial_memory(B))
+    far = np.abs(outputs["memory"] - expected["memory"]).max()
+    assert 0 < far < 0.05 * np.abs(expected["memory"]).max()
+
+
+def test_a_tokenizer_is_refused(model, tmp_path):
+    with pytest.raises(ValueError, match="exported without a `tokenizer`"):
+        export.saved_model(model, tmp_path, tokenizer=object())

@@ -1,0 +1,97 @@
+import math
+
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import AdaptiveEmbedding, TokenEmbedding
+from keras_attn.testing import check_layer
+
+V, D, CUTOFFS, DIV = 23, 13, [5, 11], 2
+# Words on both sides of each cut.
+IDS = np.array([[4, 5, 0, 22, 10], [11, 1, 12, 3, 0]])
+
+
+def built(*arguments, **options):
+    layer = AdaptiveEmbedding(V, D, *arguments, **options)
+    layer.build()
+    oracles.scramble(layer)
+    return layer
+
+
+def test_oracle():
+    layer = built(CUTOFFS, DIV)
+    x = oracles.numpy_of(layer(IDS))
+    edges = [0, 5, 11, 23]
+    for index in np.ndindex(IDS.shape):
+        word = IDS[index]
+        cluster = max(i for i in range(3) if edges[i] <= word)
+        row = oracles.numpy_of(layer.tables[cluster])[word - edges[cluster]]
+        expected = math.sqrt(D) * row @ oracles.numpy_of(layer.projections[cluster])
+        np.testing.assert_allclose(x[index], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("cutoffs", [[], CUTOFFS])
+def test_equal_widths_are_a_token_embedding(cutoffs):
+    layer, plain = built(cutoffs), TokenEmbedding(V, D)
+    plain.build()
+    plain.table.assign(np.concatenate([oracles.numpy_of(table) for table in layer.tables]))
+    np.testing.assert_array_equal(layer(IDS), plain(IDS))
+    assert layer.count_params() == V * D
+
+
+def test_parameters_of_transformer_xl():
+    """Widths 1024, 256, 64 and 16 for 20 000, 20 000, 160 000 and 67 735 words."""
+    layer = AdaptiveEmbedding(267735, 1024, [20000, 40000, 200000], 4, initializer="zeros")
+    layer.build()
+    words = 20_000 * 1024 + 20_000 * 256 + 160_000 * 64 + 67_735 * 16
+    assert layer.count_params() == words + (1024 + 256 + 64 + 16) * 1024
+
+
+def test_default_tables_give_unit_variance_in_every_cluster():
+    layer = AdaptiveEmbedding(900, 64, [300, 600], 4)
+    variances = [np.var(layer(np.arange(300)[None] + start)) for start in (0, 300, 600)]
+    # Of the last cluster, 64 wide vectors made of 4 numbers each.
+    np.testing.assert_allclose(variances, 1.0, atol=0.4)
+
+
+def test_padding_makes_the_implicit_mask():
+    np.testing.assert_array_equal(built(CUTOFFS, DIV)(IDS)._keras_mask, IDS != 0)
+    assert getattr(built(CUTOFFS, mask_zero=False)(IDS), "_keras_mask", None) is None
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_dtype_policies(policy):
+    layer, reference = built(CUTOFFS, DIV, dtype=policy), built(CUTOFFS, DIV)
+    assert keras.backend.standardize_dtype(layer(IDS).dtype) == layer.compute_dtype
+    np.testing.assert_allclose(oracles.numpy_of(layer(IDS)), reference(IDS), atol=0.15)
+
+
+def test_conformance():
+    # Files of it are in the test of AdaptiveSoftmax, which holds one.
+    check_layer(AdaptiveEmbedding(V, D, CUTOFFS, DIV), IDS, slow=False).raise_if_any()
+
+
+def test_save_config():
+    layer = built(CUTOFFS, DIV, False, False, "ones", "ones", name="words")
+    again = AdaptiveEmbedding.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    np.testing.assert_array_equal(again(IDS)[0, 0], np.full(D, D))  # 13 ones times 13 by 13 ones
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: AdaptiveEmbedding(0, D), "`vocabulary_size`.*vocabulary_size=0"),
+        (lambda: AdaptiveEmbedding(V, D, [5, 5]), r"`cutoffs`.*cutoffs=\[5, 5\]"),
+        (lambda: AdaptiveEmbedding(V, D, [0, 5]), r"`cutoffs\[0\]`.*=0"),
+        (lambda: AdaptiveEmbedding(V, D, [5, V]), r"`cutoffs`.*vocabulary_size=23"),
+        (lambda: AdaptiveEmbedding(V, D, CUTOFFS, 4), "`hidden_dim`.*div_val=4, 2 cutoffs"),
+        (lambda: AdaptiveEmbedding(V, D, CUTOFFS, 0), "`div_val`.*div_val=0"),
+        (lambda: built(CUTOFFS)(IDS + 0.0), "`token_ids` must be integers.*float"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

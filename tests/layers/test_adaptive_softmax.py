@@ -1,0 +1,276 @@
+"""Against loops in float64, and against the full table of log-probabilities."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax
+from keras_attn.ops import clusters
+from keras_attn.testing import check_layer
+from keras_attn.training import LabelSmoothedCrossentropy, Perplexity
+
+B, T, D, V = 3, 37, 13, 101
+CUTOFFS, DIV = [11, 29], 3
+X = oracles.random(B, T, D)
+RANDOM = np.random.default_rng(0)
+# Batches whose rare words are few, or all words are, or none is.
+LABELS = {
+    "few": np.where(RANDOM.random((B, T)) < 0.08, RANDOM.integers(11, V, (B, T)), 3),
+    "some": RANDOM.integers(1, V, (B, T)),
+    "none": RANDOM.integers(1, 11, (B, T)),
+    "all in one": np.full((B, T), 11),
+    "one": np.where(np.arange(B * T).reshape(B, T) == 50, 29, 3),
+}
+
+
+def built(cutoffs=CUTOFFS, div_val=DIV, policy="float32", **options):
+    embedding = AdaptiveEmbedding(V, D, cutoffs, div_val, dtype=policy)
+    layer = AdaptiveSoftmax(embedding, dtype=policy, **options)
+    layer.build((None, None, D))
+    oracles.scramble(layer)
+    return layer
+
+
+def log_softmax(logits):
+    top = logits.max()
+    return logits - top - np.log(np.exp(logits - top).sum())
+
+
+def oracle(layer, x):
+    """log p of all words after one vector."""
+    edges, tail = [0, *layer.embedding.cutoffs, V], []
+    projections = [*layer.projections, *layer.embedding.projections[len(layer.projections) :]]
+    for i in range(len(edges) - 1):
+        table = oracles.numpy_of(layer.embedding.tables[i])
+        if i == 0 and len(edges) > 2:
+            table = np.concatenate([table, oracles.numpy_of(layer.cluster_table)])
+        inner = oracles.numpy_of(projections[i]) @ x if projections else x
+        tail.append(log_softmax(table @ inner + oracles.numpy_of(layer.biases[i])))
+    result = np.zeros(V)
+    for word in range(V):
+        i = max(i for i in range(len(edges) - 1) if edges[i] <= word)
+        result[word] = tail[0][edges[1] + i - 1] if i else 0.0
+        result[word] += tail[i][word - edges[i]]
+    return result
+
+
+@pytest.mark.parametrize("tied", [True, False, "all_but_first"])
+def test_oracle(tied):
+    layer = built(tied_projections=tied)
+    found = layer(X)
+    for index in [(0, 0), (1, 5), (2, 36)]:
+        expected = oracle(layer, X[index].astype("float64"))
+        np.testing.assert_allclose(found[index], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("cutoffs, div_val", [([], 1), (CUTOFFS, 1), (CUTOFFS, DIV)])
+def test_probabilities_sum_to_one(cutoffs, div_val):
+    layer = built(cutoffs, div_val)
+    sums = np.exp(layer(X).numpy().astype("float64")).sum(-1)
+    np.testing.assert_allclose(sums, 1.0, atol=1e-6)
+
+
+def test_one_cluster_is_the_plain_softmax():
+    layer = built([], 1)
+    table, bias = oracles.numpy_of(layer.embedding.tables[0]), oracles.numpy_of(layer.biases[0])
+    logits = X @ table.T + bias
+    np.testing.assert_allclose(layer(X), keras.ops.log_softmax(logits), atol=1e-5)
+    labels = LABELS["some"]
+    expected = keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    np.testing.assert_allclose(layer(X, labels), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_losses_are_those_of_the_full_table_in_the_order_of_the_tokens(kind):
+    layer, labels = built(), LABELS[kind]
+    expected = -np.take_along_axis(layer(X).numpy(), labels[..., None], -1)[..., 0]
+    np.testing.assert_allclose(layer(X, labels), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind, jit_compile, cutoffs",
+    [
+        ("few", None, CUTOFFS),
+        ("some", None, CUTOFFS),
+        ("few", False, CUTOFFS),
+        ("some", True, [11]),
+    ],
+)
+def test_the_gradient_is_that_of_the_full_table(kind, jit_compile, cutoffs):
+    layer = built(cutoffs, tied_projections="all_but_first")
+    weights = [tf.constant(X), *(weight.value for weight in layer.trainable_weights)]
+    shares, labels = tf.constant(oracles.random(B, T, seed=2)), tf.constant(LABELS[kind])
+
+    def full(x):
+        return -tf.gather(layer(x), labels, batch_dims=2)
+
+    def gradients(losses):
+        def run():
+            with tf.GradientTape() as tape:
+                tape.watch(weights[0])
+                value = tf.reduce_sum(shares * losses(weights[0]))
+            # The embedding's own first projection is used by the embedding only.
+            found = tape.gradient(value, weights, unconnected_gradients="zero")
+            return [tf.convert_to_tensor(x) for x in found]
+
+        return run() if jit_compile is None else tf.function(run, jit_compile=jit_compile)()
+
+    found, expected = gradients(lambda x: layer(x, labels)), gradients(full)
+    assert sum(np.any(x != 0) for x in expected) == len(weights) - 1
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * max(1, np.abs(b).max()))
+
+
+def test_the_gradient_of_an_unused_cluster_is_zero():
+    layer = built()
+    tables = [layer.embedding.tables[i].value for i in (1, 2)]
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(layer(X, LABELS["all in one"]))
+        return tape.gradient(value, tables)
+
+    used, unused = gradients()
+    assert np.abs(used).max() > 0.01
+    np.testing.assert_array_equal(unused, 0.0)
+
+
+@pytest.mark.parametrize("kind, most", [("few", 7 + 2), ("none", 0), ("some", 2 * B * T)])
+def test_logits_are_made_for_few_tokens_more_than_a_cluster_has(kind, most, monkeypatch):
+    """Eager calls run the way that is chosen; of 111 tokens the ways are 2, 7, 28 and 111."""
+    layer, rows = built(), []
+    plain = clusters.crossentropy
+
+    def counting(labels, logits):
+        rows.append(labels.shape[0])
+        return plain(labels, logits)
+
+    monkeypatch.setattr(clusters, "crossentropy", counting)
+    labels = LABELS[kind]
+    layer(X, labels)
+    assert rows[0] == B * T  # the head
+    counts = [((a <= labels) & (labels < b)).sum() for a, b in [(11, 29), (29, V)]]
+    assert len(rows[1:]) == sum(count > 0 for count in counts)
+    used = [count for count in counts if count]
+    assert all(c <= r <= max(2, 4 * c) for c, r in zip(used, rows[1:], strict=True))
+    assert sum(rows[1:]) <= most
+
+
+def test_padding_counts_nothing():
+    layer = built()
+    labels = LABELS["some"].copy()
+    labels[0, 30:] = 0
+    with tf.GradientTape() as tape:
+        x = tf.constant(X)
+        tape.watch(x)
+        losses = layer(x, labels)
+    np.testing.assert_array_equal(losses[0, 30:], 0.0)
+    np.testing.assert_allclose(losses[:, :30], layer(X, LABELS["some"])[:, :30], atol=1e-6)
+    slope = tape.gradient(losses, x).numpy()
+    np.testing.assert_array_equal(slope[0, 30:], 0.0)
+    assert np.all(np.any(slope[0, :30] != 0, axis=-1))
+    other = built(ignore_id=-100)
+    outside = np.where(labels == 0, -100, labels)
+    np.testing.assert_allclose(other(X, outside), losses, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_dtype_policies(policy):
+    layer, reference = built(policy=policy), built()
+    labels = LABELS["some"]
+    tolerance = 0.1 if policy == "mixed_bfloat16" else 0.02
+    for found, expected in [(layer(X), reference(X)), (layer(X, labels), reference(X, labels))]:
+        assert keras.backend.standardize_dtype(found.dtype) == "float32"
+        np.testing.assert_allclose(found, expected, atol=tolerance)
+    # Exponentials of 101 words at a low precision would be off by far more, and so would biases.
+    np.testing.assert_allclose(np.exp(layer(X)).sum(-1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(layer(0 * X), reference(0 * X), atol=1e-6)
+
+
+def test_parameters_of_transformer_xl():
+    """Of its own: a row for each cluster, biases, and the first projection where it is not tied."""
+    embedding = AdaptiveEmbedding(267735, 1024, [20000, 40000, 200000], 4, initializer="zeros")
+    embedding.build()
+    for tied, projections in [(True, 0), ("all_but_first", 1024**2)]:
+        layer = AdaptiveSoftmax(embedding, tied)
+        layer.build((None, None, 1024))
+        own = layer.count_params() - embedding.count_params()
+        assert own == 3 * 1024 + 267_735 + 3 + projections
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_conformance(tied):
+    layer = AdaptiveSoftmax(AdaptiveEmbedding(V, D, CUTOFFS, DIV), tied)
+    # The embedding's own projections are for the way in, which is not taken here.
+    skip = [] if tied else ["gradients"]
+    check_layer(layer, (2, 5, D), skip=skip, slow=tied).raise_if_any()
+
+
+def test_conformance_of_losses():
+    labels = LABELS["some"][:2, :31]
+    layer = AdaptiveSoftmax(AdaptiveEmbedding(V, D, CUTOFFS, DIV))
+    # XLA is in the test of the gradient; `unknown_sizes` is a graph.
+    skip = ["graph", "xla"]
+    check_layer(layer, (2, 31, D), labels, skip=skip, slow=False).raise_if_any()
+
+
+def model_pair(cutoffs=CUTOFFS):
+    token_ids = keras.Input((None,), dtype="int32")
+    labels = keras.Input((None,), dtype="int32")
+    embedding = AdaptiveEmbedding(V, D, cutoffs, DIV)
+    softmax = AdaptiveSoftmax(embedding, name="softmax")
+    hidden = keras.layers.Dense(D, activation="relu")(embedding(token_ids))
+    model = keras.Model(token_ids, softmax(hidden))
+    trained = keras.Model([token_ids, labels], softmax(hidden, labels))
+    return model, trained
+
+
+def test_fit():
+    """Each word is followed by the same one: the losses are learned, and are those of the table."""
+    model, trained = model_pair([29])
+    trained.compile(
+        keras.optimizers.Adam(0.1), LabelSmoothedCrossentropy(0.0), metrics=[Perplexity()]
+    )
+    x = RANDOM.integers(1, V, (16, 21))
+    y = (x * 7) % (V - 1) + 1
+    y[:, 17:] = 0
+    before = trained.evaluate([x, y], y, verbose=0)[0]
+    losses = trained.fit([x, y], y, batch_size=8, epochs=25, verbose=0).history["loss"]
+    assert before > 4.6 and losses[-1] < 3  # log 100 = 4.6 is what their frequencies give
+    loss, perplexity = trained.evaluate([x, y], y, batch_size=16, verbose=0)
+    table = LabelSmoothedCrossentropy(0.0)(y, model(x))
+    assert loss == pytest.approx(float(table), rel=1e-4)
+    assert perplexity == pytest.approx(np.exp(loss), rel=1e-4)
+
+
+def test_still_tied_when_loaded(tmp_path):
+    model, trained = model_pair()
+    oracles.scramble(trained)
+    x, y = LABELS["some"], LABELS["few"]
+    trained.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded([x, y]), trained([x, y]))
+    assert loaded.count_params() == trained.count_params()
+    embedding = loaded.get_layer("softmax").embedding
+    assert any(layer is embedding for layer in loaded.layers)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: AdaptiveSoftmax("table"), "`embedding` must be an `AdaptiveEmbedding`.*'table'"),
+        (lambda: built(tied_projections="first"), "`tied_projections`.*'first'"),
+        (lambda: built()(X[..., 1:]), r"`x`.*13.*\(3, 37, 12\)"),
+        (lambda: built()(X, LABELS["few"][:, 1:]), r"`labels`.*\(3, 36\)"),
+        (
+            lambda: LabelSmoothedCrossentropy(0.1)(LABELS["few"], built()(X, LABELS["few"])),
+            "`smoothing` needs the logits.*smoothing=0.1",
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

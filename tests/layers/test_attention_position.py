@@ -1,0 +1,278 @@
+"""Attention whose queries and keys are turned by their positions: every score, plan and cache."""
+
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from index_sets import CASES, NUM_HEADS, W, shrink_tiles
+from keras import ops
+
+from keras_attn.depth import Stack
+from keras_attn.generation import Beam, Greedy, generate
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.memory import KVCache
+from keras_attn.models import CausalLanguageModel
+from keras_attn.patterns import LSH, Causal, Fixed, Local, PerHead, Strided
+from keras_attn.positions import Rotary, Sinusoidal
+from keras_attn.testing import check_attention
+
+B, T, S, D, H = 2, 5, 7, 11, 6
+LONG = 2 * W + 5
+X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
+LONG_X = oracles.random(B, LONG, D)
+
+
+def built(x=X, value=None, **arguments):
+    layer = MultiHeadAttention(NUM_HEADS, H, position="rotary", **arguments)
+    layer.build(x.shape, (x if value is None else value).shape)
+    oracles.scramble(layer, scale=0.5)
+    return layer
+
+
+def turned(x, places):
+    numbers = x[..., 0::2] + 1j * x[..., 1::2]
+    angles = places[..., None] * 10000.0 ** (-np.arange(0, H, 2) / H)
+    numbers = numbers * np.exp(1j * angles)
+    return np.stack([numbers.real, numbers.imag], axis=-1).reshape(x.shape)
+
+
+def attention(layer, query, value, query_places, key_places, allowed):
+    """The formula, with queries and keys turned and values as they are."""
+    weights = oracles.attention_weights(layer)
+    output = np.zeros((*query.shape[:2], D)) + weights["output_bias"]
+    scores = np.zeros((B, NUM_HEADS, query.shape[1], value.shape[1]))
+    for b in range(B):
+        q, k, v = (
+            oracles.project(x[b].astype("float64"), weights[f"{n}_kernel"], weights[f"{n}_bias"])
+            for n, x in (("query", query), ("key", value), ("value", value))
+        )
+        q, k = turned(q, query_places[b]), turned(k, key_places[b])
+        for n, t in np.ndindex(NUM_HEADS, query.shape[1]):
+            shared = n * len(k) // NUM_HEADS
+            logits = [oracles.scaled_dot(q[n, t], key) for key in k[shared]]
+            scores[b, n, t] = oracles.softmax(logits, allowed[t])
+            output[b, t] += scores[b, n, t] @ v[shared] @ weights["output_kernel"][n]
+    return output, scores
+
+
+@pytest.mark.parametrize("shared", [NUM_HEADS, 1])
+def test_oracle(shared):
+    """More keys than queries, whose positions are then the last; and positions of each row."""
+    layer = built(X, CONTEXT, num_key_value_heads=shared)
+    everything = np.ones((T, S), bool)
+    defaults = np.tile(np.arange(S - T, S), (B, 1)), np.tile(np.arange(S), (B, 1))
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 30, (B, T)), rng.integers(0, 30, (B, S))
+    for places, call in (
+        (defaults, {}),
+        (given, {"query_positions": given[0], "key_positions": given[1]}),
+        ((given[0], defaults[1]), {"query_positions": given[0]}),
+        ((defaults[0], given[1]), {"key_positions": given[1]}),
+    ):
+        output, scores = layer(X, CONTEXT, return_attention_scores=True, **call)
+        expected, weights = attention(layer, X, CONTEXT, *places, everything)
+        np.testing.assert_allclose(output, expected, atol=2e-5)
+        np.testing.assert_allclose(scores, weights, atol=1e-5)
+
+
+def test_the_distance_alone_counts():
+    layer = built(pattern="causal")
+    places = np.arange(T)
+
+    def at(places):
+        return np.asarray(layer(X, X, query_positions=places, key_positions=places))
+
+    np.testing.assert_allclose(at(places + 77), layer(X, X), atol=1e-5)
+    assert np.abs(at(2 * places) - layer(X, X)).max() > 0.01
+    changed = X.copy()
+    changed[:, 3:] += 1
+    np.testing.assert_array_equal(layer(changed, changed)[:, :3], layer(X, X)[:, :3])
+
+
+def by_plan(plan, **arguments):
+    """The output, and the gradients of the input and the weights."""
+    layer = built(LONG_X, plan=plan, **arguments)
+    x = tf.constant(LONG_X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        output = layer(x, x)
+        loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
+    sources = [x, *(weight.value for weight in layer.trainable_weights)]
+    return output, *tape.gradient(loss, sources, unconnected_gradients="zero")
+
+
+PLANS = {name: {"pattern": pattern} for name, (pattern, _) in CASES.items()}
+PLANS["lsh"] = {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"}
+PLANS["additive"] = {"pattern": Local(W), "score": "additive"}
+PLANS["relative"] = {"pattern": Local(W), "score": "relative"}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_plan_equals_the_matrix(name, monkeypatch):
+    shrink_tiles(monkeypatch)
+    for tiles, matrix in zip(
+        by_plan("tiles", **PLANS[name]), by_plan("matrix", **PLANS[name]), strict=True
+    ):
+        scale = max(1.0, np.abs(matrix).max())
+        np.testing.assert_allclose(tiles / scale, matrix / scale, atol=2e-5)
+
+
+def test_queries_that_are_their_own_keys_stay_so():
+    """Turned once, as a plan that sorts them once needs."""
+    layer = built(LONG_X, pattern=LSH(4), score="shared_qk", plan="tiles")
+    seen = []
+
+    class Spy(LSH):
+        def attend(self, operands, log_weight=False):
+            seen.append(operands)
+            return super().attend(operands, log_weight)
+
+    layer.pattern = Spy(4)
+    x = ops.array(LONG_X)
+    layer(x, x)
+    assert seen[0].key is seen[0].query
+
+
+CACHED = {
+    "causal": Causal(),
+    "local": Local(4),
+    "strided": Strided(3),
+    "fixed": Fixed(4, 2),
+    "heads": PerHead([Local(2), Strided(3), Causal()]),
+}
+
+
+@pytest.mark.parametrize("slots", [LONG + 2, None])
+@pytest.mark.parametrize("name", CACHED)
+def test_limit_cached_equals_full(name, slots):
+    layer = built(LONG_X, pattern=CACHED[name], num_key_value_heads=1)
+    whole = layer(LONG_X, LONG_X)
+    for lengths in ([5, *[1] * (LONG - 5)], [2, 3, 1, LONG - 6]):
+        cache, outputs, start = KVCache(slots).initial(layer, B), [], 0
+        for length in lengths:
+            piece = ops.array(LONG_X[:, start : start + length])
+            output, cache = layer(piece, piece, cache=cache)
+            outputs.append(output)
+            start += length
+        np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
+
+
+@pytest.mark.parametrize("slots", [T + 2, None])
+def test_cached_keys_stand_where_the_call_says(slots):
+    """Rows that begin at positions of their own, as prompts of different length do."""
+    layer = built(pattern="causal")
+    places = np.array([[0, 1, 2, 3, 4, 5, 6], [3, 4, 9, 10, 11, 20, 21]])
+    now = places[:, :T]
+    whole = layer(X, X, query_positions=now, key_positions=now)
+    cache, outputs = KVCache(slots, whole=True).initial(layer, B), []
+    for start, end in ((0, 2), (2, 3), (3, T)):
+        piece = ops.array(X[:, start:end])
+        output, cache = layer(
+            piece,
+            piece,
+            cache=cache,
+            query_positions=places[:, start:end],
+            key_positions=places[:, : slots or end],
+        )
+        outputs.append(output)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
+
+
+@pytest.mark.parametrize("key_positions", [None, np.array([0, 2, 3, 7, 8, 9, 30])])
+def test_a_complete_cache_keeps_its_keys_where_they_stand(key_positions):
+    layer = built(X, CONTEXT)
+    cache = layer.context_cache(ops.array(CONTEXT), key_positions=key_positions)
+    whole = layer(X, CONTEXT, key_positions=key_positions)
+    np.testing.assert_allclose(layer(X, cache=cache)[0], whole, atol=2e-5)
+    cache = layer.context_cache(ops.array(CONTEXT), ops.array(CONTEXT), key_positions)
+    np.testing.assert_allclose(layer(X, cache=cache)[0], whole, atol=2e-5)
+
+
+VOCABULARY, BOS, EOS = 7, 2, 3
+PROMPTS = np.array([[2, 5, 6], [2, 4, 0], [2, 0, 0]], "int32")
+
+
+@pytest.fixture(scope="module")
+def model():
+    def block(index):
+        attention = MultiHeadAttention(2, 4, pattern="causal", position="rotary")
+        return TransformerBlock(attention, FeedForward(11))
+
+    model = CausalLanguageModel(
+        embedding=TokenEmbedding(VOCABULARY, 8), depth=Stack(block, 2), position=None
+    )
+    rng = np.random.default_rng(5)
+    for weight in model.trainable_variables:
+        spread = 0.6 if len(weight.shape) > 1 else 0.1
+        weight.assign(weight + rng.normal(0, spread, weight.shape))
+    return model
+
+
+def test_generation_equals_the_loop_without_a_cache(model):
+    """Also where padding stands between a prompt and what follows it."""
+    ids = generate(model, PROMPTS, Greedy(), 6, bos_id=BOS, eos_id=EOS)[0]
+    for row, prompt in enumerate(PROMPTS):
+        tokens = [token for token in prompt if token]
+        for step in range(6):
+            logits = np.asarray(model({"token_ids": np.array([tokens])}))[0, -1]
+            assert int(ids[row, step]) == int(logits.argmax())
+            tokens.append(int(logits.argmax()))
+            if tokens[-1] == EOS:
+                break
+
+
+def test_beams_of_padded_prompts_are_those_of_each_alone(model):
+    ids, scores = generate(model, PROMPTS, Beam(3), 6, bos_id=BOS, eos_id=EOS)
+    for row, prompt in enumerate(PROMPTS):
+        alone = prompt[None, prompt != 0]
+        found, score = generate(model, alone, Beam(3), 6, bos_id=BOS, eos_id=EOS)
+        np.testing.assert_array_equal(ids[row], found[0])
+        np.testing.assert_allclose(scores[row], score[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_dtype_policies(policy):
+    """With a position that the user made, which keeps a policy of its own."""
+    reference = built(LONG_X)
+    layer = MultiHeadAttention(NUM_HEADS, H, position=Rotary(dtype="float32"), dtype=policy)
+    layer.build(LONG_X.shape)
+    layer.set_weights(reference.get_weights())
+    expected = np.asarray(reference(LONG_X, LONG_X))
+    output = oracles.numpy_of(layer(LONG_X, LONG_X))
+    tolerance = 2.0**-5 if policy == "mixed_bfloat16" else 2.0**-8
+    assert 0 < np.abs(output - expected).max() < tolerance * np.abs(expected).max()
+    x = ops.cast(LONG_X, layer.compute_dtype)
+    stepped, cache = layer(x, x, cache=KVCache(LONG).initial(layer, B))
+    assert cache["key"].dtype == layer.compute_dtype
+    np.testing.assert_allclose(oracles.numpy_of(stepped), output, atol=1e-6)
+
+
+def test_check_attention():
+    layer = MultiHeadAttention(NUM_HEADS, 4, pattern="causal", position="rotary", dropout=0.1)
+    checks = ["config", "formula", "limits", "alignment", "no_leak", "padding", "saving"]
+    report = check_attention(layer, only=checks)
+    report.raise_if_any()
+    assert report.skipped == {}
+
+
+def test_config():
+    layer = MultiHeadAttention(2, H, position=Rotary(max_wavelength=50))
+    again = MultiHeadAttention.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config() and again.position.max_wavelength == 50
+    assert MultiHeadAttention(2, H).position is None
+    named = MultiHeadAttention(2, H, position="rotary", dtype="mixed_bfloat16")
+    assert named.position.compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: MultiHeadAttention(2, H, position=Sinusoidal()), "position=<Sinusoidal"),
+        (lambda: MultiHeadAttention(2, 5, position="rotary").build(X.shape), "even.*5"),
+        (lambda: built()(X, X, query_positions=[1, 2]), r"`query_positions`.*\(5,\).*\(2,\)"),
+        (lambda: built()(X, X, key_positions=[1, 2]), r"`key_positions`.*\(5,\).*\(2,\)"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

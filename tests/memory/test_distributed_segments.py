@@ -1,0 +1,44 @@
+"""Two replicas, each with the memory of its own rows, do what one device does."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    done = subprocess.run(
+        [sys.executable, HERE / "distributed.py", tmp_path_factory.mktemp("models")],
+        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(HERE.parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_each_replica_keeps_its_own_rows(result):
+    assert result["replicas"] == 2 and result["rows"] == [4, 2]
+    assert len(set(result["lengths"])) > 1
+    assert result["state"] < 1e-5
+
+
+def test_two_replicas_equal_one_device(result):
+    for name in ("weights", "losses"):
+        assert result[name] < 1e-5, name
+
+
+def test_all_rows_are_saved_and_restored(result):
+    """By two replicas for one device, and by one device for two replicas."""
+    assert result["loaded"] == 0 and result["loaded together"] == 0
+
+
+def test_rows_that_replicas_cannot_share_are_refused(result):
+    assert "batch_size=3, 2 replicas" in result["refused"]

@@ -1,0 +1,359 @@
+"""A text read segment by segment: what the memory keeps, and what blocks make of it."""
+
+import functools
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import segments
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keras import ops
+from segments import B, D, L, T, X, built, run, same_cuts, state_of
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.memory import SegmentMemory
+from keras_attn.patterns import AdaptiveSpan, Fixed, Local, PerHead, Strided
+
+RESIDUALS = pytest.mark.parametrize("residual", segments.RESIDUALS)
+# Rows that are cut differently; one has no token at all in some segments.
+RAGGED = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]])
+
+
+@functools.cache
+def shared(residual):
+    return built(residual)
+
+
+def draw_cut(data, number):
+    ends = sorted(data.draw(st.lists(st.integers(0, T), min_size=number - 1, max_size=number - 1)))
+    return np.diff([0, *ends, T])
+
+
+@RESIDUALS
+@pytest.mark.parametrize("memory_length", [1, 3, 20])
+def test_oracle(residual, memory_length):
+    found, _ = run(shared(residual), X, RAGGED, memory_length)
+    expected = segments.oracle(shared(residual), X, RAGGED, memory_length, residual == "pre")
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@RESIDUALS
+@settings(deadline=None, max_examples=4)
+@given(data=st.data())
+def test_any_cutting_equals_one_pass(residual, data):
+    """Each row cut on its own; a memory as long as the text has room for all of it."""
+    number = data.draw(st.integers(1, 5))
+    counts = np.stack([draw_cut(data, number) for _ in range(B)])
+    memory_length = data.draw(st.sampled_from([T, T + 6]))
+    found, state = run(shared(residual), X, counts, memory_length)
+    np.testing.assert_allclose(found, shared(residual)(X), atol=2e-4)
+    np.testing.assert_array_equal(state["memory_length"], [T] * B)
+
+
+@pytest.mark.parametrize(
+    "pattern, memory_length, plan",
+    [
+        (lambda: Local(4), 3, "tiles"),
+        (lambda: Local(4), 3, "matrix"),
+        (lambda: Strided(3), T, "tiles"),
+        (lambda: PerHead([Local(3), Strided(2, "column")]), T, "tiles"),
+        (lambda: Fixed(4, 2), 12, "tiles"),
+        (lambda: AdaptiveSpan(5, ramp=2, initial_span=0.5), 4, "matrix"),
+        (lambda: AdaptiveSpan(5, ramp=2, dynamic=True), 4, "tiles"),
+    ],
+    ids=["local", "matrix", "strided", "per head", "fixed", "span", "dynamic span"],
+)
+def test_limit_patterns_need_no_more_than_they_see(pattern, memory_length, plan):
+    """Blocks at fixed places fit where memory and segments are of whole blocks."""
+    stack = built(pattern=pattern(), plan=plan, layers=2)
+    found, _ = run(stack, X, same_cuts([4, 4, 3]), memory_length, masked=False)
+    np.testing.assert_allclose(found, stack(X), atol=2e-4)
+
+
+def test_limit_a_memory_without_a_length_is_full():
+    stack = built(layers=1)
+    found, _ = stack(X[:, 4:], memory=X[:, None, :4])
+    np.testing.assert_allclose(found, stack(X)[:, 4:], atol=1e-5)
+
+
+def test_limit_no_slots_is_no_memory():
+    stack, counts = shared("pre"), same_cuts([4, 7])
+    found, state = run(stack, X, counts, 0, masked=False)
+    apart = [np.asarray(stack(x)) for x, _ in segments.spread(X, counts)]
+    np.testing.assert_allclose(found, np.concatenate(apart, axis=1), atol=1e-6)
+    assert state["memory"].shape == (B, L, 0, D)
+
+
+def test_a_memory_without_slots_means_that_nothing_came_before():
+    """Whatever the model keeps later."""
+    stack, memory = shared("post"), SegmentMemory(5)
+    nothing = state_of(np.zeros((B, L, 0, D), "float32"), [0] * B)
+    output, read = stack(X, **nothing)
+    np.testing.assert_allclose(output, stack(X), atol=1e-6)
+    state = memory.extend(nothing, read)
+    same = memory.extend(memory.initial(B, L, D), read)
+    np.testing.assert_array_equal(state["memory"], same["memory"])
+    np.testing.assert_array_equal(state["memory_length"], [5] * B)
+
+
+@RESIDUALS
+def test_no_leak_from_empty_slots(residual):
+    """Zeros, large numbers and none at all: bit-equal, and equal to no memory."""
+    stack = shared(residual)
+    _, state = run(stack, X, RAGGED, 6)
+    filled = np.array([0, 2, 6])
+    empty = np.arange(6) < 6 - filled[:, None]
+    outputs = []
+    for garbage in (0.0, 1e3, np.nan, np.inf):
+        memory = np.where(empty[:, None, :, None], garbage, state["memory"]).astype("float32")
+        outputs.append(np.asarray(stack(X, **state_of(memory, filled))[0]))
+    for output in outputs[1:]:
+        np.testing.assert_array_equal(output, outputs[0])
+    np.testing.assert_allclose(outputs[0][0], stack(X)[0], atol=1e-5)
+    assert np.abs(outputs[0][1:] - np.asarray(stack(X))[1:]).max() > 0.02
+
+
+def test_no_leak_from_padding():
+    """What a segment is padded with is neither attended nor remembered."""
+    stack, memory = shared("post"), SegmentMemory(6)
+    _, state = run(stack, X, RAGGED, 6)
+    real = np.arange(T) < np.array([[5], [11], [0]])
+    found = []
+    for garbage in (0.0, 1e3):
+        x = np.where(real[..., None], X, garbage).astype("float32")
+        output, read = stack(x, padding_mask=real, **state)
+        after = memory.extend(state, read, real)
+        assert after["memory_length"].numpy().tolist() == [6, 6, 6]
+        found.append((np.asarray(output)[real], np.asarray(after["memory"])))
+    for before, after in zip(*found, strict=True):
+        np.testing.assert_array_equal(after, before)
+    np.testing.assert_array_equal(found[0][1][2], state["memory"][2])
+
+
+def test_a_mask_with_holes_leaves_none_in_the_memory():
+    memory, hidden = SegmentMemory(4), oracles.random(2, 1, 5, 3)
+    real = np.array([[0, 1, 0, 1, 1], [1, 0, 0, 0, 0]], bool)
+    state = memory.extend(memory.initial(2, 1, 3), hidden, real)
+    assert state["memory_length"].numpy().tolist() == [3, 1]
+    np.testing.assert_array_equal(state["memory"][0, 0, 1:], hidden[0, 0, [1, 3, 4]])
+    np.testing.assert_array_equal(state["memory"][1, 0, 3:], hidden[1, 0, [0]])
+
+
+def test_two_episodes_in_one_batch_equal_two_runs():
+    """The first row goes on where the second begins anew."""
+    stack, memory = shared("pre"), SegmentMemory(5)
+    one, two = X[:1], X[1:2]
+    together = np.concatenate([one, two])
+    output, read = stack(together[:, :4], **memory.initial(2, L, D))
+    state = memory.reset(memory.extend(memory.initial(2, L, D), read), np.array([False, True]))
+    output, _ = stack(together[:, 4:], **state)
+    np.testing.assert_allclose(
+        output[:1], run(stack, one, np.array([[4, 7]]), 5)[0][:, 4:], atol=1e-5
+    )
+    np.testing.assert_allclose(output[1:], stack(two[:, 4:]), atol=1e-5)
+
+
+def test_rows_and_their_memories_go_together():
+    """Permuting both permutes the output; permuting the rows alone makes other outputs."""
+    stack, order = shared("post"), [2, 0, 1]
+    _, state = run(stack, X, RAGGED, 6)
+    plain, _ = stack(X, **state)
+    both, _ = stack(X[order], **{name: ops.take(x, order, axis=0) for name, x in state.items()})
+    np.testing.assert_allclose(both, np.asarray(plain)[order], atol=1e-5)
+    rows_alone, _ = stack(X[order], **state)
+    assert np.abs(rows_alone - np.asarray(plain)[order]).max() > 0.02
+
+
+@RESIDUALS
+def test_no_gradient_crosses_segments(residual):
+    stack, memory = shared(residual), SegmentMemory(6)
+    first, second = tf.constant(X[:, :4]), tf.constant(X[:, 4:])
+    with tf.GradientTape() as tape:
+        tape.watch([first, second])
+        _, read = stack(first, **memory.initial(B, L, D))
+        output, _ = stack(second, **memory.extend(memory.initial(B, L, D), read))
+        loss = tf.reduce_sum(output * oracles.random(*output.shape))
+    crossing, within = tape.gradient(loss, [first, second])
+    assert crossing is None
+    assert np.abs(within).max() > 0.01
+
+
+def test_weights_learn_from_the_memory():
+    """With the segment's own keys forbidden, those of the memory are all there is to learn from."""
+    stack, memory_length = built(layers=1), 6
+    _, state = run(stack, X, RAGGED, memory_length)
+    kernel = stack.blocks[0].attention.key_kernel
+
+    def loss():
+        allowed = np.arange(memory_length + T) < memory_length
+        output, _ = stack(X, attention_mask=np.tile(allowed, (T, 1)), **state)
+        return tf.reduce_sum(output * oracles.random(*output.shape))
+
+    with tf.GradientTape() as tape:
+        value = loss()
+    gradient = np.asarray(tape.gradient(value, kernel.value))
+    direction = oracles.random(*kernel.shape, scale=1e-2)
+    before = kernel.numpy()
+    slopes = []
+    for sign in (1, -1):
+        kernel.assign(before + sign * direction)
+        slopes.append(float(loss()))
+    slope = (slopes[0] - slopes[1]) / 2
+    assert abs(slope) > 1e-3
+    np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=2e-2)
+
+
+def test_recomputed_blocks_read_and_remember_the_same():
+    """The gradient, too, is that of blocks whose results are kept."""
+    plain = shared("pre")
+    remat = Stack.from_config({**plain.get_config(), "remat": True})
+    remat.build(X.shape)
+    remat.set_weights(plain.get_weights())
+    _, state = run(plain, X, RAGGED, 6)
+    results = []
+    for stack in (plain, remat):
+        with tf.GradientTape() as tape:
+            output, read = stack(X, **state)
+            loss = tf.reduce_sum(output * oracles.random(*output.shape))
+        gradients = tape.gradient(loss, [w.value for w in stack.trainable_weights])
+        results.append([output, read, *gradients])
+    for found, expected in zip(results[1], results[0], strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_scores_cover_the_memory():
+    stack = shared("pre")
+    _, state = run(stack, X, RAGGED, 6)
+    output, scores, _ = stack(X, **state, return_attention_scores=True)
+    np.testing.assert_array_equal(output, stack(X, **state)[0])
+    weights = np.asarray(scores[0]["attention"])
+    assert weights.shape == (B, segments.N, T, 6 + T)
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_one_trace_serves_a_whole_text(jit_compile):
+    stack, memory, traces = shared("post"), SegmentMemory(6), []
+
+    @tf.function(jit_compile=jit_compile)
+    def step(x, real, state):
+        traces.append(1)
+        output, read = stack(x, padding_mask=real, **state)
+        return output, memory.extend(state, read, real)
+
+    counts = np.array([[3, 3, 3, 2], [3, 2, 3, 3], [2, 3, 3, 3]])
+    state, outputs = memory.initial(B, L, D), []
+    for x, real in segments.spread(X, counts):
+        output, state = step(tf.constant(x), tf.constant(real), state)
+        outputs.append(output)
+    assert len(traces) == 1
+    expected = segments.oracle(stack, X, counts, 6, pre_norm=False)
+    np.testing.assert_allclose(segments.gather(outputs, counts), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_dtype_policies(policy):
+    counts = same_cuts([4, 1, 6])
+    expected, _ = run(shared("pre"), X, counts, 5)
+    keras.config.set_dtype_policy(policy)
+    stack, memory = built("pre"), SegmentMemory(5)
+    state, outputs = memory.initial(B, L, D, stack.compute_dtype), []
+    for x, _ in segments.spread(X, counts):
+        output, read = stack(x, **state)
+        state = memory.extend(state, read)
+        outputs.append(oracles.numpy_of(output))
+    assert state["memory"].dtype == stack.compute_dtype
+    error = np.abs(segments.gather(outputs, counts) - expected).max() / np.abs(expected).max()
+    assert 0 < error < (2.0**-4 if policy == "mixed_bfloat16" else 2.0**-7)
+
+
+def test_in_a_functional_model_of_unknown_sizes(tmp_path):
+    """Made by hand, saved and loaded; a whole text in two segments."""
+    stack, memory = built(), SegmentMemory(T)
+    x = keras.Input((None, D), name="x")
+    real = keras.Input((None,), dtype="bool", name="real")
+    state = {
+        "memory": keras.Input((L, None, D), name="memory"),
+        "memory_length": keras.Input((), dtype="int32", name="memory_length"),
+    }
+    output, read = stack(x, padding_mask=real, **state)
+    assert read.shape == (None, L, None, D)
+    extended = memory.extend(state, read, real)
+    model = keras.Model({"x": x, "real": real, **state}, {"output": output, **extended})
+    assert model.output["memory"].shape == (None, L, T, D)
+    model.save(tmp_path / "model.keras")
+    model = keras.models.load_model(tmp_path / "model.keras")
+    state, outputs = memory.initial(B, L, D), []
+    for segment, real in segments.spread(X, RAGGED):
+        results = model({"x": ops.array(segment), "real": ops.array(real), **state})
+        outputs.append(results.pop("output"))
+        state = results
+    np.testing.assert_allclose(segments.gather(outputs, RAGGED), stack(X), atol=2e-4)
+
+
+def test_cross_attention_beside_a_memory():
+    """A decoder's block: the memory is for its self-attention alone."""
+    block = TransformerBlock(
+        MultiHeadAttention(2, 3, pattern="causal", score="relative"),
+        FeedForward(7),
+        cross_attention=MultiHeadAttention(2, 5),
+    )
+    context = oracles.random(B, 4, 5)
+    block.build(X.shape, context.shape)
+    oracles.scramble(block)
+    found = block(X[:, 4:], context, memory=X[:, :4])
+    np.testing.assert_allclose(found, block(X, context)[:, 4:], atol=1e-5)
+
+
+def test_value():
+    memory = SegmentMemory(7)
+    assert memory == SegmentMemory.from_config(memory.get_config()) != SegmentMemory(8)
+    assert repr(memory) == "SegmentMemory(memory_length=7)"
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(memory))
+    assert again == memory
+    state = memory.initial(2, 3, 5, "bfloat16")
+    assert state["memory"].shape == (2, 3, 7, 5) and state["memory"].dtype == "bfloat16"
+    assert state["memory_length"].numpy().tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("memory_length", [-1, 2.5, None])
+def test_errors_of_the_memory(memory_length):
+    with pytest.raises(ValueError, match=f"`memory_length`.*memory_length={memory_length}"):
+        SegmentMemory(memory_length)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"memory": np.zeros((B, L + 1, 5, D))}, r"`memory` must have shape \(3, 3, None, 6\)"),
+        ({"memory": np.zeros((B, L, 5, D + 1))}, "`memory` must have shape"),
+        ({"memory": np.zeros((B + 1, L, 5, D))}, "`memory` must have shape"),
+        (
+            {"memory": np.zeros((B, L, 5, D)), "memory_length": np.zeros(2, "int32")},
+            r"`memory_length` must have shape \(3,\)",
+        ),
+    ],
+)
+def test_errors_of_a_call(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        shared("post")(X, **arguments)
+
+
+def test_a_memory_and_a_cache_are_refused():
+    stack = shared("post")
+    with pytest.raises(ValueError, match="not both"):
+        stack(X, memory=np.zeros((B, L, 5, D)), cache=stack.initial_cache(B, T))
+
+
+def test_errors_of_masks_and_extending():
+    block, memory = shared("post").blocks[0], SegmentMemory(5)
+    with pytest.raises(ValueError, match=r"`memory_mask` must have shape \(3, 4\)"):
+        block(X, memory=X[:, :4], memory_mask=np.ones((B, 5), bool))
+    with pytest.raises(ValueError, match=r"`memory` must have shape \(2, 3, None, 6\)"):
+        memory.extend(memory.initial(2, 4, 6), oracles.random(2, 3, 5, 6))
+    with pytest.raises(ValueError, match=r"`padding_mask` must have shape \(2, 5\)"):
+        memory.extend(memory.initial(2, 3, 6), oracles.random(2, 3, 5, 6), np.ones((2, 4), bool))

@@ -1,0 +1,278 @@
+"""A model that keeps its memory between the batches of fit, evaluate and predict."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import segments
+import tensorflow as tf
+from keras import ops
+from segments import B, D, L
+
+from keras_attn.layers import TokenEmbedding
+from keras_attn.memory import SegmentMemory, StatefulSegments
+from keras_attn.models import CausalLanguageModel
+from keras_attn.text import SegmentStreams
+from keras_attn.training import LabelSmoothedCrossentropy, Perplexity
+
+V, M, LENGTH, WIDTH = 13, 20, 12, 3
+IDS = np.random.default_rng(2).integers(1, V, (B, LENGTH)).astype("int32")
+LABELS = np.roll(IDS, -1, axis=1)
+LOSS = LabelSmoothedCrossentropy(0.0)
+
+
+def cut(rows):
+    """Rows (B, T, ...) as batches of segments, one after the other."""
+    return np.concatenate(np.split(np.asarray(rows), LENGTH // WIDTH, axis=1))
+
+
+def language_model(memory_length=M, layers=1):
+    memory = SegmentMemory(memory_length)
+    return CausalLanguageModel(TokenEmbedding(V, D), segments.built(layers=layers), memory=memory)
+
+
+def compiled(batch_size=B, rate=0.5, **arguments):
+    keras.utils.set_random_seed(5)
+    model = StatefulSegments(language_model(**arguments), batch_size)
+    model.compile(keras.optimizers.SGD(rate), LOSS, jit_compile=False)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = compiled(layers=2)
+    oracles.scramble(model.model, scale=0.8)
+    return model
+
+
+@pytest.fixture(scope="module")
+def whole(model):
+    plain = CausalLanguageModel(model.model.embedding, model.model.depth)
+    return np.asarray(plain({"token_ids": IDS}))
+
+
+def loss_of(logits, labels=LABELS):
+    return float(LOSS(labels, logits))
+
+
+def lengths(model):
+    return model.state["memory_length"].numpy().tolist()
+
+
+def test_predict_equals_one_pass(model, whole):
+    found = model.predict(cut(IDS), batch_size=B, verbose=0)
+    np.testing.assert_allclose(found, cut(whole), atol=2e-4)
+
+
+def test_any_cutting_equals_one_pass(model, whole):
+    """Segments of changing length, rows cut differently, from a dataset of unknown sizes."""
+    counts = np.array([[5, 0, 1, 6], [2, 3, 5, 2], [1, 7, 1, 3]])
+    batches = [ids for ids, _ in segments.spread(IDS, counts)]
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter(batches), output_signature=tf.TensorSpec((None, None), tf.int32)
+    )
+    # `predict` joins what it gives, and so needs one width.
+    dataset = dataset.map(lambda ids: tf.pad(ids, [[0, 0], [0, 7 - tf.shape(ids)[1]]]))
+    outputs = np.split(model.predict(dataset, steps=4, verbose=0), 4)
+    np.testing.assert_allclose(segments.gather(outputs, counts), whole, atol=2e-4)
+
+
+def test_evaluate_and_fit_equal_one_pass():
+    """A model that does not move, so that all segments meet the same weights."""
+    model = compiled(rate=0.0)
+    oracles.scramble(model.model, scale=0.8)
+    plain = CausalLanguageModel(model.model.embedding, model.model.depth)
+    expected = loss_of(plain({"token_ids": IDS}))
+    apart = [plain({"token_ids": ids}) for ids in np.split(IDS, 4, axis=1)]
+    assert abs(loss_of(np.concatenate(apart, axis=1)) - expected) > 1e-2
+    found = model.evaluate(cut(IDS), cut(LABELS), batch_size=B, verbose=0)
+    history = model.fit(cut(IDS), cut(LABELS), batch_size=B, epochs=2, verbose=0).history
+    np.testing.assert_allclose([found, *history["loss"]], expected, atol=2e-4)
+
+
+def test_fit_equals_a_loop_that_carries_the_memory():
+    model, loop = compiled(), language_model()
+    loop.set_weights(model.model.get_weights())
+    model.fit(cut(IDS), cut(LABELS), batch_size=B, epochs=2, verbose=0)
+    for _ in range(2):
+        state = loop.initial_memory(B)
+        for ids, labels in zip(np.split(IDS, 4, 1), np.split(LABELS, 4, 1), strict=True):
+            with tf.GradientTape() as tape:
+                outputs = loop({"token_ids": tf.constant(ids), **state})
+                loss = LOSS(labels, outputs.pop("logits"))
+            weights = loop.trainable_weights
+            for weight, gradient in zip(
+                weights, tape.gradient(loss, [w.value for w in weights]), strict=True
+            ):
+                weight.assign_sub(0.5 * tf.convert_to_tensor(gradient))
+            state = outputs
+    for found, expected in zip(model.model.get_weights(), loop.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_validation_and_training_do_not_mix():
+    """The same weights with and without validation, and validation as it is alone."""
+    validation = cut(IDS[:, ::-1]), cut(LABELS[:, ::-1])
+    alone, validated = compiled(), compiled()
+    alone.fit(cut(IDS), cut(LABELS), batch_size=B, epochs=2, verbose=0)
+    history = validated.fit(
+        *(cut(IDS), cut(LABELS), B),
+        epochs=2,
+        validation_data=validation,
+        verbose=0,
+        callbacks=keras.callbacks.LambdaCallback(),
+    ).history
+    for found, expected in zip(validated.weights, alone.weights, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    found = alone.evaluate(*validation, batch_size=B, verbose=0)
+    np.testing.assert_allclose(found, history["val_loss"][-1], rtol=1e-6)
+
+
+def test_evaluation_puts_the_memory_back(model, whole):
+    model.reset()
+    first = model.predict_on_batch(IDS[:, :5])
+    before = [variable.numpy() for variable in model.state.values()]
+    model.evaluate(cut(IDS), cut(LABELS), batch_size=B, verbose=0)
+    model.predict(cut(IDS), batch_size=B, verbose=0)
+    for variable, value in zip(model.state.values(), before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+    second = model.predict_on_batch(IDS[:, 5:])
+    np.testing.assert_allclose(np.concatenate([first, second], 1), whole, atol=2e-4)
+    model.reset()
+    assert lengths(model) == [0] * B
+    np.testing.assert_allclose(model(IDS), whole, atol=2e-4)
+
+
+def test_every_epoch_begins_empty():
+    model, seen = compiled(), []
+    watch = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: seen.append(lengths(model)),
+        on_epoch_end=lambda epoch, logs: seen.append(lengths(model)),
+    )
+    for callbacks in (watch, [watch], keras.callbacks.CallbackList([watch], model=model)):
+        seen.clear()
+        model.fit(cut(IDS), cut(LABELS), B, 2, verbose=0, callbacks=callbacks)
+        assert seen == [[0] * B, [LENGTH] * B] * 2
+
+
+@pytest.mark.parametrize("whole_batch", [False, True])
+def test_two_episodes_in_one_batch_equal_two_runs(model, whole, whole_batch):
+    """The second row, or every one, begins anew with the third segment."""
+    begins = np.ones(B, bool) if whole_batch else np.arange(B) == 1
+    reset = [np.zeros(B, bool), np.zeros(B, bool), begins, np.zeros(B, bool)]
+    if whole_batch:
+        reset = [x[0] for x in reset]
+    ids = np.split(IDS, 4, 1)
+    dataset = tf.data.Dataset.from_tensor_slices({"token_ids": ids, "reset": reset})
+    found = np.concatenate(np.split(model.predict(dataset, verbose=0), 4), axis=1)
+    plain = CausalLanguageModel(model.model.embedding, model.model.depth)
+    anew = np.asarray(plain({"token_ids": IDS[:, 6:]}))
+    expected = np.array(whole)
+    expected[begins, 6:] = anew[begins]
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+    assert np.abs(expected - whole).max() > 0.02
+
+
+def test_fewer_rows_continue_the_first_and_leave_the_others(model, whole):
+    """In a batch of known and of unknown size."""
+    unknown = tf.function(model, [tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    model.reset()
+    model(IDS[:, :4])
+    few = unknown(IDS[:2, 4:7])
+    one = model(IDS[:1, 7:])
+    np.testing.assert_allclose(few, whole[:2, 4:7], atol=2e-4)
+    np.testing.assert_allclose(one, whole[:1, 7:], atol=2e-4)
+    assert lengths(model) == [12, 7, 4]
+    np.testing.assert_allclose(model(IDS[:, 4:])[2:], whole[2:, 4:], atol=2e-4)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        unknown(np.tile(IDS, (2, 1)))
+
+
+def test_the_rows_of_the_first_batch_are_kept():
+    inner = language_model()
+    for data in (
+        SegmentStreams(IDS[0], 4, 2).as_dataset(),
+        tf.data.Dataset.from_tensor_slices(cut(IDS)).batch(4, drop_remainder=True),
+    ):
+        model = StatefulSegments(inner)
+        model.predict(data, verbose=0)
+        assert model.batch_size == 4 and model.state["memory"].shape == (4, 1, M, D)
+    model = StatefulSegments(inner)
+    model({"reset": ops.array(True), "token_ids": ops.array(IDS)})
+    assert model.batch_size == B
+
+
+@pytest.mark.parametrize("policy, memory_length", [("float32", 0), ("mixed_bfloat16", 4)])
+def test_saved_and_restored_with_its_memory(tmp_path, policy, memory_length):
+    keras.config.set_dtype_policy(policy)
+    model = compiled(memory_length=memory_length)
+    model.train_on_batch(IDS[:, :3], LABELS[:, :3])
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert type(again) is StatefulSegments and again.batch_size == B
+    assert lengths(again) == [min(3, memory_length)] * B
+    assert again.state["memory"].dtype == model.model.depth.compute_dtype
+    for found, expected in zip(again.variables, model.variables, strict=True):
+        np.testing.assert_array_equal(oracles.numpy_of(found), oracles.numpy_of(expected))
+    np.testing.assert_array_equal(again(IDS[:, 3:]), model(IDS[:, 3:]))
+    model.save_weights(tmp_path / "model.weights.h5")
+    again.reset()
+    again.load_weights(tmp_path / "model.weights.h5")
+    assert lengths(again) == [min(LENGTH, memory_length)] * B
+
+
+def test_the_memory_of_other_rows_is_not_restored(tmp_path):
+    compiled(batch_size=4).save_weights(tmp_path / "model.weights.h5")
+    with pytest.raises(ValueError, match="4 rows.*3 rows"):
+        compiled().load_weights(tmp_path / "model.weights.h5")
+
+
+def test_a_stream_of_texts_equals_each_text_alone(model):
+    """As a dataset and as an object with batches; no text sees another."""
+    texts = [np.random.default_rng(n).integers(1, V, n) for n in (8, 3, 12, 2, 5)]
+    plain = CausalLanguageModel(model.model.embedding, model.model.depth)
+    losses = [loss_of(plain({"token_ids": text[None, :-1]}), text[None, 1:]) for text in texts]
+    expected = np.average(losses, weights=[len(text) - 1 for text in texts])
+    streamed = StatefulSegments(model.model, 2)
+    streamed.compile(loss=LOSS, metrics=[Perplexity()])
+    streams = SegmentStreams(texts, 2, 3)
+    for data in (streams, streams.as_dataset()):
+        found = streamed.evaluate(data, verbose=0, return_dict=True)["perplexity"]
+        np.testing.assert_allclose(np.log(found), expected, rtol=1e-4)
+
+
+def test_more_outputs_and_inputs_than_one():
+    """What is not memory passes through by name."""
+    x, y = keras.Input((None, D), name="x"), keras.Input((1, D), name="y")
+    state = {
+        "memory": keras.Input((L, None, D), name="memory"),
+        "memory_length": keras.Input((), dtype="int32", name="memory_length"),
+    }
+    memory = SegmentMemory(M)
+    output, read = segments.built()(x + y, **state)
+    outputs = {"output": output, "twice": 2 * output, **memory.extend(state, read)}
+    inner = keras.Model({"x": x, "y": y, **state}, outputs)
+    inner.memory = memory
+    inner.initial_memory = lambda batch_size: memory.initial(batch_size, L, D)
+    model = StatefulSegments(inner)
+    inputs = {"x": oracles.random(B, 7, D), "y": oracles.random(B, 1, D)}
+    results = model.predict_on_batch(inputs)
+    assert set(results) == {"output", "twice"}
+    np.testing.assert_array_equal(results["twice"], 2 * results["output"])
+    with pytest.raises(ValueError, match=r"`inputs` must be a dict of \['x', 'y'\]"):
+        model(inputs["x"])
+
+
+def test_errors(model):
+    inner = model.model
+    with pytest.raises(ValueError, match="`model` must have a memory"):
+        StatefulSegments(CausalLanguageModel(inner.embedding, inner.depth))
+    with pytest.raises(ValueError, match="`batch_size`.*batch_size=0"):
+        StatefulSegments(inner, 0)
+    with pytest.raises(ValueError, match="4 rows, 3 are kept"):
+        model(np.ones((4, 2), "int32"))
+    with pytest.raises(ValueError, match="shuffle=True"):
+        model.fit(cut(IDS), cut(LABELS), B, shuffle=True)
+    unknown = StatefulSegments(inner)
+    with pytest.raises(ValueError, match="`batch_size` must be given"):
+        unknown(keras.Input((None,), dtype="int32"))

@@ -1,0 +1,130 @@
+"""A model with a memory: segments in, logits and the next memory out."""
+
+import json
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import segments
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keras import ops
+from segments import B, D, L, T
+
+from keras_attn.generation import generate
+from keras_attn.layers import TokenEmbedding
+from keras_attn.memory import SegmentMemory
+from keras_attn.models import CausalLanguageModel
+
+V = 17
+IDS = np.random.default_rng(1).integers(1, V, (B, T)).astype("int32")
+
+
+def made(memory_length=T, **arguments):
+    memory = None if memory_length is None else SegmentMemory(memory_length)
+    return CausalLanguageModel(TokenEmbedding(V, D), segments.built(), memory=memory, **arguments)
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = made()
+    oracles.scramble(model, scale=0.8)
+    return model
+
+
+@pytest.fixture(scope="module")
+def whole(model):
+    return np.asarray(CausalLanguageModel(model.embedding, model.depth)({"token_ids": IDS}))
+
+
+def read(model, counts, state=None):
+    """Logits of all tokens, and the last state."""
+    state, logits = state or model.initial_memory(B), []
+    for ids, _ in segments.spread(IDS, counts):
+        outputs = model({"token_ids": ops.convert_to_tensor(ids), **state})
+        logits.append(outputs.pop("logits"))
+        state = outputs
+    return segments.gather(logits, counts), state
+
+
+@settings(deadline=None, max_examples=4)
+@given(cuts=st.lists(st.lists(st.integers(0, T), min_size=3, max_size=3), min_size=B, max_size=B))
+def test_any_cutting_equals_one_pass(model, whole, cuts):
+    """Token id 0 is padding: rows may be cut differently."""
+    counts = np.stack([np.diff([0, *sorted(ends), T]) for ends in cuts])
+    logits, state = read(model, counts)
+    np.testing.assert_allclose(logits, whole, atol=2e-4)
+    np.testing.assert_array_equal(state["memory_length"], [T] * B)
+
+
+def test_oracle_of_a_short_memory(model):
+    """With the table and its padding around what the stack is tested for."""
+    counts, table = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]]), model.embedding.table
+    short = CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(3))
+    table = oracles.numpy_of(table)
+    hidden = segments.oracle(model.depth, table[IDS] * np.sqrt(D), counts, 3, pre_norm=False)
+    np.testing.assert_allclose(read(short, counts)[0], hidden @ table.T, atol=2e-4)
+
+
+def test_a_state_without_slots_starts_a_text(model, whole):
+    nothing = segments.state_of(np.zeros((B, L, 0, D), "float32"), [0] * B)
+    logits, state = read(model, segments.same_cuts([4, 7]), nothing)
+    np.testing.assert_allclose(logits, whole, atol=2e-4)
+    assert state["memory"].shape == (B, L, T, D)
+
+
+def test_names_shapes_and_parts(model):
+    assert {name: x.shape for name, x in model.input.items()} == {
+        "token_ids": (None, None),
+        "memory": (None, L, None, D),
+        "memory_length": (None,),
+    }
+    assert {name: x.shape for name, x in model.output.items()} == {
+        "logits": (None, None, V),
+        "memory": (None, L, T, D),
+        "memory_length": (None,),
+    }
+    again = CausalLanguageModel.from_config(model.get_config())
+    assert json.dumps(again.get_config()) == json.dumps(model.get_config())
+    assert again.memory == model.memory and again.position is None
+    longer = CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(40))
+    assert all(x is y for x, y in zip(longer.weights, model.weights, strict=True))
+
+
+def test_an_absolute_position_begins_anew_in_each_segment():
+    """So that one pass and segments differ: what the docstring warns of."""
+    model = made(position="sinusoidal")
+    oracles.scramble(model, scale=0.8)
+    logits, _ = read(model, segments.same_cuts([4, 7]))
+    plain = CausalLanguageModel(model.embedding, model.depth, position="sinusoidal")
+    one_pass = np.asarray(plain({"token_ids": IDS}))
+    np.testing.assert_allclose(logits[:, :4], one_pass[:, :4], atol=2e-4)
+    assert np.abs(logits - one_pass)[:, 4:].max() > 0.02
+
+
+def test_the_memory_has_the_compute_dtype(model):
+    expected, _ = read(model, segments.same_cuts([4, 7]))
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    again = made()
+    again.set_weights(model.get_weights())
+    logits, state = read(again, segments.same_cuts([4, 7]))
+    assert keras.backend.standardize_dtype(logits.dtype) == "float32"
+    assert state["memory"].dtype == "bfloat16"
+    error = np.abs(logits - expected).max() / np.abs(expected).max()
+    assert 0 < error < 2.0**-4
+
+
+def test_generation_keeps_all_keys(model):
+    """As a memory without end would: the text that one pass over all tokens would choose."""
+    ids, _ = generate(model, IDS[:, :4], max_length=5, eos_id=-1)
+    plain = CausalLanguageModel(model.embedding, model.depth)
+    logits = plain({"token_ids": np.concatenate([IDS[:, :4], ids], axis=1)})
+    np.testing.assert_array_equal(np.argmax(logits, axis=-1)[:, 3:-1], ids)
+
+
+def test_errors(model):
+    with pytest.raises(ValueError, match="`memory`.*depth of type Identity"):
+        CausalLanguageModel(model.embedding, keras.layers.Identity(), memory=SegmentMemory(3))
+    with pytest.raises(ValueError, match="`initial_memory` needs a model with a memory"):
+        made(None).initial_memory(2)

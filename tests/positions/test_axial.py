@@ -1,0 +1,134 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.positions import Axial, Learned
+from keras_attn.testing import check_layer
+
+B, T, D = 2, 11, 7
+X = oracles.random(B, T, D)
+GRIDS = {
+    "two axes": ((3, 5), (2, 5)),
+    "three axes": ((2, 3, 5), (1, 2, 4)),
+    "one axis": ((13,), (7,)),
+}
+
+
+def built(shape=(3, 5), dims=(2, 5), **arguments):
+    layer = Axial(shape, dims, **arguments)
+    layer.build(X.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+def rows_of(layer):
+    """The definition, position after position."""
+    tables = [oracles.numpy_of(w) for w in layer.weights]
+    return np.array(
+        [
+            np.concatenate([table[place] for table, place in zip(tables, places, strict=True)])
+            for places in np.ndindex(*layer.shape)
+        ]
+    )
+
+
+@pytest.mark.parametrize("shape, dims", GRIDS.values(), ids=GRIDS)
+def test_oracle(shape, dims):
+    layer = built(shape, dims)
+    assert [tuple(w.shape) for w in layer.weights] == list(zip(shape, dims, strict=True))
+    assert layer.count_params() == sum(n * d for n, d in zip(shape, dims, strict=True))
+    rows = rows_of(layer)
+    np.testing.assert_allclose(layer(X), X + rows[:T], atol=1e-6)
+    places = np.random.default_rng(0).integers(0, len(rows), (B, T))
+    np.testing.assert_allclose(layer(X, places), X + rows[places], atol=1e-6)
+    np.testing.assert_allclose(layer(X, places[0]), X + rows[places[0]], atol=1e-6)
+
+
+def test_row_is_the_quotient_and_column_the_remainder():
+    layer = built()
+    first, second = (oracles.numpy_of(w) for w in layer.weights)
+    found = np.asarray(layer(np.zeros_like(X)))
+    for j in range(T):
+        np.testing.assert_allclose(found[0, j, :2], first[j // 5], atol=1e-7)
+        np.testing.assert_allclose(found[0, j, 2:], second[j % 5], atol=1e-7)
+
+
+def test_limit_one_axis_is_a_learned_table():
+    layer, learned = built((13,), (7,)), Learned(13)
+    learned.build(X.shape)
+    learned.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(layer(X), learned(X))
+
+
+@pytest.mark.parametrize("length", [1, 4, 5, 6, 15])
+def test_shorter_sequences_take_the_first_positions(length):
+    layer = built()
+    x = oracles.random(B, length, D)
+    np.testing.assert_allclose(layer(x), x + rows_of(layer)[:length], atol=1e-6)
+
+
+def test_too_long_is_refused():
+    with pytest.raises(ValueError, match="longer than the grid.*length 11, a grid of 2 x 5"):
+        built((2, 5))(X)
+
+
+def test_too_long_fails_in_a_graph_of_unknown_length_too():
+    """Rather than start again at the first row."""
+    layer = built((2, 5))
+    run = tf.function(layer, input_signature=[tf.TensorSpec((None, None, D))])
+    np.testing.assert_array_equal(run(X[:, :10]), layer(X[:, :10]))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run(X)
+
+
+def test_tables_start_normal_and_apart():
+    layer = Axial((50, 50), (40, 40))
+    layer.build((None, None, 80))
+    first, second = (oracles.numpy_of(w) for w in layer.weights)
+    for table in (first, second):
+        assert abs(table.mean()) < 0.1 and abs(table.std() - 1) < 0.1
+    assert not np.array_equal(first, second)
+    layer = Axial((2, 3), (3, 4), initializer="ones")
+    np.testing.assert_array_equal(layer(X[:, :6]), X[:, :6] + 1)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+def test_dtype_policies(policy):
+    layer, reference = built(dtype=policy), built()
+    compute = keras.dtype_policies.get(policy).compute_dtype
+    output = layer(X)
+    assert keras.backend.standardize_dtype(output.dtype) == compute
+    tolerance = 2.0**-7 if compute == "bfloat16" else 2.0**-10
+    np.testing.assert_allclose(oracles.numpy_of(output), reference(X), atol=2 * tolerance)
+
+
+def test_config():
+    layer = built(initializer="he_normal", name="where")
+    again = Axial.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    again.build(X.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(X), layer(X))
+
+
+def test_check_layer():
+    check_layer(Axial((3, 4), (2, 4)), (2, 5, 6), skip=["fresh_process"]).raise_if_any()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: Axial((3, 0), (2, 4)), r"`shape\[1\]`.*shape\[1\]=0"),
+        (lambda: Axial((3, 5), (2.5, 4)), r"`dims\[0\]`.*dims\[0\]=2.5"),
+        (lambda: Axial(15, (2, 4)), "`shape` must be a tuple.*shape=15"),
+        (lambda: Axial((), ()), r"`shape` must be a tuple.*shape=\(\)"),
+        (lambda: Axial((3, 5), (2, 4, 1)), r"shape=\(3, 5\), dims=\(2, 4, 1\)"),
+        (lambda: Axial((3, 5), (2, 4))(X), r"`dims` must sum.*dims=\(2, 4\).*\(2, 11, 7\)"),
+        (lambda: built()(X, np.arange(3)), r"`positions`.*\(11,\).*\(3,\)"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

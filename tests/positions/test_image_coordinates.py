@@ -1,0 +1,149 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.patterns import block_raster_order
+from keras_attn.positions import Axial, ImageCoordinates
+from keras_attn.testing import check_layer
+
+B, HEIGHT, WIDTH, CHANNELS, D = 2, 3, 5, 2, 11
+T = HEIGHT * WIDTH * CHANNELS
+X = oracles.random(B, T, D)
+ENCODINGS = pytest.mark.parametrize("encoding", ["learned", "sinusoidal"])
+
+
+def built(encoding="learned", size=(HEIGHT, WIDTH, CHANNELS), **arguments):
+    layer = ImageCoordinates(*size, encoding=encoding, **arguments)
+    layer.build(X.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+def coordinates(layer):
+    """What is added to each number of an image, in raster order."""
+    found = []
+    for row in range(layer.height):
+        for column in range(layer.width):
+            for channel in range(layer.channels):
+                if layer.encoding == "learned":
+                    tables = [oracles.numpy_of(w) for w in layer.weights]
+                    found.append(tables[0][row] + tables[1][column] + tables[2][channel])
+                else:
+                    across = oracles.sinusoids(column * layer.channels + channel, D - D // 2)
+                    found.append(np.concatenate([oracles.sinusoids(row, D // 2), across]))
+    return np.array(found)
+
+
+@ENCODINGS
+def test_oracle(encoding):
+    layer = built(encoding)
+    shapes = [(HEIGHT, D), (WIDTH, D), (CHANNELS, D)] if encoding == "learned" else []
+    assert [tuple(w.shape) for w in layer.weights] == shapes
+    vectors = coordinates(layer)
+    np.testing.assert_allclose(layer(X), X + vectors, atol=1e-5)
+    places = np.random.default_rng(0).integers(0, T, (B, T))
+    np.testing.assert_allclose(layer(X, places), X + vectors[places], atol=1e-5)
+    np.testing.assert_allclose(layer(X[:, :7]), X[:, :7] + vectors[:7], atol=1e-5)
+
+
+@ENCODINGS
+def test_pixels_in_another_order_keep_their_coordinates(encoding):
+    """The order that `BlockLocal2D` reads, whose columns count the channels."""
+    order = block_raster_order((HEIGHT, WIDTH * CHANNELS), (2, 4))
+    layer = built(encoding)
+    in_raster_order = np.asarray(layer(X))
+    np.testing.assert_array_equal(layer(X[:, order], order), in_raster_order[:, order])
+    assert np.abs(layer(X[:, order]) - in_raster_order[:, order]).max() > 0.1
+
+
+@ENCODINGS
+def test_every_place_has_a_vector_of_its_own(encoding):
+    layer = ImageCoordinates(8, 8, 3, encoding=encoding)
+    vectors = np.asarray(layer(np.zeros((1, 192, 32), "float32")))[0]
+    assert len(np.unique(vectors.round(6), axis=0)) == 192
+
+
+def test_halves_for_rows_and_for_columns_are_axial():
+    """The Image Transformer's learned coordinates: here with its sinusoids as tables."""
+    axial = Axial((HEIGHT, WIDTH * CHANNELS), (D // 2, D - D // 2))
+    axial.build(X.shape)
+    tables = [
+        np.array([oracles.sinusoids(place, table.shape[1]) for place in range(table.shape[0])])
+        for table in axial.weights
+    ]
+    axial.set_weights(tables)
+    np.testing.assert_allclose(axial(X), built("sinusoidal")(X), atol=1e-5)
+
+
+def test_tables_start_small():
+    layer = ImageCoordinates(50, 50, 50)
+    layer.build((None, None, 80))
+    for table in layer.weights:
+        assert abs(oracles.numpy_of(table).std() - 0.01 / np.sqrt(3)) < 0.0005
+    layer = ImageCoordinates(HEIGHT, WIDTH, CHANNELS, initializer="ones")
+    np.testing.assert_allclose(layer(X), X + 3, atol=1e-6)
+
+
+@ENCODINGS
+def test_too_long_is_refused(encoding):
+    with pytest.raises(ValueError, match="longer than the grid.*length 30, a grid of 2 x 5 x 2"):
+        built(encoding, (2, WIDTH, CHANNELS))(X)
+
+
+def test_too_long_fails_in_a_graph_of_unknown_length_too():
+    layer = built(size=(2, WIDTH, CHANNELS))
+    run = tf.function(layer, input_signature=[tf.TensorSpec((None, None, D))])
+    np.testing.assert_array_equal(run(X[:, :20]), layer(X[:, :20]))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run(X)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_sinusoids_are_those_of_float32(policy):
+    far = np.array([10, 1000, 12287])
+    zeros = np.zeros((1, 3, 32), "float32")
+    layer = ImageCoordinates(64, 64, 3, encoding="sinusoidal", dtype=policy)
+    row, across = np.divmod(far, 192)
+    exact = [
+        np.concatenate([oracles.sinusoids(r, 16), oracles.sinusoids(c, 16)])
+        for r, c in zip(row, across, strict=True)
+    ]
+    found = layer(zeros, far)
+    compute = keras.dtype_policies.get(policy).compute_dtype
+    assert keras.backend.standardize_dtype(found.dtype) == compute
+    tolerance = 2.0**-9 if compute == "bfloat16" else 2.0**-12
+    np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=1.1 * tolerance)
+
+
+def test_config():
+    layer = built(initializer="he_normal", name="where")
+    again = ImageCoordinates.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    again.build(X.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(X), layer(X))
+    again = ImageCoordinates.from_config(built("sinusoidal").get_config())
+    np.testing.assert_array_equal(again(X), built("sinusoidal")(X))
+
+
+@ENCODINGS
+def test_check_layer(encoding):
+    layer = ImageCoordinates(4, 2, 2, encoding=encoding)
+    check_layer(layer, (2, 5, 6), skip=["fresh_process"]).raise_if_any()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: ImageCoordinates(0, 2, 2), "`height`.*height=0"),
+        (lambda: ImageCoordinates(2, 2.5, 2), "`width`.*width=2.5"),
+        (lambda: ImageCoordinates(2, 2, None), "`channels`.*channels=None"),
+        (lambda: ImageCoordinates(2, 2, 2, "fourier"), "'learned', 'sinusoidal'.*'fourier'"),
+        (lambda: built()(X, np.arange(3)), r"`positions`.*\(30,\).*\(3,\)"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

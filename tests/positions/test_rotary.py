@@ -1,0 +1,108 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import positions
+from keras_attn.positions import Rotary, Sinusoidal
+from keras_attn.testing import check_layer
+
+B, N, T, H = 2, 3, 7, 10
+X, HEADS = oracles.random(B, T, H), oracles.random(B, N, T, H)
+BASE = 10000
+
+
+def turned(x, places, base=BASE):
+    """Pairs as complex numbers, times exp(i a): eq. 12 of the paper, for each pair."""
+    x = np.asarray(x, "float64")
+    size = x.shape[-1]
+    numbers = x[..., 0::2] + 1j * x[..., 1::2]
+    angles = np.asarray(places, "float64")[..., None] * base ** (-np.arange(0, size, 2) / size)
+    numbers = numbers * np.exp(1j * angles)
+    return np.stack([numbers.real, numbers.imag], axis=-1).reshape(x.shape)
+
+
+@pytest.mark.parametrize("base", [10000, 50.0])
+def test_oracle(base):
+    layer = Rotary(base)
+    places = np.random.default_rng(0).integers(0, 50, (B, T))
+    np.testing.assert_allclose(layer(X), turned(X, np.arange(T), base), atol=1e-5)
+    np.testing.assert_allclose(layer(X, places), turned(X, places, base), atol=1e-5)
+    np.testing.assert_allclose(layer(HEADS), turned(HEADS, np.arange(T), base), atol=1e-5)
+    np.testing.assert_allclose(layer(HEADS, places[0]), turned(HEADS, places[0], base), atol=1e-5)
+    expected = turned(HEADS, places[:, None], base)
+    np.testing.assert_allclose(layer(HEADS, places), expected, atol=1e-5)
+    assert layer.weights == []
+
+
+def test_neighbours_are_the_pairs():
+    """By the other convention, which some ports have, the first pairs with the one at H / 2."""
+    x = np.zeros((1, 2, 6), "float32")
+    x[..., 0] = 1
+    expected = [np.cos(1), np.sin(1), 0, 0, 0, 0]
+    np.testing.assert_allclose(Rotary()(x)[0, 1], expected, atol=1e-6)
+
+
+def test_the_distance_alone_counts():
+    query, key = HEADS, oracles.random(B, N, T, H, seed=1)
+
+    def products(start, step=1):
+        places = start + step * np.arange(T)
+        return np.einsum("bnth,bnsh->bnts", Rotary()(query, places), Rotary()(key, places))
+
+    for start in (1, 23, 1000):
+        np.testing.assert_allclose(products(start), products(0), atol=2e-3 if start > 99 else 1e-4)
+    assert np.abs(products(0, step=2) - products(0)).max() > 0.5
+    lengths = np.linalg.norm(Rotary()(HEADS, np.arange(T) + 5), axis=-1)
+    np.testing.assert_allclose(lengths, np.linalg.norm(HEADS, axis=-1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_the_result_is_that_of_float32_rounded_once_to_the_dtype_of_the_input(dtype):
+    """Under any policy: angles in low precision would be noise this far."""
+    places = np.array([10, 1000, 4095, 1, 2, 3, 4])
+    x = tf.cast(X, dtype)
+    for policy in ("float32", "mixed_bfloat16", "mixed_float16"):
+        found = Rotary(dtype=policy)(x, places)
+        assert found.dtype == dtype
+        rounding = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float64": 0.0}[dtype]
+        exact = turned(tf.cast(x, "float64"), places)
+        np.testing.assert_allclose(oracles.numpy_of(found), exact, rtol=rounding, atol=1e-3)
+
+
+def test_a_graph_of_unknown_sizes():
+    specs = tf.TensorSpec((None, N, None, H)), tf.TensorSpec((None, None), "int32")
+    run = tf.function(Rotary(), input_signature=specs)
+    places = np.array([[3, 1, 4, 1, 5, 9, 2]] * B, "int32")
+    np.testing.assert_allclose(run(HEADS, places), turned(HEADS, places[:, None]), atol=1e-5)
+
+
+def test_names_and_config():
+    assert isinstance(positions.get("rotary"), Rotary)
+    assert isinstance(positions.get_of_heads("rotary"), Rotary)
+    layer = Rotary(max_wavelength=500, name="turn")
+    again = Rotary.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    np.testing.assert_array_equal(again(X), layer(X))
+    assert positions.get_of_heads(keras.saving.serialize_keras_object(layer)).max_wavelength == 500
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 6), (2, 3, 5, 6)])
+def test_check_layer(shape):
+    check_layer(Rotary(), shape, skip=["fresh_process"]).raise_if_any()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: Rotary(0), "`max_wavelength`.*max_wavelength=0"),
+        (lambda: Rotary()(X[..., :5]), r"even.*\(2, 7, 5\)"),
+        (lambda: Rotary()(X, np.arange(3)), r"`positions`.*\(7,\).*\(3,\)"),
+        (lambda: positions.get_of_heads("sinusoidal"), "position='sinusoidal'.*rotary"),
+        (lambda: positions.get_of_heads(Sinusoidal()), "position=<Sinusoidal.*rotary"),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

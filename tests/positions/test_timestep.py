@@ -1,0 +1,63 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn import positions
+from keras_attn.positions import Timestep
+from keras_attn.testing import check_layer
+
+B, T, D = 2, 7, 12
+X = oracles.random(B, T, D)
+
+
+def table(step, dim=D, layout="interleaved", count=T):
+    """P^t of the paper, whose positions and steps begin with 1."""
+    rows = [oracles.sinusoids(i, dim, layout) for i in range(1, count + 1)]
+    return np.array(rows) + oracles.sinusoids(step + 1, dim, layout)
+
+
+def test_first_numbers_of_the_paper():
+    """P^1 at position 1, in its first two channels, is 2 sin 1 and 2 cos 1."""
+    found = Timestep()(np.zeros((1, 1, 4), "float32"))[0, 0]
+    np.testing.assert_allclose(found[:2], [2 * np.sin(1), 2 * np.cos(1)], atol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [12, 11])
+@pytest.mark.parametrize("layout", ["interleaved", "concat", "tensor2tensor"])
+@pytest.mark.parametrize("step", [0, 3])
+def test_oracle(layout, dim, step):
+    found = Timestep(layout)(X[..., :dim], step=step)
+    np.testing.assert_allclose(found, X[..., :dim] + table(step, dim, layout), atol=1e-5)
+
+
+def test_a_step_may_be_a_tensor_and_positions_may_be_given():
+    rows = np.array([[3, 0, 6, 1, 2, 5, 4], [0, 1, 2, 3, 4, 5, 6]])
+    found = Timestep()(X, rows, step=ops.convert_to_tensor(2))
+    np.testing.assert_allclose(found, X + table(2)[rows], atol=1e-5)
+    one = Timestep()(X[:, :1], positions=[4], step=2)
+    np.testing.assert_allclose(one, X[:, :1] + table(2)[4], atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+def test_dtype_policies(policy):
+    """Two tables of float32, each cast once: exact where angles in low precision are noise."""
+    at = np.array([10, 1000, 4095])
+    found = Timestep(dtype=policy)(np.zeros((1, 3, 16), "float32"), at, step=5)
+    compute = keras.dtype_policies.get(policy).compute_dtype
+    assert keras.backend.standardize_dtype(found.dtype) == compute
+    exact = np.array([oracles.sinusoids(p + 1, 16) for p in at]) + oracles.sinusoids(6, 16)
+    np.testing.assert_allclose(oracles.numpy_of(found)[0], exact, atol=2.0**-6)
+
+
+def test_check_layer():
+    check_layer(Timestep("concat", 100), (2, 5, 6), skip=["fresh_process"]).raise_if_any()
+
+
+def test_names_and_errors():
+    assert isinstance(positions.get("timestep"), Timestep)
+    with pytest.raises(ValueError, match=r"`layout`.*layout='spiral'"):
+        Timestep("spiral")
+    with pytest.raises(ValueError, match=r"`positions`.*\(7,\).*\(8,\)"):
+        Timestep()(X, np.arange(8))

@@ -1,0 +1,217 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import residuals
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.residuals import Gate
+from keras_attn.testing import check_layer
+
+B, T, D = 2, 5, 7
+X, Y = oracles.random(B, T, D, scale=3), oracles.random(B, T, D, seed=1)
+KINDS = ("gru", "input", "output", "highway", "sigmoid_tanh")
+BIASED = tuple(kind for kind in KINDS if kind != "input")
+# In the order of the weights: U are the matrices of x, W those of y, where both have some.
+NAMES = {
+    "gru": ("U_r U_z", "W_r W_z W_g", "U_g"),
+    "input": ("W_g",),
+    "output": ("W_g",),
+    "highway": ("W_g",),
+    "sigmoid_tanh": ("W_g U_g",),
+}
+OF_ALL = pytest.mark.parametrize("kind", KINDS)
+OF_BIASED = pytest.mark.parametrize("kind", BIASED)
+
+
+def built(kind, **arguments):
+    layer = Gate(kind, **arguments)
+    layer.build(X.shape, X.shape)
+    return layer
+
+
+def scrambled(kind, **arguments):
+    layer = built(kind, **arguments)
+    oracles.scramble(layer)
+    return layer
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def matrices(layer):
+    """The paper's names and what stands for them; kernels hold their matrices side by side."""
+    kernels = [w for w in layer.weights if w.name.endswith("kernel")]
+    found = {}
+    for names, kernel in zip(NAMES[layer.kind], kernels, strict=True):
+        names = names.split()
+        assert kernel.shape == (D, len(names) * D)
+        parts = np.split(oracles.numpy_of(kernel), len(names), axis=1)
+        found.update(zip(names, parts, strict=True))
+    return found
+
+
+def gated(layer, x, y):
+    """Section 3.2 of the paper, one position at a time."""
+    m = matrices(layer)
+    b = oracles.numpy_of(layer.gate_bias) if layer.kind != "input" else None
+    out = np.zeros(x.shape)
+    for place in np.ndindex(x.shape[:-1]):
+        s, f = x[place].astype("float64"), np.maximum(y[place].astype("float64"), 0)
+        if layer.kind == "gru":
+            r = sigmoid(f @ m["W_r"] + s @ m["U_r"])
+            z = sigmoid(f @ m["W_z"] + s @ m["U_z"] - b)
+            h = np.tanh(f @ m["W_g"] + (r * s) @ m["U_g"])
+            out[place] = (1 - z) * s + z * h
+        elif layer.kind == "input":
+            out[place] = sigmoid(s @ m["W_g"]) * s + f
+        elif layer.kind == "output":
+            out[place] = s + sigmoid(s @ m["W_g"] - b) * f
+        elif layer.kind == "highway":
+            carried = sigmoid(s @ m["W_g"] + b)
+            out[place] = carried * s + (1 - carried) * f
+        else:
+            out[place] = s + sigmoid(f @ m["W_g"] - b) * np.tanh(f @ m["U_g"])
+    return out
+
+
+@OF_ALL
+def test_oracle(kind):
+    layer = scrambled(kind)
+    np.testing.assert_allclose(layer.after(X, Y), gated(layer, X, Y), atol=1e-5)
+    expected = oracles.layer_norm(X, *oracles.norm_weights(layer.norm), layer.epsilon)
+    np.testing.assert_allclose(layer.before(X), expected, atol=1e-5)
+
+
+@OF_ALL
+def test_the_sublayer_counts_by_its_positive_part(kind):
+    layer = scrambled(kind)
+    np.testing.assert_array_equal(layer.after(X, -np.abs(Y)), layer.after(X, 0 * Y))
+    np.testing.assert_array_equal(layer.after(X, Y), layer.after(X, np.maximum(Y, 0)))
+    assert np.abs(layer.after(X, Y) - layer.after(X, np.abs(Y))).max() > 0.01
+
+
+@OF_BIASED
+def test_limit_a_large_bias_is_the_identity(kind):
+    layer = built(kind, bias=50)
+    np.testing.assert_allclose(layer.after(X, Y), X, atol=1e-6)
+
+
+@OF_BIASED
+def test_the_larger_the_bias_the_nearer_the_identity(kind):
+    """Which a bias of the wrong sign is not."""
+    layer = scrambled(kind)
+    moved = []
+    for bias in (-4.0, -2.0, 0.0, 2.0, 4.0):
+        layer.gate_bias.assign(np.full(D, bias))
+        moved.append(np.abs(layer.after(X, Y) - X).mean())
+    assert all(more > less for more, less in zip(moved[:-1], moved[1:], strict=True)), moved
+    assert moved[0] > 5 * moved[-1]
+
+
+@OF_BIASED
+def test_the_bias_starts_as_given_and_is_learned(kind):
+    layer = built(kind, bias=1.5)
+    np.testing.assert_array_equal(oracles.numpy_of(layer.gate_bias), np.full(D, 1.5))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.square(layer.after(X, Y)))
+    assert "gate_bias" in [w.name for w in layer.trainable_weights]
+    assert np.abs(tape.gradient(loss, layer.gate_bias.value)).min() > 0
+
+
+def test_a_new_gru_gate_mostly_keeps_what_came_in():
+    layer = built("gru", kernel_initializer="zeros")
+    kept = 1 - sigmoid(-2.0)
+    np.testing.assert_allclose(layer.after(X, Y), kept * X, rtol=1e-5)
+
+
+def test_limits_without_weights():
+    gru = built("gru", bias=0, kernel_initializer="zeros")
+    np.testing.assert_allclose(gru.after(X, Y), X / 2, atol=1e-6)
+    layer = built("input", kernel_initializer="zeros")
+    np.testing.assert_allclose(layer.after(X, np.abs(Y)), X / 2 + np.abs(Y), atol=1e-6)
+    assert [w.name for w in layer.weights] == ["x_kernel", "gamma", "beta"]  # no bias
+
+
+@pytest.mark.parametrize("reset_after", [False, True])
+def test_a_gru_gate_is_no_keras_gru_cell(reset_after):
+    """Keras's z says how much stays, so the matrices of z turn round; a reset after the product is
+    another formula."""
+    layer = scrambled("gru")
+    layer.gate_bias.assign(np.zeros(D))
+    m = matrices(layer)
+    cell = keras.layers.GRUCell(D, use_bias=False, reset_after=reset_after)
+    cell.build((None, D))
+
+    def of_cell(sign):
+        kernels = [[sign * m[f"{k}_z"], m[f"{k}_r"], m[f"{k}_g"]] for k in "WU"]
+        cell.set_weights([np.concatenate(kernel, axis=1) for kernel in kernels])
+        return cell(np.maximum(Y, 0).reshape(-1, D), [X.reshape(-1, D)])[0]
+
+    found = np.reshape(layer.after(X, Y), (-1, D))
+    assert np.abs(found - of_cell(1)).max() > 0.1
+    if reset_after:
+        assert np.abs(found - of_cell(-1)).max() > 0.01
+    else:
+        np.testing.assert_allclose(found, of_cell(-1), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["gru", "highway"])
+def test_a_deep_stack_starts_as_the_identity(kind):
+    """From the first block's input to the last one's output: no norm stands in between."""
+    gate = Gate(kind, bias=50)
+
+    def block(index):
+        return TransformerBlock(MultiHeadAttention(1, D), FeedForward(3), residual=gate)
+
+    stack = Stack(block, 12)
+    np.testing.assert_array_equal(stack(X), X)
+    assert stack.norm is None
+    biases = [w for w in stack.weights if w.name == "gate_bias"]
+    assert len(biases) == 24 and len({id(w) for w in biases}) == 24
+
+
+def test_each_matrix_is_drawn_as_the_square_that_it_is():
+    width = 64
+    layer = Gate()
+    layer.build((None, None, width))
+    limit = np.sqrt(6 / (2 * width))
+    for kernel in (layer.x_kernel, layer.y_kernel, layer.candidate_kernel):
+        parts = np.split(oracles.numpy_of(kernel), kernel.shape[1] // width, axis=1)
+        for part in parts:
+            assert 0.99 * limit < np.abs(part).max() < limit
+            assert sum(np.array_equal(part, other) for other in parts) == 1
+
+
+def test_names_defaults_and_config():
+    layer = residuals.get("gate", dtype="mixed_bfloat16")
+    assert (layer.kind, layer.bias, layer.norm.compute_dtype) == ("gru", 2.0, "bfloat16")
+    layer = scrambled("highway", bias=1, epsilon=0.5, kernel_initializer="he_normal", name="gate")
+    again = Gate.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config() and again.bias == 1.0 and again.epsilon == 0.5
+    again.build(X.shape, X.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again.after(X, Y), layer.after(X, Y))
+
+
+@OF_ALL
+def test_check_layer(kind):
+    """A norm before the sublayer is no part of the layer's own call; the block below has it."""
+    checks = ["config", "implicit_mask", "precision", "graph", "xla", "unknown_sizes"]
+    check_layer(Gate(kind), (2, 5, 6), (2, 5, 6), only=checks).raise_if_any()
+
+
+def test_check_layer_of_a_block():
+    """With the other layers that files must bring back."""
+    attention = MultiHeadAttention(2, 4, pattern="causal", position="rotary")
+    block = TransformerBlock(attention, FeedForward(7, chunks=2), residual=Gate(bias=1.0))
+    checks = ["config", "building", "gradients", "saving", "fresh_process", "export"]
+    check_layer(block, (2, 5, 6), only=checks).raise_if_any()
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="`kind` must be one of 'gru', 'input'.*kind='lstm'"):
+        Gate("lstm")
