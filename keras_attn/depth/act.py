@@ -45,9 +45,9 @@ class ACT(ReplicaLosses, Recurrent):
     ends when all have halted, in eager calls and in TensorFlow graphs; outputs and gradients are
     those of M steps. M steps are taken where their keys, states or scores are wanted, so in
     decoding with a cache, which gives what a whole pass gives; by XLA, unless it is told the size
-    of the batch and the length; and in what JAX traces. Padding does not run: its output is 0, it is in no mean and keeps no loop going. Where a
-    position halts depends on nothing that it may not attend to. Halting probabilities and sums are
-    float32 at least.
+    of the batch and the length; and in what JAX traces. Padding does not run: its output is 0, it
+    is in no mean and keeps no loop going. Where a position halts depends on nothing that it may not
+    attend to. Halting probabilities and sums are float32 at least.
 
     Args:
         block: a block, or a function that is called with 0 and gives one.

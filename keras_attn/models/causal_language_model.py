@@ -27,11 +27,14 @@ class CausalLanguageModel(Model):
     `CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(640))`.
 
     Args:
-        embedding: a `TokenEmbedding`.
+        embedding: a `TokenEmbedding`; None for the `embedding` of the `head`.
         depth: of the depth axis; its blocks' pattern is causal.
         position: name or object of the position axis; None for none.
         memory: a `keras_attn.memory.SegmentMemory`, for a `Stack`; None for none.
         dropout: float. Dropout rate of the embeddings.
+        head: a layer that makes the output of `depth` logits, such as an `AdaptiveSoftmax`, whose
+            losses without all logits are `model.head(model.depth.output, labels)`; by default the
+            `logits` of the embedding.
 
     Call arguments:
         `token_ids` (B, T) int32; 0 is padding. With a memory also `memory` (B, L, M, D) and
@@ -42,7 +45,7 @@ class CausalLanguageModel(Model):
         and `memory_length`.
 
     Raises:
-        ValueError: if `depth` reads no memory.
+        ValueError: if there is a memory and `depth` reads none, or no embedding.
 
     Example:
         >>> import keras_attn
@@ -58,11 +61,20 @@ class CausalLanguageModel(Model):
         [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """
 
-    parts = ("embedding", "depth", "position", "memory", "dropout")
+    parts = ("embedding", "depth", "position", "memory", "dropout", "head")
     reads_prompt = True
 
-    def __init__(self, embedding, depth, position=None, memory=None, dropout=0.0, **kwargs):
-        embedding, depth, memory = restore(embedding, depth, memory)
+    def __init__(
+        self, embedding, depth, position=None, memory=None, dropout=0.0, head=None, **kwargs
+    ):
+        embedding, depth, memory, head = restore(embedding, depth, memory, head)
+        if embedding is None:
+            embedding = getattr(head, "embedding", None)
+        if embedding is None:
+            raise ValueError(
+                "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
+                f"Received: head={head!r}."
+            )
         if position is not None:
             position = positions.get(position, dtype=embedding.dtype_policy)
         if memory is not None and "memory" not in inspect.signature(depth.call).parameters:
@@ -71,11 +83,12 @@ class CausalLanguageModel(Model):
                 f"Received: memory={memory!r}, depth of type {type(depth).__name__}."
             )
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
+        logits = embedding.logits if head is None else head
         inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
         x = embedding(inputs["token_ids"])
         x = drop(x if position is None else position(x))
         if memory is None:
-            outputs = embedding.logits(depth(x))
+            outputs = logits(depth(x))
         else:
             slots = (depth.num_layers, None, embedding.hidden_dim)
             state = {
@@ -85,13 +98,14 @@ class CausalLanguageModel(Model):
             inputs.update(state)
             hidden, read = depth(x, **state)
             state = memory.extend(state, read, keras_mask(x))
-            outputs = {"logits": embedding.logits(hidden), **state}
+            outputs = {"logits": logits(hidden), **state}
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.embedding = embedding
         self.depth = depth
         self.position = position
         self.memory = memory
         self.dropout = dropout
+        self.head = head
 
     def initial_memory(self, batch_size):
         """The memory before the first segment: a dict of `memory` and `memory_length`."""
@@ -119,4 +133,10 @@ class CausalLanguageModel(Model):
         x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
         if last is not None:
             x = ops.take_along_axis(x, last[..., None], axis=1)
-        return self.embedding.logits(x), cache
+        return (self.embedding.logits if self.head is None else self.head)(x), cache
+
+    def get_config(self):
+        config = super().get_config()
+        if getattr(self.head, "embedding", None) is self.embedding:
+            config["embedding"] = None  # The head has it: a file must not make two of one table.
+        return config

@@ -13,7 +13,7 @@ from keras import ops
 from segments import B, D, L, T
 
 from keras_attn.generation import generate
-from keras_attn.layers import TokenEmbedding
+from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax, TokenEmbedding
 from keras_attn.memory import SegmentMemory
 from keras_attn.models import CausalLanguageModel
 
@@ -123,7 +123,33 @@ def test_generation_keeps_all_keys(model):
     np.testing.assert_array_equal(np.argmax(logits, axis=-1)[:, 3:-1], ids)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_adaptive_softmax_as_head(tied, tmp_path):
+    """Its losses are those of the logits; one table stays one, and two stay two, in a file."""
+    table = AdaptiveEmbedding(V, D, cutoffs=[3, 11], div_val=2)
+    embedding = None if tied else TokenEmbedding(V, D)
+    model = CausalLanguageModel(embedding, segments.built(), head=AdaptiveSoftmax(table))
+    oracles.scramble(model, scale=0.8)
+    assert (model.embedding is table) == tied
+    labels = keras.Input((None,), dtype="int32")
+    losses = keras.Model([model.input["token_ids"], labels], model.head(model.depth.output, labels))
+    logits = np.asarray(model({"token_ids": IDS[:, :-1]}))
+    wanted = -np.take_along_axis(logits, IDS[:, 1:, None], axis=-1)[..., 0]
+    np.testing.assert_allclose(losses([IDS[:, :-1], IDS[:, 1:]]), wanted, atol=2e-5)
+
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert (again.head.embedding is again.embedding) == tied
+    assert again.count_params() == model.count_params()
+    np.testing.assert_allclose(again({"token_ids": IDS[:, :-1]}), logits, atol=1e-6)
+    ids, _ = generate(model, IDS[:, :4], max_length=3, eos_id=-1)
+    found = np.asarray(model({"token_ids": np.concatenate([IDS[:, :4], ids], axis=1)}))
+    np.testing.assert_array_equal(np.argmax(found, axis=-1)[:, 3:-1], ids)
+
+
 def test_errors(model):
+    with pytest.raises(ValueError, match="`embedding` can only be None"):
+        CausalLanguageModel(None, model.depth, head=keras.layers.Dense(V))
     with pytest.raises(ValueError, match="`memory`.*depth of type Identity"):
         CausalLanguageModel(model.embedding, keras.layers.Identity(), memory=SegmentMemory(3))
     with pytest.raises(ValueError, match="`initial_memory` needs a model with a memory"):
