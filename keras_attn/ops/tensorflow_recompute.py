@@ -61,7 +61,11 @@ def gradients(tape, results, upstream, floats, variables):
     found = tape.gradient(
         results, [*floats, *variables], list(upstream), tf.UnconnectedGradients.ZERO
     )
-    return found[: len(floats)], found[len(floats) :]
+    by_floats, by_variables = found[: len(floats)], found[len(floats) :]
+    # The pass goes on from here when all is there: a graph would else put the gradients by
+    # variables off, and what they are computed from would wait in memory.
+    with tf.control_dependencies(by_variables):
+        return [tf.identity(x) for x in by_floats], by_variables
 
 
 def first_float(tensors):

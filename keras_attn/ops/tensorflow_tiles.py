@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from keras_attn.ops.tensorflow_recompute import after, first_float
+
 
 def for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once):
     num_tiles, num_seen = len(tiles), len(tiles) + len(keys)
@@ -67,20 +69,10 @@ def _sum_of_growing(parts, visible):
     return tf.concat(blocks, 2)
 
 
-def _loop(body, count, at_once, state):
-    if isinstance(count, int) and count == 1:
-        return body(0, *state)
-    return tf.while_loop(
-        lambda i, *_: i < count,
-        body,
-        (0, *state),
-        parallel_iterations=at_once,
-        maximum_iterations=count,
-    )
-
-
 def _stack(compute, operands, num_tiles, count, at_once, dtypes):
     """The results of `compute` for each tile."""
+    if _is_one(count):
+        return tuple(x[None] for x in compute(*_only_tile(operands, num_tiles)))
 
     def body(i, arrays):
         results = compute(*(x[i] for x in operands[:num_tiles]), *operands[num_tiles:])
@@ -96,27 +88,59 @@ def _gradients(compute, operands, num_tiles, count, at_once, upstream):
     is_float = [x.dtype.is_floating for x in operands]
     tiles = [i for i, x in enumerate(is_float) if x and i < num_tiles]
     shared = [i for i, x in enumerate(is_float) if x and i >= num_tiles]
+    wanted = (*tiles, *shared)
+
+    def of_tile(local, upstream):
+        sources = [local[n] for n in wanted]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            results = compute(*local)
+        return tape.gradient(results, sources, upstream, tf.UnconnectedGradients.ZERO)
+
+    gradients = [None] * len(operands)
+    if _is_one(count):
+        found = of_tile(_only_tile(operands, num_tiles), [tf.squeeze(x, 0) for x in upstream])
+        for n, x in zip(wanted, found, strict=True):
+            gradients[n] = x if n in shared else x[None]
+        return gradients
 
     def body(i, arrays, sums):
         # A tape follows the loop's own tensors only, not those from outside.
         local = [x[i] if n < num_tiles else tf.identity(x) for n, x in enumerate(operands)]
-        sources = [local[n] for n in (*tiles, *shared)]
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            results = compute(*local)
-        gradients = tape.gradient(
-            results, sources, [x[i] for x in upstream], tf.UnconnectedGradients.ZERO
-        )
-        arrays = [array.write(i, x) for array, x in zip(arrays, gradients)]
-        sums = [total + x for total, x in zip(sums, gradients[len(tiles) :])]
+        found = of_tile(local, [x[i] for x in upstream])
+        arrays = [array.write(i, x) for array, x in zip(arrays, found)]
+        sums = [total + x for total, x in zip(sums, found[len(tiles) :])]
         return i + 1, arrays, sums
 
     arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
     sums = [tf.zeros_like(operands[n]) for n in shared]
     _, arrays, sums = _loop(body, count, at_once, (arrays, sums))
-    gradients = [None] * len(operands)
     for n, array in zip(tiles, arrays):
         gradients[n] = tf.ensure_shape(array.stack(), operands[n].shape)
     for n, total in zip(shared, sums):
         gradients[n] = total
     return gradients
+
+
+def _is_one(count):
+    return isinstance(count, int) and count == 1
+
+
+def _only_tile(operands, num_tiles):
+    """The operands of the one tile there is."""
+    tile = [tf.squeeze(x, 0) for x in operands[:num_tiles]]
+    # From positions that it knows a graph would compute the mask of all pairs beforehand, and keep
+    # it, for each layer and pass anew.
+    late = after(first_float(tile))
+    tile = [x if x.dtype.is_floating else late(x) for x in tile]
+    return [*tile, *(tf.identity(x) for x in operands[num_tiles:])]
+
+
+def _loop(body, count, at_once, state):
+    return tf.while_loop(
+        lambda i, *_: i < count,
+        body,
+        (0, *state),
+        parallel_iterations=at_once,
+        maximum_iterations=count,
+    )

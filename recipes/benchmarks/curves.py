@@ -20,14 +20,16 @@ def exponent(points):
     return float(np.polyfit(sizes, costs, 1)[0])
 
 
-def draw(panels, path, bold=""):
+def draw(panels, path, bold="", label="milliseconds", factor=1e3):
     """Draws curves with logarithmic axes and writes them to a PNG file.
 
     Args:
         panels: dict of (title, label of the sizes) to curves, a dict of name to points, a dict of
-            size to seconds.
+            size to cost.
         path: where to.
         bold: string. Curves whose name begins with it are drawn bold, the others dashed.
+        label: string. What is drawn: `factor` times the cost.
+        factor: float.
     """
     panels = {key: curves for key, curves in panels.items() if any(curves.values())}
     if not panels:
@@ -35,7 +37,7 @@ def draw(panels, path, bold=""):
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(5.6 * columns, 4.4 * rows), layout="constrained")
-    for place, ((title, label), curves) in enumerate(panels.items(), start=1):
+    for place, ((title, sizes_label), curves) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(rows, columns, place)
         for index, (name, points) in enumerate(curves.items()):
             points = dict(sorted(points.items()))
@@ -44,7 +46,7 @@ def draw(panels, path, bold=""):
                 name = f"{name} (power {exponent(points):.2f})"
             axes.loglog(
                 list(points),
-                [1e3 * seconds for seconds in points.values()],
+                [factor * cost for cost in points.values()],
                 linestyle="-" if stands_out else "--",
                 linewidth=2 if stands_out else 1,
                 marker=MARKERS[index % len(MARKERS)],
@@ -57,7 +59,7 @@ def draw(panels, path, bold=""):
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set(title=title, xlabel=label, ylabel="milliseconds")
+        axes.set(title=title, xlabel=sizes_label, ylabel=label)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7)
     figure.savefig(path, dpi=120)

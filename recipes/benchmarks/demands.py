@@ -50,6 +50,16 @@ def memory(rows, name, at_most, whole_process=False):
     return _judged(name, f"**{name}**: {value:.0f} MB {what}", value, at_most=at_most)
 
 
+def memory_growth(rows, more, fewer, at_most=None):
+    """How many times the peak memory of `fewer`, over its inputs, that of `more` is."""
+    rows = [find(rows, name) for name in (more, fewer)]
+    if any(row is None or row["memory_mb"] is None for row in rows):
+        return None
+    ratio = rows[0]["memory_mb"] / rows[1]["memory_mb"]
+    statement = f"**{more}** needs {ratio:.2f} times the memory of {fewer}"
+    return _judged(more, statement, ratio, at_most=at_most)
+
+
 def _judged(name, statement, value, at_least=None, at_most=None):
     met = None
     if at_least is not None:

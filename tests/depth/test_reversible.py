@@ -1,5 +1,11 @@
 """`Reversible` beside its twin, which keeps all activations."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import keras
 import numpy as np
 import oracles
@@ -16,7 +22,7 @@ from keras_attn.testing import check_layer
 B, T, D = 2, 7, 6
 
 
-def stack(num_layers=5, dropout=0.3, join="mean", **attention):
+def stack(num_layers=5, dropout=0.3, join="mean", cross_attention=False, **attention):
     """The same weights and seeds at each call."""
     keras.utils.set_random_seed(0)
 
@@ -24,12 +30,14 @@ def stack(num_layers=5, dropout=0.3, join="mean", **attention):
         return TransformerBlock(
             MultiHeadAttention(2, 3, dropout=dropout, **attention),
             FeedForward(11, dropout=dropout),
+            cross_attention=MultiHeadAttention(2, 3) if cross_attention else None,
             residual="pre_norm",
             dropout=dropout,
         )
 
     layer = Reversible(block, num_layers, join=join)
-    layer.build((None, None, D))
+    shape = (None, None, D)
+    layer.build(*([shape, shape] if cross_attention else [shape]))
     return layer
 
 
@@ -48,21 +56,25 @@ def loss_and_gradients(layer, x, way, dtype="float32"):
     return [np.asarray(g) for g in run(tf.constant(x, dtype))]
 
 
-@pytest.mark.parametrize("way", ["eager", "graph", "xla"])
+LSH_ATTENTION = {"pattern": LSH(2, num_rounds=2), "score": "shared_qk", "plan": "tiles"}
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    "way, arguments",
     [
-        {"pattern": "causal"},
-        {"pattern": "causal", "join": "concatenate"},
-        {"pattern": LSH(2, num_rounds=2), "score": "shared_qk", "plan": "tiles"},
+        ("eager", {"pattern": "causal"}),
+        ("graph", {"pattern": "causal", "join": "concatenate"}),
+        ("xla", {"pattern": "causal"}),
+        ("eager", LSH_ATTENTION),
+        ("graph", LSH_ATTENTION),
     ],
-    ids=["causal", "concatenate", "lsh"],
+    ids=["eager", "graph", "xla", "lsh-eager", "lsh-graph"],
 )
 def test_gradients_equal_those_of_stored_activations(way, arguments, monkeypatch):
     x = oracles.random(B, T, D)
-    found = loss_and_gradients(stack(**arguments), x, way)
+    found = loss_and_gradients(stack(3, **arguments), x, way)
     monkeypatch.setattr(module, "couple", in_turn)
-    wanted = loss_and_gradients(stack(**arguments), x, way)
+    wanted = loss_and_gradients(stack(3, **arguments), x, way)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
 
@@ -108,9 +120,75 @@ def test_twelve_layers_train_as_their_twin(monkeypatch):
     assert found[-1] < found[0]
 
 
-@pytest.mark.parametrize("join", ["mean", "concatenate"])
-def test_conformance(join):
-    check_layer(stack(2, 0.0, join), (B, T, D)).raise_if_any()
+def test_gradients_reach_a_context(monkeypatch):
+    """Through each block's cross-attention, with a padded context and dropout."""
+    x, context = oracles.random(B, T, D), tf.constant(oracles.random(B, 5, D, seed=1))
+    real = np.arange(5) < np.array([[5], [3]])
+
+    def gradients():
+        layer = stack(2, cross_attention=True)
+        with tf.GradientTape() as tape:
+            tape.watch(context)
+            loss = tf.reduce_sum(layer(x, context, context_padding_mask=real, training=True) ** 3)
+        return tape.gradient(loss, [context, *(w.value for w in layer.trainable_variables)])
+
+    found = gradients()
+    monkeypatch.setattr(module, "couple", in_turn)
+    for one, other in zip(found, gradients(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
+    assert np.abs(found[0][0]).min() > 0 and not np.asarray(found[0])[1, 3:].any()
+
+
+@pytest.mark.parametrize("cuts", [[7], [1] * 7, [3, 1, 3]])
+def test_cached_equals_whole(cuts):
+    layer, x = stack(3, dropout=0.0, pattern="causal"), oracles.random(B, T, D)
+    cache, outputs, start = layer.initial_cache(B, T), [], 0
+    for length in cuts:
+        positions = np.arange(start, start + length)
+        part = x[:, start : start + length]
+        output, cache = layer(part, cache=cache, query_positions=positions)
+        outputs.append(output)
+        start += length
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), layer(x), atol=1e-5)
+
+
+def test_training_in_mixed_precision():
+    """The streams stay in float32: what `fit` reaches is near to what float32 reaches."""
+    x, y = oracles.random(16, T, D), oracles.random(16, T, D, seed=1)
+
+    def losses(policy):
+        keras.config.set_dtype_policy(policy)
+        layer = stack(2, dropout=0.0)
+        inputs = keras.Input((T, D))
+        model = keras.Model(inputs, layer(inputs))
+        assert model.output.dtype == keras.config.dtype_policy().compute_dtype
+        model.compile(keras.optimizers.Adam(3e-3), "mse")
+        return model.fit(x, y, batch_size=8, epochs=5, shuffle=False, verbose=0).history["loss"]
+
+    found, wanted = losses("mixed_bfloat16"), losses("float32")
+    assert wanted[-1] < 0.9 * wanted[0]
+    np.testing.assert_allclose(found, wanted, rtol=2.0**-6)
+
+
+def test_two_replicas_train_as_one():
+    """Also `Stack(remat=True)`: a process of its own, which has two devices."""
+    here = Path(__file__).resolve().parents[1]
+    path = f"{here}{os.pathsep}{here.parent}"
+    done = subprocess.run(
+        [sys.executable, here / "depth" / "distributed.py"],
+        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for difference, moved in json.loads(done.stdout.splitlines()[-1]).values():
+        assert difference < 1e-5 < 1e-2 < moved
+
+
+def test_conformance():
+    check_layer(stack(2, 0.0), (B, T, D)).raise_if_any()
+    check_layer(stack(1, 0.0, "concatenate"), (B, T, D), slow=False).raise_if_any()
 
 
 def test_errors():

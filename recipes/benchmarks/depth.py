@@ -1,0 +1,103 @@
+"""Depth in little memory: recomputed and reversible stacks beside a plain one."""
+
+import argparse
+import pathlib
+
+from recipes.benchmarks import curves, demands
+from recipes.benchmarks.card import Card, add_card_arguments
+from recipes.benchmarks.harness import Contender, measure
+
+TARGET = "recipes.benchmarks.contenders.depth:training_step"
+KINDS = ("plain", "remat", "reversible")
+LAYERS = (2, 8, 24)
+MEMORY = {"batch": 1, "length": 4096, "width": 256, "plan": "tiles"}
+TIME = {"num_layers": 6, "batch": 8, "length": 512, "width": 512}
+METHOD = (
+    "A training step of pre-norm blocks (causal attention, feed-forward, dropout 0.1), float32, in "
+    "a plain graph (`tf.function`, no XLA): the gradient by all weights, each of which is summed up "
+    "and let go at once. **plain** is `Stack`, **remat** is `Stack(remat=True)`, **reversible** is "
+    "`Reversible`. Each contender is a process of its own. **MB of activations** is the peak memory "
+    "of the process while it steps, less what it held before, when the same graph had already run "
+    "on 64 positions: weights, graph and compiled kernels do not count. Times are those of "
+    "{repetitions} turns."
+)
+COLUMNS = {
+    "MB of activations": lambda row: "-" if row["memory_mb"] is None else f"{row['memory_mb']:.0f}",
+}
+
+
+def contender(kind, num_layers, **options):
+    name = f"{kind}, {num_layers} layers"
+    return Contender(name, TARGET, {"kind": kind, "num_layers": num_layers, **options})
+
+
+def add_memory(card, layers, picture):
+    """Adds the table of memory over depth, and what is asked of it."""
+    chosen = [contender(kind, count, **MEMORY) for kind in KINDS for count in layers]
+    rows, skipped = measure(chosen, repetitions=1)
+    by_kind = {
+        kind: {
+            count: row["memory_mb"]
+            for count in layers
+            if (row := demands.find(rows, f"{kind}, {count} layers")) and row["memory_mb"]
+        }
+        for kind in KINDS
+    }
+    comparisons = [
+        demands.memory_growth(rows, f"{kind}, 24 layers", f"{kind}, 2 layers", at_most)
+        for kind, at_most in zip(KINDS, (None, None, 1.25), strict=True)
+    ]
+    comparisons += [_exponent(kind, points) for kind, points in by_kind.items()]
+    size = f"{MEMORY['batch']} x {MEMORY['length']:,} positions, width {MEMORY['width']}"
+    card.add(f"Memory, {size}", rows, skipped, comparisons)
+    panel = (f"activations, {size}", "layers")
+    curves.draw({panel: by_kind}, picture, bold="reversible", label="MB", factor=1)
+    card.headline(f"![Memory over layers]({picture.name})")
+
+
+def _exponent(kind, points):
+    """The power of the number of layers that the memory grows with; asked is a square root."""
+    if len(points) < 2:
+        return None
+    power = curves.exponent(points)
+    statement = f"Memory of **{kind}** grows with the number of layers to the power {power:.2f}"
+    asked = 0.5 if kind == "remat" else None
+    met = None if asked is None else power <= asked
+    return {"name": kind, "statement": statement, "value": power, "at_most": asked, "met": met}
+
+
+def add_time(card, repetitions):
+    """Adds the table of step times at one depth."""
+    names = {kind: contender(kind, **TIME) for kind in KINDS}
+    rows, skipped = measure(list(names.values()), repetitions)
+    plain = names["plain"].name
+    comparisons = [
+        demands.growth(rows, names["remat"].name, plain),
+        demands.growth(rows, names["reversible"].name, plain, at_most=1.6),
+    ]
+    size = f"{TIME['batch']} x {TIME['length']} positions, width {TIME['width']}"
+    card.add(f"Time, {size}", rows, skipped, comparisons)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(prog="python -m recipes.benchmarks.depth", description=__doc__)
+    parser.add_argument("--layers", nargs="*", type=int, default=LAYERS, help="of the memory table")
+    add_card_arguments(parser, name="depth", repetitions=5)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    method = METHOD.format(repetitions=arguments.repetitions)
+    card = Card(arguments.name, "Depth in little memory", method, "positions", COLUMNS)
+    folder = pathlib.Path(arguments.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    add_time(card, arguments.repetitions)
+    card.write(folder)
+    if arguments.layers:
+        add_memory(card, arguments.layers, folder / f"{arguments.name}.png")
+    print(card.write(folder))
+
+
+if __name__ == "__main__":
+    main()
