@@ -9,6 +9,7 @@ from keras_attn.models.gpt import gpt
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.models.presets import PRESETS, from_preset
 from keras_attn.models.reformer import reformer
+from keras_attn.models.sparse_transformer import sparse_transformer
 from keras_attn.models.transformer import transformer
 from keras_attn.models.transformer_xl import transformer_xl
 
@@ -23,6 +24,7 @@ __all__ = [
     "from_preset",
     "gpt",
     "reformer",
+    "sparse_transformer",
     "transformer",
     "transformer_xl",
 ]
