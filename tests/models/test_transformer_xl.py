@@ -1,3 +1,5 @@
+import functools
+
 import numpy as np
 import oracles
 import pytest
@@ -9,12 +11,17 @@ CLAMP = 4
 
 
 @pytest.fixture(scope="module", params=[None, CLAMP])
-def model(request):
-    model = transformer_xl(**pages.SIZES, memory_length=pages.T, clamp_length=request.param)
+def clamp(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def model(clamp):
+    model = transformer_xl(**pages.SIZES, memory_length=pages.T, clamp_length=clamp)
     return pages.scrambled(model)
 
 
-def relative(layer, x):
+def relative(layer, x, clamp):
     """Logits of a query with the content and with the distance of each key, pair by pair."""
     query, key = pages.heads(layer, x, "query"), pages.heads(layer, x, "key")
     u, v, kernel = (oracles.numpy_of(w) for w in (layer.score.u, layer.score.v, layer.score.kernel))
@@ -22,7 +29,7 @@ def relative(layer, x):
     logits = np.zeros((batch, count, length, length))
     for i in range(length):
         for j in range(i + 1):
-            distance = min(i - j, layer.score.clamp_length or length)
+            distance = min(i - j, clamp or length)
             r = np.einsum("d,dnh->nh", oracles.sinusoids(distance, pages.D, "concat"), kernel)
             by_content = np.sum((query[:, :, i] + u) * key[:, :, j], axis=-1)
             by_distance = np.sum((query[:, :, i] + v) * r, axis=-1)
@@ -30,10 +37,10 @@ def relative(layer, x):
     return pages.weigh(layer, x, logits, oracles.causal(length, length))
 
 
-def test_oracle(model):
+def test_oracle(model, clamp):
     x, table = pages.embedded(model, pages.IDS)
     for layer in model.depth.blocks:
-        x = pages.post_norm(x, pages.sublayers(layer, relative))
+        x = pages.post_norm(x, pages.sublayers(layer, functools.partial(relative, clamp=clamp)))
     one_pass = pages.without_memory(model)({"token_ids": pages.IDS})
     np.testing.assert_allclose(one_pass, x @ table.T, atol=2e-4)
 
@@ -44,9 +51,8 @@ def test_limit_segments_with_all_in_memory_equal_one_pass(model, ends):
     np.testing.assert_allclose(pages.read(model, ends), one_pass, atol=2e-4)
 
 
-def test_a_longer_memory_takes_the_same_weights(model):
+def test_a_longer_memory_takes_the_same_weights(model, clamp):
     """As the paper evaluates: here the short memory forgets, and the long one does not."""
-    clamp = model.depth.blocks[0].attention.score.clamp_length
     short, long = (
         transformer_xl(**pages.SIZES, memory_length=length, clamp_length=clamp)
         for length in (2, 20)
