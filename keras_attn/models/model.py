@@ -2,14 +2,25 @@
 
 import keras
 
+from keras_attn.models.fingerprint import Fingerprint
+
 
 class Model(keras.Model):
     """A functional model made of parts, saved by the configuration of its parts.
 
-    A subclass sets `parts`, the names of its constructor's arguments that are also attributes.
+    A file holds what the model answers to a small input too, and is refused when it is loaded and
+    the answer is another one.
+
+    A subclass sets `parts`, the names of its constructor's arguments that are also attributes, and
+    names its inputs.
     """
 
     parts = ()
+
+    def __init__(self, inputs, outputs, **kwargs):
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        # Beside Keras's tracking: it is no layer of the model.
+        object.__setattr__(self, "fingerprint", Fingerprint(self))
 
     def make_train_function(self, force=False):
         # Otherwise the optimizer's variables are made inside the first step, which TensorFlow then

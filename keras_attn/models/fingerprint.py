@@ -1,0 +1,120 @@
+"""What a model answers, kept in its file so that loading can ask again."""
+
+import math
+import warnings
+import weakref
+
+import keras
+import numpy as np
+from keras import ops
+
+LENGTH = 5
+# Relative to the greatest number answered: other machines and backends add up in another order.
+ANSWERS_DIFFER = {"float64": 1e-3, "float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
+# Relative to a weight's norm; what is loaded is what was saved, but for another precision.
+WEIGHTS_DIFFER = 1e-2
+
+
+class Fingerprint(keras.layers.Layer):
+    """A model's output for a small input, and a number for each of its weights.
+
+    Saved with the model, and asked for again when it is loaded: Keras saves and loads it after the
+    model's layers. So a file whose weights stand in each other's place, or are of another version
+    of a layer, is refused.
+
+    Args:
+        model: a functional `keras.Model`. Its `embedding` tells by `vocabulary_size`, if it has
+            one, which integers are tokens.
+    """
+
+    def __init__(self, model):
+        super().__init__(name="fingerprint", dtype="float32")
+        self._model = weakref.ref(model)
+
+    def answer(self):
+        """The model's output for the small input, all numbers in one float32 vector."""
+        model = self._model()
+        outputs = keras.tree.flatten(model(example(model)))
+        numbers = [ops.convert_to_numpy(ops.cast(x, "float32")).ravel() for x in outputs]
+        return np.concatenate(numbers)
+
+    def projections(self):
+        """One number for each weight of the model, and the weight's norm; (weights, 2)."""
+        return np.array([_projection(weight) for weight in self._model().weights], "float32")
+
+    def save_own_variables(self, store):
+        store["answer"] = self.answer()
+        store["weights"] = self.projections()
+
+    def load_own_variables(self, store):
+        model = self._model()
+        if "answer" not in store.keys():
+            warnings.warn(
+                f"The file holds no fingerprint of {model.name!r}: it is not known whether the "
+                "model answers as it did when it was saved.",
+                stacklevel=2,
+            )
+            return
+        self._check_weights(np.asarray(store["weights"]), self.projections())
+        self._check_answer(np.asarray(store["answer"]), self.answer())
+
+    def _check_weights(self, saved, found):
+        model = self._model()
+        if len(saved) != len(found):
+            raise ValueError(
+                f"The model {model.name!r} was saved with {len(saved)} weights. "
+                f"Received: a model with {len(found)}."
+            )
+        differ = np.abs(saved - found)[:, 0] > WEIGHTS_DIFFER * saved[:, 1]
+        if differ.any():
+            paths = [w.path for w, other in zip(model.weights, differ, strict=True) if other]
+            raise ValueError(
+                f"The file is not as {model.name!r} was saved: {len(paths)} of its weights are "
+                f"others. Received: others at {', '.join(paths[:3])}."
+            )
+
+    def _check_answer(self, saved, found):
+        model = self._model()
+        if saved.shape != found.shape:
+            raise ValueError(
+                f"The layers of {model.name!r} are of another version than those it was saved "
+                f"with. Received: {found.size} numbers in the place of {saved.size}."
+            )
+        error = np.abs(found - saved).max(initial=0.0) / np.abs(saved).max(initial=1e-6)
+        allowed = max(ANSWERS_DIFFER.get(layer.compute_dtype, 0.0) for layer in model.layers)
+        if not (error <= allowed or np.array_equal(saved, found, equal_nan=True)):
+            raise ValueError(
+                f"The layers of {model.name!r} are of another version than those it was saved "
+                f"with. Received: answers that differ by {error:.2g} of the greatest number, where "
+                f"{allowed:g} is allowed."
+            )
+
+
+def _projection(weight):
+    """The sum of a weight's numbers times fixed ones, and its norm."""
+    numbers = ops.convert_to_numpy(ops.cast(weight.value, "float32"))
+    rows = numbers.reshape(-1, numbers.shape[-1] if numbers.ndim else 1)
+    first, last = (np.cos(np.arange(size), dtype="float32") for size in rows.shape)
+    return first @ (rows @ last), np.linalg.norm(rows)
+
+
+def example(model):
+    """A small input of a model, the same at each call: a dict of arrays, without what is optional.
+
+    All tokens differ where there are enough, since attention to equal values hides its weights.
+    """
+    tokens = getattr(getattr(model, "embedding", None), "vocabulary_size", 2) - 1
+    inputs = {}
+    for name, tensor in model.input.items():
+        if tensor._keras_history.operation.optional:
+            continue
+        shape = [1, *(LENGTH if size is None else size for size in tensor.shape[1:])]
+        count = np.arange(math.prod(shape)).reshape(shape)
+        if not keras.backend.is_int_dtype(tensor.dtype):
+            count = np.cos(count)
+        elif len(shape) > 1:
+            count = 1 + count % tokens
+        else:  # A length, of a memory.
+            count = np.ones_like(count)
+        inputs[name] = ops.cast(count, tensor.dtype)
+    return inputs

@@ -1,0 +1,130 @@
+"""A file that would give another model is refused."""
+
+import zipfile
+
+import h5py
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import FeedForward
+from keras_attn.memory import StatefulSegments
+from keras_attn.models import bert, from_preset, gpt, transformer_xl
+from keras_attn.models.fingerprint import example
+
+V = 23
+SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 16}
+ATTENTION = "layers/stack/blocks/transformer_block/attention/vars"
+
+
+def made():
+    model = gpt(V, **SIZES, max_length=13)
+    oracles.scramble(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What is in the file of a model."""
+    folder = tmp_path_factory.mktemp("file")
+    made().save(folder / "model.keras")
+    zipfile.ZipFile(folder / "model.keras").extractall(folder)
+    return folder
+
+
+def packed(folder, path, change):
+    """A file of its own, its weights changed."""
+    weights = path / "model.weights.h5"
+    weights.write_bytes((folder / "model.weights.h5").read_bytes())
+    with h5py.File(weights, "a") as file:
+        change(file)
+    with zipfile.ZipFile(path / "changed.keras", "w") as archive:
+        for name in ("metadata.json", "config.json"):
+            archive.write(folder / name, name)
+        archive.write(weights, "model.weights.h5")
+    return path / "changed.keras"
+
+
+def swap(one, other):
+    def change(file):
+        one_value, other_value = file[one][...], file[other][...]
+        file[one][...], file[other][...] = other_value, one_value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (f"{ATTENTION}/0", f"{ATTENTION}/2"),
+        (f"{ATTENTION}/0", f"{ATTENTION.replace('block/', 'block_1/')}/0"),
+    ],
+    ids=["query and key", "two layers"],
+)
+def test_swapped_weights(folder, tmp_path, one, other):
+    path = packed(folder, tmp_path, swap(one, other))
+    with pytest.raises(ValueError, match="'gpt'.* 2 of its weights are others.*query_kernel"):
+        keras.saving.load_model(path)
+
+
+def test_a_file_that_was_not_touched(folder, tmp_path):
+    model = keras.saving.load_model(packed(folder, tmp_path, lambda file: None))
+    assert len(model.layers) == len(made().layers)
+
+
+def test_another_version_of_a_layer(folder, monkeypatch):
+    call = FeedForward.call
+    monkeypatch.setattr(FeedForward, "call", lambda *args, **kwargs: 1.01 * call(*args, **kwargs))
+    with pytest.raises(ValueError, match="'gpt' are of another version.*answers that differ by"):
+        keras.saving.load_model(folder / "model.keras")
+
+
+def test_a_file_without_one_is_loaded_with_a_warning(folder, tmp_path):
+    def change(file):
+        del file["fingerprint"]
+
+    with pytest.warns(UserWarning, match="no fingerprint of 'gpt'"):
+        keras.saving.load_model(packed(folder, tmp_path, change))
+
+
+@pytest.mark.parametrize("size", [0, 1000, -1000])
+def test_a_part_of_a_file(folder, tmp_path, size):
+    content = (folder / "model.keras").read_bytes()
+    (tmp_path / "part.keras").write_bytes(content[:size])
+    with pytest.raises(ValueError, match="ensure the file is an accessible `.keras` zip file"):
+        keras.saving.load_model(tmp_path / "part.keras")
+
+
+def test_weights_alone(tmp_path):
+    one, other = made(), gpt(V, **SIZES, max_length=13)
+    one.save_weights(tmp_path / "one.weights.h5")
+    other.load_weights(tmp_path / "one.weights.h5")
+    np.testing.assert_array_equal(other.embedding.table, one.embedding.table)
+    four_heads = gpt(V, **{**SIZES, "num_heads": 4}, max_length=13)
+    with pytest.raises(ValueError, match="could not be loaded"):
+        four_heads.load_weights(tmp_path / "one.weights.h5")
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_model_inside_another(tmp_path, policy):
+    """Its memory, trained and kept by another model, is no part of what it answers."""
+    keras.config.set_dtype_policy(policy)
+    model = StatefulSegments(transformer_xl(V, **SIZES, memory_length=3), batch_size=2)
+    oracles.scramble(model.model)
+    model(np.ones((2, 5), "int32"))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again.state["memory_length"], [3, 3])
+
+
+def test_the_small_input():
+    """Tokens that differ, within the vocabulary; nothing for what is optional."""
+    assert example(made())["token_ids"].numpy().tolist() == [[1, 2, 3, 4, 5]]
+    few = example(gpt(3, **SIZES, max_length=13))
+    assert few["token_ids"].numpy().tolist() == [[1, 2, 1, 2, 1]]
+    assert list(example(bert(V, **SIZES, max_length=13))) == ["token_ids"]
+    memory = example(transformer_xl(V, **SIZES, memory_length=3))
+    assert memory["memory"].shape == (1, 2, 5, 8) and memory["memory_length"].numpy() == [1]
+    translate = example(from_preset("transformer_tiny", vocabulary_size=V))
+    assert sorted(translate) == ["source_ids", "target_ids"]
