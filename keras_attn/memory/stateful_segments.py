@@ -156,7 +156,7 @@ class StatefulSegments(keras.Model):
             f"are as `batch_size`. Received: {{}} rows, {kept} are kept."
         )
         if not isinstance(rows, int):
-            require(rows <= kept, problem.format("more"))
+            rows = require(rows <= kept, problem.format("more"), rows)
         elif rows > kept:
             raise ValueError(problem.format(rows))
         elif rows == kept:

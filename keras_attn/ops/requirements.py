@@ -3,9 +3,13 @@
 import keras
 
 
-def require(condition, message):
-    """Stops with `message` where `condition`, a bool scalar, is False, if the backend can."""
-    if keras.backend.backend() == "tensorflow":
-        from keras_attn.ops.tensorflow_requirements import require as require_on_tensorflow
+def require(condition, message, x):
+    """The tensor x; stops with `message` where `condition`, a bool scalar, is False.
 
-        require_on_tensorflow(condition, message)
+    Whatever is computed from x comes after the check. Backends that cannot stop just give x.
+    """
+    if keras.backend.backend() == "tensorflow":
+        from keras_attn.ops.tensorflow_requirements import require
+
+        return require(condition, message, x)
+    return x

@@ -3,5 +3,6 @@
 import tensorflow as tf
 
 
-def require(condition, message):
-    tf.debugging.Assert(condition, [message])
+def require(condition, message, x):
+    with tf.control_dependencies([tf.debugging.Assert(condition, [message])]):
+        return tf.identity(x)
