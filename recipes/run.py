@@ -1,0 +1,58 @@
+"""What every run is: a directory that a later run with the same options continues."""
+
+import contextlib
+import os
+
+import keras
+
+from keras_attn import training
+from recipes.card import EpochSeconds
+from recipes.settings import check_settings, save_settings
+
+
+class Run:
+    """A run in the directory `options.out`.
+
+    Args:
+        options: with `out`, `strategy`, `checkpoint_steps` and `export_version`.
+        settings: dict of what must not change from one start to the next.
+
+    Raises:
+        ValueError: if the run was started with other settings, or the export's version exists.
+    """
+
+    def __init__(self, options, settings):
+        self.options = options
+        self._settings = settings
+        self.exported = None
+        check_settings(self.path("settings.json"), settings, options.out)
+        version = self.path(os.path.join("export", str(options.export_version)))
+        if os.path.exists(version):
+            raise ValueError(f"The export {version} exists and is not overwritten.")
+
+    def begin(self):
+        """Makes the directory, once the input is known to be right."""
+        os.makedirs(self.options.out, exist_ok=True)
+        save_settings(self.path("settings.json"), self._settings)
+
+    def path(self, name):
+        return os.path.join(self.options.out, name)
+
+    def scope(self):
+        """Where the model is to be made, for `--strategy`."""
+        if self.options.strategy == "none":
+            return contextlib.nullcontext()
+        import tensorflow as tf
+
+        return tf.distribute.MirroredStrategy().scope()
+
+    def resume(self):
+        return training.Resume(self.path("checkpoint"), every_steps=self.options.checkpoint_steps)
+
+    def logs(self, first_epoch):
+        """Callbacks that write seconds, losses and metrics to files."""
+        return [
+            EpochSeconds(),
+            keras.callbacks.CSVLogger(self.path("history.csv"), append=first_epoch > 0),
+            keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False),
+        ]
