@@ -3,12 +3,11 @@
 import functools
 
 import keras
-from keras import ops
 
 from keras_attn import axis, positions
 from keras_attn.depth.stack import Stack
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.cutting import size
+from keras_attn.ops.placing import places_of_new
 
 
 @axis.register
@@ -96,11 +95,7 @@ class Recurrent(Stack):
         """What the block reads at a step: `x` and where it stands, in the sequence and in depth."""
         if self.position is None:
             return x
-        places = arguments["query_positions"]
-        if places is None and arguments["cache"] is not None:
-            cache = arguments["cache"]["attention"]
-            before = size(cache["key"], 2) if cache["index"] is None else cache["index"]
-            places = before + ops.arange(size(x, 1), dtype="int32")
+        places = places_of_new(x, arguments["query_positions"], arguments["cache"])
         if getattr(self.position, "counts_steps", False):
             return self.position(x, places, step=number)
         return self.position(x, places)

@@ -9,3 +9,9 @@ from keras_attn.axis import register
 def gelu_tanh(x):
     """The Gaussian error linear unit by its tanh approximation, which ONNX converters know."""
     return keras.activations.gelu(x, approximate=True)
+
+
+@register
+def gelu_sigmoid(x):
+    """The Gaussian error linear unit by its sigmoid approximation, x sigmoid(1.702 x)."""
+    return x * keras.activations.sigmoid(1.702 * x)

@@ -40,3 +40,15 @@ def positions_of_new(query, key, cache=None, query_positions=None, key_positions
     if cache is not None:
         key_positions = ops.take(key_positions, Progression(kept, new).tensor(), axis=-1)
     return query_positions, key_positions
+
+
+def places_of_new(x, places=None, cache=None):
+    """Positions of a block's new inputs (B, T, D): as given, or after those in the block's cache.
+
+    None, without either, stands for those from 0 on.
+    """
+    if places is not None or cache is None:
+        return places
+    cache = cache["attention"]
+    kept = size(cache["key"], 2) if cache["index"] is None else cache["index"]
+    return Progression(kept, size(x, 1)).tensor()
