@@ -6,7 +6,8 @@ import math
 from recipes.options import add_run_options, check_at_least, check_learning_rate
 
 WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
-MODELS = (*("gpt", "deep_char_transformer", *WITH_MEMORY, "reformer", "sparse_transformer"),)
+SPARSE = ("adaptive_span_transformer", "reformer", "sparse_transformer")
+MODELS = ("gpt", "deep_char_transformer", "transformer_xl", *SPARSE)
 
 
 def parse(arguments=None):
@@ -41,6 +42,20 @@ def parse(arguments=None):
         dest="auxiliary_losses",
         action="store_false",
         help="deep_char_transformer without them",
+    )
+    add(
+        "--full-attention",
+        action="store_true",
+        help="adaptive_span_transformer, reformer or sparse_transformer whose queries meet all "
+        "keys before them: what the paper compares with",
+    )
+    add(
+        "--with",
+        dest="more",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another argument of keras_attn.models.MODEL, as span_loss=1e-5 (any number of times)",
     )
     add("--batch-size", type=int, default=16, help="segments of a step (default: %(default)s)")
     add("--train-tokens", type=int, default=4_000_000, help="to train on (default: %(default)s)")
@@ -86,6 +101,8 @@ def parse(arguments=None):
         parser.error("--stride must be at most the context")
     if options.max_length >= options.context and options.model not in WITH_MEMORY:
         parser.error("--max-length must leave room for a prompt in the context")
+    if options.full_attention and options.model not in SPARSE:
+        parser.error(f"--full-attention is for {', '.join(SPARSE)}")
     if options.hidden_dim % options.num_heads:
         parser.error("--num-heads must divide --hidden-dim")
     return options

@@ -3,6 +3,7 @@
 NAMES = (
     *("tokenizer", "vocabulary_size", "model", "num_layers", "num_heads", "hidden_dim"),
     *("intermediate_dim", "dropout", "context", "memory", "auxiliary_losses", "precision"),
+    *("full_attention", "more"),
     *("batch_size", "steps", "epochs", "learning_rate", "warmup_steps", "clip_norm", "seed"),
 )
 

@@ -10,7 +10,7 @@ from keras_attn import export, generation, text, training
 from keras_attn.memory import StatefulSegments
 from recipes import run
 from recipes.card import write_card
-from recipes.language_model.architectures import build, with_memory
+from recipes.language_model.architectures import build, span_patterns, with_memory
 from recipes.language_model.batches import EndlessSegments, Windows
 from recipes.language_model.corpus import Corpus, decode, train_tokenizer
 from recipes.language_model.data import read_text
@@ -173,7 +173,7 @@ class Run(run.Run):
         """What the heads of a model with adaptive spans have learned."""
         if self.options.model != "adaptive_span_transformer":
             return {}
-        summaries = [block.attention.pattern.span_summary() for block in self.model.depth.blocks]
+        summaries = [pattern.span_summary() for pattern in span_patterns(self.model)]
         spans = [[round(float(span), 1) for span in summary["spans"]] for summary in summaries]
         return {"spans": {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "of": spans}}
 
