@@ -7,7 +7,7 @@ from keras_attn import axis, positions
 from keras_attn.ops.cutting import size
 from keras_attn.ops.masks import keras_mask
 from keras_attn.ops.placing import places_of_new
-from keras_attn.ops.progression import Progression
+from keras_attn.ops.progression import Progression, positions_tensor
 
 
 @axis.register
@@ -102,7 +102,7 @@ class PositionedBlock(keras.layers.Layer):
                 places = Progression(slots, length).tensor()
             of_memory = Progression(0, slots).tensor()
             if key_positions is not None:
-                of_memory = ops.take(ops.convert_to_tensor(key_positions), of_memory, axis=-1)
+                of_memory = ops.take(positions_tensor(key_positions), of_memory, axis=-1)
             memory = self.position(memory, of_memory)
             arguments = {"memory": memory, "memory_mask": memory_mask}
         return self.block(

@@ -22,6 +22,7 @@ def sparse_transformer(
     intermediate_dim=2048,
     dropout=0.1,
     image_shape=(32, 128, 1),
+    stride=None,
     summary=None,
     factors="merged",
     key_dim=None,
@@ -36,12 +37,12 @@ def sparse_transformer(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | strided or fixed | row + column + channel | pre, 1/sqrt(2N) | stack + remat | - | LM / bits per dim |
 
-    A sequence is `image_shape` = (rows, columns, channels) of tokens, row by row; a row is a
-    stride. Images want the strided pattern; text has no rows by nature and wants the fixed one,
-    which `summary` asks for.
+    A sequence is an image of (rows, columns, channels), row by row. Images want the strided
+    pattern; text has no rows by nature and wants the fixed one, which `summary` asks for.
 
     Args:
         image_shape: three ints. A text of so many tokens is (tokens / stride, stride, 1).
+        stride: int. Of the pattern; by default the numbers of a row.
         summary: int. Summary keys at the end of each row, for `Fixed`; None for `Strided`.
         factors: "merged", both in every head; "interleaved", one after the other in the layers;
             "per_head", one in the first half of the heads and one in the other.
@@ -63,11 +64,11 @@ def sparse_transformer(
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5.
     """
     check_choice(("merged", "interleaved", "per_head"), factors=factors)
-    row = image_shape[1] * image_shape[2]
+    stride = stride or image_shape[1] * image_shape[2]
     near, far = ("local", "column") if summary is None else ("block", "summary")
 
     def pattern(factor):
-        return Strided(row, factor) if summary is None else Fixed(row, summary, factor)
+        return Strided(stride, factor) if summary is None else Fixed(stride, summary, factor)
 
     def pattern_of(index):
         if factors == "merged":

@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_attn.ops.checks import check_positions
 from keras_attn.ops.cutting import size
-from keras_attn.ops.progression import Progression
+from keras_attn.ops.progression import Progression, positions_tensor
 
 
 def positions_of_new(query, key, cache=None, query_positions=None, key_positions=None):
@@ -47,8 +47,10 @@ def places_of_new(x, places=None, cache=None):
 
     None, without either, stands for those from 0 on.
     """
-    if places is not None or cache is None:
-        return places
+    if places is not None:
+        return positions_tensor(places)
+    if cache is None:
+        return None
     cache = cache["attention"]
     kept = size(cache["key"], 2) if cache["index"] is None else cache["index"]
     return Progression(kept, size(x, 1)).tensor()

@@ -21,7 +21,17 @@ from keras_attn.layers import (
     TransformerBlock,
 )
 from keras_attn.memory import SegmentMemory, StatefulSegments
-from keras_attn.models import CausalLanguageModel, bert, gpt, transformer
+from keras_attn.models import (
+    CausalLanguageModel,
+    adaptive_span_transformer,
+    bert,
+    deep_char_transformer,
+    gpt,
+    reformer,
+    sparse_transformer,
+    transformer,
+    transformer_xl,
+)
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.positions import Learned, Sinusoidal
 from keras_attn.residuals import PreNorm
@@ -69,12 +79,35 @@ MODELS = {
     "transformer": lambda: transformer(11, **SIZES),
     "gpt": lambda: gpt(11, **SIZES, max_length=5),
     "bert": lambda: bert(11, **SIZES, max_length=5),
+    "deep_char_transformer": lambda: deep_char_transformer(11, **SIZES, max_length=5),
+    "transformer_xl": lambda: transformer_xl(11, **SIZES, memory_length=3, clamp_length=2),
+    "adaptive softmax": lambda: transformer_xl(
+        11, **SIZES, memory_length=3, cutoffs=[3, 7], div_val=2
+    ),
+    "adaptive_span_transformer": lambda: adaptive_span_transformer(11, **SIZES, max_span=3, ramp=2),
+    "sparse_transformer": lambda: sparse_transformer(11, **SIZES, image_shape=(3, 2, 1)),
+    "fixed per head": lambda: sparse_transformer(
+        11, **SIZES, image_shape=(3, 2, 1), summary=1, factors="per_head", key_dim=2
+    ),
+    "reformer": lambda: reformer(
+        11,
+        **{**SIZES, "num_layers": 2},
+        axial_shape=(3, 2),
+        attention=("lsh", "local"),
+        chunk_length=2,
+        local_length=2,
+        feed_forward_chunks=2,
+    ),
 }
+WITH_MEMORY = ("transformer_xl", "adaptive softmax", "adaptive_span_transformer")
 
 
 def inputs_of(name, batch=2, length=4):
     ids, segments = IDS[:batch, :length], SEGMENTS[:batch, :length]
-    return {
+    if name in WITH_MEMORY:
+        memory = oracles.random(batch, SIZES["num_layers"], 3, D)
+        return {"token_ids": ids, "memory": memory, "memory_length": np.arange(batch) + 2}
+    others = {
         "parts": {
             "x": oracles.random(batch, length, D),
             "context": oracles.random(batch, length + 1, 5),
@@ -82,15 +115,19 @@ def inputs_of(name, batch=2, length=4):
         },
         "memory": {"token_ids": ids},
         "transformer": {"source_ids": ids, "target_ids": ids[:, :-1]},
-        "gpt": {"token_ids": ids},
         "bert": {"token_ids": ids, "segment_ids": segments},
-    }[name]
+    }
+    return others.get(name, {"token_ids": ids})
 
 
 def made(name):
     model = MODELS[name]()
     oracles.scramble(model, scale=0.5)
     return model
+
+
+def logits_of(outputs):
+    return outputs["logits"] if isinstance(outputs, dict) else outputs
 
 
 LOAD = """
@@ -100,6 +137,7 @@ import keras_attn
 
 for path, inputs, expected in pickle.load(open(sys.argv[1], "rb")):
     output = keras.saving.load_model(path)(inputs)
+    output = output["logits"] if isinstance(output, dict) else output
     output = keras.ops.convert_to_numpy(keras.ops.cast(output, "float32"))
     np.testing.assert_allclose(output, expected, atol=1e-6, err_msg=path)
     print(path)
@@ -114,7 +152,7 @@ def test_loading_in_a_fresh_process(tmp_path):
         model, inputs = made(name), inputs_of(name)
         path = str(tmp_path / f"{name} {policy}.keras")
         model.save(path)
-        output = oracles.numpy_of(model(inputs))
+        output = oracles.numpy_of(logits_of(model(inputs)))
         assert np.ptp(output) > 0.1
         tasks.append((path, inputs, output))
     (tmp_path / "tasks").write_bytes(pickle.dumps(tasks))

@@ -1,0 +1,102 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, PositionedBlock, TransformerBlock
+from keras_attn.positions import Learned
+from keras_attn.testing import check_layer
+
+D, M, T = 6, 3, 5
+X, MEMORY = oracles.random(2, T, D), oracles.random(2, M, D, seed=1)
+
+
+def positioned(index=0, residual="post_norm", **arguments):
+    attention = MultiHeadAttention(2, 3, pattern="causal")
+    block = TransformerBlock(attention, FeedForward(7), residual=residual, **arguments)
+    return PositionedBlock(block, Learned(16))
+
+
+@pytest.fixture(scope="module")
+def layer():
+    layer = positioned()
+    layer.build((None, None, D))
+    oracles.scramble(layer)
+    return layer
+
+
+def table(layer, *places):
+    return layer.position.table.numpy()[list(places)]
+
+
+def test_oracle(layer):
+    expected = oracles.block(
+        X + table(layer, 0, 1, 2, 3, 4),
+        oracles.block_weights(layer.block),
+        oracles.causal(T, T),
+    )
+    np.testing.assert_allclose(layer(X), expected, atol=1e-5)
+    places = [7, 2, 3, 11, 5]
+    found = layer(X, query_positions=places, key_positions=places)
+    alone = layer.block(X + table(layer, *places), query_positions=places, key_positions=places)
+    np.testing.assert_allclose(found, alone, atol=1e-6)
+
+
+def test_a_memory_has_the_positions_before(layer):
+    """As a longer sequence, of which the first part was read before."""
+    whole = layer(np.concatenate([MEMORY, X], axis=1))
+    np.testing.assert_allclose(layer(X, memory=MEMORY), whole[:, M:], atol=1e-5)
+    places = np.array([4, 9, 1, 6, 8, 2, 12, 3])
+    found = layer(X, memory=MEMORY, query_positions=places[M:], key_positions=places)
+    whole = layer(np.concatenate([MEMORY, X], axis=1), query_positions=places, key_positions=places)
+    np.testing.assert_allclose(found, whole[:, M:], atol=1e-5)
+    mask = np.array([[False] * M, [True] * M])
+    masked = layer(X, memory=MEMORY, memory_mask=mask)
+    np.testing.assert_allclose(masked[1], layer(X, memory=MEMORY)[1], atol=1e-6)
+    assert np.abs(masked[0] - layer(X, memory=MEMORY)[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("max_length", [None, 9])
+def test_a_cache_continues_the_positions(max_length):
+    stack = Stack(lambda index: positioned(index, "pre_norm"), 2)
+    stack.build(X.shape)
+    oracles.scramble(stack)
+    assert stack.norm is not None
+    whole, cache = stack(X), stack.initial_cache(2, max_length)
+    for start, end in ((0, 3), (3, 4), (4, 5)):
+        part, cache = stack(X[:, start:end], cache=cache)
+        np.testing.assert_allclose(part, whole[:, start:end], atol=1e-5)
+
+
+def test_cross_attention_and_scores():
+    layer = positioned(cross_attention=MultiHeadAttention(2, 3))
+    context = oracles.random(2, 7, D, seed=2)
+    layer.build(X.shape, context.shape)
+    oracles.scramble(layer)
+    output, scores = layer(X, context, return_attention_scores=True)
+    np.testing.assert_allclose(layer(X, context), output, atol=1e-6)
+    assert scores["cross_attention"].shape == (2, 2, T, 7)
+    expected = layer.block(X + table(layer, 0, 1, 2, 3, 4), context)
+    np.testing.assert_allclose(output, expected, atol=1e-6)
+    assert layer.cross_attention is layer.block.cross_attention
+
+
+def test_check_layer():
+    # Files of such blocks are written and read in tests/models/test_saving.py.
+    check_layer(positioned(), (2, T, D), slow=False).raise_if_any()
+
+
+def test_positions_and_weights_are_those_of_the_parts(layer):
+    names = sorted(w.path.split("/")[-1] for w in layer.weights)
+    assert names.count("table") == 1
+    assert len(layer.weights) == len(layer.block.weights) + 1
+    assert ops.shape(layer.position.table) == (16, D)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="`block` must be a layer. Received: block='stack'"):
+        PositionedBlock("stack", "sinusoidal")
+    with pytest.raises(ValueError, match="position"):
+        PositionedBlock(keras.layers.Identity(), "nowhere")
