@@ -24,11 +24,20 @@ class Run(run.Run):
         super().__init__(options, settings(options))
         name, splits = read_text(options.data_dir, options.text)
         self.corpus = Corpus.of(name, splits, self._tokenizer(splits["train"]))
-        streams = self._segments(self.corpus.ids["train"])
+        for split, ids in self.corpus.ids.items():
+            if len(ids) <= options.batch_size:
+                raise ValueError(
+                    "Each split must have a token to predict for each row of a batch. "
+                    f"Received: {split} with {len(ids)} tokens, --batch-size {options.batch_size}."
+                )
         with self.scope():
             self.model = build(options, self.corpus.tokenizer.vocabulary_size)
             self.trained = self._trained()
-        self.batches = EndlessSegments(streams, options.steps // options.epochs, self._remembers)
+        self.batches = EndlessSegments(
+            self._segments(self.corpus.ids["train"]),
+            steps=options.steps // options.epochs,
+            with_reset=self._remembers,
+        )
         self.begin()
         self.corpus.tokenizer.save(self.path("tokenizer.model"))
 
@@ -136,7 +145,8 @@ class Run(run.Run):
         return text.SegmentStreams(ids, self.options.batch_size, self.options.context)
 
     def _validation(self):
-        options, ids = self.options, self.corpus.ids["valid"][: self.options.valid_tokens]
+        options = self.options
+        ids = self.corpus.ids["valid"][: max(options.valid_tokens, options.batch_size + 1)]
         if self._remembers:
             return self._segments(ids)
         return Windows(ids, options.context, options.context, options.batch_size)
