@@ -99,6 +99,7 @@ MODELS = {
         feed_forward_chunks=2,
     ),
 }
+PAGES = [name for name in MODELS if name not in ("parts", "memory")]
 WITH_MEMORY = ("transformer_xl", "adaptive softmax", "adaptive_span_transformer")
 
 
@@ -167,7 +168,7 @@ def test_loading_in_a_fresh_process(tmp_path):
     assert done.stdout.split("\n")[:-1] == [path for path, _, _ in tasks]
 
 
-@pytest.mark.parametrize("name", ["transformer", "gpt", "bert"])
+@pytest.mark.parametrize("name", PAGES)
 def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
     model, inputs = made(name), inputs_of(name)
     model.save(tmp_path / "model.keras")
@@ -176,14 +177,14 @@ def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
     assert json.dumps(again.get_config()) == json.dumps(model.get_config())
     shapes = [tuple(w.shape) for w in again.weights]
     assert shapes == [tuple(w.shape) for w in model.weights]
-    assert shapes.count((11, D)) == 1
+    assert shapes.count((11, D)) == (name != "adaptive softmax")
     if name == "transformer":
         constants, cache = again.start(inputs, max_length=3)
         logits, _ = again.step(IDS[:, :1], constants, cache, np.arange(1))
         np.testing.assert_allclose(logits[:, 0], model(inputs)[:, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["parts", "transformer", "bert"])
+@pytest.mark.parametrize("name", sorted({"parts", *PAGES} - {"gpt", "fixed per head"}))
 def test_saved_model_of_any_batch_and_length(tmp_path, name):
     model = made(name)
     model.export(tmp_path / name, verbose=False)
@@ -193,4 +194,5 @@ def test_saved_model_of_any_batch_and_length(tmp_path, name):
             key: tf.constant(x, "float32" if x.dtype.kind == "f" else "int32")
             for key, x in inputs_of(name, batch, length).items()
         }
-        np.testing.assert_allclose(loaded.serve(inputs), model(inputs), atol=1e-5)
+        found, expected = loaded.serve(inputs), model(inputs)
+        np.testing.assert_allclose(logits_of(found), logits_of(expected), atol=1e-5)

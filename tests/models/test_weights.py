@@ -4,7 +4,17 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.models import bert, gpt, transformer
+from keras_attn.memory import StatefulSegments
+from keras_attn.models import (
+    adaptive_span_transformer,
+    bert,
+    deep_char_transformer,
+    gpt,
+    reformer,
+    sparse_transformer,
+    transformer,
+    transformer_xl,
+)
 
 SIZES = {
     "vocabulary_size": 11,
@@ -18,6 +28,25 @@ MODELS = {
     "transformer": (transformer, {}, {"source_ids": IDS, "target_ids": IDS}),
     "gpt": (gpt, {"max_length": 5}, {"token_ids": IDS}),
     "bert": (bert, {"max_length": 5}, {"token_ids": IDS, "segment_ids": IDS % 2}),
+    "deep char": (deep_char_transformer, {"max_length": 5}, {"token_ids": IDS}),
+    "xl": (transformer_xl, {"memory_length": 3}, {"token_ids": IDS}),
+    "adaptive softmax": (
+        transformer_xl,
+        {"memory_length": 3, "cutoffs": [4, 8], "div_val": 2},
+        {"token_ids": IDS},
+    ),
+    # Spans of 0 at first, which the loss of spans cannot make shorter.
+    "span": (
+        adaptive_span_transformer,
+        {"max_span": 8, "ramp": 2, "span_loss": 0.0},
+        {"token_ids": IDS},
+    ),
+    "sparse": (sparse_transformer, {"image_shape": (2, 3, 1)}, {"token_ids": IDS}),
+    "reformer": (
+        reformer,
+        {"axial_shape": (2, 3), "chunk_length": 2, "across_buckets": True},
+        {"token_ids": IDS},
+    ),
 }
 
 
@@ -51,12 +80,24 @@ def test_xla_trains_the_same():
 
 @pytest.mark.parametrize(
     "name, policy",
-    [("transformer", "mixed_bfloat16"), ("gpt", "mixed_float16"), ("bert", "mixed_bfloat16")],
+    [
+        ("transformer", "mixed_bfloat16"),
+        ("gpt", "mixed_float16"),
+        ("bert", "mixed_bfloat16"),
+        ("deep char", "mixed_float16"),
+        ("xl", "mixed_bfloat16"),
+        ("adaptive softmax", "mixed_float16"),
+        ("span", "mixed_bfloat16"),
+        ("sparse", "mixed_float16"),
+        ("reformer", "mixed_bfloat16"),
+    ],
 )
 def test_training_changes_every_weight(name, policy):
     build, arguments, inputs = MODELS[name]
     keras.config.set_dtype_policy(policy)
     model = build(**SIZES, **arguments, dropout=0.1)
+    if isinstance(model.output, dict):
+        model = StatefulSegments(model, batch_size=2)
     model.compile(
         keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )

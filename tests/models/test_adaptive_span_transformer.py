@@ -1,0 +1,105 @@
+import numpy as np
+import oracles
+import pytest
+from models import pages
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.models import CausalLanguageModel, adaptive_span_transformer
+from keras_attn.patterns import Local
+from keras_attn.scores import LearnedRelative
+
+SPAN, RAMP = 5, 2
+
+
+def built(**arguments):
+    sizes = {**pages.SIZES, "max_span": SPAN, "ramp": RAMP, **arguments}
+    return pages.scrambled(adaptive_span_transformer(**sizes))
+
+
+def set_spans(model, *spans):
+    for block in model.depth.blocks:
+        block.attention.pattern.span.assign(np.array(spans) / SPAN)
+
+
+@pytest.fixture
+def model():
+    return built()
+
+
+def formula(layer, x):
+    """The paper's weights, pair by pair, from the spans of the layer's heads."""
+    query, key = pages.heads(layer, x, "query"), pages.heads(layer, x, "key")
+    vectors = oracles.numpy_of(layer.score.embeddings)  # (max_span, H)
+    spans = oracles.numpy_of(layer.pattern.span) * SPAN
+    batch, count, length, size = query.shape
+    logits = np.full((batch, count, length, length), -np.inf)
+    for n in range(count):
+        for i in range(length):
+            for j in range(max(0, i - SPAN + 1), i + 1):
+                soft = min(max((RAMP + spans[n] - (i - j)) / RAMP, 0.0), 1.0)
+                keys = key[:, n, j] + vectors[i - j]
+                dot = np.sum(query[:, n, i] * keys, axis=-1) / np.sqrt(size)
+                logits[:, n, i, j] = dot + (np.log(soft) if soft else -np.inf)
+    return pages.weigh(layer, x, logits, True)
+
+
+@pytest.mark.parametrize("spans", [(0.0, 1.5), (3.25, 5.0)])
+def test_oracle(model, spans):
+    set_spans(model, *spans)
+    x, table = pages.embedded(model, pages.IDS)
+    for layer in model.depth.blocks:
+        x = pages.post_norm(x, pages.sublayers(layer, formula))
+    one_pass = pages.without_memory(model)({"token_ids": pages.IDS})
+    np.testing.assert_allclose(one_pass, x @ table.T, atol=2e-4)
+
+
+def test_limit_spans_at_their_maximum_are_a_window(model):
+    def block(index):
+        attention = {"score": LearnedRelative(SPAN), "pattern": Local(SPAN), "use_bias": False}
+        return TransformerBlock(
+            MultiHeadAttention(pages.N, pages.D // pages.N, **attention), FeedForward(pages.F)
+        )
+
+    window = CausalLanguageModel(model.embedding, Stack(block, pages.L))
+    weights = [w for w in model.weights if not w.path.endswith("span")]
+    for ours, theirs in zip(window.weights, weights, strict=True):
+        ours.assign(theirs)
+    expected = np.asarray(window({"token_ids": pages.IDS}))
+    set_spans(model, SPAN, SPAN)
+    found = pages.without_memory(model)({"token_ids": pages.IDS})
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    set_spans(model, SPAN, 0)
+    found = pages.without_memory(model)({"token_ids": pages.IDS})
+    assert np.abs(found - expected).max() > 1e-2
+
+
+def test_the_memory_is_as_long_as_the_longest_span(model):
+    set_spans(model, SPAN, 1)
+    assert model.input["memory"].shape == (None, pages.L, None, pages.D)
+    one_pass = pages.without_memory(model)({"token_ids": pages.IDS})
+    np.testing.assert_allclose(pages.read(model, (4, 7, 11)), one_pass, atol=2e-4)
+
+
+def test_the_loss_of_spans():
+    """By its docstring: so much per token of span, for the mean over heads, in every layer."""
+    model = built(span_loss=0.01)
+    set_spans(model, 2.0, 5.0)
+    np.testing.assert_allclose(sum(model.losses), pages.L * 0.01 * 3.5, rtol=1e-5)
+
+
+def test_no_leak(model):
+    set_spans(model, SPAN, 1)
+    plain = pages.without_memory(model)
+    changed = pages.IDS.copy()
+    changed[:, 6:] = changed[:, 6:] % (pages.V - 1) + 1
+    before, after = (np.asarray(plain({"token_ids": ids})) for ids in (pages.IDS, changed))
+    np.testing.assert_array_equal(after[:, :6], before[:, :6])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_generation_equals_one_pass(dynamic):
+    model = built(dynamic=dynamic)
+    if not dynamic:
+        set_spans(model, SPAN, 1)
+    pages.check_generation(model)

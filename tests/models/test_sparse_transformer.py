@@ -1,0 +1,108 @@
+import numpy as np
+import oracles
+import pytest
+from models import pages
+
+from keras_attn.models import sparse_transformer
+
+STRIDE = 4
+SHAPE = (4, STRIDE, 1)
+
+
+def built(**arguments):
+    arguments = {"image_shape": SHAPE, **arguments}
+    return pages.scrambled(sparse_transformer(**pages.SIZES, **arguments))
+
+
+def near(i):
+    return range(i - STRIDE + 1, i + 1)
+
+
+def column(i):
+    return [j for j in range(i + 1) if (i - j) % STRIDE == 0]
+
+
+def block(i):
+    return range(i - i % STRIDE, i + 1)
+
+
+def summary(i):
+    return [j for j in range(i + 1) if j % STRIDE >= STRIDE - 2]
+
+
+def gelu_sigmoid(x):
+    return x / (1 + np.exp(-1.702 * x))
+
+
+def oracle(model, masks):
+    """Logits of IDS, with one mask (T, T) or (N, T, T) a layer."""
+    x, table = pages.embedded(model, pages.IDS)
+    rows, columns, channels = (oracles.numpy_of(t) for t in model.position.tables)
+    width, depth = model.position.width, model.position.channels
+    for t in range(pages.T):
+        x[:, t] += rows[t // (width * depth)] + columns[t // depth % width] + channels[t % depth]
+    for layer, mask in zip(model.depth.blocks, masks, strict=True):
+        steps = pages.sublayers(layer, pages.scaled_dot(mask), gelu_sigmoid)
+        x = pages.pre_norm(x, steps)
+    return pages.closing(model, x) @ table.T
+
+
+@pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head"])
+@pytest.mark.parametrize("first, second", [(near, column), (block, summary)])
+def test_oracle(factors, first, second):
+    model = built(factors=factors, summary=2 if second is summary else None)
+    one, other = pages.allowed(first), pages.allowed(second)
+    masks = {
+        "merged": [one | other] * 2,
+        "interleaved": [one, other],
+        "per_head": [np.stack([one, other])] * 2,
+    }[factors]
+    found = model({"token_ids": pages.IDS})
+    np.testing.assert_allclose(found, oracle(model, masks), atol=1e-4)
+
+
+def test_oracle_of_an_image_with_channels_and_narrow_keys():
+    """A row of the image is the stride."""
+    model = built(image_shape=(3, 2, 2), key_dim=2)
+    mask = pages.allowed(near) | pages.allowed(column)
+    found = model({"token_ids": pages.IDS})
+    np.testing.assert_allclose(found, oracle(model, [mask] * 2), atol=1e-4)
+    assert model.depth.blocks[0].attention.value_dim == pages.D // pages.N
+
+
+@pytest.mark.parametrize("summary", [None, 1])
+def test_limit_a_stride_as_long_as_the_text_is_dense(summary):
+    model = built(stride=pages.T, summary=summary)
+    expected = oracle(model, [oracles.causal(pages.T, pages.T)] * 2)
+    np.testing.assert_allclose(model({"token_ids": pages.IDS}), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("summary", [None, 2])
+def test_no_leak(summary):
+    pages.check_no_leak(built(summary=summary))
+
+
+@pytest.mark.parametrize("factors, summary", [("per_head", None), ("interleaved", 2)])
+def test_generation_equals_one_pass(factors, summary):
+    pages.check_generation(built(factors=factors, summary=summary))
+
+
+def test_initial_deviations():
+    """As the authors': sqrt(0.125 / d_in), and into the residual 1 / sqrt(2 L) of that."""
+    sizes = {"vocabulary_size": 100, "num_layers": 8, "num_heads": 2, "hidden_dim": 64}
+    model = sparse_transformer(**sizes, intermediate_dim=96, image_shape=SHAPE)
+    layer = model.depth.blocks[3]
+    for weight, deviation in [
+        (layer.attention.query_kernel, np.sqrt(0.125 / 64)),
+        (layer.attention.output_kernel, np.sqrt(0.125 / 64) / 4),
+        (layer.feed_forward.intermediate.kernel, np.sqrt(0.125 / 64)),
+        (layer.feed_forward.output_dense.kernel, np.sqrt(0.125 / 96) / 4),
+        (model.embedding.table, 0.125 / 8),
+    ]:
+        weight = weight.numpy()
+        assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
+
+
+def test_unknown_factors():
+    with pytest.raises(ValueError, match="factors='both'"):
+        built(factors="both")

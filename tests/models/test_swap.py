@@ -1,0 +1,154 @@
+"""One word of a page swapped gives the neighbour's model, and that trains.
+
+The word is swapped in the page's source, as a reader would.
+"""
+
+import inspect
+import sys
+
+import keras
+import numpy as np
+import pytest
+from models import pages
+
+from keras_attn import depth, models, patterns, positions, residuals, scores
+from keras_attn.memory import StatefulSegments
+
+AXES = (depth, patterns, positions, residuals, scores)
+NAMES = {name: value for axis in AXES for name, value in vars(axis).items()}
+# The arguments of each page beside its sizes.
+ARGUMENTS = {
+    "transformer": {},
+    "bert": {"max_length": 12},
+    "gpt": {"max_length": 12},
+    "deep_char_transformer": {"max_length": 12},
+    "transformer_xl": {"memory_length": 3},
+    "adaptive_span_transformer": {"max_span": 4, "ramp": 2},
+    "sparse_transformer": {"image_shape": (3, 4, 1)},
+    "reformer": {"axial_shape": (3, 4), "chunk_length": 4, "attention": ("lsh", "local")},
+}
+HEADS = "head_size(hidden_dim, num_heads)"
+CAUSAL = {
+    "score": ('pattern="causal"', 'score="additive", pattern="causal"'),
+    "pattern": ('"causal"', "Local(3)"),
+}
+RECURRENT = "Stack(", "Recurrent("
+SWAPS = {
+    "transformer": {
+        "score": (HEADS, f'{HEADS}, score="additive"'),
+        "pattern": ('"causal"', "Fixed(3, 1)"),
+        "position": ("position=position", "position=Learned(12)"),
+        "residual": ("residual=residual", 'residual="gate"'),
+        "depth": RECURRENT,
+    },
+    "bert": {
+        "score": (HEADS, f'{HEADS}, score="relative"'),
+        "pattern": (HEADS, f"{HEADS}, pattern=Local(3, causal=False)"),
+        "position": ("Learned(max_length, initializer=normal)", '"sinusoidal"'),
+        "residual": ("PostNorm(epsilon=epsilon)", '"pre_norm"'),
+        "depth": ("Stack(", "ACT("),
+    },
+    "gpt": {
+        **CAUSAL,
+        "position": ("Learned(max_length, initializer=normal)", "Axial((3, 4), (2, 4))"),
+        "residual": ("PreNorm(epsilon=1e-5)", '"post_norm"'),
+        "depth": ("Stack(", "Reversible("),
+    },
+    "deep_char_transformer": {
+        **CAUSAL,
+        "position": ("Learned(max_length)", '"sinusoidal"'),
+        "residual": ('"post_norm"', '"pre_norm"'),
+        "depth": RECURRENT,
+    },
+    "transformer_xl": {
+        "score": ("Relative(clamp_length=clamp_length)", '"scaled_dot"'),
+        "pattern": ('"causal"', "AdaptiveSpan(4)"),
+        "residual": ('"post_norm"', '"gate"'),
+        "depth": RECURRENT,
+    },
+    "adaptive_span_transformer": {
+        "score": ("LearnedRelative(max_span)", '"relative"'),
+        "pattern": (
+            "AdaptiveSpan(max_span, ramp, span_loss=span_loss, dynamic=dynamic)",
+            '"causal"',
+        ),
+        "residual": ('"post_norm"', '"pre_norm"'),
+        "depth": RECURRENT,
+    },
+    "sparse_transformer": {
+        "score": ("pattern=pattern_of", 'score="relative", pattern=pattern_of'),
+        "pattern": ("Strided(stride, factor)", "BlockLocal1D(stride, stride)"),
+        "position": ("ImageCoordinates(*image_shape)", "Axial(image_shape, (2, 2, 2))"),
+        "residual": ('"pre_norm"', '"post_norm"'),
+        "depth": ("Stack(", "Reversible("),
+    },
+    "reformer": {
+        "score": ('"scaled_dot"', '"relative"'),
+        "pattern": (
+            "LSH(chunk_length, num_rounds, num_buckets, across_buckets=across_buckets)",
+            "Local(chunk_length)",
+        ),
+        "position": ("Axial(axial_shape, axial_dims)", '"sinusoidal"'),
+        "depth": ("Reversible(", "Stack("),
+    },
+}
+
+
+def swapped(name, old, new):
+    """The page with every `old` of its function made `new`."""
+    page = getattr(models, name)
+    source = inspect.getsource(page)
+    body = source.index('"""', source.index('"""') + 3)
+    assert old in source[body:], f"{name} has no {old}"
+    source = source[:body] + source[body:].replace(old, new)
+    names = {**NAMES, **vars(sys.modules[page.__module__])}
+    exec(compile(source, f"{name} with {new}", "exec"), names)
+    return names[name]
+
+
+def built(name, page):
+    return page(**pages.SIZES, **ARGUMENTS[name], dropout=0.0)
+
+
+def inputs_of(model):
+    inputs = {key: pages.IDS for key in model.input if key.endswith("ids")}
+    return {**inputs, "segment_ids": pages.IDS % 2} if "segment_ids" in inputs else inputs
+
+
+@pytest.mark.parametrize("name, axis", [(name, axis) for name in SWAPS for axis in SWAPS[name]])
+def test_a_page_with_a_word_swapped_trains(name, axis):
+    model = built(name, swapped(name, *SWAPS[name][axis]))
+    inputs = inputs_of(model)
+    if isinstance(model.output, dict):
+        model = StatefulSegments(model, batch_size=len(pages.IDS))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, run_eagerly=True)
+    before = [w.numpy() for w in model.trainable_weights]
+    assert np.all(np.isfinite(model.train_on_batch(inputs, pages.IDS)))
+    after = [w.numpy() for w in model.trainable_weights]
+    assert all(np.all(np.isfinite(w)) for w in after)
+    unchanged = [
+        w.path
+        for w, old, new in zip(model.trainable_weights, before, after, strict=True)
+        if np.array_equal(old, new)
+    ]
+    # No softmax sees what a bias adds to all keys of a query alike; a span of 0 may only grow.
+    assert [path for path in unchanged if not path.endswith(("key_bias", "span"))] == []
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_every_swap_is_another_model(name):
+    """No two swaps of a page compute the same from the same weights, nor what the page does."""
+    sums = []
+    for page in [getattr(models, name), *(swapped(name, *swap) for swap in SWAPS[name].values())]:
+        model = pages.scrambled(built(name, page))
+        inputs = inputs_of(model)
+        model = pages.without_memory(model) if isinstance(model.output, dict) else model
+        sums.append(float(np.abs(np.asarray(model(inputs))).sum()))
+    assert len({round(total, 3) for total in sums}) == len(sums)
+
+
+def test_what_cannot_be_undone_is_refused():
+    """The one word that does not fit its neighbours: a sum that is normalised cannot be undone."""
+    with pytest.raises(ValueError, match="`residual='pre_norm'`, whose sum can be undone"):
+        built("reformer", swapped("reformer", '"pre_norm"', '"post_norm"'))
