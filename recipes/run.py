@@ -46,6 +46,11 @@ class Run:
 
         return tf.distribute.MirroredStrategy().scope()
 
+    def steps(self, model):
+        """How many steps a compiled model was trained for."""
+        # Not int(): under a strategy the counter is a variable of several parts.
+        return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+
     def resume(self):
         return training.Resume(self.path("checkpoint"), every_steps=self.options.checkpoint_steps)
 

@@ -8,6 +8,17 @@ from recipes.options import add_run_options, check_at_least, check_learning_rate
 WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
 SPARSE = ("adaptive_span_transformer", "reformer", "sparse_transformer")
 MODELS = ("gpt", "deep_char_transformer", "transformer_xl", *SPARSE)
+# Sizes without a preset.
+SIZES = {
+    "num_layers": 6,
+    "num_heads": 4,
+    "hidden_dim": 256,
+    "intermediate_dim": 1024,
+    "dropout": 0.1,
+}
+# What a preset says of lengths, which --context and --memory stand for.
+_LENGTHS = ("vocabulary_size", "max_length", "memory_length", "max_span")
+_SHAPES = ("axial_shape", "image_shape")
 
 
 def parse(arguments=None):
@@ -25,17 +36,16 @@ def parse(arguments=None):
     add("--tokenizer", default="characters", choices=["characters", "bpe", "unigram"])
     add("--vocabulary-size", type=int, help="most tokens (default: all characters; 4000 subwords)")
     add("--model", default="gpt", choices=MODELS)
-    add("--num-layers", type=int, default=6, help="default: %(default)s")
-    add("--num-heads", type=int, default=4, help="default: %(default)s")
-    add("--hidden-dim", type=int, default=256, help="default: %(default)s")
-    add("--intermediate-dim", type=int, default=1024, help="default: %(default)s")
-    add("--dropout", type=float, default=0.1, help="default: %(default)s")
-    add("--context", type=int, default=128, help="tokens of a segment (default: %(default)s)")
+    add("--preset", help="a paper's sizes, in place of --model and the following")
+    for name, value in SIZES.items():
+        option = f"--{name.replace('_', '-')}"
+        add(option, type=type(value), help=f"default: {value}, or the preset's")
+    add("--context", type=int, help="tokens of a segment (default: 128, or the preset's)")
     add(
         "--memory",
         type=int,
         help="tokens before the segment that each layer remembers, and the longest span of "
-        "adaptive_span_transformer (default: the context)",
+        "adaptive_span_transformer (default: the context, or the preset's)",
     )
     add(
         "--no-auxiliary-losses",
@@ -88,6 +98,11 @@ def parse(arguments=None):
     options = parser.parse_args(arguments)
     if options.data_dir and options.text:
         parser.error("--data-dir and --text exclude each other")
+    if options.preset:
+        _fill_from_preset(parser, options)
+    for name, value in {**SIZES, "context": 128}.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
     check_at_least(
         *(parser, options, 1),
         *("vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim"),
@@ -97,6 +112,8 @@ def parse(arguments=None):
     check_at_least(parser, options, 0, "memory", "eval_memory", "warmup_steps", "dropout")
     check_learning_rate(parser, options)
     _fill(options)
+    if not options.temperature > 0:
+        parser.error("--temperature must be above 0")
     if options.stride > options.context:
         parser.error("--stride must be at most the context")
     if options.max_length >= options.context and options.model not in WITH_MEMORY:
@@ -106,6 +123,31 @@ def parse(arguments=None):
     if options.hidden_dim % options.num_heads:
         parser.error("--num-heads must divide --hidden-dim")
     return options
+
+
+def _fill_from_preset(parser, options):
+    """The model, its sizes and its other arguments, but for what the command line gives."""
+    from keras_attn.models import PRESETS  # not for --help, which is to be quick
+
+    known = [name for name, (page, _) in PRESETS.items() if page.__name__ in MODELS]
+    if options.preset not in known:
+        parser.error(f"--preset must be one of {', '.join(known)}")
+    page, preset = PRESETS[options.preset]
+    options.model = page.__name__
+    shape = next((preset[name] for name in _SHAPES if name in preset), None)
+    memory = preset.get("memory_length", preset.get("max_span"))
+    left_out = {*SIZES, *_LENGTHS}
+    if options.context is None:
+        options.context = (
+            math.prod(shape) if shape else preset.get("max_length") or min(memory, 512)
+        )
+    else:
+        left_out.update(_SHAPES)
+    for name, value in {**preset, "memory": memory}.items():
+        if name in (*SIZES, "memory") and getattr(options, name) is None:
+            setattr(options, name, value)
+    others = [f"{name}={value!r}" for name, value in preset.items() if name not in left_out]
+    options.more = others + options.more
 
 
 def _fill(options):

@@ -124,7 +124,7 @@ class Run(run.Run):
             parameters=self.model.count_params(),
             vocabulary_size=self.corpus.tokenizer.vocabulary_size,
             options=vars(options),
-            steps=int(self.trained.optimizer.iterations),
+            steps=self.steps(self.trained),
             results=results,
             sample=sample,
             seconds=round(seconds, 1),
@@ -185,7 +185,9 @@ class Run(run.Run):
             return {}
         summaries = [pattern.span_summary() for pattern in span_patterns(self.model)]
         spans = [[round(float(span), 1) for span in summary["spans"]] for summary in summaries]
-        return {"spans": {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "of": spans}}
+        return {
+            "spans": {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "by_layer": spans}
+        }
 
 
 def _loss():

@@ -111,7 +111,7 @@ class Run(run.Run):
             parameters=self.model.count_params(),
             vocabulary_size=self.tokenizer.vocabulary_size,
             options=vars(options),
-            steps=int(self.model.optimizer.iterations),
+            steps=self.steps(self.model),
             results=results,
             seconds=round(seconds, 1),
         )

@@ -135,9 +135,11 @@ def test_what_a_run_leaves(data, tmp_path, capsys):
     loaded = tf.saved_model.load(str(tmp_path / "export" / "1"))
     answer = loaded.signatures["serving_default"](text=tf.constant([prompt]))
     assert answer["continuation"].numpy()[0].decode() == written
-    # Started again it has nothing to train, and publishes the next version.
-    assert run(data, tmp_path, "--model", "gpt", "--stride", "5", "--max-length", "4") == 0
-    assert (tmp_path / "export" / "2").is_dir() and len(card(tmp_path)["history"]) == 3
+    # Started again it has nothing to train, under a strategy too, and publishes the next version.
+    assert run(data, tmp_path, "--max-length", "4", "--strategy", "mirrored") == 0
+    again = card(tmp_path)
+    assert (tmp_path / "export" / "2").is_dir()
+    assert len(again["history"]) == 3 and again["steps"] == facts["steps"] == 9
 
 
 @pytest.mark.parametrize("model", ["adaptive_span_transformer", "reformer", "sparse_transformer"])
@@ -150,7 +152,7 @@ def test_the_other_models_and_their_twins_train(data, tmp_path, model):
         losses.append(run.evaluate()["test"]["value"])
     assert np.isfinite(losses).all() and losses[0] != losses[1]
     if model == "adaptive_span_transformer":
-        assert run._spans()["spans"]["of"] == [[CONTEXT, CONTEXT]] * 2
+        assert run._spans()["spans"]["by_layer"] == [[CONTEXT, CONTEXT]] * 2
 
 
 def losses(logits, labels):
@@ -176,7 +178,9 @@ def test_windows_score_as_the_protocol_says(data, tmp_path, stride):
 
 def test_a_longer_memory_scores_as_the_whole_text_does(data, tmp_path):
     """A memory that holds all that came before is the same as to read each part in one go."""
-    run = made(data, tmp_path, "--model", "transformer_xl", "--eval-memory", "100")
+    options = ("--model", "transformer_xl", "--context", "5", "--eval-memory", "100")
+    run = made(data, tmp_path, *options)
+    assert run.options.memory == 5  # as it is trained, less than a part
     ids, bits = run.corpus.ids["test"], []
     starts = [(len(ids) - 1) * row // BATCH for row in range(BATCH + 1)]
     for start, end in zip(starts, starts[1:]):
@@ -271,6 +275,8 @@ def test_bad_text(capsys, broken, tmp_path):
         (("--num-heads", "4"), "--num-heads must divide --hidden-dim"),
         (("--full-attention",), "--full-attention is for adaptive_span_transformer"),
         (("--model", "gtp"), "invalid choice: 'gtp'"),
+        (("--temperature", "0"), "--temperature must be above 0"),
+        (("--preset", "bert_base"), "--preset must be one of gpt2_small"),
         (("--with", "colour=1"), "--with must name an argument of gpt"),
         (("--model", "reformer", "--context", "13"), "--context must be a product"),
     ],
@@ -278,6 +284,21 @@ def test_bad_text(capsys, broken, tmp_path):
 def test_bad_options(capsys, broken, tmp_path, options, said):
     assert said in fails(capsys, broken, tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()
+
+
+def test_presets():
+    sizes = ("num_layers", "num_heads", "hidden_dim", "intermediate_dim", "dropout")
+    options = parse(["--preset", "transformer_xl_enwik8_24", "--num-layers", "2"])
+    assert options.model == "transformer_xl" and options.memory == options.eval_memory == 768
+    assert [getattr(options, name) for name in sizes] == [2, 8, 1024, 3072, 0.15]
+    assert options.more == ["attention_dropout=0.15"]
+    options = parse(["--preset", "reformer_enwik8", "--with", "num_rounds=4"])
+    assert options.context == 128 * 512 and "axial_shape=(128, 512)" in options.more
+    assert options.more[-1] == "num_rounds=4"
+    options = parse(["--preset", "reformer_enwik8", "--context", "2048"])
+    assert options.context == 2048 and not any("axial_shape" in more for more in options.more)
+    options = parse(["--preset", "deep_char_12"])
+    assert (options.model, options.context, options.more) == ("deep_char_transformer", 512, [])
 
 
 def test_another_run_in_the_same_directory(capsys, broken, tmp_path):
