@@ -24,6 +24,7 @@ class Run:
     def __init__(self, options, settings):
         self.options = options
         self._settings = settings
+        self._distribution = None
         self.exported = None
         check_settings(self.path("settings.json"), settings, options.out)
         version = self.path(os.path.join("export", str(options.export_version)))
@@ -39,20 +40,25 @@ class Run:
         return os.path.join(self.options.out, name)
 
     def scope(self):
-        """Where the model is to be made, for `--strategy`."""
+        """Where variables are to be made, for `--strategy`."""
         if self.options.strategy == "none":
             return contextlib.nullcontext()
-        import tensorflow as tf
+        if self._distribution is None:
+            import tensorflow as tf
 
-        return tf.distribute.MirroredStrategy().scope()
+            self._distribution = tf.distribute.MirroredStrategy()
+        return self._distribution.scope()
 
     def steps(self, model):
         """How many steps a compiled model was trained for."""
         # Not int(): under a strategy the counter is a variable of several parts.
         return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
 
-    def resume(self):
-        return training.Resume(self.path("checkpoint"), every_steps=self.options.checkpoint_steps)
+    def resume(self, model):
+        """Restores a compiled model: the callback that saves it, and the epoch to go on with."""
+        resume = training.Resume(self.path("checkpoint"), self.options.checkpoint_steps)
+        with self.scope():  # where the optimizer's variables belong
+            return resume, resume.initial_epoch(model)
 
     def logs(self, first_epoch):
         """Callbacks that write seconds, losses and metrics to files."""

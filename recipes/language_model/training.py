@@ -43,8 +43,7 @@ class Run(run.Run):
 
     def train(self):
         """Trains, or goes on training."""
-        resume = self.resume()
-        first = resume.initial_epoch(self.trained)
+        resume, first = self.resume(self.trained)
         self.batches.epoch = first
         if first < self.options.epochs:
             self.trained.fit(

@@ -43,8 +43,7 @@ class Run(run.Run):
     def train(self):
         """Trains, or goes on training, and leaves the averaged weights in the model."""
         options = self.options
-        resume = self.resume()
-        first = resume.initial_epoch(self.model)
+        resume, first = self.resume(self.model)
         self.batches.epoch = first
         average = training.AverageCheckpoints(self.path("average"), options.average_last)
         callbacks = [
