@@ -123,15 +123,20 @@ def read(model, ends):
     return np.concatenate(logits, axis=1)
 
 
-def check_generation(model):
-    """Steps with a cache give the logits of one pass, and greedy decoding what they choose."""
+def check_steps(model):
+    """Steps with a cache give the logits of one pass."""
     plain = without_memory(model) if model.memory is not None else model
     expected = np.asarray(plain({"token_ids": IDS}))
     constants, cache = model.start({"token_ids": IDS}, max_length=T)
-    for start, end in ((0, 5), (5, 6), (6, 7), (7, T)):
+    for start, end in ((0, 5), (5, 6), (6, T)):
         places = np.arange(start, end, dtype="int32")
         logits, cache = model.step(IDS[:, start:end], constants, cache, places)
         np.testing.assert_allclose(logits, expected[:, start:end], atol=1e-3)
+
+
+def check_generation(model):
+    """Greedy decoding, of prompts of different length, writes what one pass would choose."""
+    plain = without_memory(model) if model.memory is not None else model
     ids = np.asarray(generate(model, PROMPTS, "greedy", 4, eos_id=-1)[0])
     assert np.all(ids > 0)
     for row, prompt in zip(ids, PROMPTS, strict=True):

@@ -98,8 +98,9 @@ def test_no_leak(model):
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_generation_equals_one_pass(dynamic):
+def test_steps_and_generation_equal_one_pass(dynamic):
     model = built(dynamic=dynamic)
     if not dynamic:
         set_spans(model, SPAN, 1)
-    pages.check_generation(model)
+        pages.check_generation(model)
+    pages.check_steps(model)

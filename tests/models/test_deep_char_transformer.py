@@ -26,7 +26,8 @@ def test_no_leak(model):
     pages.check_no_leak(model)
 
 
-def test_generation_equals_one_pass(model):
+def test_steps_and_generation_equal_one_pass(model):
+    pages.check_steps(model)
     pages.check_generation(model)
 
 

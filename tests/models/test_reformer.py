@@ -74,8 +74,10 @@ def test_no_leak_where_all_keys_meet():
     pages.check_no_leak(built(attention=("lsh", "local"), **DENSE))
 
 
-def test_generation_equals_one_pass_where_all_keys_meet():
-    pages.check_generation(built(attention=("lsh", "local"), **DENSE))
+def test_steps_and_generation_equal_one_pass_where_all_keys_meet():
+    model = built(attention=("lsh", "local"), **DENSE)
+    pages.check_steps(model)
+    pages.check_generation(model)
 
 
 def test_axial_dims():

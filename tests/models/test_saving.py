@@ -184,7 +184,14 @@ def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
         np.testing.assert_allclose(logits[:, 0], model(inputs)[:, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", sorted({"parts", *PAGES} - {"gpt", "fixed per head"}))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in ("parts", *PAGES)
+        if name not in ("gpt", "adaptive softmax", "fixed per head")
+    ],
+)
 def test_saved_model_of_any_batch_and_length(tmp_path, name):
     model = made(name)
     model.export(tmp_path / name, verbose=False)

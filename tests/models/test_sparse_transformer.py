@@ -82,9 +82,13 @@ def test_no_leak(summary):
     pages.check_no_leak(built(summary=summary))
 
 
-@pytest.mark.parametrize("factors, summary", [("per_head", None), ("interleaved", 2)])
-def test_generation_equals_one_pass(factors, summary):
-    pages.check_generation(built(factors=factors, summary=summary))
+@pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head"])
+@pytest.mark.parametrize("summary", [None, 2])
+def test_steps_and_generation_equal_one_pass(factors, summary):
+    model = built(factors=factors, summary=summary)
+    pages.check_steps(model)
+    if (factors, summary) == ("interleaved", 2):
+        pages.check_generation(model)
 
 
 def test_initial_deviations():

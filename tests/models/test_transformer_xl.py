@@ -68,8 +68,10 @@ def test_no_leak(model):
     pages.check_no_leak(model)
 
 
-def test_generation_equals_one_pass(model):
-    pages.check_generation(model)
+def test_steps_and_generation_equal_one_pass(model, clamp):
+    pages.check_steps(model)
+    if clamp:
+        pages.check_generation(model)
 
 
 @pytest.mark.parametrize("div_val", [1, 2])

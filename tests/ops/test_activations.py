@@ -1,16 +1,27 @@
+import math
+
 import keras
 import numpy as np
 import oracles
+import pytest
 
-from keras_attn.ops.activations import gelu_tanh
+from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
 
 
-def test_oracle():
+def sigmoid_oracle(x):
+    return x / (1 + math.exp(-1.702 * x))
+
+
+@pytest.mark.parametrize(
+    "function, oracle", [(gelu_tanh, oracles.gelu_tanh), (gelu_sigmoid, sigmoid_oracle)]
+)
+def test_oracle(function, oracle):
     x = np.linspace(-4, 4, 33)
-    expected = [oracles.gelu_tanh(value) for value in x]
-    np.testing.assert_allclose(gelu_tanh(x.astype("float32")), expected, atol=1e-6)
+    expected = [oracle(value) for value in x]
+    np.testing.assert_allclose(function(x.astype("float32")), expected, atol=1e-6)
     assert np.abs(np.array(expected) - [oracles.gelu(value) for value in x]).max() > 1e-4
 
 
-def test_save_config():
-    assert keras.activations.get(keras.activations.serialize(gelu_tanh)) is gelu_tanh
+@pytest.mark.parametrize("function", [gelu_tanh, gelu_sigmoid])
+def test_save_config(function):
+    assert keras.activations.get(keras.activations.serialize(function)) is function
