@@ -1,9 +1,19 @@
 """Models as files that other programs run. TensorFlow backend only."""
 
 from keras_attn.export.id_translator import IdTranslator
+from keras_attn.export.id_writer import IdWriter
 from keras_attn.export.saved_model import saved_model
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.translator import Translator
+from keras_attn.export.writer import Writer
 
-__all__ = ["IdTranslator", "SegmentSteps", "Translator", "saved_model", "unservable_ops"]
+__all__ = [
+    "IdTranslator",
+    "IdWriter",
+    "SegmentSteps",
+    "Translator",
+    "Writer",
+    "saved_model",
+    "unservable_ops",
+]

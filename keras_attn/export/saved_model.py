@@ -7,9 +7,11 @@ import tempfile
 import tensorflow as tf
 
 from keras_attn.export.id_translator import IdTranslator
+from keras_attn.export.id_writer import IdWriter
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.translator import Translator
+from keras_attn.export.writer import Writer
 from keras_attn.memory import StatefulSegments
 
 
@@ -28,6 +30,12 @@ def saved_model(
         serving_default: text (string, [B]) -> translation (string, [B]), score (float32, [B])
         ids: source_ids (int32, [B, S]), source_lengths (int32, [B]) -> ids, score
 
+    of a causal model
+
+        serving_default: text (string, [B]) -> continuation (string, [B]), score (float32, [B])
+        ids: token_ids (int32, [B, S]), lengths (int32, [B]) -> ids, score
+        score: text (string, [B]) -> log_probability (float32, [B]), num_tokens (int32, [B])
+
     and of a model with a memory
 
         initial_memory: batch_size (int32, []) -> memory, memory_length
@@ -35,16 +43,18 @@ def saved_model(
             memory_length (int32, [B]) -> logits (float32, [B, T, V]), memory, memory_length
 
     Batch and length are dynamic. Without a tokenizer the signature `ids` is the default one, and
-    with a memory it is `step`. The directory is written under another name and renamed, so a server that polls `path` finds the
-    version complete or not at all.
+    `score` reads ids and lengths; with a memory the default is `step`. The directory is written
+    under another name and renamed, so a server that polls `path` finds the version complete or not
+    at all.
 
     Args:
-        model: an `EncoderDecoder`, a model with a memory, or a `StatefulSegments` of one.
+        model: an `EncoderDecoder`, a `CausalLanguageModel`, or a `StatefulSegments` of one.
         path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
         tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy.
         max_length: int. Most tokens to write.
-        max_source_length: int. Most source tokens to read; a longer source is cut.
+        max_source_length: int. Most source tokens to read; a longer source is cut, and of a longer
+            prompt the last tokens are read.
         version: int. By default one more than the highest there is.
 
     Returns:
@@ -104,11 +114,22 @@ def _servable(model, tokenizer, decoding):
         steps = SegmentSteps(model)
         signatures = {"initial_memory": steps.initial_memory, "step": steps.step}
         return steps, {**signatures, "serving_default": steps.step}
+    if getattr(model, "reads_prompt", False):
+        if tokenizer is None:
+            writer = IdWriter(model, *decoding)
+            return writer, {**_ids(writer), "score": writer.score_ids}
+        writer = Writer(model, tokenizer, *decoding)
+        signatures = {"ids": writer.ids, "score": writer.score, "serving_default": writer.text}
+        return writer, signatures
     if tokenizer is None:
         translator = IdTranslator(model, *decoding)
-        return translator, {"ids": translator.ids, "serving_default": translator.ids}
+        return translator, _ids(translator)
     translator = Translator(model, tokenizer, *decoding)
     return translator, {"ids": translator.ids, "serving_default": translator.text}
+
+
+def _ids(module):
+    return {"ids": module.ids, "serving_default": module.ids}
 
 
 def _next_version(path):

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.export.id_translator import IdTranslator
+from keras_attn.export.vocabularies import check_vocabularies
 
 
 class Translator(IdTranslator):
@@ -39,12 +40,7 @@ class Translator(IdTranslator):
 
     def __init__(self, model, tokenizer, strategy="greedy", max_length=64, max_source_length=1024):
         super().__init__(model, strategy, max_length, max_source_length)
-        sizes = (model.embedding.vocabulary_size, tokenizer.vocabulary_size)
-        if sizes[0] != sizes[1]:
-            raise ValueError(
-                "`model` and `tokenizer` must have vocabularies of the same size. "
-                f"Received: {sizes[0]} and {sizes[1]}."
-            )
+        check_vocabularies(model, tokenizer)
         self.tokenizer = tokenizer
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])

@@ -9,32 +9,17 @@ See README.md beside this file.
 import sys
 import time
 
+from recipes import program
 from recipes.translate.options import parse
-
-EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
 
 
 def main():
-    options = parse()
-    started = time.monotonic()
-    try:
-        run(options, started)
-    except (ValueError, ImportError, OSError) as error:
-        print(f"recipes.translate: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    except KeyboardInterrupt:
-        print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
-        return EXIT_INTERRUPTED
-    return 0
+    return program.main("recipes.translate", parse, run)
 
 
 def run(options, started):
-    import keras
-
     from recipes.translate.training import Run
 
-    keras.utils.set_random_seed(options.seed)
-    keras.config.set_dtype_policy(options.precision)
     run = Run(options)
     run.train()
     results = run.evaluate()

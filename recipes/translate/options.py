@@ -2,6 +2,8 @@
 
 import argparse
 
+from recipes.options import add_run_options, check_at_least, check_learning_rate
+
 # Where a task needs other values than the command line's defaults for parallel text.
 _DATES = {
     "num_layers": 2,
@@ -66,26 +68,17 @@ def parse(arguments=None):
     )
     add("--beams", type=int, help="of the evaluation and the export; 1 is greedy")
     add("--length-penalty", type=float, default=0.6, help="of the beam (default: %(default)s)")
-    add("--checkpoint-steps", type=int, help="checkpoints also every so many steps")
-    add("--export-version", type=int, help="by default one more than the highest there is")
-    add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
-    add("--strategy", default="none", choices=["none", "mirrored"])
-    add("--seed", type=int, default=0)
+    add_run_options(add)
     options = parser.parse_args(arguments)
     defaults = _TEXT if options.data_dir else _DATES
     for name, value in defaults.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    for name in (
+    check_at_least(
+        *(parser, options, 1),
         *("epochs", "tokens_per_batch", "max_length", "max_source_length"),
         *("beams", "average_last", "validate_every", "warmup_steps", "vocabulary_size"),
-    ):
-        if getattr(options, name) < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1")
-    for name in ("steps", "export_version", "num_layers", "checkpoint_steps"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1")
-    if not options.learning_rate > 0:
-        parser.error("--learning-rate must be above 0")
+        *("steps", "export_version", "num_layers", "checkpoint_steps"),
+    )
+    check_learning_rate(parser, options)
     return options

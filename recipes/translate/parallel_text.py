@@ -1,10 +1,6 @@
 """Parallel text in files, one sentence a line, line by line a translation of each other."""
 
-import gzip
-import zlib
-from pathlib import Path
-
-_MAX_NAMES = 30
+from recipes import files
 
 
 def read_parallel_text(data_dir, split, source, target, variant="raw"):
@@ -29,11 +25,8 @@ def read_parallel_text(data_dir, split, source, target, variant="raw"):
         ValueError: if the directory or a file is missing, a file is empty, damaged or not UTF-8,
             or the two sides have different numbers of lines.
     """
-    directory = Path(data_dir)
-    if not directory.is_dir():
-        raise ValueError(f"There is no such directory. Received: data_dir={str(data_dir)!r}")
     stem = split if variant == "raw" else f"{split}.{variant}"
-    paths = [_find(directory, f"{stem}.{language}") for language in (source, target)]
+    paths = [files.find(data_dir, f"{stem}.{language}") for language in (source, target)]
     sources, targets = map(_read_lines, paths)
     if len(sources) != len(targets):
         raise ValueError(
@@ -43,28 +36,8 @@ def read_parallel_text(data_dir, split, source, target, variant="raw"):
     return list(zip(sources, targets, strict=True))
 
 
-def _find(directory, name):
-    for path in (directory / f"{name}.gz", directory / name):
-        if path.is_file():
-            return path
-    names = sorted(path.name for path in directory.iterdir() if path.is_file())
-    listed = ", ".join(names[:_MAX_NAMES]) or "no file"
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    raise ValueError(
-        f"There is no file {name}.gz or {name} in {directory}, which has {listed}{more}."
-    )
-
-
 def _read_lines(path):
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"The file {path} is not a complete gzip file: {error}") from error
-    if not content:
-        raise ValueError(f"The file {path} is empty.")
-    lines = content.removesuffix(b"\n").split(b"\n")
+    lines = files.read(path).removesuffix(b"\n").split(b"\n")
     return [_decoded(line, path, number) for number, line in enumerate(lines, start=1)]
 
 

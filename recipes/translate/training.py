@@ -1,23 +1,23 @@
 """One run of the recipe: data, model, training, evaluation, export and card."""
 
-import contextlib
 import math
 import os
 
 import keras
 
 from keras_attn import export, generation, models, text, training
-from recipes.card import EpochSeconds, write_card
+from recipes import run
+from recipes.card import write_card
 from recipes.translate import task as tasks
-from recipes.translate.settings import check_settings, save_settings
+from recipes.translate.settings import settings
 
 
-class Run:
+class Run(run.Run):
     """A run in the directory `options.out`, which a later run with the same options continues."""
 
     def __init__(self, options):
-        self.options = options
-        self._check()
+        _check_preset(options.preset)
+        super().__init__(options, settings(options))
         if options.data_dir:
             self.task = tasks.parallel_text(
                 options.data_dir, options.source, options.target, options.variant
@@ -26,13 +26,12 @@ class Run:
             self.task = tasks.dates(options.seed)
         self.tokenizer = self._tokenizer()
         self.batches = self._batches("train", options.tokens_per_batch, shuffle=True)
-        os.makedirs(options.out, exist_ok=True)
-        save_settings(self._path("settings.json"), options)
-        self.tokenizer.save(self._path("tokenizer.model"))
+        self.begin()
+        self.tokenizer.save(self.path("tokenizer.model"))
         self.epochs = options.epochs
         if options.steps is not None:
             self.epochs = math.ceil(options.steps / len(self.batches))
-        with self._scope():
+        with self.scope():
             self.model = self._model()
         self.translator = export.Translator(
             self.model,
@@ -40,21 +39,17 @@ class Run:
             max_length=options.max_length,
             max_source_length=options.max_source_length,
         )
-        self.exported = None
 
     def train(self):
         """Trains, or goes on training, and leaves the averaged weights in the model."""
         options = self.options
-        resume = training.Resume(self._path("checkpoint"), every_steps=options.checkpoint_steps)
-        first = resume.initial_epoch(self.model)
+        resume, first = self.resume(self.model)
         self.batches.epoch = first
-        average = training.AverageCheckpoints(self._path("average"), options.average_last)
+        average = training.AverageCheckpoints(self.path("average"), options.average_last)
         callbacks = [
             self._validation(),
             average,
-            EpochSeconds(),
-            keras.callbacks.CSVLogger(self._path("history.csv"), append=first > 0),
-            keras.callbacks.TensorBoard(self._path("tensorboard"), write_graph=False),
+            *self.logs(first),
             resume,
         ]
         if first < self.epochs:
@@ -70,7 +65,7 @@ class Run:
             )
         elif average.paths():
             self.model.set_weights(training.average_weights(average.paths()))
-        self.model.save(self._path("model.keras"))
+        self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """The metric on each held-out split, with the export's decoding strategy."""
@@ -88,7 +83,7 @@ class Run:
             value, signature = self.task.score(translations, references)
             results[split] = {"metric": self.task.metric, "value": value, "signature": signature}
         sources = [source for source, _ in self.task.splits[self.task.tests[0]]]
-        with open(self._path("unseen.txt"), "w", encoding="utf-8") as file:
+        with open(self.path("unseen.txt"), "w", encoding="utf-8") as file:
             file.writelines(f"{source}\n" for source in sources[:5])
         return results
 
@@ -96,7 +91,7 @@ class Run:
         """Writes the next version under `export/`."""
         self.exported = export.saved_model(
             self.model,
-            self._path("export"),
+            self.path("export"),
             tokenizer=self.tokenizer,
             strategy=self._strategy(),
             max_length=self.options.max_length,
@@ -108,43 +103,20 @@ class Run:
         options = self.options
         write_card(
             options.out,
-            history=self._path("history.csv"),
+            history=self.path("history.csv"),
             metric=f"val_{self.task.metric}",
             task=self.task.name,
             seed=options.seed,
             parameters=self.model.count_params(),
             vocabulary_size=self.tokenizer.vocabulary_size,
             options=vars(options),
-            steps=int(self.model.optimizer.iterations),
+            steps=self.steps(self.model),
             results=results,
             seconds=round(seconds, 1),
         )
 
-    def _check(self):
-        """What can be known to fail is said before anything is trained."""
-        options = self.options
-        known = [name for name, (build, _) in models.PRESETS.items() if build is models.transformer]
-        if options.preset not in known:
-            raise ValueError(
-                f"--preset must be one of {', '.join(known)}. Received: {options.preset}."
-            )
-        check_settings(self._path("settings.json"), options)
-        version = self._path(os.path.join("export", str(options.export_version)))
-        if os.path.exists(version):
-            raise ValueError(f"The export {version} exists and is not overwritten.")
-
-    def _path(self, name):
-        return os.path.join(self.options.out, name)
-
-    def _scope(self):
-        if self.options.strategy == "none":
-            return contextlib.nullcontext()
-        import tensorflow as tf
-
-        return tf.distribute.MirroredStrategy().scope()
-
     def _tokenizer(self):
-        path = self._path("tokenizer.model")
+        path = self.path("tokenizer.model")
         if os.path.exists(path):
             return text.load(path)
         sentences = [sentence for pair in self.task.splits["train"] for sentence in pair]
@@ -214,3 +186,9 @@ class Run:
             logs["val_exact_match"] = self.task.score(translate(sources), references)[0]
 
         return keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
+
+
+def _check_preset(preset):
+    known = [name for name, (build, _) in models.PRESETS.items() if build is models.transformer]
+    if preset not in known:
+        raise ValueError(f"--preset must be one of {', '.join(known)}. Received: {preset}.")

@@ -93,12 +93,13 @@ def test_what_a_run_leaves(data, tmp_path):
 
 
 def test_other_options_in_the_same_directory(capsys, broken, tmp_path):
+    from recipes.settings import save_settings
     from recipes.translate.options import parse
-    from recipes.translate.settings import save_settings
+    from recipes.translate.settings import settings
 
     (tmp_path / "out").mkdir()
     path = tmp_path / "out" / "settings.json"
-    save_settings(path, parse(command(broken, tmp_path / "out")[3:]))
+    save_settings(path, settings(parse(command(broken, tmp_path / "out")[3:])))
     before = path.read_bytes()
     sentence = fails(capsys, broken, tmp_path / "out", "--seed", "7")
     assert "seed=0, now 7" in sentence and "--out" in sentence

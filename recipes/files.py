@@ -1,0 +1,47 @@
+"""Files that the user has: found, unpacked, or refused in one sentence."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+_MAX_NAMES = 30
+
+
+def find(directory, name):
+    """The path of `name` in a directory, of its compressed form `name`.gz if there is one.
+
+    Raises:
+        ValueError: if there is no such directory, or neither file in it.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise ValueError(f"There is no such directory. Received: data_dir={str(directory)!r}")
+    for path in (directory / f"{name}.gz", directory / name):
+        if path.is_file():
+            return path
+    names = sorted(path.name for path in directory.iterdir() if path.is_file())
+    listed = ", ".join(names[:_MAX_NAMES]) or "no file"
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    raise ValueError(
+        f"There is no file {name}.gz or {name} in {directory}, which has {listed}{more}."
+    )
+
+
+def read(path):
+    """The bytes of a file, uncompressed if its name ends in .gz.
+
+    Raises:
+        ValueError: if there is no such file, it is empty, or no complete gzip file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"There is no file {path}.")
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"The file {path} is not a complete gzip file: {error}") from error
+    if not content:
+        raise ValueError(f"The file {path} is empty.")
+    return content

@@ -1,0 +1,1 @@
+"""Language models of characters or subwords, one per paper, on one text."""

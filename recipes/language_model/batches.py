@@ -1,0 +1,85 @@
+"""Batches to train on and to be tested on."""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_attn.text.datasets import dataset_of
+
+
+class EndlessSegments:
+    """Epochs of so many steps, one going on where the other ended, of a text read over and over.
+
+    Args:
+        streams: a `keras_attn.text.SegmentStreams`.
+        steps: int. Batches of an epoch.
+        with_reset: bool. Whether the model has a memory, and hears where a text begins.
+
+    Attributes:
+        epoch: the epoch that the next pass over the data set is.
+    """
+
+    def __init__(self, streams, steps, with_reset):
+        self._streams, self._steps, self._with_reset = streams, steps, with_reset
+        self.epoch = 0
+
+    def as_dataset(self):
+        def one_epoch():
+            first, self.epoch = self.epoch * self._steps, self.epoch + 1
+            for step in range(first, first + self._steps):
+                yield self._batch(step % len(self._streams))
+
+        inputs, labels = self._batch(0)
+        signature = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), inputs)
+        return dataset_of(
+            one_epoch, (signature, tf.TensorSpec(labels.shape, labels.dtype)), self._steps
+        )
+
+    def _batch(self, index):
+        inputs, labels = self._streams[index]
+        if not self._with_reset:
+            inputs = {"token_ids": inputs["token_ids"]}
+        return inputs, labels
+
+
+class Windows:
+    """Windows of a text that move by a stride, in each of which only what is new is a target.
+
+        token_ids_k = x_{ks} ... x_{ks+T-1},  targets_k = x_{ks+1} ... x_{ks+T}, 0 but for the last s
+
+    Of the first window all are targets, so that each token but the first of all is predicted once,
+    from T - s + 1 tokens or more: the longer the stride the faster, the shorter the better the
+    prediction. That is how a model without a memory is tested (Al-Rfou et al., 2018; a stride of
+    1). Rows and windows that the text does not fill end in padding, 0.
+
+    Args:
+        ids: int array (n,), n >= 2.
+        context: int. T.
+        stride: int. s <= T.
+        batch_size: int.
+    """
+
+    def __init__(self, ids, context, stride, batch_size):
+        self._ids = np.asarray(ids, np.int32)
+        self._context, self._stride, self._batch_size = context, stride, batch_size
+        self._num_windows = 1 + max(0, -(-(len(ids) - 1 - context) // stride))
+
+    def __len__(self):
+        return -(-self._num_windows // self._batch_size)
+
+    def __getitem__(self, index):
+        tokens, targets = np.zeros((2, self._batch_size, self._context), np.int32)
+        first = index * self._batch_size
+        for row in range(min(self._batch_size, self._num_windows - first)):
+            start = (first + row) * self._stride
+            part = self._ids[start : start + self._context + 1]
+            tokens[row, : len(part) - 1] = part[:-1]
+            seen = self._context - self._stride if start else 0
+            targets[row, seen : len(part) - 1] = part[seen + 1 :]
+        return {"token_ids": tokens}, targets
+
+    def as_dataset(self):
+        def one_pass():
+            return (self[index] for index in range(len(self)))
+
+        ids = tf.TensorSpec((self._batch_size, self._context), tf.int32)
+        return dataset_of(one_pass, ({"token_ids": ids}, ids), len(self))

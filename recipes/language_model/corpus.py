@@ -1,0 +1,57 @@
+"""A text as token ids."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_attn import text
+
+
+class Corpus(NamedTuple):
+    """The splits of a text as token ids, and how many characters these stand for."""
+
+    name: str
+    tokenizer: object
+    ids: dict
+    characters: dict
+
+    @classmethod
+    def of(cls, name, splits, tokenizer):
+        encoded = {split: encode(tokenizer, part) for split, part in splits.items()}
+        ids = {split: ids for split, (ids, _) in encoded.items()}
+        return cls(name, tokenizer, ids, {split: n for split, (_, n) in encoded.items()})
+
+    def characters_per_token(self, split):
+        return self.characters[split] / len(self.ids[split])
+
+
+def train_tokenizer(kind, part, vocabulary_size=None):
+    """A tokenizer of `characters`, or of subwords: `bpe` or `unigram`."""
+    if kind == "characters":
+        return text.Characters.train([part], vocabulary_size)
+    return text.SentencePiece.train(part.split("\n"), vocabulary_size, kind)
+
+
+def encode(tokenizer, part):
+    """The ids of a text and the number of characters that they stand for.
+
+    Subwords know no line ends: there the mark of an end is that of a line, and runs of spaces
+    count as the one that is left of them.
+    """
+    if isinstance(tokenizer, text.Characters):
+        return tokenizer.encode_as_lists([part])[0], len(part)
+    rows = tokenizer.encode_as_lists(part.split("\n"))
+    characters = sum(len(" ".join(filter(None, line.split(" ")))) for line in part.split("\n"))
+    ids = np.concatenate([np.append(row, tokenizer.eos_id) for row in rows])[:-1]
+    return ids.astype("int32"), characters + len(rows) - 1
+
+
+def decode(tokenizer, ids):
+    """The text of a list of ids."""
+    lines, line = [], []
+    for token in [*ids, tokenizer.eos_id]:
+        line.append(token)
+        if token == tokenizer.eos_id:
+            lines.append(tokenizer.decode([line]).numpy()[0].decode())
+            line = []
+    return "\n".join(lines)

@@ -1,0 +1,193 @@
+"""One run of the recipe: data, model, training, evaluation, export and card."""
+
+import os
+import time
+
+import keras
+import numpy as np
+
+from keras_attn import export, generation, text, training
+from keras_attn.memory import StatefulSegments
+from recipes import run
+from recipes.card import write_card
+from recipes.language_model.architectures import build, span_patterns, with_memory
+from recipes.language_model.batches import EndlessSegments, Windows
+from recipes.language_model.corpus import Corpus, decode, train_tokenizer
+from recipes.language_model.data import read_text
+from recipes.language_model.settings import settings
+
+
+class Run(run.Run):
+    """A run in the directory `options.out`, which a later run with the same options continues."""
+
+    def __init__(self, options):
+        super().__init__(options, settings(options))
+        name, splits = read_text(options.data_dir, options.text)
+        self.corpus = Corpus.of(name, splits, self._tokenizer(splits["train"]))
+        for split, ids in self.corpus.ids.items():
+            if len(ids) <= options.batch_size:
+                raise ValueError(
+                    "Each split must have a token to predict for each row of a batch. "
+                    f"Received: {split} with {len(ids)} tokens, --batch-size {options.batch_size}."
+                )
+        with self.scope():
+            self.model = build(options, self.corpus.tokenizer.vocabulary_size)
+            self.trained = self._trained()
+        self.batches = EndlessSegments(
+            self._segments(self.corpus.ids["train"]),
+            steps=options.steps // options.epochs,
+            with_reset=self._remembers,
+        )
+        self.begin()
+        self.corpus.tokenizer.save(self.path("tokenizer.model"))
+
+    def train(self):
+        """Trains, or goes on training."""
+        resume, first = self.resume(self.trained)
+        self.batches.epoch = first
+        if first < self.options.epochs:
+            self.trained.fit(
+                self.batches.as_dataset(),
+                epochs=self.options.epochs,
+                initial_epoch=first,
+                callbacks=[*self.logs(first), resume],
+                validation_data=self._validation().as_dataset(),
+                shuffle=False,  # rows continue those of the batch before
+                verbose=1 if os.isatty(1) else 2,
+            )
+        self.model.save(self.path("model.keras"))
+
+    def evaluate(self):
+        """Bits per character of the test split, in which each token but the first is scored once."""
+        options, ids = self.options, self.corpus.ids["test"]
+        if self._remembers:
+            model = with_memory(self.model, options.eval_memory)
+            model = StatefulSegments(model, options.batch_size)
+            data = self._segments(ids)
+            protocol = f"segments of {options.context}, memory {options.eval_memory}"
+        else:
+            model = keras.Model(self.model.input, self.model.output)
+            data = Windows(ids, options.context, options.stride, options.batch_size)
+            protocol = f"windows of {options.context}, stride {options.stride}"
+        metrics = [training.BitsPerCharacter(name="bits_per_token"), training.Perplexity()]
+        model.compile(loss=_loss(), weighted_metrics=metrics, jit_compile=False)
+        started = time.monotonic()
+        found = model.evaluate(data.as_dataset(), verbose=0, return_dict=True)
+        seconds = time.monotonic() - started
+        bits = found["bits_per_token"] / self.corpus.characters_per_token("test")
+        return {
+            "test": {
+                "metric": "bits_per_character",
+                "value": bits,
+                "perplexity": found["perplexity"],
+                "signature": protocol,
+                "characters": self.corpus.characters["test"],
+                "seconds": round(seconds, 1),
+            }
+        }
+
+    def sample(self):
+        """A beginning of the test split, and how the model goes on."""
+        options, tokenizer = self.options, self.corpus.tokenizer
+        prompt = self.corpus.ids["test"][: max(1, options.context - options.max_length)]
+        ids, _ = generation.generate(
+            self.model, prompt[None], self._strategy(), options.max_length, eos_id=-1
+        )
+        return {
+            "prompt": decode(tokenizer, prompt),
+            "continuation": decode(tokenizer, np.asarray(ids)[0]),
+        }
+
+    def export(self):
+        """Writes the next version under `export/`."""
+        options, decoding = self.options, {}
+        if not self._remembers:
+            decoding = {
+                "tokenizer": self.corpus.tokenizer,
+                "strategy": self._strategy(),
+                "max_length": options.max_length,
+                "max_source_length": options.context - options.max_length,
+            }
+        self.exported = export.saved_model(
+            self.model, self.path("export"), version=options.export_version, **decoding
+        )
+
+    def write_card(self, results, sample, seconds):
+        options = self.options
+        write_card(
+            options.out,
+            history=self.path("history.csv"),
+            metric="val_bits_per_character",
+            task=self.corpus.name,
+            seed=options.seed,
+            parameters=self.model.count_params(),
+            vocabulary_size=self.corpus.tokenizer.vocabulary_size,
+            options=vars(options),
+            steps=self.steps(self.trained),
+            results=results,
+            sample=sample,
+            seconds=round(seconds, 1),
+            **self._spans(),
+        )
+
+    @property
+    def _remembers(self):
+        return self.model.memory is not None
+
+    def _tokenizer(self, part):
+        path = self.path("tokenizer.model")
+        if os.path.exists(path):
+            return text.load(path)
+        return train_tokenizer(self.options.tokenizer, part, self.options.vocabulary_size)
+
+    def _segments(self, ids):
+        return text.SegmentStreams(ids, self.options.batch_size, self.options.context)
+
+    def _validation(self):
+        options = self.options
+        ids = self.corpus.ids["valid"][: max(options.valid_tokens, options.batch_size + 1)]
+        if self._remembers:
+            return self._segments(ids)
+        return Windows(ids, options.context, options.context, options.batch_size)
+
+    def _trained(self):
+        """The model as it is trained, compiled."""
+        options, trained = self.options, self.model
+        if self._remembers:
+            trained = StatefulSegments(self.model, options.batch_size)
+        elif options.model == "deep_char_transformer" and options.auxiliary_losses:
+            trained = training.AuxiliaryLosses(self.model, options.steps)
+        schedule = keras.optimizers.schedules.CosineDecay(
+            initial_learning_rate=0.0,
+            warmup_target=options.learning_rate,
+            warmup_steps=options.warmup_steps,
+            decay_steps=max(1, options.steps - options.warmup_steps),
+            alpha=0.05,
+        )
+        # Tokens are told from characters by what one of the training text stands for on average.
+        lengths = self.corpus.characters_per_token("train")
+        vocabulary_size = self.corpus.tokenizer.vocabulary_size
+        trained.compile(
+            training.Adam(schedule, beta_2=0.98, global_clipnorm=options.clip_norm),
+            loss=_loss(),
+            weighted_metrics=[training.BitsPerCharacter([lengths] * vocabulary_size)],
+            jit_compile=False,
+        )
+        return trained
+
+    def _strategy(self):
+        return generation.Sample(self.options.temperature, seed=self.options.seed)
+
+    def _spans(self):
+        """What the heads of a model with adaptive spans have learned."""
+        if self.options.model != "adaptive_span_transformer":
+            return {}
+        summaries = [pattern.span_summary() for pattern in span_patterns(self.model)]
+        spans = [[round(float(span), 1) for span in summary["spans"]] for summary in summaries]
+        return {
+            "spans": {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "by_layer": spans}
+        }
+
+
+def _loss():
+    return training.LabelSmoothedCrossentropy(0.0)

@@ -1,0 +1,34 @@
+"""A recipe as a program: what it says when something is wrong, and how it ends."""
+
+import sys
+import time
+
+EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
+
+
+def main(name, parse, run):
+    """Runs a recipe.
+
+    Args:
+        name: str, such as "recipes.translate".
+        parse: function of no arguments that gives the options, among them `seed` and `precision`.
+        run: function of the options and of the time (monotonic) at which the program started.
+
+    Returns:
+        The program's exit code.
+    """
+    options = parse()
+    started = time.monotonic()
+    try:
+        import keras
+
+        keras.utils.set_random_seed(options.seed)
+        keras.config.set_dtype_policy(options.precision)
+        run(options, started)
+    except (ValueError, ImportError, OSError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0

@@ -1,0 +1,39 @@
+"""What makes a run what it is, kept with it so that no other run goes on in its place."""
+
+import json
+import os
+
+
+def check_settings(path, settings, out):
+    """Refuses to go on with a run that was started with other settings.
+
+    Args:
+        path: str. Where `save_settings` keeps those of the run in the directory `out`.
+        settings: dict of what must not change, as JSON holds it.
+        out: str.
+
+    Raises:
+        ValueError: if the file is damaged, or a setting differs from the one in it.
+    """
+    if not os.path.exists(path):
+        return
+    try:
+        with open(path, encoding="utf-8") as file:
+            before = json.load(file)
+    except ValueError as error:
+        raise ValueError(f"The file {path} is damaged; give another --out.") from error
+    changed = [name for name in settings if before.get(name) != settings[name]]
+    if changed:
+        differences = ", ".join(f"{n}={before.get(n)!r}, now {settings[n]!r}" for n in changed)
+        raise ValueError(
+            f"The run in {out} was started with other options; give another --out. "
+            f"Received: {differences}."
+        )
+
+
+def save_settings(path, settings):
+    """Writes the settings to `path`, which appears complete or not at all."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(settings, file, indent=1)
+    os.replace(temporary, path)
