@@ -7,6 +7,7 @@ from keras_attn.models.gpt import gpt
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.models.presets import PRESETS, from_preset
 from keras_attn.models.transformer import transformer
+from keras_attn.models.universal_transformer import universal_transformer
 
 __all__ = [
     "PRESETS",
@@ -17,4 +18,5 @@ __all__ = [
     "from_preset",
     "gpt",
     "transformer",
+    "universal_transformer",
 ]

@@ -3,6 +3,7 @@
 from keras_attn.models.bert import bert
 from keras_attn.models.gpt import gpt
 from keras_attn.models.transformer import transformer
+from keras_attn.models.universal_transformer import universal_transformer
 
 
 def _sizes(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim, dropout, **more):
@@ -17,7 +18,8 @@ def _sizes(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim,
     }
 
 
-# Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny); Devlin et al. 2018; Radford et al. 2019.
+# Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny); Devlin et al. 2018; Radford et al. 2019;
+# Dehghani et al. 2019 in Tensor2Tensor's sizes.
 PRESETS = {
     "transformer_tiny": (transformer, _sizes(8000, 4, 4, 128, 256, 0.3)),
     "transformer_base": (transformer, _sizes(37000, 6, 8, 512, 2048, 0.1)),
@@ -25,6 +27,10 @@ PRESETS = {
     "bert_base": (bert, _sizes(30522, 12, 12, 768, 3072, 0.1, max_length=512)),
     "bert_large": (bert, _sizes(30522, 24, 16, 1024, 4096, 0.1, max_length=512)),
     "gpt2_small": (gpt, _sizes(50257, 12, 12, 768, 3072, 0.1, max_length=1024)),
+    "universal_transformer_tiny": (universal_transformer, _sizes(8000, 8, 4, 128, 512, 0.1)),
+    "universal_transformer_small": (universal_transformer, _sizes(37000, 6, 8, 512, 2048, 0.1)),
+    "universal_transformer_base": (universal_transformer, _sizes(37000, 6, 16, 1024, 4096, 0.3)),
+    "universal_transformer_big": (universal_transformer, _sizes(37000, 6, 16, 2048, 8192, 0.3)),
 }
 
 
@@ -52,7 +58,9 @@ def from_preset(name, /, **overrides):
     Reference: sizes from [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3;
         [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3;
         [Radford et al., 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
-        table 2; [Wu et al., 2021](https://arxiv.org/abs/2105.14462), section 4 (tiny).
+        table 2; [Wu et al., 2021](https://arxiv.org/abs/2105.14462), section 4 (tiny);
+        [universal_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/research/universal_transformer.py)
+        of Tensor2Tensor.
     """
     if name not in PRESETS:
         raise ValueError(

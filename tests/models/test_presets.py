@@ -47,6 +47,8 @@ def expected_shapes(name):
     table = [(s[V], s[D])]
     if build.__name__ == "transformer":
         return table + layers + s[L] * block(s[N], s[D], s[F], cross=True)
+    if build.__name__ == "universal_transformer":
+        return table + block(s[N], s[D], s[F]) + block(s[N], s[D], s[F], cross=True)
     table += [(s[P], s[D])]
     if build.__name__ == "gpt":
         return table + layers + norm(s[D])

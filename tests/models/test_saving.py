@@ -21,7 +21,7 @@ from keras_attn.layers import (
     TransformerBlock,
 )
 from keras_attn.memory import SegmentMemory, StatefulSegments
-from keras_attn.models import CausalLanguageModel, bert, gpt, transformer
+from keras_attn.models import CausalLanguageModel, bert, gpt, transformer, universal_transformer
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.positions import Learned, Sinusoidal
 from keras_attn.residuals import PreNorm
@@ -67,6 +67,10 @@ MODELS = {
     "parts": parts,
     "memory": with_memory,
     "transformer": lambda: transformer(11, **SIZES),
+    "universal": lambda: universal_transformer(11, **SIZES, depth="act"),
+    "universal convolution": lambda: universal_transformer(
+        11, **SIZES, transition="separable_conv"
+    ),
     "gpt": lambda: gpt(11, **SIZES, max_length=5),
     "bert": lambda: bert(11, **SIZES, max_length=5),
 }
@@ -82,6 +86,8 @@ def inputs_of(name, batch=2, length=4):
         },
         "memory": {"token_ids": ids},
         "transformer": {"source_ids": ids, "target_ids": ids[:, :-1]},
+        "universal": {"source_ids": ids, "target_ids": ids[:, :-1]},
+        "universal convolution": {"source_ids": ids, "target_ids": ids[:, :-1]},
         "gpt": {"token_ids": ids},
         "bert": {"token_ids": ids, "segment_ids": segments},
     }[name]
@@ -129,7 +135,7 @@ def test_loading_in_a_fresh_process(tmp_path):
     assert done.stdout.split("\n")[:-1] == [path for path, _, _ in tasks]
 
 
-@pytest.mark.parametrize("name", ["transformer", "gpt", "bert"])
+@pytest.mark.parametrize("name", ["transformer", "gpt", "bert", "universal"])
 def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
     model, inputs = made(name), inputs_of(name)
     model.save(tmp_path / "model.keras")
@@ -139,13 +145,13 @@ def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
     shapes = [tuple(w.shape) for w in again.weights]
     assert shapes == [tuple(w.shape) for w in model.weights]
     assert shapes.count((11, D)) == 1
-    if name == "transformer":
+    if name in ("transformer", "universal"):
         constants, cache = again.start(inputs, max_length=3)
         logits, _ = again.step(IDS[:, :1], constants, cache, np.arange(1))
         np.testing.assert_allclose(logits[:, 0], model(inputs)[:, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["parts", "transformer", "bert"])
+@pytest.mark.parametrize("name", ["parts", "transformer", "bert", "universal"])
 def test_saved_model_of_any_batch_and_length(tmp_path, name):
     model = made(name)
     model.export(tmp_path / name, verbose=False)
