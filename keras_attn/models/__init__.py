@@ -4,8 +4,10 @@ from keras_attn.models.bert import bert
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.models.gpt import gpt
+from keras_attn.models.gtrxl import gtrxl
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.models.presets import PRESETS, from_preset
+from keras_attn.models.sequence_model import SequenceModel
 from keras_attn.models.transformer import transformer
 from keras_attn.models.universal_transformer import universal_transformer
 
@@ -14,9 +16,11 @@ __all__ = [
     "CausalLanguageModel",
     "EncoderDecoder",
     "MaskedLanguageModel",
+    "SequenceModel",
     "bert",
     "from_preset",
     "gpt",
+    "gtrxl",
     "transformer",
     "universal_transformer",
 ]

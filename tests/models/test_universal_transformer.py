@@ -20,12 +20,20 @@ SIZES = {
 SOURCE = np.array([[5, 7, 16, 9, 3], [8, 4, 3, 0, 0], [12, 3, 0, 0, 0]])
 TARGET = np.array([[2, 6, 10, 4], [2, 13, 11, 5], [2, 9, 0, 0]])
 IDS = {"source_ids": SOURCE, "target_ids": TARGET}
+SEED = 5  # of which texts differ from row to row, and steps from position to position
 REAL = TARGET != 0
 
 
 def made(**arguments):
     model = universal_transformer(**{**SIZES, **arguments})
-    oracles.scramble(model, scale=0.5)
+    random = np.random.default_rng(SEED)
+    for weight in model.weights:
+        # Small biases, or else each step forgets what it was given.
+        scale = 0.8 if len(weight.shape) > 1 else 0.1
+        weight.assign_add(random.normal(0.0, scale, weight.shape))
+    for side in (model.encoder, model.decoder):
+        if hasattr(side, "halting_unit"):  # some positions take few steps, and some many
+            side.halting_unit.set_weights([oracles.random(6, 1, scale=2.0), np.array([0.0])])
     return model
 
 
@@ -61,9 +69,9 @@ def test_limit_all_steps_where_none_asks_to_stop():
     halting, plain = made(depth="act"), made()
     for one, other in ((plain.encoder, halting.encoder), (plain.decoder, halting.decoder)):
         other.block.set_weights(one.block.get_weights())
-        other.halting_unit.set_weights([np.zeros((6, 1)), [-20.0]])
+        other.halting_unit.set_weights([np.zeros((6, 1)), np.array([-20.0])])
     halting.embedding.set_weights(plain.embedding.get_weights())
-    np.testing.assert_allclose(halting(IDS), plain(IDS), atol=1e-5)
+    np.testing.assert_allclose(halting(IDS)[REAL], plain(IDS)[REAL], atol=1e-5)
 
 
 def test_as_many_weights_for_any_number_of_steps():
@@ -91,8 +99,8 @@ def test_every_position_of_a_side_takes_steps_of_its_own():
     *_, states = model.decoder(
         oracles.random(2, 5, 6), oracles.random(2, 3, 6), return_hidden_states=True
     )
-    moving = [np.any(np.asarray(a) != np.asarray(b), axis=-1) for a, b in zip(states, states[1:])]
-    steps = 1 + np.sum(moving, axis=0)
+    states = np.asarray(states)
+    steps = 1 + np.sum(np.any(states[1:] != states[:-1], axis=-1), axis=0)
     assert len(np.unique(steps)) > 1
 
 
@@ -137,22 +145,11 @@ def test_a_beams_score_is_that_of_its_text_read_whole(depth):
     """Beams reach positions through slots in another order, which the timestep must not follow."""
     model = made(depth=depth)
     ids, scores = generate(model, SOURCE, Beam(3, length_penalty=0.0), 4, eos_id=-1)
-    assert len({tuple(row) for row in ids.numpy()}) > 1
+    assert len(np.unique(scores)) == 3
     for row, source in enumerate(SOURCE):
         tokens = ids[row].numpy().tolist()
         found = [log_probs(model, source, tokens[:t])[tokens[t]] for t in range(4)]
         assert float(scores[row]) == pytest.approx(sum(found), abs=1e-3)
-        best, _ = greedy(model, source), None
-        assert sum(found) >= best - 1e-3
-
-
-def greedy(model, source):
-    score, tokens = 0.0, []
-    for _ in range(4):
-        found = log_probs(model, source, tokens)
-        tokens.append(int(found.argmax()))
-        score += found.max()
-    return score
 
 
 def test_the_ponder_losses_of_both_sides_are_added():
