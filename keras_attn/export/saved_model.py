@@ -34,9 +34,11 @@ def saved_model(
         step: token_ids (int32, [B, T]), lengths (int32, [B]), memory (float32, [B, L, M, D]),
             memory_length (int32, [B]) -> logits (float32, [B, T, V]), memory, memory_length
 
-    Batch and length are dynamic. Without a tokenizer the signature `ids` is the default one, and
-    with a memory it is `step`. The directory is written under another name and renamed, so a server that polls `path` finds the
-    version complete or not at all.
+    where one that reads states, as `gtrxl`, has states (float32, [B, T, ...]) in the place of
+    token_ids, and its heads' outputs in that of logits. Batch and length are dynamic. Without a
+    tokenizer the signature `ids` is the default one, and with a memory it is `step`. The directory
+    is written under another name and renamed, so a server that polls `path` finds the version
+    complete or not at all.
 
     Args:
         model: an `EncoderDecoder`, a model with a memory, or a `StatefulSegments` of one.

@@ -2,6 +2,7 @@
 
 from keras_attn.models.bert import bert
 from keras_attn.models.gpt import gpt
+from keras_attn.models.gtrxl import gtrxl
 from keras_attn.models.transformer import transformer
 from keras_attn.models.universal_transformer import universal_transformer
 
@@ -18,8 +19,17 @@ def _sizes(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim,
     }
 
 
+_GTRXL = {
+    "state_shape": 256,
+    "num_layers": 12,
+    "num_heads": 8,
+    "hidden_dim": 512,
+    "intermediate_dim": 1024,
+    "memory_length": 512,
+}
+
 # Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny); Devlin et al. 2018; Radford et al. 2019;
-# Dehghani et al. 2019 in Tensor2Tensor's sizes.
+# Dehghani et al. 2019 in Tensor2Tensor's sizes; Parisotto et al. 2019, with states of 256 numbers.
 PRESETS = {
     "transformer_tiny": (transformer, _sizes(8000, 4, 4, 128, 256, 0.3)),
     "transformer_base": (transformer, _sizes(37000, 6, 8, 512, 2048, 0.1)),
@@ -27,6 +37,7 @@ PRESETS = {
     "bert_base": (bert, _sizes(30522, 12, 12, 768, 3072, 0.1, max_length=512)),
     "bert_large": (bert, _sizes(30522, 24, 16, 1024, 4096, 0.1, max_length=512)),
     "gpt2_small": (gpt, _sizes(50257, 12, 12, 768, 3072, 0.1, max_length=1024)),
+    "gtrxl": (gtrxl, _GTRXL),
     "universal_transformer_tiny": (universal_transformer, _sizes(8000, 8, 4, 128, 512, 0.1)),
     "universal_transformer_small": (universal_transformer, _sizes(37000, 6, 8, 512, 2048, 0.1)),
     "universal_transformer_base": (universal_transformer, _sizes(37000, 6, 16, 1024, 4096, 0.3)),
@@ -60,7 +71,8 @@ def from_preset(name, /, **overrides):
         [Radford et al., 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
         table 2; [Wu et al., 2021](https://arxiv.org/abs/2105.14462), section 4 (tiny);
         [universal_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/research/universal_transformer.py)
-        of Tensor2Tensor.
+        of Tensor2Tensor; [Parisotto et al., 2019](https://arxiv.org/abs/1910.06764), table 1, whose
+        numbers of parameters have one solution.
     """
     if name not in PRESETS:
         raise ValueError(

@@ -66,7 +66,9 @@ class SequenceModel(Model):
 
     def __init__(self, state_shape, embedding, depth, memory, heads=None, **kwargs):
         embedding, depth, memory = restore(embedding, depth, memory)
-        state_shape = tuple(state_shape) if isinstance(state_shape, (tuple, list)) else (state_shape,)
+        state_shape = (
+            tuple(state_shape) if isinstance(state_shape, (tuple, list)) else (state_shape,)
+        )
         for length in state_shape:
             check_sizes(state_shape=length)
         if "memory" not in inspect.signature(depth.call).parameters:
@@ -105,9 +107,11 @@ class SequenceModel(Model):
         self.heads = heads
 
     def __call__(self, inputs, *args, **kwargs):
-        # An optional input of a functional model may be None but not absent.
+        # An optional input of a functional model may be None but not absent, and arrays of NumPy,
+        # as environments give, may not stand beside tensors.
         if isinstance(inputs, dict):
-            inputs = {"starts": None, "padding_mask": None, **inputs}
+            tensors = {name: _tensor(value) for name, value in inputs.items()}
+            inputs = {"starts": None, "padding_mask": None, **tensors}
         return super().__call__(inputs, *args, **kwargs)
 
     def initial_memory(self, batch_size):
@@ -120,6 +124,14 @@ class SequenceModel(Model):
         if heads is not None:
             heads = {name: axis.serialize(layer) for name, layer in heads.items()}
         return {**super().get_config(), "heads": heads}
+
+
+def _tensor(value):
+    return (
+        value
+        if value is None or keras.utils.is_keras_tensor(value)
+        else ops.convert_to_tensor(value)
+    )
 
 
 def _head(name, layer):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attn.models import PRESETS, from_preset, gpt
+from keras_attn.residuals import Gate
 
 V, L, N, D, F, P = (
     "vocabulary_size num_layers num_heads hidden_dim intermediate_dim max_length".split()
@@ -41,8 +42,18 @@ def block(n, d, f, cross=False):
     return shapes + attention(n, d) + norm(d) if cross else shapes
 
 
+def gated_layer(n, d, f):
+    size = d // n
+    relative = [*4 * [(d, n, size)], (n, size, d), (n, size), (n, size)]
+    gate = [(d, 2 * d), (d, 3 * d), (d, d), (d,)]
+    return relative + feed_forward(d, f) + 2 * norm(d) + 2 * gate
+
+
 def expected_shapes(name):
     build, s = PRESETS[name]
+    if build.__name__ == "gtrxl":
+        layers = s[L] * gated_layer(s[N], s[D], s[F])
+        return [(s["state_shape"], s[D]), (s[D],), *layers]
     layers = s[L] * block(s[N], s[D], s[F])
     table = [(s[V], s[D])]
     if build.__name__ == "transformer":
@@ -87,6 +98,16 @@ def test_parameter_counts_of_bert(name, published):
     table = {id(w) for w in model.embedding.weights}
     head = [w for w in model.head.weights if id(w) not in table]
     assert count(model.weights) - count(head) + pooler == published
+
+
+# In millions as published, with an encoder of images and heads that are not in our count.
+@pytest.mark.parametrize(
+    "residual, published",
+    [("gate", 66.4), (Gate("output", bias=1.0), 34.9), ("post_norm", 28.6)],
+)
+def test_parameter_counts_of_gtrxl(residual, published):
+    model = abstract("gtrxl", residual=residual)
+    assert 0 < published - count(model.depth.weights) / 1e6 < 0.35
 
 
 def test_parameters_of_one_layer():

@@ -21,7 +21,14 @@ from keras_attn.layers import (
     TransformerBlock,
 )
 from keras_attn.memory import SegmentMemory, StatefulSegments
-from keras_attn.models import CausalLanguageModel, bert, gpt, transformer, universal_transformer
+from keras_attn.models import (
+    CausalLanguageModel,
+    bert,
+    gpt,
+    gtrxl,
+    transformer,
+    universal_transformer,
+)
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.positions import Learned, Sinusoidal
 from keras_attn.residuals import PreNorm
@@ -66,6 +73,9 @@ def with_memory():
 MODELS = {
     "parts": parts,
     "memory": with_memory,
+    "states": lambda: StatefulSegments(
+        gtrxl(5, {"value": 3}, **SIZES, memory_length=4), batch_size=2
+    ),
     "transformer": lambda: transformer(11, **SIZES),
     "universal": lambda: universal_transformer(11, **SIZES, depth="act"),
     "universal convolution": lambda: universal_transformer(
@@ -85,6 +95,7 @@ def inputs_of(name, batch=2, length=4):
             "segments": segments,
         },
         "memory": {"token_ids": ids},
+        "states": {"states": oracles.random(batch, length, 5)},
         "transformer": {"source_ids": ids, "target_ids": ids[:, :-1]},
         "universal": {"source_ids": ids, "target_ids": ids[:, :-1]},
         "universal convolution": {"source_ids": ids, "target_ids": ids[:, :-1]},
