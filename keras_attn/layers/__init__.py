@@ -5,6 +5,7 @@ from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.feed_forward import FeedForward
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
+from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.segment_embedding import SegmentEmbedding
 from keras_attn.layers.separable_conv_transition import SeparableConvTransition
 from keras_attn.layers.token_embedding import TokenEmbedding
@@ -16,6 +17,7 @@ __all__ = [
     "FeedForward",
     "MaskedTokenHead",
     "MultiHeadAttention",
+    "PixelEmbedding",
     "SegmentEmbedding",
     "SeparableConvTransition",
     "TokenEmbedding",
