@@ -16,8 +16,8 @@ class PixelEmbedding(keras.layers.Layer):
 
     That is the strided convolution of the paper, one window a pixel. Token ids are those of
     `keras_attn.models.ImageTokens(..., whole_pixels=True)`: 1 and then the number whose digits are
-    the pixel's values; num_values^C + 1 starts an image and has a vector of its own, and 0 is
-    padding, of which the layer makes Keras's implicit mask. Time O(T C D).
+    the pixel's values; num_values^C + 1 starts an image and has a vector of its own. Images are
+    whole, so the layer makes no mask. Time O(T C D).
 
     Args:
         num_values: int. Different values of a channel.
@@ -57,7 +57,6 @@ class PixelEmbedding(keras.layers.Layer):
         self.num_values = num_values
         self.channels = channels
         self.hidden_dim = hidden_dim
-        self.supports_masking = True
 
     def build(self, input_shape=None):
         self.kernel = self.add_weight(
@@ -75,9 +74,6 @@ class PixelEmbedding(keras.layers.Layer):
         values = 2.0 * ops.cast(values, "float32") / (self.num_values - 1) - 1.0
         x = ops.matmul(ops.cast(values, self.compute_dtype), self.kernel) + self.bias
         return ops.where(is_start[..., None], self.start, x)
-
-    def compute_mask(self, token_ids, previous_mask=None):
-        return ops.not_equal(token_ids, 0)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape, self.hidden_dim)

@@ -19,11 +19,12 @@ class ImageTokens(Value):
 
         id_t = 1 + value at the t-th place,   inputs = start, id_1 .. id_{T-1},   labels = id_1 .. id_T
 
-    Id 0 is padding, as everywhere, the values 0 .. V-1 are 1 .. V, and V + 1 starts an image. The
-    places are those of raster order, row by row and channel beside channel; with a `query_shape`,
-    block after block, as a `BlockLocal2D` reads. With `whole_pixels` a token is a pixel, the number
-    whose digits to the base V are its channels; of that order are the `values` that a
-    `keras_attn.training.MixtureOfLogistics` takes as labels.
+    Id 0 is kept free for padding, as everywhere, though images, which are whole, have none; the
+    values 0 .. V-1 are 1 .. V, and V + 1 starts an image. The places are those of raster order, row
+    by row and channel beside channel; with a `query_shape`, block after block, as a `BlockLocal2D`
+    reads. With `whole_pixels` a token is a pixel, the number whose digits to the base V are its
+    channels; of that order are the `values` that a `keras_attn.training.MixtureOfLogistics` takes
+    as labels.
 
     Args:
         image_shape: (height, width, channels).

@@ -59,8 +59,8 @@ def image_transformer(
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3.1 to 3.4.
     """
     height, width, channels = image_shape
-    pattern = BlockLocal1D(256, lookback=256) if pattern is None else patterns.get(pattern)
-    embedding, head = TokenEmbedding(vocabulary_size, hidden_dim), None
+    pattern = causal_pattern(pattern)
+    embedding, head = TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False), None
     if num_mixtures is not None:
         embedding = PixelEmbedding(vocabulary_size - 2, channels, hidden_dim)
         # What leaves a model is float32 under any policy.
@@ -86,6 +86,14 @@ def image_transformer(
         head=head,
         name=name,
     )
+
+
+def causal_pattern(pattern):
+    """The paper's 1-D pattern for None; what sees the pixels that it is to predict is refused."""
+    pattern = BlockLocal1D(256, lookback=256) if pattern is None else patterns.get(pattern)
+    if not pattern.causal:
+        raise ValueError(f"`pattern` must be causal. Received: pattern={pattern!r}.")
+    return pattern
 
 
 def image_position(shape, pattern, encoding):

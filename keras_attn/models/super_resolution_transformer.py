@@ -1,12 +1,10 @@
 """The Image Transformer as encoder and decoder (Parmar et al., 2018)."""
 
-from keras_attn import patterns
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.encoder_decoder import EncoderDecoder
-from keras_attn.models.image_transformer import image_position
+from keras_attn.models.image_transformer import causal_pattern, image_position
 from keras_attn.ops.heads import head_size
-from keras_attn.patterns import BlockLocal1D
 from keras_attn.positions import ImageCoordinates
 
 
@@ -53,7 +51,7 @@ def super_resolution_transformer(
 
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3.1 to 3.3 and 5.3.
     """
-    pattern = BlockLocal1D(256, lookback=256) if pattern is None else patterns.get(pattern)
+    pattern = causal_pattern(pattern)
 
     def block(pattern, cross_attention=None):
         return TransformerBlock(
@@ -67,7 +65,7 @@ def super_resolution_transformer(
         return MultiHeadAttention(num_heads, head_size(hidden_dim, num_heads), pattern=pattern)
 
     return EncoderDecoder(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
+        embedding=TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False),
         position=image_position(image_shape, pattern, encoding),
         source_position=ImageCoordinates(*source_shape, encoding=encoding),
         encoder=Stack(lambda index: block("dense"), num_encoder_layers, name="encoder"),

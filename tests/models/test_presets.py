@@ -42,6 +42,18 @@ def block(n, d, f, cross=False):
     return shapes + attention(n, d) + norm(d) if cross else shapes
 
 
+def image_shapes(s):
+    """Of 32 x 32 pixels in three colours; sines for positions."""
+    n, d = s[N], s[D]
+    size = s.get("head_dim", d // n)
+    into = [(d, n, size), (n, size)]
+    layer = 3 * into + [(n, size, d), (d,)] + feed_forward(d, s[F]) + 2 * norm(d)
+    if "num_mixtures" not in s:
+        return [(s[V], d), *s[L] * layer]
+    numbers = 10 * s["num_mixtures"]
+    return [(3, d), (d,), (d,), *s[L] * layer, (d, numbers), (numbers,)]
+
+
 def gated_layer(n, d, f):
     size = d // n
     relative = [*4 * [(d, n, size)], (n, size, d), (n, size), (n, size)]
@@ -54,10 +66,15 @@ def expected_shapes(name):
     if build.__name__ == "gtrxl":
         layers = s[L] * gated_layer(s[N], s[D], s[F])
         return [(s["state_shape"], s[D]), (s[D],), *layers]
+    if build.__name__ == "image_transformer":
+        return image_shapes(s)
     layers = s[L] * block(s[N], s[D], s[F])
     table = [(s[V], s[D])]
     if build.__name__ == "transformer":
         return table + layers + s[L] * block(s[N], s[D], s[F], cross=True)
+    if build.__name__ == "super_resolution_transformer":
+        encoder = s["num_encoder_layers"] * block(s[N], s[D], s[F])
+        return table + encoder + s[L] * block(s[N], s[D], s[F], cross=True)
     if build.__name__ == "universal_transformer":
         return table + block(s[N], s[D], s[F]) + block(s[N], s[D], s[F], cross=True)
     table += [(s[P], s[D])]

@@ -26,10 +26,13 @@ from keras_attn.models import (
     bert,
     gpt,
     gtrxl,
+    image_transformer,
+    super_resolution_transformer,
     transformer,
     universal_transformer,
 )
 from keras_attn.ops.activations import gelu_tanh
+from keras_attn.patterns import BlockLocal2D
 from keras_attn.positions import Learned, Sinusoidal
 from keras_attn.residuals import PreNorm
 from keras_attn.scores import Additive
@@ -76,6 +79,11 @@ MODELS = {
     "states": lambda: StatefulSegments(
         gtrxl(5, {"value": 3}, **SIZES, memory_length=4), batch_size=2
     ),
+    "image": lambda: image_transformer(
+        11, (2, 3, 2), **SIZES, pattern=BlockLocal2D((2, 6), (2, 2), (1, 1))
+    ),
+    "pixels": lambda: image_transformer(4, (2, 3, 2), **SIZES, num_mixtures=3),
+    "super-resolution": lambda: super_resolution_transformer(11, (1, 2, 2), (2, 3, 2), 1, **SIZES),
     "transformer": lambda: transformer(11, **SIZES),
     "universal": lambda: universal_transformer(11, **SIZES, depth="act"),
     "universal convolution": lambda: universal_transformer(
@@ -95,6 +103,9 @@ def inputs_of(name, batch=2, length=4):
             "segments": segments,
         },
         "memory": {"token_ids": ids},
+        "image": {"token_ids": ids},
+        "pixels": {"token_ids": ids},
+        "super-resolution": {"source_ids": ids, "target_ids": ids[:, :-1]},
         "states": {"states": oracles.random(batch, length, 5)},
         "transformer": {"source_ids": ids, "target_ids": ids[:, :-1]},
         "universal": {"source_ids": ids, "target_ids": ids[:, :-1]},
@@ -146,7 +157,7 @@ def test_loading_in_a_fresh_process(tmp_path):
     assert done.stdout.split("\n")[:-1] == [path for path, _, _ in tasks]
 
 
-@pytest.mark.parametrize("name", ["transformer", "gpt", "bert", "universal"])
+@pytest.mark.parametrize("name", ["transformer", "gpt", "bert", "universal", "image"])
 def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
     model, inputs = made(name), inputs_of(name)
     model.save(tmp_path / "model.keras")
