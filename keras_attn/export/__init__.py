@@ -1,9 +1,19 @@
 """Models as files that other programs run. TensorFlow backend only."""
 
 from keras_attn.export.id_translator import IdTranslator
+from keras_attn.export.image_enlarger import ImageEnlarger
+from keras_attn.export.image_generator import ImageGenerator
 from keras_attn.export.saved_model import saved_model
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.translator import Translator
 
-__all__ = ["IdTranslator", "SegmentSteps", "Translator", "saved_model", "unservable_ops"]
+__all__ = [
+    "IdTranslator",
+    "ImageEnlarger",
+    "ImageGenerator",
+    "SegmentSteps",
+    "Translator",
+    "saved_model",
+    "unservable_ops",
+]
