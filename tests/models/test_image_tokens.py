@@ -1,8 +1,6 @@
 import numpy as np
-import oracles
 import pytest
 
-from keras_attn.layers import PixelEmbedding
 from keras_attn.models import ImageTokens, gpt, image_transformer, super_resolution_transformer
 from keras_attn.patterns import BlockLocal2D
 from keras_attn.positions import ImageCoordinates
@@ -69,19 +67,6 @@ def test_of_a_model(block, mixtures):
         ImageTokens.of(gpt(V, **sizes, max_length=4))
 
 
-def test_pixels_become_vectors():
-    """x = v W + b of values on [-1, 1]; the start has a vector of its own."""
-    layer = PixelEmbedding(256, 3, 5)
-    layer.build()
-    oracles.scramble(layer)
-    kernel, bias, start = map(oracles.numpy_of, layer.weights)
-    pixels = np.array([[[0, 0, 0], [255, 0, 128], [255, 255, 255]]])
-    tokens = ImageTokens((1, 3, 3), whole_pixels=True)
-    ids = tokens.encode(pixels[:, None]).numpy()
-    np.testing.assert_allclose(layer(ids), (pixels / 127.5 - 1) @ kernel + bias, atol=1e-5)
-    np.testing.assert_allclose(layer(tokens.start(1))[0, 0], start, atol=1e-6)
-
-
 def test_errors():
     with pytest.raises(ValueError, match=r"image_shape=\(3, 4\)"):
         ImageTokens((3, 4))
@@ -93,7 +78,5 @@ def test_errors():
         ImageTokens(SHAPE).encode(IMAGES[:, :2])
     with pytest.raises(ValueError, match="`token_ids` must have shape"):
         ImageTokens(SHAPE).decode(np.ones((1, 7), int))
-    with pytest.raises(ValueError, match="less than 2.31.*channels=4"):
-        PixelEmbedding(256, 4, 8)
     with pytest.raises(ValueError, match="query_shape"):
         ImageCoordinates(*SHAPE, query_shape=3)
