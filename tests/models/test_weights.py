@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.models import bert, gpt, transformer
+from keras_attn.models import bert, gpt, image_transformer, transformer, universal_transformer
 
 SIZES = {
     "vocabulary_size": 11,
@@ -16,6 +16,12 @@ SIZES = {
 IDS = np.array([[5, 7, 9, 10, 3], [8, 4, 3, 0, 0]])
 MODELS = {
     "transformer": (transformer, {}, {"source_ids": IDS, "target_ids": IDS}),
+    "universal": (
+        universal_transformer,
+        {"depth": "act", "transition": "separable_conv", "num_layers": 3},
+        {"source_ids": IDS, "target_ids": IDS},
+    ),
+    "image": (image_transformer, {"image_shape": (1, 5, 1)}, {"token_ids": IDS}),
     "gpt": (gpt, {"max_length": 5}, {"token_ids": IDS}),
     "bert": (bert, {"max_length": 5}, {"token_ids": IDS, "segment_ids": IDS % 2}),
 }
@@ -24,7 +30,7 @@ MODELS = {
 @pytest.mark.parametrize("build, arguments, inputs", MODELS.values(), ids=MODELS)
 def test_weights_are_drawn_apart(build, arguments, inputs):
     """Two tables from one initializer object would begin with the same numbers."""
-    random = [w.numpy().ravel() for w in build(**SIZES, **arguments).weights]
+    random = [w.numpy().ravel() for w in build(**{**SIZES, **arguments}).weights]
     random = [w for w in random if np.ptp(w) > 0]
     for i, first in enumerate(random):
         for second in random[:i]:
@@ -51,12 +57,17 @@ def test_xla_trains_the_same():
 
 @pytest.mark.parametrize(
     "name, policy",
-    [("transformer", "mixed_bfloat16"), ("gpt", "mixed_float16"), ("bert", "mixed_bfloat16")],
+    [
+        ("transformer", "mixed_bfloat16"),
+        ("gpt", "mixed_float16"),
+        ("bert", "mixed_bfloat16"),
+        ("universal", "mixed_bfloat16"),
+    ],
 )
 def test_training_changes_every_weight(name, policy):
     build, arguments, inputs = MODELS[name]
     keras.config.set_dtype_policy(policy)
-    model = build(**SIZES, **arguments, dropout=0.1)
+    model = build(**{**SIZES, **arguments}, dropout=0.1)
     model.compile(
         keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
