@@ -100,12 +100,12 @@ def _block(block, past, h, pre_norm):
 
     queries = norm(h, attention_norm, pre_norm)
     keys = norm(np.concatenate([past, h]), attention_norm, pre_norm)
-    h = norm(h + _attention(block.attention, queries, keys), attention_norm, not pre_norm)
+    h = norm(h + relative_attention(block.attention, queries, keys), attention_norm, not pre_norm)
     y = oracles.feed_forward(norm(h, feed_forward_norm, pre_norm), weights["feed_forward"])
     return norm(h + y, feed_forward_norm, not pre_norm)
 
 
-def _attention(layer, queries, keys):
+def relative_attention(layer, queries, keys):
     """Causal attention (T, D) with Transformer-XL's score, the queries the last of the keys."""
     kernels = {
         n: oracles.numpy_of(getattr(layer, f"{n}_kernel")) for n in ("query", "key", "value")

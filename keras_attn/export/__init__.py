@@ -2,6 +2,8 @@
 
 from keras_attn.export.id_translator import IdTranslator
 from keras_attn.export.id_writer import IdWriter
+from keras_attn.export.image_enlarger import ImageEnlarger
+from keras_attn.export.image_generator import ImageGenerator
 from keras_attn.export.saved_model import saved_model
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
@@ -11,6 +13,8 @@ from keras_attn.export.writer import Writer
 __all__ = [
     "IdTranslator",
     "IdWriter",
+    "ImageEnlarger",
+    "ImageGenerator",
     "SegmentSteps",
     "Translator",
     "Writer",

@@ -8,11 +8,14 @@ import tensorflow as tf
 
 from keras_attn.export.id_translator import IdTranslator
 from keras_attn.export.id_writer import IdWriter
+from keras_attn.export.image_enlarger import ImageEnlarger
+from keras_attn.export.image_generator import ImageGenerator
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.translator import Translator
 from keras_attn.export.writer import Writer
 from keras_attn.memory import StatefulSegments
+from keras_attn.positions import ImageCoordinates
 
 
 def saved_model(
@@ -20,7 +23,7 @@ def saved_model(
     path,
     *,
     tokenizer=None,
-    strategy="greedy",
+    strategy=None,
     max_length=64,
     max_source_length=1024,
     version=None,
@@ -42,16 +45,30 @@ def saved_model(
         step: token_ids (int32, [B, T]), lengths (int32, [B]), memory (float32, [B, L, M, D]),
             memory_length (int32, [B]) -> logits (float32, [B, T, V]), memory, memory_length
 
+    where one that reads states, as `gtrxl`, has states (float32, [B, T, ...]) in the place of
+    token_ids, and its heads' outputs in that of logits. Of a model of images
+
+        generate: batch_size (int32, []), seed (int32, []) -> images (int32, [B, H, W, C]),
+            score (float32, [B])
+        score: images (int32, [B, H, W, C]) -> bits_per_dim (float32, [B])
+
+    and of one for super-resolution
+
+        generate: images (int32, [B, H', W', C]), seed (int32, []) -> images, score
+
     Batch and length are dynamic. Without a tokenizer the signature `ids` is the default one, and
-    `score` reads ids and lengths; with a memory the default is `step`. The directory is written
-    under another name and renamed, so a server that polls `path` finds the version complete or not
-    at all.
+    `score` reads ids and lengths; with a memory the default is `step`, and of images `generate`.
+    The directory is written under another name and renamed, so a server that polls `path` finds the
+    version complete or not at all.
 
     Args:
-        model: an `EncoderDecoder`, a `CausalLanguageModel`, or a `StatefulSegments` of one.
+        model: an `EncoderDecoder`, a `CausalLanguageModel`, a model with a memory, or a
+            `StatefulSegments` of one. One with `ImageCoordinates` for positions, and no tokenizer,
+            is a model of images.
         path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
         tokenizer: from `keras_attn.text`.
-        strategy: name or object of a decoding strategy.
+        strategy: name or object of a decoding strategy; by default "greedy", and for images one that
+            samples.
         max_length: int. Most tokens to write.
         max_source_length: int. Most source tokens to read; a longer source is cut, and of a longer
             prompt the last tokens are read.
@@ -61,8 +78,8 @@ def saved_model(
         The directory written, a string.
 
     Raises:
-        ValueError: if the version exists, is not positive, a model with a memory is given a
-            tokenizer, or the graph has an operation that TensorFlow Serving does not run.
+        ValueError: if the version exists, is not positive, a model with a memory or of images is
+            given a tokenizer, or the graph has an operation that TensorFlow Serving does not run.
 
     Example:
         >>> import keras_attn, tempfile
@@ -82,7 +99,7 @@ def saved_model(
         raise ValueError(
             f"The version exists and is not overwritten; give another. Received: {directory}."
         )
-    module, signatures = _servable(model, tokenizer, (strategy, max_length, max_source_length))
+    module, signatures = _servable(model, tokenizer, strategy, (max_length, max_source_length))
     os.makedirs(path, exist_ok=True)
     temporary = tempfile.mkdtemp(prefix=f".{version}.", dir=path)
     try:
@@ -101,7 +118,7 @@ def saved_model(
     return directory
 
 
-def _servable(model, tokenizer, decoding):
+def _servable(model, tokenizer, strategy, lengths):
     """The functions to be exported, and the signatures among them."""
     if isinstance(model, StatefulSegments):
         model = model.model
@@ -114,6 +131,9 @@ def _servable(model, tokenizer, decoding):
         steps = SegmentSteps(model)
         signatures = {"initial_memory": steps.initial_memory, "step": steps.step}
         return steps, {**signatures, "serving_default": steps.step}
+    if tokenizer is None and isinstance(getattr(model, "position", None), ImageCoordinates):
+        return _of_images(model, strategy)
+    decoding = ("greedy" if strategy is None else strategy, *lengths)
     if getattr(model, "reads_prompt", False):
         if tokenizer is None:
             writer = IdWriter(model, *decoding)
@@ -126,6 +146,16 @@ def _servable(model, tokenizer, decoding):
         return translator, _ids(translator)
     translator = Translator(model, tokenizer, *decoding)
     return translator, {"ids": translator.ids, "serving_default": translator.text}
+
+
+def _of_images(model, strategy):
+    if not model.reads_prompt:
+        images = ImageEnlarger(model, strategy)
+        signatures = {"generate": images.generate}
+    else:
+        images = ImageGenerator(model, strategy)
+        signatures = {"generate": images.generate, "score": images.score}
+    return images, {**signatures, "serving_default": images.generate}
 
 
 def _ids(module):

@@ -10,9 +10,11 @@ class SegmentSteps(tf.Module):
 
     Nothing is kept between calls: whoever asks sends the memory and gets the next one, so that one
     server serves any number of texts. Memory and logits are float32 whatever the model computes in.
+    A model of states, as `SequenceModel`, has `states` in the place of `token_ids`, and its heads'
+    outputs in that of logits.
 
     Args:
-        model: a model with a memory, as `CausalLanguageModel`.
+        model: a model with a memory: a `CausalLanguageModel` or a `SequenceModel`.
 
     Example:
         >>> import keras_attn
@@ -39,27 +41,34 @@ class SegmentSteps(tf.Module):
             state = model.initial_memory(batch_size)
             return {**state, "memory": tf.cast(state["memory"], tf.float32)}
 
-        def step(token_ids, lengths, memory, memory_length):
-            """The logits of a segment, and the memory after it.
+        def step(segment, lengths, memory, memory_length):
+            """The outputs for a segment, and the memory after it.
 
-            Of `token_ids` [B, T] the first `lengths` [B] are real. What lies beyond is neither read
-            nor remembered, whatever a server padded it with, and its logits mean nothing.
+            Of `segment`, `token_ids` [B, T] or `states` [B, T, ...], the first `lengths` [B] steps
+            are real. What lies beyond is neither read nor remembered, whatever a server padded it
+            with, and its outputs mean nothing.
             """
-            real = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
+            real = tf.sequence_mask(lengths, tf.shape(segment)[1])
             outputs = model(
                 {
-                    "token_ids": tf.where(real, token_ids, 0),
+                    **padded(segment, real),
                     "memory": tf.cast(memory, dtype),
                     "memory_length": memory_length,
                 },
                 training=False,
             )
-            return {**outputs, "memory": tf.cast(outputs["memory"], tf.float32)}
+            # A head of the user's own may compute in another dtype.
+            return {
+                name: tf.cast(x, tf.float32) if x.dtype.is_floating else x
+                for name, x in outputs.items()
+            }
 
+        name, padded = _segment_of(model)
         _, num_layers, _, hidden_dim = model.input["memory"].shape
         dtype = model.input["memory"].dtype
+        segment = model.input[name]
         inputs = [
-            tf.TensorSpec([None, None], tf.int32, "token_ids"),
+            tf.TensorSpec(segment.shape, segment.dtype, name),
             tf.TensorSpec([None], tf.int32, "lengths"),
             tf.TensorSpec([None, num_layers, None, hidden_dim], tf.float32, "memory"),
             tf.TensorSpec([None], tf.int32, "memory_length"),
@@ -67,3 +76,10 @@ class SegmentSteps(tf.Module):
         rows = [tf.TensorSpec([], tf.int32, "batch_size")]
         self.initial_memory = tf.function(initial_memory, rows, autograph=False)
         self.step = tf.function(step, inputs, autograph=False)
+
+
+def _segment_of(model):
+    """The name of what a model reads, and a function that makes its inputs of that and a mask."""
+    if "token_ids" in model.input:
+        return "token_ids", lambda ids, real: {"token_ids": tf.where(real, ids, 0)}
+    return "states", lambda states, real: {"states": states, "padding_mask": real}

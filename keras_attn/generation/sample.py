@@ -1,10 +1,10 @@
 """Sampling."""
 
-import keras
 from keras import ops
 
 from keras_attn.axis import Value, register
 from keras_attn.generation.loop import write
+from keras_attn.generation.noise import uniform
 
 
 @register
@@ -51,23 +51,12 @@ class Sample(Value):
         self.seed = seed
 
     def decode(self, model, inputs, task):
-        noise = self._uniform((task.max_length, ops.shape(inputs)[0]))
+        noise = uniform((task.max_length, ops.shape(inputs)[0]), self.seed)
 
         def choose(logits, step):
             return self._choose(logits, ops.take(noise, step, axis=0))
 
         return write(model, inputs, choose, task)
-
-    def _uniform(self, shape):
-        if keras.backend.backend() != "tensorflow":
-            return keras.random.uniform(shape, seed=self.seed)
-        # Keras's global seed is a variable, which an exported graph must not capture, and its
-        # seeded numbers differ under XLA.
-        import tensorflow as tf
-
-        if self.seed is None:
-            return tf.random.uniform(shape)
-        return tf.random.stateless_uniform(shape, seed=(self.seed, 0), alg="philox")
 
     def _choose(self, logits, uniform):
         logits = ops.cast(logits, "float32") / self.temperature

@@ -5,6 +5,7 @@ from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.feed_forward import FeedForward
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
+from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.layers.segment_embedding import SegmentEmbedding
 from keras_attn.layers.separable_conv_transition import SeparableConvTransition
@@ -17,6 +18,7 @@ __all__ = [
     "FeedForward",
     "MaskedTokenHead",
     "MultiHeadAttention",
+    "PixelEmbedding",
     "PositionedBlock",
     "SegmentEmbedding",
     "SeparableConvTransition",

@@ -140,7 +140,11 @@ class StatefulSegments(keras.Model):
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def _named(self, tensor):
-        names = [name for name in self.model.input if name not in self.state]
+        names = [
+            name
+            for name, x in self.model.input.items()
+            if name not in self.state and not x._keras_history.operation.optional
+        ]
         if len(names) > 1:
             raise ValueError(
                 f"`inputs` must be a dict of {names}. Received: a tensor of shape {tensor.shape}."

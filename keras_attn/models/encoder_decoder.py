@@ -18,9 +18,12 @@ class EncoderDecoder(Model):
 
     Args:
         embedding: a `TokenEmbedding`.
-        position: name or object of the position axis.
+        position: name or object of the position axis; None for none, as where `encoder` and
+            `decoder` add positions themselves.
         encoder, decoder: of the depth axis; the decoder's blocks have cross-attention.
         dropout: float. Dropout rate of the embeddings.
+        source_position: the source's, where its positions mean something else than the target's, as
+            those of a small image do; by default `position`.
 
     Call arguments:
         A dict of `source_ids` (B, S) and `target_ids` (B, T), int32; 0 is padding.
@@ -39,17 +42,26 @@ class EncoderDecoder(Model):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3, figure 1.
     """
 
-    parts = ("embedding", "position", "encoder", "decoder", "dropout")
+    parts = ("embedding", "position", "encoder", "decoder", "dropout", "source_position")
     reads_prompt = False
 
-    def __init__(self, embedding, position, encoder, decoder, dropout=0.0, **kwargs):
+    def __init__(
+        self, embedding, position, encoder, decoder, dropout=0.0, source_position=None, **kwargs
+    ):
         embedding, encoder, decoder = restore(embedding, encoder, decoder)
-        position = positions.get(position, dtype=embedding.dtype_policy)
+        position, source_position = (
+            value if value is None else positions.get(value, dtype=embedding.dtype_policy)
+            for value in (position, source_position)
+        )
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         source_ids = keras.Input((None,), dtype="int32", name="source_ids")
         target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        context = encoder(drop(position(embedding(source_ids))))
-        hidden = decoder(drop(position(embedding(target_ids))), context)
+        source, target = embedding(source_ids), embedding(target_ids)
+        if position is not None or source_position is not None:
+            source = (source_position or position)(source)
+        if position is not None:
+            target = position(target)
+        hidden = decoder(drop(target), encoder(drop(source)))
         super().__init__(
             inputs={"source_ids": source_ids, "target_ids": target_ids},
             outputs=embedding.logits(hidden),
@@ -57,6 +69,7 @@ class EncoderDecoder(Model):
         )
         self.embedding = embedding
         self.position = position
+        self.source_position = source_position
         self.encoder = encoder
         self.decoder = decoder
         self.dropout = dropout
@@ -75,7 +88,8 @@ class EncoderDecoder(Model):
         source_ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
         source_ids = ops.convert_to_tensor(source_ids)
         mask = ops.not_equal(source_ids, 0)
-        context = self.encoder(self.position(self.embedding(source_ids)), padding_mask=mask)
+        x, position = self.embedding(source_ids), self.source_position or self.position
+        context = self.encoder(x if position is None else position(x), padding_mask=mask)
         constants = {"context": self.decoder.context_cache(context), "mask": mask}
         return constants, self.decoder.initial_cache(ops.shape(source_ids)[0], max_length)
 
@@ -86,7 +100,9 @@ class EncoderDecoder(Model):
 
         With `last` (B, 1) only the logits after the token of that index, (B, 1, V).
         """
-        x = self.position(self.embedding(token_ids), positions)
+        x = self.embedding(token_ids)
+        if self.position is not None:
+            x = self.position(x, positions)
         if "key_positions" in attention:  # otherwise they are the last of the cache
             attention["query_positions"] = positions
         x, cache = self.decoder(

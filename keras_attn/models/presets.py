@@ -4,10 +4,15 @@ from keras_attn.models.adaptive_span_transformer import adaptive_span_transforme
 from keras_attn.models.bert import bert
 from keras_attn.models.deep_char_transformer import deep_char_transformer
 from keras_attn.models.gpt import gpt
+from keras_attn.models.gtrxl import gtrxl
+from keras_attn.models.image_transformer import image_transformer
 from keras_attn.models.reformer import reformer
 from keras_attn.models.sparse_transformer import sparse_transformer
+from keras_attn.models.super_resolution_transformer import super_resolution_transformer
 from keras_attn.models.transformer import transformer
 from keras_attn.models.transformer_xl import transformer_xl
+from keras_attn.models.universal_transformer import universal_transformer
+from keras_attn.patterns import BlockLocal2D
 
 
 def _sizes(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim, dropout, **more):
@@ -25,6 +30,14 @@ def _sizes(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim,
 # Bytes and words are the papers', and one more token, 0, for padding. Where a paper evaluates with
 # another memory than it trains with, this is that of training.
 _WIKITEXT103 = {"cutoffs": [20000, 40000, 200000]}
+_GTRXL = {
+    "state_shape": 256,
+    "num_layers": 12,
+    "num_heads": 8,
+    "hidden_dim": 512,
+    "intermediate_dim": 1024,
+    "memory_length": 512,
+}
 PRESETS = {
     # Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny).
     "transformer_tiny": (transformer, _sizes(8000, 4, 4, 128, 256, 0.3)),
@@ -110,6 +123,28 @@ PRESETS = {
             key_dim=64,
         ),
     ),
+    # Dehghani et al. 2019, in Tensor2Tensor's sizes.
+    "universal_transformer_tiny": (universal_transformer, _sizes(8000, 8, 4, 128, 512, 0.1)),
+    "universal_transformer_small": (universal_transformer, _sizes(37000, 6, 8, 512, 2048, 0.1)),
+    "universal_transformer_base": (universal_transformer, _sizes(37000, 6, 16, 1024, 4096, 0.3)),
+    "universal_transformer_big": (universal_transformer, _sizes(37000, 6, 16, 2048, 8192, 0.3)),
+    # Parisotto et al. 2019, with states of 256 numbers.
+    "gtrxl": (gtrxl, _GTRXL),
+    # Parmar et al. 2018, in Tensor2Tensor's sizes.
+    "image_transformer_cifar10": (image_transformer, _sizes(258, 12, 4, 512, 2048, 0.3)),
+    "image_transformer_imagenet32": (image_transformer, _sizes(258, 12, 4, 512, 2048, 0.1)),
+    "image_transformer_cifar10_logistics": (
+        image_transformer,
+        _sizes(258, 12, 8, 256, 512, 0.1, head_dim=64, num_mixtures=10),
+    ),
+    "image_transformer_2d": (
+        image_transformer,
+        _sizes(258, 8, 16, 1024, 2048, 0.3, pattern=BlockLocal2D((32, 96), (8, 16), (0, 32))),
+    ),
+    "super_resolution_transformer": (
+        super_resolution_transformer,
+        _sizes(258, 8, 8, 512, 2048, 0.1, num_encoder_layers=4),
+    ),
 }
 
 
@@ -142,7 +177,11 @@ def from_preset(name, /, **overrides):
         [Dai et al., 2019](https://github.com/kimiyoung/transformer-xl), `pytorch/*.sh`;
         [Sukhbaatar et al., 2019](https://github.com/facebookresearch/adaptive-span),
         `experiments`; [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 7;
-        [Kitaev et al., 2020](https://github.com/google/trax), `trax/supervised/configs`.
+        [Kitaev et al., 2020](https://github.com/google/trax), `trax/supervised/configs`;
+        [universal_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/research/universal_transformer.py)
+        and [image_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/image_transformer.py)
+        of Tensor2Tensor; [Parisotto et al., 2019](https://arxiv.org/abs/1910.06764), table 1, whose
+        numbers of parameters have one solution.
     """
     if name not in PRESETS:
         raise ValueError(

@@ -42,8 +42,9 @@ def reformer(
     Args:
         axial_shape: ints, whose product is the longest sequence.
         axial_dims: ints, one for each axis, whose sum is `hidden_dim`; by default equal parts.
-        attention: "lsh" and "local", for the layers in turn, over and over. The paper has "lsh"
-            only; the authors' own configuration for text has three "local" to one "lsh".
+        attention: "lsh", "local" and "full", for the layers in turn, over and over. The paper has
+            "lsh" only, beside "full" to compare with; the authors' own configuration for text has
+            three "local" to one "lsh".
         chunk_length, num_rounds, num_buckets, across_buckets: as `keras_attn.patterns.LSH`.
         local_length: int. A "local" query meets its own block of so many keys and the one before.
         key_dim: int. Size of each head; by default `hidden_dim / num_heads`.
@@ -63,7 +64,8 @@ def reformer(
     Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), sections 2 and 3; local
         layers: [reformer_enwik8.gin](https://github.com/google/trax/blob/2583058/trax/supervised/configs/reformer_enwik8.gin).
     """
-    check_choice(("lsh", "local"), **{f"attention[{i}]": kind for i, kind in enumerate(attention)})
+    kinds = ("lsh", "local", "full")
+    check_choice(kinds, **{f"attention[{i}]": kind for i, kind in enumerate(attention)})
 
     def self_attention(score, pattern):
         return MultiHeadAttention(
@@ -76,7 +78,10 @@ def reformer(
         )
 
     def attention_of(index):
-        if attention[index % len(attention)] == "local":
+        kind = attention[index % len(attention)]
+        if kind == "full":
+            return self_attention("scaled_dot", "causal")
+        if kind == "local":
             return self_attention("scaled_dot", BlockLocal1D(local_length, lookback=local_length))
         lsh = LSH(chunk_length, num_rounds, num_buckets, across_buckets=across_buckets)
         return self_attention("shared_qk", lsh)

@@ -2,10 +2,11 @@
 
 import math
 
-import keras
 from keras import ops
 
 LEAST_LOG_SCALE = -7.0
+# Of what is drawn between 0 and 1, neither of which has a logistic's or a Gumbel's finite quantile.
+LEAST_UNIFORM = 1e-7
 # Of a bin that is so much narrower than the scale, log(1 - exp(-width)) is log(width) - width / 2
 # up to a part in ten million.
 NARROW = 1e-3
@@ -50,15 +51,16 @@ def log_probability(values, parameters, num_mixtures, num_values):
     return ops.logsumexp(log_weights + ops.sum(bins, axis=-2), axis=-1)
 
 
-def sample(parameters, num_mixtures, channels, num_values, seed):
+def sample(parameters, uniform, num_mixtures, channels, num_values):
     """Draws the pixels' values, int32 (..., C), channel after channel.
 
     Args:
-        parameters: (..., P). seed: a `keras.random.SeedGenerator`.
+        parameters: (..., P). uniform: random numbers between 0 and 1, (..., K + C).
     """
     log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
-    uniform = keras.random.uniform(ops.shape(log_weights), 1e-7, 1.0, seed=seed)
-    chosen = ops.argmax(log_weights - ops.log(-ops.log(uniform)), axis=-1)
+    uniform = ops.clip(ops.cast(uniform, "float32"), LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
+    of_mixtures, of_channels = ops.split(uniform, [num_mixtures], axis=-1)
+    chosen = ops.argmax(log_weights - ops.log(-ops.log(of_mixtures)), axis=-1)
     chosen = ops.one_hot(chosen, num_mixtures)[..., None, :]  # (..., 1, K)
 
     def of_chosen(x):
@@ -66,8 +68,7 @@ def sample(parameters, num_mixtures, channels, num_values, seed):
 
     means, log_scales = of_chosen(means), of_chosen(log_scales)
     coefficients = None if coefficients is None else of_chosen(coefficients)
-    uniform = keras.random.uniform(ops.shape(means), 1e-7, 1.0 - 1e-7, seed=seed)
-    noise = ops.exp(log_scales) * (ops.log(uniform) - ops.log1p(-uniform))
+    noise = ops.exp(log_scales) * (ops.log(of_channels) - ops.log1p(-of_channels))
     values, drawn = [], []
     for c in range(channels):
         at = _mean(

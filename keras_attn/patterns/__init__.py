@@ -1,9 +1,10 @@
 """Pattern axis: which keys may a query meet."""
 
 from keras_attn import axis
+from keras_attn.ops.block_raster import block_raster_order
 from keras_attn.patterns.adaptive_span import AdaptiveSpan
 from keras_attn.patterns.block_local_1d import BlockLocal1D
-from keras_attn.patterns.block_local_2d import BlockLocal2D, block_raster_order
+from keras_attn.patterns.block_local_2d import BlockLocal2D
 from keras_attn.patterns.both import Both
 from keras_attn.patterns.causal import Causal
 from keras_attn.patterns.dense import Dense

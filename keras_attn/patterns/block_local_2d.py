@@ -2,46 +2,14 @@
 
 import functools
 import math
-import numbers
 
 import numpy as np
 from keras import ops
 
 from keras_attn.axis import register
+from keras_attn.ops.block_raster import block_raster_order, integer_pair
 from keras_attn.ops.gathered import gathered
 from keras_attn.patterns.pattern import Pattern
-
-
-def block_raster_order(image_shape, query_shape):
-    """The pixels of an image block after block: the order that `BlockLocal2D` reads.
-
-        rank -> row * width + column,   sorted by block row, block column, row, column
-
-    Blocks at the right and lower edge are as small as what is left of the image.
-
-    Args:
-        image_shape, query_shape: (height, width) of the image and of a block.
-
-    Returns:
-        int32 array (height * width,): the place in raster order of each rank. `x[:, order]` puts
-        pixels in raster order in this one, and `x[:, np.argsort(order)]` puts them back.
-
-    Raises:
-        ValueError: if a shape is not of two integers of at least 1.
-
-    Example:
-        >>> from keras_attn.patterns import block_raster_order
-        >>> block_raster_order((2, 4), (2, 2))
-        array([0, 1, 4, 5, 2, 3, 6, 7], dtype=int32)
-
-    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.3, 2D local
-        attention.
-    """
-    height, width = _pair(1, image_shape=image_shape)
-    block_height, block_width = _pair(1, query_shape=query_shape)
-    row, column = np.divmod(np.arange(height * width), width)
-    order = np.lexsort((column, row, column // block_width, row // block_height))
-    return order.astype("int32")
 
 
 @register
@@ -83,9 +51,9 @@ class BlockLocal2D(Pattern):
     causal = True
 
     def __init__(self, image_shape, query_shape, flange):
-        self.image_shape = _pair(1, image_shape=image_shape)
-        self.query_shape = _pair(1, query_shape=query_shape)
-        self.flange = _pair(0, flange=flange)
+        self.image_shape = integer_pair(1, image_shape=image_shape)
+        self.query_shape = integer_pair(1, query_shape=query_shape)
+        self.flange = integer_pair(0, flange=flange)
 
     def meets(self, i, j):
         (height, width), (above, aside) = self.query_shape, self.flange
@@ -164,15 +132,3 @@ def _tables(image_shape, query_shape, flange):
     for row, keys in zip(table, lists, strict=True):
         row[: len(keys)] = keys
     return np.array(starts, "int32"), table
-
-
-def _pair(least, **argument):
-    """The value of an argument as a tuple of two integers."""
-    ((name, value),) = argument.items()
-    value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if len(value) != 2 or not all(isinstance(n, numbers.Integral) and n >= least for n in value):
-        raise ValueError(
-            f"`{name}` must be two integers of at least {least}. "
-            f"Received: {name}={argument[name]!r}."
-        )
-    return tuple(int(n) for n in value)

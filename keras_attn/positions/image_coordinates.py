@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.axis import redraw, register
+from keras_attn.ops.block_raster import block_raster_order, integer_pair
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.grid import grid_places, grid_positions
 from keras_attn.ops.sinusoids import sinusoids
@@ -23,8 +24,8 @@ class ImageCoordinates(keras.layers.Layer):
 
     Position p is the p-th number of the image row by row, each pixel's channels beside each other:
     p = (row * width + column) * channels + channel. A sequence in another order, as
-    `keras_attn.patterns.block_raster_order` gives, says so by its `positions`; one that ends early
-    has the first of them. Tables take (height + width + channels) D weights, sinusoids none; the
+    `keras_attn.patterns.block_raster_order` gives, says so by its `positions`, or by `query_shape`:
+    then positions are ranks in that order. One that ends early has the first of them. Tables take (height + width + channels) D weights, sinusoids none; the
     latter are float32 under any dtype policy. Time and memory O(T D).
 
     Args:
@@ -33,6 +34,8 @@ class ImageCoordinates(keras.layers.Layer):
             learned ones are `Axial((height, width * channels), (D / 2, D / 2))`).
         initializer: of the tables; by default normal with a standard deviation of 0.01 / sqrt(3),
             as the authors'.
+        query_shape: (height, width) of the blocks that the sequence goes through one after another,
+            as those of a `BlockLocal2D`, the width counting channels; None for raster order.
 
     Call arguments:
         x: (B, T, D). positions: optional int (T,) or (B, T), below height * width * channels; by
@@ -60,7 +63,16 @@ class ImageCoordinates(keras.layers.Layer):
         [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.1.
     """
 
-    def __init__(self, height, width, channels, encoding="learned", initializer=None, **kwargs):
+    def __init__(
+        self,
+        height,
+        width,
+        channels,
+        encoding="learned",
+        initializer=None,
+        query_shape=None,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         check_sizes(height=height, width=width, channels=channels)
         check_choice(("learned", "sinusoidal"), encoding=encoding)
@@ -71,6 +83,9 @@ class ImageCoordinates(keras.layers.Layer):
         if initializer is None:
             initializer = keras.initializers.RandomNormal(stddev=SPREAD / math.sqrt(3))
         self.initializer = keras.initializers.get(initializer)
+        self.query_shape = query_shape
+        if query_shape is not None:
+            self.query_shape = integer_pair(1, query_shape=query_shape)
         self.supports_masking = True
 
     def build(self, x_shape, positions_shape=None):
@@ -82,6 +97,9 @@ class ImageCoordinates(keras.layers.Layer):
 
     def call(self, x, positions=None):
         positions = grid_positions(x, positions, self._shape())
+        if self.query_shape is not None:
+            order = block_raster_order((self.height, self.width * self.channels), self.query_shape)
+            positions = ops.take(ops.convert_to_tensor(order), positions, axis=0)
         if self.encoding == "learned":
             places = grid_places(positions, self._shape())
             parts = zip(self.tables, places, strict=True)
@@ -107,4 +125,5 @@ class ImageCoordinates(keras.layers.Layer):
             "channels": self.channels,
             "encoding": self.encoding,
             "initializer": keras.initializers.serialize(self.initializer),
+            "query_shape": self.query_shape,
         }

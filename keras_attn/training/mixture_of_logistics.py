@@ -107,10 +107,16 @@ class MixtureOfLogistics(keras.losses.Loss):
             seed: int or `keras.random.SeedGenerator`.
         """
         parameters = ops.convert_to_tensor(parameters)
+        shape = (*ops.shape(parameters)[:-1], self.num_mixtures + self.channels)
+        return self.sample_by(parameters, keras.random.uniform(shape, seed=seed))
+
+    def sample_by(self, parameters, uniform):
+        """The same by uniform random numbers that are given, (B, ..., K + C)."""
+        parameters = ops.convert_to_tensor(parameters)
         self._check(parameters)
-        if not isinstance(seed, keras.random.SeedGenerator):
-            seed = keras.random.SeedGenerator(seed)
-        return logistics.sample(parameters, self.num_mixtures, self.channels, self.num_values, seed)
+        return logistics.sample(
+            parameters, uniform, self.num_mixtures, self.channels, self.num_values
+        )
 
     def _check(self, parameters):
         check_shape(parameters, "y_pred", (*parameters.shape[:-1], self.num_parameters))

@@ -27,12 +27,17 @@ from keras_attn.models import (
     bert,
     deep_char_transformer,
     gpt,
+    gtrxl,
+    image_transformer,
     reformer,
     sparse_transformer,
+    super_resolution_transformer,
     transformer,
     transformer_xl,
+    universal_transformer,
 )
 from keras_attn.ops.activations import gelu_tanh
+from keras_attn.patterns import BlockLocal2D
 from keras_attn.positions import Learned, Sinusoidal
 from keras_attn.residuals import PreNorm
 from keras_attn.scores import Additive
@@ -76,7 +81,19 @@ def with_memory():
 MODELS = {
     "parts": parts,
     "memory": with_memory,
+    "states": lambda: StatefulSegments(
+        gtrxl(5, {"value": 3}, **SIZES, memory_length=4), batch_size=2
+    ),
+    "image": lambda: image_transformer(
+        11, (2, 3, 2), **SIZES, pattern=BlockLocal2D((2, 6), (2, 2), (1, 1))
+    ),
+    "pixels": lambda: image_transformer(4, (2, 3, 2), **SIZES, num_mixtures=3),
+    "super-resolution": lambda: super_resolution_transformer(11, (1, 2, 2), (2, 3, 2), 1, **SIZES),
     "transformer": lambda: transformer(11, **SIZES),
+    "universal": lambda: universal_transformer(11, **SIZES, depth="act"),
+    "universal convolution": lambda: universal_transformer(
+        11, **SIZES, transition="separable_conv"
+    ),
     "gpt": lambda: gpt(11, **SIZES, max_length=5),
     "bert": lambda: bert(11, **SIZES, max_length=5),
     "deep_char_transformer": lambda: deep_char_transformer(11, **SIZES, max_length=5),
@@ -99,7 +116,8 @@ MODELS = {
         feed_forward_chunks=2,
     ),
 }
-PAGES = [name for name in MODELS if name not in ("parts", "memory")]
+VARIANTS = ("memory", "states", "pixels", "super-resolution", "universal convolution")
+PAGES = [name for name in MODELS if name not in ("parts", *VARIANTS)]
 WITH_MEMORY = ("transformer_xl", "adaptive softmax", "adaptive_span_transformer")
 
 
@@ -115,7 +133,13 @@ def inputs_of(name, batch=2, length=4):
             "segments": segments,
         },
         "memory": {"token_ids": ids},
+        "image": {"token_ids": ids},
+        "pixels": {"token_ids": ids},
+        "super-resolution": {"source_ids": ids, "target_ids": ids[:, :-1]},
+        "states": {"states": oracles.random(batch, length, 5)},
         "transformer": {"source_ids": ids, "target_ids": ids[:, :-1]},
+        "universal": {"source_ids": ids, "target_ids": ids[:, :-1]},
+        "universal convolution": {"source_ids": ids, "target_ids": ids[:, :-1]},
         "bert": {"token_ids": ids, "segment_ids": segments},
     }
     return others.get(name, {"token_ids": ids})
@@ -178,7 +202,7 @@ def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
     shapes = [tuple(w.shape) for w in again.weights]
     assert shapes == [tuple(w.shape) for w in model.weights]
     assert shapes.count((11, D)) == (name != "adaptive softmax")
-    if name == "transformer":
+    if name in ("transformer", "universal"):
         constants, cache = again.start(inputs, max_length=3)
         logits, _ = again.step(IDS[:, :1], constants, cache, np.arange(1))
         np.testing.assert_allclose(logits[:, 0], model(inputs)[:, 0], atol=1e-5)
@@ -189,7 +213,7 @@ def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
     [
         name
         for name in ("parts", *PAGES)
-        if name not in ("gpt", "adaptive softmax", "fixed per head")
+        if name not in ("gpt", "image", "adaptive softmax", "fixed per head")
     ],
 )
 def test_saved_model_of_any_batch_and_length(tmp_path, name):

@@ -10,10 +10,12 @@ from keras_attn.models import (
     bert,
     deep_char_transformer,
     gpt,
+    image_transformer,
     reformer,
     sparse_transformer,
     transformer,
     transformer_xl,
+    universal_transformer,
 )
 
 SIZES = {
@@ -26,6 +28,12 @@ SIZES = {
 IDS = np.array([[5, 7, 9, 10, 3], [8, 4, 3, 0, 0]])
 MODELS = {
     "transformer": (transformer, {}, {"source_ids": IDS, "target_ids": IDS}),
+    "universal": (
+        universal_transformer,
+        {"depth": "act", "transition": "separable_conv", "num_layers": 3},
+        {"source_ids": IDS, "target_ids": IDS},
+    ),
+    "image": (image_transformer, {"image_shape": (1, 5, 1)}, {"token_ids": IDS}),
     "gpt": (gpt, {"max_length": 5}, {"token_ids": IDS}),
     "bert": (bert, {"max_length": 5}, {"token_ids": IDS, "segment_ids": IDS % 2}),
     "deep char": (deep_char_transformer, {"max_length": 5}, {"token_ids": IDS}),
@@ -53,7 +61,7 @@ MODELS = {
 @pytest.mark.parametrize("build, arguments, inputs", MODELS.values(), ids=MODELS)
 def test_weights_are_drawn_apart(build, arguments, inputs):
     """Two tables from one initializer object would begin with the same numbers."""
-    random = [w.numpy().ravel() for w in build(**SIZES, **arguments).weights]
+    random = [w.numpy().ravel() for w in build(**{**SIZES, **arguments}).weights]
     random = [w for w in random if np.ptp(w) > 0]
     for i, first in enumerate(random):
         for second in random[:i]:
@@ -90,12 +98,13 @@ def test_xla_trains_the_same():
         ("span", "mixed_bfloat16"),
         ("sparse", "mixed_float16"),
         ("reformer", "mixed_bfloat16"),
+        ("universal", "mixed_bfloat16"),
     ],
 )
 def test_training_changes_every_weight(name, policy):
     build, arguments, inputs = MODELS[name]
     keras.config.set_dtype_policy(policy)
-    model = build(**SIZES, **arguments, dropout=0.1)
+    model = build(**{**SIZES, **arguments}, dropout=0.1)
     if isinstance(model.output, dict):
         model = StatefulSegments(model, batch_size=2)
     model.compile(

@@ -56,6 +56,11 @@ def test_pixels_in_another_order_keep_their_coordinates(encoding):
     in_raster_order = np.asarray(layer(X))
     np.testing.assert_array_equal(layer(X[:, order], order), in_raster_order[:, order])
     assert np.abs(layer(X[:, order]) - in_raster_order[:, order]).max() > 0.1
+    by_rank = built(encoding, query_shape=(2, 4))
+    by_rank.set_weights(layer.get_weights())
+    np.testing.assert_allclose(by_rank(X[:, order]), in_raster_order[:, order], atol=1e-6)
+    part = by_rank(X[:, order[3:7]], np.arange(3, 7))
+    np.testing.assert_allclose(part, in_raster_order[:, order[3:7]], atol=1e-6)
 
 
 @ENCODINGS

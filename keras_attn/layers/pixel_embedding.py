@@ -1,0 +1,87 @@
+"""Whole pixels as vectors."""
+
+import keras
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.pixels import split_number
+
+
+@axis.register
+class PixelEmbedding(keras.layers.Layer):
+    """Makes one vector of all channels of a pixel, whose values have an order.
+
+        x = v W + b,   v_c = 2 value_c / (num_values - 1) - 1
+
+    That is the strided convolution of the paper, one window a pixel. Token ids are those of
+    `keras_attn.models.ImageTokens(..., whole_pixels=True)`: 1 and then the number whose digits are
+    the pixel's values; num_values^C + 1 starts an image and has a vector of its own. Images are
+    whole, so the layer makes no mask. Time O(T C D).
+
+    Args:
+        num_values: int. Different values of a channel.
+        channels: int. Values of a pixel C.
+        hidden_dim: int. Width D.
+
+    Call arguments:
+        token_ids: int (B, T).
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if a size is too small, or there are 2^31 pixels or more.
+
+    Example:
+        >>> import keras_attn
+        >>> tokens = keras_attn.models.ImageTokens((2, 2, 3), whole_pixels=True)
+        >>> ids = tokens.encode([[[[0, 127, 255], [1, 2, 3]], [[4, 5, 6], [7, 8, 9]]]])
+        >>> keras_attn.layers.PixelEmbedding(256, 3, 8)(ids).shape
+        TensorShape([1, 4, 8])
+
+    Differs from the paper: none.
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.1.
+    """
+
+    def __init__(self, num_values, channels, hidden_dim, **kwargs):
+        super().__init__(**kwargs)
+        check_sizes(channels=channels, hidden_dim=hidden_dim)
+        check_sizes(least=2, num_values=num_values)
+        if num_values**channels + 2 > 2**31:
+            raise ValueError(
+                "A pixel must be one of less than 2^31, since ids are int32. "
+                f"Received: num_values={num_values}, channels={channels}."
+            )
+        self.num_values = num_values
+        self.channels = channels
+        self.hidden_dim = hidden_dim
+
+    def build(self, input_shape=None):
+        self.kernel = self.add_weight(
+            (self.channels, self.hidden_dim), "glorot_uniform", name="kernel"
+        )
+        self.bias = self.add_weight((self.hidden_dim,), "zeros", name="bias")
+        normal = keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5)
+        self.start = self.add_weight((self.hidden_dim,), normal, name="start")
+
+    def call(self, token_ids):
+        token_ids = ops.cast(token_ids, "int32")
+        is_start = ops.equal(token_ids, self.num_values**self.channels + 1)
+        values = split_number(ops.maximum(token_ids - 1, 0), self.channels, self.num_values)
+        # In float32, in which 255 is not 256.
+        values = 2.0 * ops.cast(values, "float32") / (self.num_values - 1) - 1.0
+        x = ops.matmul(ops.cast(values, self.compute_dtype), self.kernel) + self.bias
+        return ops.where(is_start[..., None], self.start, x)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape, self.hidden_dim)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_values": self.num_values,
+            "channels": self.channels,
+            "hidden_dim": self.hidden_dim,
+        }

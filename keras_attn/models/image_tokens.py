@@ -1,0 +1,154 @@
+"""Images as sequences of tokens."""
+
+import math
+
+import numpy as np
+from keras import ops
+
+from keras_attn.axis import Value, register
+from keras_attn.layers import PixelEmbedding
+from keras_attn.ops.block_raster import block_raster_order, integer_pair
+from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.pixels import join_values, split_number
+from keras_attn.positions import ImageCoordinates
+
+
+@register
+class ImageTokens(Value):
+    """What a tokenizer is to text: images in, token ids out, and back.
+
+        id_t = 1 + value at the t-th place,   inputs = start, id_1 .. id_{T-1},   labels = id_1 .. id_T
+
+    Id 0 is kept free for padding, as everywhere, though images, which are whole, have none; the
+    values 0 .. V-1 are 1 .. V, and V + 1 starts an image. The places are those of raster order, row
+    by row and channel beside channel; with a `query_shape`, block after block, as a `BlockLocal2D`
+    reads. With `whole_pixels` a token is a pixel, the number whose digits to the base V are its
+    channels; of that order are the `values` that a `keras_attn.training.MixtureOfLogistics` takes
+    as labels.
+
+    Args:
+        image_shape: (height, width, channels).
+        num_values: int. Different values V of a channel.
+        query_shape: (height, width) of a block, the width counting channels unless pixels are
+            whole; None for raster order.
+        whole_pixels: bool. Whether a token is a pixel, not a value of one.
+
+    Raises:
+        ValueError: if a size is too small, or images do not fit.
+
+    Example:
+        >>> import keras_attn, numpy as np
+        >>> model = keras_attn.models.image_transformer(258, (4, 4, 3), num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16)
+        >>> tokens = keras_attn.models.ImageTokens.of(model)
+        >>> images = np.zeros((2, 4, 4, 3), "uint8")
+        >>> tokens.inputs(images).shape, tokens.encode(images).shape, tokens.start_id
+        (TensorShape([2, 48]), TensorShape([2, 48]), 257)
+        >>> tokens.decode(tokens.encode(images)).shape
+        TensorShape([2, 4, 4, 3])
+
+    Differs from the paper: none.
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3.1 and 3.3.
+    """
+
+    def __init__(self, image_shape, num_values=256, query_shape=None, whole_pixels=False):
+        self.image_shape = tuple(image_shape)
+        if len(self.image_shape) != 3:
+            raise ValueError(
+                "`image_shape` must be (height, width, channels). "
+                f"Received: image_shape={image_shape!r}."
+            )
+        for length in self.image_shape:
+            check_sizes(image_shape=length)
+        check_sizes(least=2, num_values=num_values)
+        self.num_values = num_values
+        self.query_shape = query_shape
+        if query_shape is not None:
+            self.query_shape = integer_pair(1, query_shape=query_shape)
+        self.whole_pixels = bool(whole_pixels)
+
+    @classmethod
+    def of(cls, model):
+        """The tokens that a model of images reads and writes, such as an `image_transformer`."""
+        position, embedding = model.position, model.embedding
+        if not isinstance(position, ImageCoordinates):
+            raise ValueError(
+                "`model` must have `ImageCoordinates` for positions, which say what its images are. "
+                f"Received: position={position!r}."
+            )
+        whole = isinstance(embedding, PixelEmbedding)
+        channels = embedding.channels if whole else position.channels
+        return cls(
+            (position.height, position.width, channels),
+            embedding.num_values if whole else embedding.vocabulary_size - 2,
+            position.query_shape,
+            whole,
+        )
+
+    @property
+    def length(self):
+        """How many tokens an image has."""
+        return math.prod(self.image_shape) // self._together
+
+    @property
+    def start_id(self):
+        """The token before an image's first."""
+        return self.num_values**self._together + 1
+
+    @property
+    def vocabulary_size(self):
+        return self.start_id + 1
+
+    @property
+    def _together(self):
+        """How many values a token has."""
+        return self.image_shape[2] if self.whole_pixels else 1
+
+    def _order(self):
+        """The place in raster order of each token."""
+        if self.query_shape is None:
+            return np.arange(self.length, dtype="int32")
+        height, width, channels = self.image_shape
+        return block_raster_order((height, width * channels // self._together), self.query_shape)
+
+    def values(self, images):
+        """The values of each token, int32 (B, T, C or 1), of images (B, H, W, C)."""
+        images = ops.cast(ops.convert_to_tensor(images), "int32")
+        check_shape(images, "images", (None, *self.image_shape))
+        values = ops.reshape(images, (-1, self.length, self._together))
+        return ops.take(values, ops.convert_to_tensor(self._order()), axis=1)
+
+    def encode(self, images):
+        """The token ids, int32 (B, T), of images (B, H, W, C), integers 0 .. V-1."""
+        return 1 + join_values(self.values(images), self.num_values)
+
+    def inputs(self, images):
+        """What a model reads to predict each token of `encode(images)`: those before it."""
+        ids = self.encode(images)
+        return ops.concatenate([self.start(ops.shape(ids)[0]), ids[:, :-1]], axis=1)
+
+    def start(self, batch_size):
+        """The prompt (B, 1) of which a model makes whole images."""
+        return ops.full((batch_size, 1), self.start_id, dtype="int32")
+
+    def decode(self, token_ids):
+        """Images, int32 (B, H, W, C), of the ids (B, T) of whole images.
+
+        An id that is no value, which a model may write if it has not learned not to, becomes the
+        nearest one.
+        """
+        token_ids = ops.convert_to_tensor(token_ids)
+        check_shape(token_ids, "token_ids", (None, self.length))
+        numbers = ops.clip(token_ids - 1, 0, self.start_id - 2)
+        values = split_number(numbers, self._together, self.num_values)
+        values = ops.take(values, ops.convert_to_tensor(np.argsort(self._order())), axis=1)
+        return ops.reshape(values, (-1, *self.image_shape))
+
+    def get_config(self):
+        return {
+            "image_shape": self.image_shape,
+            "num_values": self.num_values,
+            "query_shape": self.query_shape,
+            "whole_pixels": self.whole_pixels,
+        }

@@ -1,0 +1,158 @@
+"""A functional model that reads vectors step by step, with a memory."""
+
+import inspect
+
+import keras
+from keras import ops
+
+from keras_attn import axis
+from keras_attn.models.model import Model, restore
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.cutting import size
+from keras_attn.ops.episodes import episode_masks
+
+MEMORY = ("memory", "memory_length")
+
+
+@axis.register
+class SequenceModel(Model):
+    """Reads states and answers each, from it and those before: f(s_1 .. s_t).
+
+        outputs_t = Head(Depth(Embedding(s))_t)
+
+    For what is not made of tokens: observations of an actor, measurements. States go in segment by
+    segment, or one by one, and the memory in and out with each; a `keras_attn.memory.StatefulSegments`
+    keeps it between the batches of `fit`. At an episode's end the memory is reset: by
+    `model.memory.reset(state, rows)` between two calls, or, where episodes begin inside a segment,
+    by `starts`. No step sees beyond the start of its own episode.
+
+    Args:
+        state_shape: int or tuple of ints. Shape of one state.
+        embedding: a layer from states (B, T, *state_shape) to (B, T, D).
+        depth: of the depth axis, one that reads a memory; its blocks' pattern is causal.
+        memory: a `keras_attn.memory.SegmentMemory`.
+        heads: dict of an output's name and its layer, from (B, T, D); or of its name and an integer
+            n, for a dense layer of n units whose output is float32. By default the only output is
+            that of `depth`, `output`.
+
+    Call arguments:
+        A dict of `states` (B, T, *state_shape), `memory` (B, L, M, D) and `memory_length` (B,)
+        int32, at first from `initial_memory`; optionally `starts`, bool (B, T), True where a step
+        is the first of an episode, and `padding_mask`, bool (B, T), True where a step is real:
+        padding belongs at the end of a row, and is not remembered.
+
+    Returns:
+        A dict of the heads' outputs (B, T, ...), by name, and the next segment's `memory` and
+        `memory_length`.
+
+    Raises:
+        ValueError: if `depth` reads no memory, or a head has the name of a part of the memory.
+
+    Example:
+        >>> import keras_attn, numpy as np
+        >>> model = keras_attn.models.gtrxl(5, {"policy": 4, "value": 1}, num_layers=2,
+        ...     num_heads=2, hidden_dim=8, intermediate_dim=16, memory_length=6)
+        >>> outputs = model({"states": np.ones((3, 1, 5)), **model.initial_memory(3)})
+        >>> outputs["policy"].shape, outputs["memory_length"].numpy().tolist()
+        (TensorShape([3, 1, 4]), [1, 1, 1])
+
+    Differs from the paper: none.
+
+    Reference: [Parisotto et al., 2019](https://arxiv.org/abs/1910.06764), sections 2.2 and 3; the
+        memory: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
+    """
+
+    parts = ("state_shape", "embedding", "depth", "memory")
+
+    def __init__(self, state_shape, embedding, depth, memory, heads=None, **kwargs):
+        embedding, depth, memory = restore(embedding, depth, memory)
+        state_shape = (
+            tuple(state_shape) if isinstance(state_shape, (tuple, list)) else (state_shape,)
+        )
+        for length in state_shape:
+            check_sizes(state_shape=length)
+        if "memory" not in inspect.signature(depth.call).parameters:
+            raise ValueError(
+                "`depth` must read a memory, as a `Stack` does. "
+                f"Received: depth of type {type(depth).__name__}."
+            )
+        if heads is not None:
+            heads = {name: _head(name, layer) for name, layer in heads.items()}
+        states = keras.Input((None, *state_shape), name="states")
+        optional = {
+            name: keras.Input((None,), dtype="bool", name=name, optional=True)
+            for name in ("starts", "padding_mask")
+        }
+        x = embedding(states)
+        state = {
+            "memory": keras.Input(
+                (depth.num_layers, None, x.shape[-1]), dtype=depth.compute_dtype, name="memory"
+            ),
+            "memory_length": keras.Input((), dtype="int32", name="memory_length"),
+        }
+        inputs = {"states": states, **optional, **state}
+        attention_mask, remembered, kept = _Episodes()(**optional, **state)
+        x, read = depth(
+            x, padding_mask=optional["padding_mask"], attention_mask=attention_mask, **state
+        )
+        outputs = {"output": x}
+        if heads is not None:
+            outputs = {name: head(x) for name, head in heads.items()}
+        state = memory.extend({**state, "memory_length": kept}, read, remembered)
+        super().__init__(inputs=inputs, outputs={**outputs, **state}, **kwargs)
+        self.state_shape = state_shape
+        self.embedding = embedding
+        self.depth = depth
+        self.memory = memory
+        self.heads = heads
+
+    def __call__(self, inputs, *args, **kwargs):
+        # An optional input of a functional model may be None but not absent, and arrays of NumPy,
+        # as environments give, may not stand beside tensors.
+        if isinstance(inputs, dict):
+            tensors = {name: _tensor(value) for name, value in inputs.items()}
+            inputs = {"starts": None, "padding_mask": None, **tensors}
+        return super().__call__(inputs, *args, **kwargs)
+
+    def initial_memory(self, batch_size):
+        """The memory before the first segment: a dict of `memory` and `memory_length`."""
+        _, num_layers, _, hidden_dim = self.input["memory"].shape
+        return self.memory.initial(batch_size, num_layers, hidden_dim, self.depth.compute_dtype)
+
+    def get_config(self):
+        heads = self.heads
+        if heads is not None:
+            heads = {name: axis.serialize(layer) for name, layer in heads.items()}
+        return {**super().get_config(), "heads": heads}
+
+
+def _tensor(value):
+    return (
+        value
+        if value is None or keras.utils.is_keras_tensor(value)
+        else ops.convert_to_tensor(value)
+    )
+
+
+def _head(name, layer):
+    if name in MEMORY:
+        raise ValueError(
+            f"`heads` cannot have the names {MEMORY}, which are the memory's. Received: {name!r}."
+        )
+    if isinstance(layer, int):
+        # What leaves a model is float32 under any policy, logits above all.
+        return keras.layers.Dense(layer, dtype="float32", name=name)
+    return axis.deserialize(layer) if isinstance(layer, dict) else layer
+
+
+@axis.register
+class _Episodes(keras.Operation):
+    """The masks of `episode_masks`, as one operation that a functional model can have as a node."""
+
+    def call(self, starts, padding_mask, memory, memory_length):
+        if padding_mask is not None:
+            padding_mask = ops.cast(padding_mask, "bool")
+        if starts is None:
+            return None, padding_mask, memory_length
+        starts = ops.cast(starts, "bool")
+        return episode_masks(starts, padding_mask, memory_length, size(memory, 2))

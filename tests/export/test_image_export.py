@@ -1,0 +1,132 @@
+"""Models of images as SavedModels, from seeds to images and from images to bits."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import export
+from keras_attn.generation import Greedy, Sample, generate
+from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer
+from keras_attn.patterns import BlockLocal2D
+from keras_attn.training import BitsPerDim, MixtureOfLogistics
+
+B, HEIGHT, WIDTH, CHANNELS, V, K = 3, 2, 4, 2, 5, 3
+SHAPE = (HEIGHT, WIDTH, CHANNELS)
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
+IMAGES = np.random.default_rng(1).integers(0, V, (B, *SHAPE)).astype("int32")
+
+
+def made(mixtures):
+    columns = WIDTH * (CHANNELS if mixtures is None else 1)
+    pattern = BlockLocal2D((HEIGHT, columns), (1, 3), (1, 1))
+    model = image_transformer(V + 2, SHAPE, **SIZES, pattern=pattern, num_mixtures=mixtures)
+    oracles.scramble(model, scale=0.5)
+    if mixtures is None:
+        # As a trained model, which never writes what is no value: shared by all tokens is the
+        # direction in which these two are improbable.
+        table = model.embedding.table.numpy()
+        table[:, 0] = [-9.0, *[3.0] * V, -9.0]
+        model.embedding.table.assign(table)
+        norm = model.depth.blocks[-1].feed_forward_residual.norm
+        norm.set_weights(
+            [
+                w * (np.arange(8) > 0) + i * (np.arange(8) == 0)
+                for i, w in enumerate(norm.get_weights())
+            ]
+        )
+    return model
+
+
+@pytest.fixture(scope="module", params=[None, K], ids=["categorical", "mixture"])
+def subject(request, tmp_path_factory):
+    """A model, its signatures, and its likelihood."""
+    model = made(request.param)
+    path = tmp_path_factory.mktemp("images")
+    signatures = tf.saved_model.load(export.saved_model(model, path)).signatures
+    likelihood = None if request.param is None else MixtureOfLogistics(K, CHANNELS, V)
+    return model, signatures, likelihood
+
+
+def drawn(signatures, batch_size, seed):
+    found = signatures["generate"](batch_size=tf.constant(batch_size), seed=tf.constant(seed))
+    return found["images"].numpy(), found["score"].numpy()
+
+
+def test_a_seed_gives_images_and_the_same_ones_again(subject):
+    _, signatures, _ = subject
+    images, _ = drawn(signatures, 7, seed=1)
+    assert images.shape == (7, *SHAPE) and images.min() == 0 and images.max() == V - 1
+    np.testing.assert_array_equal(drawn(signatures, 7, seed=1)[0], images)
+    assert np.any(drawn(signatures, 7, seed=2)[0] != images)
+    assert len({image.tobytes() for image in images}) > 1
+
+
+def test_bits_are_those_of_the_metric(subject):
+    model, signatures, likelihood = subject
+    tokens = ImageTokens.of(model)
+    outputs = model({"token_ids": tokens.inputs(IMAGES)})
+    bits = signatures["score"](images=tf.constant(IMAGES))["bits_per_dim"]
+    metric = BitsPerDim(likelihood)
+    for row in range(B):
+        metric.reset_state()
+        labels = tokens.encode(IMAGES) if likelihood is None else tokens.values(IMAGES)
+        metric.update_state(labels[row : row + 1], outputs[row : row + 1])
+        assert float(bits[row]) == pytest.approx(float(metric.result()), rel=1e-4)
+
+
+def test_the_bits_of_what_was_drawn_are_its_score(subject):
+    _, signatures, _ = subject
+    images, score = drawn(signatures, 7, seed=3)
+    bits = signatures["score"](images=tf.constant(images))["bits_per_dim"]
+    np.testing.assert_allclose(bits, -score / math.log(2) / math.prod(SHAPE), rtol=1e-3)
+
+
+def test_drawing_is_that_of_generate():
+    model = made(None)
+    tokens = ImageTokens.of(model)
+    found = export.ImageGenerator(model, Sample(temperature=0.5, seed=9)).generate(B, 4)
+    strategy = Sample(temperature=0.5, seed=4)
+    ids, score = generate(model, tokens.start(B), strategy, tokens.length, eos_id=-1)
+    np.testing.assert_array_equal(found["images"], tokens.decode(ids))
+    np.testing.assert_allclose(found["score"], score, rtol=1e-4)
+    likeliest = export.ImageGenerator(model, Greedy())
+    np.testing.assert_array_equal(
+        likeliest.generate(B, 1)["images"], likeliest.generate(B, 2)["images"]
+    )
+
+
+def test_signatures_are_named(subject):
+    _, signatures, _ = subject
+    assert set(signatures) == {"generate", "score", "serving_default"}
+
+    def inputs_of(name):
+        inputs = signatures[name].structured_input_signature[1]
+        return {name: (x.dtype, x.shape.as_list()) for name, x in inputs.items()}
+
+    assert inputs_of("generate") == {"batch_size": (tf.int32, []), "seed": (tf.int32, [])}
+    assert inputs_of("serving_default") == inputs_of("generate")
+    assert inputs_of("score") == {"images": (tf.int32, [None, *SHAPE])}
+
+
+def test_super_resolution(tmp_path):
+    model = super_resolution_transformer(V + 2, (1, 2, CHANNELS), SHAPE, 1, **SIZES)
+    oracles.scramble(model, scale=0.5)
+    directory = export.saved_model(model, tmp_path, strategy="greedy")
+    signatures = tf.saved_model.load(directory).signatures
+    assert set(signatures) == {"generate", "serving_default"}
+    small = IMAGES[:, :1, :2]
+    found = signatures["generate"](images=tf.constant(small), seed=tf.constant(0))
+    source, tokens = ImageTokens(small.shape[1:], V), ImageTokens.of(model)
+    ids, score = generate(
+        model, source.encode(small), "greedy", tokens.length, bos_id=tokens.start_id, eos_id=-1
+    )
+    np.testing.assert_array_equal(found["images"], tokens.decode(ids))
+    np.testing.assert_allclose(found["score"], score, rtol=1e-4)
+
+
+def test_a_tokenizer_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="images is exported without a `tokenizer`"):
+        export.saved_model(made(None), tmp_path, tokenizer=object())

@@ -1,0 +1,254 @@
+"""The Gated Transformer-XL against the paper in loops, and the laws of memories and episodes."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import segments
+import tensorflow as tf
+
+from keras_attn import export
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.memory import SegmentMemory, StatefulSegments
+from keras_attn.models import SequenceModel, gtrxl
+from keras_attn.residuals import Gate
+
+B, T, S, D, M = 3, 7, 5, 8, 11
+STATES = oracles.random(B, T, S)
+SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 11}
+HEADS = {"policy": 4, "value": 1}
+
+
+def made(**arguments):
+    model = gtrxl(S, **{"heads": HEADS, **SIZES, "memory_length": M, **arguments})
+    oracles.scramble(model, scale=0.7)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return made()
+
+
+def run(model, states, state=None, **more):
+    """The policy of all states, and the state after them."""
+    state = state or model.initial_memory(len(states))
+    outputs = {**model({"states": states, **state, **more})}
+    policy = np.asarray(outputs["policy"])
+    return policy, {name: outputs[name] for name in state}
+
+
+def gate(residual, x, y):
+    """g(x, y) of section 3.2, the GRU's, and before it the ReLU of section 3.1."""
+    x_kernel, y_kernel, candidate, bias = (
+        oracles.numpy_of(getattr(residual, name))
+        for name in ("x_kernel", "y_kernel", "candidate_kernel", "gate_bias")
+    )
+    (u_r, u_z), (w_r, w_z, w_g) = np.split(x_kernel, 2, axis=1), np.split(y_kernel, 3, axis=1)
+    y = np.maximum(y, 0)
+
+    def sigmoid(a):
+        return 1 / (1 + np.exp(-a))
+
+    r, z = sigmoid(y @ w_r + x @ u_r), sigmoid(y @ w_z + x @ u_z - bias)
+    return (1 - z) * x + z * np.tanh(y @ w_g + (r * x) @ candidate)
+
+
+def oracle(model, cuts, memory_length):
+    """Each row alone, segment by segment, each layer with all that it has read."""
+    kernel, bias = (oracles.numpy_of(w) for w in model.embedding.weights)
+    head_kernel, head_bias = (oracles.numpy_of(w) for w in model.heads["policy"].weights)
+    rows = []
+    for row in STATES.astype("float64"):
+        read, outputs = [np.zeros((0, D)) for _ in model.depth.blocks], []
+        for segment in np.split(row, cuts):
+            x = segment @ kernel + bias
+            for index, block in enumerate(model.depth.blocks):
+                first, second = block.attention_residual, block.feed_forward_residual
+
+                def norm(h, residual):
+                    return oracles.layer_norm(h, *oracles.norm_weights(residual.norm), 1e-6)
+
+                read[index] = np.concatenate([read[index], x])
+                keys = read[index][-(memory_length + len(x)) :]
+                y = segments.relative_attention(block.attention, norm(x, first), norm(keys, first))
+                x = gate(first, x, y)
+                weights = oracles.block_weights(block)["feed_forward"]
+                x = gate(second, x, oracles.feed_forward(norm(x, second)[None], weights)[0])
+            outputs.append(x @ head_kernel + head_bias)
+        rows.append(np.concatenate(outputs))
+    return np.stack(rows)
+
+
+def test_oracle_with_a_short_memory(model):
+    """The memory of 2 forgets, so that one pass would give something else."""
+    short = SequenceModel(S, model.embedding, model.depth, SegmentMemory(2), model.heads)
+    found, state = [], None
+    for states in np.split(STATES, [3, 5], axis=1):
+        policy, state = run(short, states, state)
+        found.append(policy)
+    expected = oracle(model, [3, 5], memory_length=2)
+    np.testing.assert_allclose(np.concatenate(found, axis=1), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("cuts", [[1, 2, 3, 4, 5, 6], [4]], ids=str)
+def test_segments_equal_one_pass(model, cuts):
+    whole, last = run(model, STATES)
+    found, state = [], None
+    for states in np.split(STATES, cuts, axis=1):
+        policy, state = run(model, states, state)
+        found.append(policy)
+    np.testing.assert_allclose(np.concatenate(found, axis=1), whole, atol=1e-4)
+    np.testing.assert_allclose(state["memory"], last["memory"], atol=1e-4)
+    assert state["memory_length"].numpy().tolist() == [T] * B
+
+
+def test_no_leak(model):
+    before, _ = run(model, STATES)
+    changed = STATES.copy()
+    changed[:, 4:] += 1
+    after, _ = run(model, changed)
+    np.testing.assert_array_equal(after[:, :4], before[:, :4])
+    assert np.all(np.any(after[:, 4:] != before[:, 4:], axis=-1))
+
+
+def test_an_open_gate_is_needed_to_see_anything():
+    """With b = 50 each block gives back what it was given: an agent without a memory."""
+    model = gtrxl(S, **SIZES, memory_length=M, residual=Gate(bias=50.0))
+    outputs = model({"states": STATES, **model.initial_memory(B)})
+    np.testing.assert_allclose(outputs["output"], model.embedding(STATES), atol=1e-6)
+
+
+STARTS = np.zeros((B, T), bool)
+STARTS[0, [2, 5]] = STARTS[1, 0] = True
+
+
+@pytest.mark.parametrize("cuts", [[], [3], [1, 2, 3, 4, 5, 6]], ids=str)
+def test_episodes_inside_a_segment_equal_episodes_alone(model, cuts):
+    """What follows them, too: a memory holds nothing of the episode before."""
+    _, before = run(model, oracles.random(B, 3, S, seed=1))
+    found, state = [], before
+    for states, starts in zip(
+        np.split(STATES, cuts, axis=1), np.split(STARTS, cuts, axis=1), strict=True
+    ):
+        policy, state = run(model, states, state, starts=starts)
+        found.append(policy)
+    found = np.concatenate(found, axis=1)
+    for b in range(B):
+        own = {name: value[b : b + 1] for name, value in before.items()}
+        for episode in np.split(np.arange(T), np.flatnonzero(STARTS[b])):
+            if len(episode) == 0:
+                continue
+            if STARTS[b, episode[0]]:
+                own = None
+            expected, own = run(model, STATES[b : b + 1, episode], own)
+            np.testing.assert_allclose(found[b, episode], expected[0], atol=1e-4)
+        assert int(state["memory_length"][b]) == int(own["memory_length"][0])
+        n = int(own["memory_length"][0])
+        np.testing.assert_allclose(
+            state["memory"][b, :, M - n :], own["memory"][0, :, M - n :], atol=1e-4
+        )
+
+
+def test_an_actor_resets_rows_of_the_memory(model):
+    _, state = run(model, STATES)
+    state = model.memory.reset(state, np.array([False, True, False]))
+    after, _ = run(model, STATES[:, :2], state)
+    fresh, _ = run(model, STATES[:, :2])
+    starts = np.array([[False, False], [True, False], [False, False]])
+    again, _ = run(model, STATES[:, :2], run(model, STATES)[1], starts=starts)
+    np.testing.assert_allclose(after[1], fresh[1], atol=1e-5)
+    np.testing.assert_allclose(after, again, atol=1e-5)
+    assert np.abs(after - fresh)[[0, 2]].max() > 1e-3
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_padding_is_neither_seen_nor_remembered(model, starts):
+    real = np.arange(T) < np.array([[4], [7], [0]])
+    more = {}
+    if starts:  # one in the padding means nothing
+        more["starts"] = np.arange(T)[None] == np.array([[5], [2], [0]])
+    padded = np.where(real[..., None], STATES, 1e6).astype("float32")
+    found, state = run(model, padded, padding_mask=real, **more)
+    assert state["memory_length"].numpy().tolist() == [4, 5 if starts else 7, 0]
+    for b, length in enumerate([4, 7]):
+        own = {name: x[b : b + 1, :length] for name, x in more.items()}
+        expected, after = run(model, STATES[b : b + 1, :length], **own)
+        np.testing.assert_allclose(found[b, :length], expected[0], atol=1e-4)
+        filled = int(after["memory_length"][0])
+        np.testing.assert_allclose(
+            state["memory"][b, :, M - filled :], after["memory"][0, :, M - filled :], atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("form", ["tensor", "dict"])
+def test_fit_keeps_the_memory(form):
+    """Two batches of one row each that continues: the loss of the second is that of one pass."""
+    model = made(heads={"value": 1})
+    stateful = StatefulSegments(model, batch_size=B)
+    stateful.compile(keras.optimizers.SGD(0.0), "mse")
+    states = np.concatenate(np.split(STATES[:, :6], 2, axis=1))
+    y = oracles.random(2 * B, 3, 1, seed=3)
+    if form == "dict":
+        states = {"states": states, "starts": np.zeros((2 * B, 3), bool)}
+    history = stateful.fit(states, y, batch_size=B, verbose=0).history
+    whole = model({"states": STATES[:, :6], **model.initial_memory(B)})["value"]
+    wanted = np.concatenate(np.split(y, 2), axis=1)
+    assert history["loss"][0] == pytest.approx(np.mean((whole - wanted) ** 2), rel=1e-4)
+
+
+def test_images_as_states():
+    embedding = keras.Sequential(
+        [
+            keras.layers.TimeDistributed(keras.layers.Flatten()),
+            keras.layers.Dense(D, activation="relu"),
+        ]
+    )
+    model = gtrxl((4, 3, 2), **SIZES, memory_length=M, embedding=embedding)
+    outputs = model({"states": oracles.random(2, 5, 4, 3, 2), **model.initial_memory(2)})
+    assert outputs["output"].shape == (2, 5, D)
+
+
+def test_outputs_are_float32_and_the_memory_is_not(model):
+    expected, _ = run(model, STATES)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    again = gtrxl(S, HEADS, **SIZES, memory_length=M)
+    again.set_weights(model.get_weights())
+    found, state = run(again, STATES)
+    assert found.dtype == "float32" and state["memory"].dtype == "bfloat16"
+    assert 0 < np.abs(found - expected).max() < 2.0**-3 * np.abs(expected).max()
+
+
+def test_served_steps_equal_one_pass(model, tmp_path):
+    """Rows of different length, filled up as a server does."""
+    loaded = tf.saved_model.load(export.saved_model(model, tmp_path)).signatures
+    whole, _ = run(model, STATES)
+    state, found = loaded["initial_memory"](batch_size=tf.constant(B)), []
+    counts = np.array([[4, 1, 2], [2, 2, 3], [0, 7, 0]])
+    for (states, real), lengths in zip(segments.spread(STATES, counts), counts.T, strict=True):
+        states = np.where(real[..., None], states, states[:, :1])
+        outputs = loaded["step"](
+            states=tf.constant(states), lengths=tf.constant(lengths, tf.int32), **state
+        )
+        assert set(outputs) == {"policy", "value", "memory", "memory_length"}
+        found.append(outputs["policy"])
+        state = {name: outputs[name] for name in state}
+    np.testing.assert_allclose(segments.gather(found, counts), whole, atol=1e-4)
+
+
+def test_the_config_makes_it_again(model):
+    again = SequenceModel.from_config(model.get_config())
+    again.set_weights(model.get_weights())
+    np.testing.assert_array_equal(run(again, STATES)[0], run(model, STATES)[0])
+    assert again.memory == model.memory and again.state_shape == (S,)
+
+
+def test_errors(model):
+    with pytest.raises(ValueError, match="`depth` must read a memory.*Identity"):
+        SequenceModel(S, model.embedding, keras.layers.Identity(), SegmentMemory(3))
+    with pytest.raises(ValueError, match="state_shape='two'"):
+        gtrxl("two")
+    block = TransformerBlock(MultiHeadAttention(2, 4, pattern="causal"), FeedForward(7))
+    with pytest.raises(ValueError, match="`heads` cannot have.*'memory'"):
+        SequenceModel(S, model.embedding, Stack([block]), SegmentMemory(3), {"memory": 2})

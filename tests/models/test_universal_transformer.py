@@ -1,0 +1,194 @@
+"""One block for all steps, against the paper in loops; with halting, against its own uncached loop."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn.generation import Beam, generate
+from keras_attn.models import EncoderDecoder, universal_transformer
+
+SIZES = {
+    "vocabulary_size": 17,
+    "num_layers": 3,
+    "num_heads": 3,
+    "hidden_dim": 6,
+    "intermediate_dim": 11,
+}
+SOURCE = np.array([[5, 7, 16, 9, 3], [8, 4, 3, 0, 0], [12, 3, 0, 0, 0]])
+TARGET = np.array([[2, 6, 10, 4], [2, 13, 11, 5], [2, 9, 0, 0]])
+IDS = {"source_ids": SOURCE, "target_ids": TARGET}
+SEED = 5  # of which texts differ from row to row, and steps from position to position
+REAL = TARGET != 0
+
+
+def made(**arguments):
+    model = universal_transformer(**{**SIZES, **arguments})
+    random = np.random.default_rng(SEED)
+    for weight in model.weights:
+        # Small biases, or else each step forgets what it was given.
+        scale = 0.8 if len(weight.shape) > 1 else 0.1
+        weight.assign_add(random.normal(0.0, scale, weight.shape))
+    for side in (model.encoder, model.decoder):
+        if hasattr(side, "halting_unit"):  # some positions take few steps, and some many
+            side.halting_unit.set_weights([oracles.random(6, 1, scale=2.0), np.array([0.0])])
+    return model
+
+
+def oracle(model):
+    """Equations 4 to 8: each side's one block, before each step of which positions are added."""
+    table = oracles.numpy_of(model.embedding.table)
+
+    def run(ids, layer, allowed, **context):
+        x = np.zeros((*ids.shape, SIZES["hidden_dim"]))
+        for b, i in np.ndindex(ids.shape):
+            x[b, i] = math.sqrt(SIZES["hidden_dim"]) * table[ids[b, i]]
+        for t in range(1, SIZES["num_layers"] + 1):
+            for i in range(1, ids.shape[1] + 1):
+                x[:, i - 1] += oracles.sinusoids(i, 6) + oracles.sinusoids(t, 6)
+            x = oracles.block(x, oracles.block_weights(layer.block), allowed, **context)
+        return x
+
+    source_real = (SOURCE != 0)[:, None, None]
+    context = run(SOURCE, model.encoder, source_real)
+    allowed = REAL[:, None, None] & oracles.causal(4, 4)
+    return (
+        run(TARGET, model.decoder, allowed, context=context, context_allowed=source_real) @ table.T
+    )
+
+
+def test_oracle():
+    model = made()
+    np.testing.assert_allclose(model(IDS), oracle(model), atol=1e-4)
+
+
+def test_limit_all_steps_where_none_asks_to_stop():
+    """Halting probabilities near 0 leave the whole weight to the last step."""
+    halting, plain = made(depth="act"), made()
+    for one, other in ((plain.encoder, halting.encoder), (plain.decoder, halting.decoder)):
+        other.block.set_weights(one.block.get_weights())
+        other.halting_unit.set_weights([np.zeros((6, 1)), np.array([-20.0])])
+    halting.embedding.set_weights(plain.embedding.get_weights())
+    np.testing.assert_allclose(halting(IDS)[REAL], plain(IDS)[REAL], atol=1e-5)
+
+
+def test_as_many_weights_for_any_number_of_steps():
+    shapes = [[tuple(w.shape) for w in made(num_layers=n).weights] for n in (1, 5)]
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("transition", ["feed_forward", "separable_conv"])
+@pytest.mark.parametrize("depth", ["recurrent", "act"])
+def test_no_leak(depth, transition):
+    model = made(depth=depth, transition=transition, halting_bias=0.0)
+    before = np.asarray(model(IDS))
+    changed = TARGET.copy()
+    changed[:, 2:] = 15
+    after = np.asarray(model({**IDS, "target_ids": changed}))
+    np.testing.assert_array_equal(after[:, :2], before[:, :2])
+    assert np.all(np.any(after[:2, 2:] != before[:2, 2:], axis=-1))
+    longer = {name: np.pad(ids, ((0, 0), (0, 3))) for name, ids in IDS.items()}
+    np.testing.assert_allclose(np.asarray(model(longer))[:, :4][REAL], before[REAL], atol=2e-5)
+
+
+def test_every_position_of_a_side_takes_steps_of_its_own():
+    """So that what follows is tested with some halted and others not."""
+    model = made(depth="act", num_layers=6)
+    *_, states = model.decoder(
+        oracles.random(2, 5, 6), oracles.random(2, 3, 6), return_hidden_states=True
+    )
+    states = np.asarray(states)
+    steps = 1 + np.sum(np.any(states[1:] != states[:-1], axis=-1), axis=0)
+    assert len(np.unique(steps)) > 1
+
+
+@pytest.mark.parametrize("depth", ["recurrent", "act"])
+@pytest.mark.parametrize("slots", [6, None])
+def test_limit_steps_equal_the_whole(depth, slots):
+    model = made(depth=depth, num_layers=5)
+    whole = np.asarray(model(IDS))
+    constants, cache = model.start(IDS, max_length=slots)
+    start = 0
+    for length in (2, 1, 1):
+        tokens = TARGET[:, start : start + length]
+        logits, cache = model.step(tokens, constants, cache, ops.arange(start, start + length))
+        real = tokens != 0
+        expected = whole[:, start : start + length]
+        np.testing.assert_allclose(np.asarray(logits)[real], expected[real], atol=1e-4)
+        start += length
+
+
+def log_probs(model, source, tokens):
+    logits = model({"source_ids": source[None], "target_ids": np.array([[2, *tokens]])})
+    logits = np.asarray(logits, "float64")[0, -1]
+    return logits - np.log(np.sum(np.exp(logits)))
+
+
+@pytest.mark.parametrize("depth", ["recurrent", "act"])
+def test_greedy_equals_the_uncached_loop(depth):
+    model = made(depth=depth)
+    ids, scores = generate(model, SOURCE, max_length=5)
+    for row, source in enumerate(SOURCE):
+        tokens, score = [], 0.0
+        while len(tokens) < 5 and 3 not in tokens:
+            found = log_probs(model, source, tokens)
+            tokens.append(int(found.argmax()))
+            score += found.max()
+        assert ids[row].numpy().tolist() == [*tokens, *[0] * (5 - len(tokens))]
+        assert float(scores[row]) == pytest.approx(score, abs=1e-3)
+
+
+@pytest.mark.parametrize("depth", ["recurrent", "act"])
+def test_a_beams_score_is_that_of_its_text_read_whole(depth):
+    """Beams reach positions through slots in another order, which the timestep must not follow."""
+    model = made(depth=depth)
+    ids, scores = generate(model, SOURCE, Beam(3, length_penalty=0.0), 4, eos_id=-1)
+    assert len(np.unique(scores)) == 3
+    for row, source in enumerate(SOURCE):
+        tokens = ids[row].numpy().tolist()
+        found = [log_probs(model, source, tokens[:t])[tokens[t]] for t in range(4)]
+        assert float(scores[row]) == pytest.approx(sum(found), abs=1e-3)
+
+
+def test_the_ponder_losses_of_both_sides_are_added():
+    model = made(depth="act", ponder_loss=0.5)
+    model(IDS)
+    assert len(model.losses) == 2 and all(float(loss) > 0.5 for loss in model.losses)
+    plain = made()
+    plain(IDS)
+    assert plain.losses == []
+
+
+def test_parts_and_their_file():
+    model = made(depth="act", transition="separable_conv", halting_bias=-3.0)
+    assert isinstance(model, EncoderDecoder) and model.position is None
+    assert model.encoder.block.feed_forward.causal is False
+    assert model.decoder.block.feed_forward.causal is True
+    assert float(model.encoder.halting_bias) == -3.0
+
+
+def test_a_source_with_positions_of_its_own():
+    """What an image of another size needs; the same layer for both gives what it always gave."""
+    model = made(position=None)
+    parts = {"embedding": model.embedding, "encoder": model.encoder, "decoder": model.decoder}
+    both = EncoderDecoder(**parts, position="sinusoidal")
+    same = EncoderDecoder(**parts, position="sinusoidal", source_position="sinusoidal")
+    np.testing.assert_array_equal(both(IDS), same(IDS))
+    one = EncoderDecoder(**parts, position=None, source_position="sinusoidal")
+    one = EncoderDecoder.from_config(one.get_config())
+    one.set_weights(model.get_weights())
+    assert one.position is None and np.abs(np.asarray(one(IDS)) - both(IDS)).max() > 1e-3
+    constants, cache = one.start(IDS, max_length=4)
+    logits, _ = one.step(TARGET, constants, cache, ops.arange(4))
+    np.testing.assert_allclose(np.asarray(logits)[:2], np.asarray(one(IDS))[:2], atol=1e-4)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="depth='stack'"):
+        made(depth="stack")
+    with pytest.raises(ValueError, match="transition='linear'"):
+        made(transition="linear")
+    with pytest.raises(ValueError, match="`cache` does not fit.*SeparableConvTransition"):
+        generate(made(transition="separable_conv"), SOURCE, max_length=2)
