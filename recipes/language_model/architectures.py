@@ -91,10 +91,6 @@ _OWN = {
 # What makes every query meet all keys before it.
 _FULL = {
     "adaptive_span_transformer": lambda options: {"span_loss": 0.0},
-    "reformer": lambda options: {
-        "chunk_length": options.context,
-        "num_rounds": 1,
-        "across_buckets": True,
-    },
+    "reformer": lambda options: {"attention": ("full",)},
     "sparse_transformer": lambda options: {"stride": options.context},
 }

@@ -29,6 +29,11 @@ def local(layer, x):
     return pages.scaled_dot(mask)(layer, x)
 
 
+def full(layer, x):
+    """All keys up to the query."""
+    return pages.scaled_dot(pages.allowed(lambda i: range(i + 1)))(layer, x)
+
+
 def oracle(model, formulas):
     x, table = pages.embedded(model, pages.IDS)
     first, second = (oracles.numpy_of(t) for t in model.position.tables)
@@ -43,7 +48,11 @@ def oracle(model, formulas):
 
 @pytest.mark.parametrize(
     "attention, formulas",
-    [(("lsh",), [shared, shared]), (("lsh", "local"), [shared, local]), (("local",), [local] * 2)],
+    [
+        (("lsh",), [shared, shared]),
+        (("lsh", "local"), [shared, local]),
+        (("local", "full"), [local, full]),
+    ],
 )
 def test_limit_one_chunk_is_dense_attention(attention, formulas):
     model = built(attention=attention, **DENSE)

@@ -144,7 +144,7 @@ def test_what_a_run_leaves(data, tmp_path, capsys):
 
 @pytest.mark.parametrize("model", ["adaptive_span_transformer", "reformer", "sparse_transformer"])
 def test_the_other_models_and_their_twins_train(data, tmp_path, model):
-    """A twin has the weights of its model, and other numbers."""
+    """A twin has other numbers."""
     losses = []
     for options in ((), ("--full-attention",)):
         run = made(data, tmp_path / f"{len(losses)}", "--model", model, *options)
