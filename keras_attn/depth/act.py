@@ -44,8 +44,9 @@ class ACT(ReplicaLosses, Recurrent):
     Time is that of a stack of as many blocks as the position with the most steps takes: the loop
     ends when all have halted, in eager calls and in TensorFlow graphs; outputs and gradients are
     those of M steps. M steps are taken where their keys, states or scores are wanted, so in
-    decoding with a cache, which gives what a whole pass gives; by XLA, unless it is told the size
-    of the batch and the length; and in what JAX traces. Padding does not run: its output is 0, it
+    decoding with a cache, which gives what a whole pass gives; in a graph around a block that
+    computes again what it needs, as a `Reversible`; by XLA, unless it is told the size of the batch
+    and the length; and in what JAX traces. Padding does not run: its output is 0, it
     is in no mean and keeps no loop going. Where a position halts depends on nothing that it may not
     attend to. Halting probabilities and sums are float32 at least.
 

@@ -106,7 +106,7 @@ def example(model):
     tokens = getattr(getattr(model, "embedding", None), "vocabulary_size", 2) - 1
     inputs = {}
     for name, tensor in model.input.items():
-        if tensor._keras_history.operation.optional:
+        if is_optional(tensor):
             continue
         shape = [1, *(LENGTH if size is None else size for size in tensor.shape[1:])]
         count = np.arange(math.prod(shape)).reshape(shape)
@@ -118,3 +118,8 @@ def example(model):
             count = np.ones_like(count)
         inputs[name] = ops.cast(count, tensor.dtype)
     return inputs
+
+
+def is_optional(tensor):
+    """Whether an input of a functional model may be None."""
+    return tensor._keras_history.operation.optional

@@ -64,9 +64,3 @@ class MaskedLanguageModel(Model):
         self.encoder = encoder
         self.head = head
         self.dropout = dropout
-
-    def __call__(self, inputs, *args, **kwargs):
-        # An optional input of a functional model may be None but not absent.
-        if isinstance(inputs, dict):
-            inputs = {"segment_ids": None, **inputs}
-        return super().__call__(inputs, *args, **kwargs)

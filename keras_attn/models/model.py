@@ -1,8 +1,9 @@
 """What every model is."""
 
 import keras
+from keras import ops
 
-from keras_attn.models.fingerprint import Fingerprint
+from keras_attn.models.fingerprint import Fingerprint, is_optional
 
 
 class Model(keras.Model):
@@ -21,6 +22,19 @@ class Model(keras.Model):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         # Beside Keras's tracking: it is no layer of the model.
         object.__setattr__(self, "fingerprint", Fingerprint(self))
+
+    def __call__(self, inputs, *args, **kwargs):
+        # An optional input of a functional model may be None but not absent; and arrays of NumPy,
+        # such as token ids, may not stand beside tensors, such as a memory.
+        if isinstance(inputs, dict):
+            absent = {name: None for name, x in self.input.items() if is_optional(x)}
+            inputs = {name: self._tensor(name, x) for name, x in {**absent, **inputs}.items()}
+        return super().__call__(inputs, *args, **kwargs)
+
+    def _tensor(self, name, x):
+        if x is None or ops.is_tensor(x) or keras.utils.is_keras_tensor(x):
+            return x
+        return ops.convert_to_tensor(x, self.input[name].dtype if name in self.input else None)
 
     def make_train_function(self, force=False):
         # Otherwise the optimizer's variables are made inside the first step, which TensorFlow then

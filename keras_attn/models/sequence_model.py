@@ -106,14 +106,6 @@ class SequenceModel(Model):
         self.memory = memory
         self.heads = heads
 
-    def __call__(self, inputs, *args, **kwargs):
-        # An optional input of a functional model may be None but not absent, and arrays of NumPy,
-        # as environments give, may not stand beside tensors.
-        if isinstance(inputs, dict):
-            tensors = {name: _tensor(value) for name, value in inputs.items()}
-            inputs = {"starts": None, "padding_mask": None, **tensors}
-        return super().__call__(inputs, *args, **kwargs)
-
     def initial_memory(self, batch_size):
         """The memory before the first segment: a dict of `memory` and `memory_length`."""
         _, num_layers, _, hidden_dim = self.input["memory"].shape
@@ -124,14 +116,6 @@ class SequenceModel(Model):
         if heads is not None:
             heads = {name: axis.serialize(layer) for name, layer in heads.items()}
         return {**super().get_config(), "heads": heads}
-
-
-def _tensor(value):
-    return (
-        value
-        if value is None or keras.utils.is_keras_tensor(value)
-        else ops.convert_to_tensor(value)
-    )
 
 
 def _head(name, layer):

@@ -26,7 +26,8 @@ def cluster_losses(hidden, labels, bounds, logits_of, weights):
 
     Returns:
         float32 (N,), in the order of the labels. The logits of a further cluster are made for its
-        own tokens only, or up to four times as many, and again in the backward pass.
+        own tokens only, or up to four times as many, and again in the backward pass; by XLA, unless
+        it is told N, for all tokens.
     """
     cluster = sum(ops.cast(labels >= first, "int32") for first, _ in bounds) - 1
     place = ops.where(cluster > 0, bounds[0][1] + cluster - 1, labels)
@@ -59,9 +60,19 @@ def _tail_losses(hidden, words, order, start, count, logits_of, weights):
         # Made again in the backward pass: XLA would else keep room for the logits of all ways.
         return lambda: keras.remat(losses)(hidden, *weights)
 
+    if not _can_choose((hidden, words)):
+        return within(total)()
     lengths = [ceil_div(total, part) for part in PARTS]
     ways = [lambda: ops.zeros((total,), "float32"), *map(within, lengths)]
     return ops.switch(sum(ops.cast(count > most, "int32") for most in (0, *lengths[:-1])), ways)
+
+
+def _can_choose(tensors):
+    if keras.backend.backend() != "tensorflow":
+        return True
+    from keras_attn.ops.tensorflow_control_flow import has_gradient
+
+    return has_gradient(tensors)
 
 
 def cluster_log_probabilities(hidden, bounds, logits_of, weights):

@@ -14,6 +14,13 @@ def is_computed_again():
     return record is not None and record.is_first
 
 
+def note_recomputation():
+    """Tells the innermost record, and so those around it, that something inside is recomputed."""
+    record = getattr(_thread, "record", None)
+    if record is not None:
+        record.recomputes = True
+
+
 class Record(keras.StatelessScope):
     """Inside, a function changes no variable and adds to no loss: both wait in the record.
 
@@ -26,12 +33,16 @@ class Record(keras.StatelessScope):
         late: function applied to the integer states, those of generators, before they are used.
         is_first: bool. Whether all inside is computed again for the gradient, so that no gradient
             need reach the weights from here.
+
+    Attributes:
+        recomputes: bool. Whether something inside has a gradient that computes it again.
     """
 
     def __init__(self, states=(), late=None, is_first=False):
         super().__init__(collect_losses=True, initialize_variables=False)
         self.states = []
         self.is_first = is_first
+        self.recomputes = False
         self._changed = {}
         self._late = late
         for variable, value in states:
@@ -44,6 +55,8 @@ class Record(keras.StatelessScope):
 
     def __exit__(self, *error):
         _thread.record = self._outer
+        if self.recomputes:
+            note_recomputation()
         super().__exit__(*error)
 
     def get_current_value(self, variable):

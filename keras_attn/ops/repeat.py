@@ -9,8 +9,8 @@ def repeat_while(goes_on, step, state, most, *, reads=(), add_loss):
     The first step is always taken. A TensorFlow graph has a loop that ends in time, with a
     gradient; random numbers, changes of variables and losses inside it are those of the steps
     taken. All steps are taken where the gradient of such a loop does not exist: in what JAX traces,
-    and in what XLA is to compile for sizes that are not known yet. So a step must change nothing
-    that counts once nobody goes on.
+    in what XLA is to compile for sizes that are not known yet, and of steps in which something is
+    computed again for its gradient. So a step must change nothing that counts once nobody goes on.
 
     Args:
         goes_on: function of the state that gives a bool scalar.

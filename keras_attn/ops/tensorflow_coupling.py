@@ -2,11 +2,12 @@
 
 import tensorflow as tf
 
-from keras_attn.ops.record import Record, is_computed_again
+from keras_attn.ops.record import Record, is_computed_again, note_recomputation
 from keras_attn.ops.tensorflow_recompute import after, first_run, gradients, place
 
 
 def couple(functions, first, second, operands):
+    note_recomputation()
     if is_computed_again():
         pair, records, whole = _forward(functions, first, second, operands)
         return pair, _losses(records), whole.changes()

@@ -2,10 +2,11 @@
 
 import tensorflow as tf
 
-from keras_attn.ops.record import Record, is_computed_again
+from keras_attn.ops.record import Record, is_computed_again, note_recomputation
 
 
 def recompute(function, tensors):
+    note_recomputation()
     if is_computed_again():
         results, record = first_run(function, tensors)
         return results, record.losses, record.changes()

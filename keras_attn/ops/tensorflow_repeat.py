@@ -1,23 +1,14 @@
 """`repeat_while` in a TensorFlow graph."""
 
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_util
 
 from keras_attn.ops.record import Record
+from keras_attn.ops.tensorflow_control_flow import has_gradient
 
 
 def can_loop(tensors):
-    """Whether a loop over these tensors is one of a graph, and has a gradient.
-
-    XLA asks for every shape as a constant, but what the backward pass takes from a loop's steps is
-    none: so all sizes must be known as the graph is made, when TensorFlow makes constants of them.
-    """
-    if tf.executing_eagerly():
-        return False
-    if not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-        return True
-    tensors = [x for x in tf.nest.flatten(tensors) if tf.is_tensor(x)]
-    return all(x.shape.is_fully_defined() for x in tensors)
+    """Whether a loop over these tensors is one of a graph, and has a gradient."""
+    return not tf.executing_eagerly() and has_gradient(tensors)
 
 
 def repeat_while(goes_on, step, state, most, *, add_loss):
@@ -25,6 +16,11 @@ def repeat_while(goes_on, step, state, most, *, add_loss):
     # state of a random number generator, and makes what is computed once.
     with Record() as record:
         state = step(0, state)
+    if record.recomputes:
+        _carry_out(record.changes(), record.losses, add_loss)
+        for number in range(1, most):
+            state = step(number, state)
+        return state
     variables = [variable for variable, _ in record.changes()]
     values = [value for _, value in record.changes()]
 
@@ -46,8 +42,14 @@ def repeat_while(goes_on, step, state, most, *, add_loss):
         (tf.constant(1), state, values, total(record.losses)),
         maximum_iterations=most - 1,
     )
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-    if record.losses:
-        add_loss(loss)
+    losses = [loss] if record.losses else []
+    _carry_out(zip(variables, values, strict=True), losses, add_loss)
     return state
+
+
+def _carry_out(changes, losses, add_loss):
+    """What has waited in a record."""
+    for variable, value in changes:
+        variable.assign(value)
+    for loss in losses:
+        add_loss(loss)

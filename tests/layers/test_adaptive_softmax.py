@@ -246,6 +246,18 @@ def test_fit():
     assert perplexity == pytest.approx(np.exp(loss), rel=1e-4)
 
 
+def test_xla_trains_the_same_whatever_the_batch():
+    """Of unknown size, for which all logits are made."""
+    histories = []
+    for jit_compile in (False, True):
+        keras.utils.set_random_seed(3)
+        _, trained = model_pair([29])
+        trained.compile("sgd", LabelSmoothedCrossentropy(0.0), jit_compile=jit_compile)
+        x = np.random.default_rng(0).integers(1, V, (5, 7))
+        histories.append(trained.fit([x, x], x, batch_size=3, epochs=2, verbose=0).history["loss"])
+    np.testing.assert_allclose(*histories, rtol=1e-5)
+
+
 def test_still_tied_when_loaded(tmp_path):
     model, trained = model_pair()
     oracles.scramble(trained)
