@@ -1,0 +1,78 @@
+"""What a memory spares: scoring a text segment by segment, or anew for each token."""
+
+import argparse
+
+from recipes.benchmarks import demands
+from recipes.benchmarks.card import Card, add_card_arguments
+from recipes.benchmarks.harness import Contender, compare, measure
+
+PLACE = "recipes.benchmarks.contenders.segment_memory"
+CONTEXTS = (256, 512, 1024)
+SEGMENT, WINDOWS = 128, 8
+METHOD = (
+    "Scoring each token of a text from at least so many tokens before it, 6 layers of width 256, "
+    "float32, in a plain graph. **with memory** is `transformer_xl`, which reads the text in "
+    f"segments of {SEGMENT} and keeps the context as a memory; **re-reading** is `gpt`, which reads "
+    f"the whole context for each token, {WINDOWS} windows at once. A rate counts tokens scored. "
+    "Each contender is a process of its own and all are asked in turn, {repetitions} times."
+)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.segment_memory", description=__doc__
+    )
+    parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
+    add_card_arguments(parser, name="segment_memory", repetitions=5)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    method = METHOD.format(repetitions=arguments.repetitions)
+    card = Card(arguments.name, "What a memory spares", method, "tokens")
+    ratios = {}
+    for context in arguments.contexts:
+        print(context, flush=True)
+        ours = Contender(
+            f"with memory, {context:,}",
+            f"{PLACE}:with_memory",
+            {"context": context, "segment": SEGMENT},
+        )
+        other = Contender(
+            f"re-reading, {context:,}",
+            f"{PLACE}:re_reading",
+            {"context": context, "windows": WINDOWS},
+        )
+        rows, skipped = measure([ours, other], arguments.repetitions)
+        comparison = compare_rates(rows, ours.name, other.name)
+        card.add(f"A context of {context:,} tokens", rows, skipped, [comparison])
+        if comparison:
+            ratios[context] = comparison["value"]
+        card.headline(*table(ratios))
+        card.write(arguments.out)
+    print(card.markdown())
+
+
+def compare_rates(rows, name, other):
+    """How many times as many tokens a second one scores as the other, within a turn."""
+    found = compare(rows, name, [other])
+    if found is None:
+        return None
+    units = demands.find(rows, name)["units"] / demands.find(rows, other)["units"]
+    ratio = found["ratio"] * units
+    statement = f"**{name}** scores {ratio:.0f} times as many tokens a second as {other}"
+    return {"name": name, "statement": statement, "value": ratio, "met": None}
+
+
+def table(ratios):
+    """Markdown: the ratio over the context."""
+    return [
+        "| context | times as many tokens a second with a memory |",
+        "| --: | --: |",
+        *(f"| {context:,} | {ratio:.0f} |" for context, ratio in ratios.items()),
+    ]
+
+
+if __name__ == "__main__":
+    main()

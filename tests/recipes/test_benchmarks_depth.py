@@ -1,0 +1,37 @@
+"""The benchmarks of depth and of memory: contenders run, demands are counted by hand."""
+
+import math
+
+import pytest
+
+from recipes.benchmarks import demands, segment_memory
+from recipes.benchmarks.contenders import depth
+from recipes.benchmarks.contenders import segment_memory as contenders
+
+
+@pytest.mark.parametrize("kind", ["plain", "remat", "reversible"])
+def test_a_training_step_has_a_gradient(kind):
+    task = depth.training_step(kind, num_layers=1, batch=2, length=67, width=64)
+    assert task.units == 2 * 67 and 0 < task.call() < math.inf
+
+
+def test_memory_growth_is_of_what_comes_beside_the_inputs():
+    rows = [{"name": "2", "memory_mb": 50.0}, {"name": "24", "memory_mb": 60.0}]
+    found = demands.memory_growth(rows, "24", "2", at_most=1.25)
+    assert found["value"] == pytest.approx(1.2) and found["met"]
+    assert not demands.memory_growth(rows, "24", "2", at_most=1.19)["met"]
+    assert demands.memory_growth(rows, "24", "48") is None
+
+
+def test_a_memory_scores_all_tokens_and_re_reading_the_last_ones():
+    assert contenders.with_memory(context=5, segment=7).call().shape[:2] == (1, 7)
+    assert contenders.re_reading(context=11, windows=3).call().shape[:2] == (3, 1)
+
+
+def test_rates_count_tokens():
+    """4 tokens in a half of the time of 2 are four times as many a second."""
+    rows = [
+        {"name": "ours", "seconds": [1.0, 2.0], "median_seconds": 1.5, "units": 4},
+        {"name": "theirs", "seconds": [2.0, 4.0], "median_seconds": 3.0, "units": 2},
+    ]
+    assert segment_memory.compare_rates(rows, "ours", "theirs")["value"] == pytest.approx(4)
