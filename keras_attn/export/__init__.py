@@ -7,6 +7,7 @@ from keras_attn.export.image_generator import ImageGenerator
 from keras_attn.export.saved_model import saved_model
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
+from keras_attn.export.token_encoder import TokenEncoder
 from keras_attn.export.translator import Translator
 from keras_attn.export.writer import Writer
 
@@ -16,6 +17,7 @@ __all__ = [
     "ImageEnlarger",
     "ImageGenerator",
     "SegmentSteps",
+    "TokenEncoder",
     "Translator",
     "Writer",
     "saved_model",

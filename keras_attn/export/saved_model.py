@@ -12,9 +12,11 @@ from keras_attn.export.image_enlarger import ImageEnlarger
 from keras_attn.export.image_generator import ImageGenerator
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
+from keras_attn.export.token_encoder import TokenEncoder
 from keras_attn.export.translator import Translator
 from keras_attn.export.writer import Writer
 from keras_attn.memory import StatefulSegments
+from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.positions import ImageCoordinates
 
 
@@ -39,6 +41,11 @@ def saved_model(
         ids: token_ids (int32, [B, S]), lengths (int32, [B]) -> ids, score
         score: text (string, [B]) -> log_probability (float32, [B]), num_tokens (int32, [B])
 
+    of a masked language model
+
+        encode: token_ids (int32, [B, T]), lengths (int32, [B]) -> features (float32, [B, T, D])
+        logits: token_ids, lengths -> logits (float32, [B, T, V])
+
     and of a model with a memory
 
         initial_memory: batch_size (int32, []) -> memory, memory_length
@@ -57,14 +64,14 @@ def saved_model(
         generate: images (int32, [B, H', W', C]), seed (int32, []) -> images, score
 
     Batch and length are dynamic. Without a tokenizer the signature `ids` is the default one, and
-    `score` reads ids and lengths; with a memory the default is `step`, and of images `generate`.
-    The directory is written under another name and renamed, so a server that polls `path` finds the
-    version complete or not at all.
+    `score` reads ids and lengths; with a memory the default is `step`, of a masked language model
+    `logits` and of images `generate`. The directory is written under another name and renamed, so a
+    server that polls `path` finds the version complete or not at all.
 
     Args:
-        model: an `EncoderDecoder`, a `CausalLanguageModel`, a model with a memory, or a
-            `StatefulSegments` of one. One with `ImageCoordinates` for positions, and no tokenizer,
-            is a model of images.
+        model: an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel`, a model with a
+            memory, or a `StatefulSegments` of one. One with `ImageCoordinates` for positions, and
+            no tokenizer, is a model of images.
         path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
         tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy; by default "greedy", and for images one that
@@ -122,15 +129,22 @@ def _servable(model, tokenizer, strategy, lengths):
     """The functions to be exported, and the signatures among them."""
     if isinstance(model, StatefulSegments):
         model = model.model
-    if getattr(model, "memory", None) is not None:
-        if tokenizer is not None:
-            raise ValueError(
-                "A model with a memory reads segments of ids: it is exported without a `tokenizer`. "
-                f"Received: tokenizer={tokenizer!r}."
-            )
+    has_memory = getattr(model, "memory", None) is not None
+    is_masked = isinstance(model, MaskedLanguageModel)
+    if tokenizer is not None and (has_memory or is_masked):
+        kind = "with a memory" if has_memory else "of masked tokens"
+        raise ValueError(
+            f"A model {kind} reads ids: it is exported without a `tokenizer`. "
+            f"Received: tokenizer={tokenizer!r}."
+        )
+    if has_memory:
         steps = SegmentSteps(model)
         signatures = {"initial_memory": steps.initial_memory, "step": steps.step}
         return steps, {**signatures, "serving_default": steps.step}
+    if is_masked:
+        encoder = TokenEncoder(model)
+        signatures = {"encode": encoder.encode, "logits": encoder.logits}
+        return encoder, {**signatures, "serving_default": encoder.logits}
     if tokenizer is None and isinstance(getattr(model, "position", None), ImageCoordinates):
         return _of_images(model, strategy)
     decoding = ("greedy" if strategy is None else strategy, *lengths)

@@ -4,6 +4,12 @@ import argparse
 import math
 
 from recipes.options import add_run_options, check_at_least, check_learning_rate
+from recipes.text_options import (
+    add_budget_options,
+    add_text_options,
+    check_text_options,
+    fill_budget,
+)
 
 WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
 SPARSE = ("adaptive_span_transformer", "reformer", "sparse_transformer")
@@ -30,11 +36,8 @@ def parse(arguments=None):
         "goes on where it stopped.",
     )
     add = parser.add_argument
-    add("--data-dir", help="directory with train.txt, valid.txt and test.txt, each [.gz]")
-    add("--text", help="one file, of which the last tenth is held out")
+    add_text_options(add, tokenizer="characters")
     add("--out", default="runs/language_model", help="the run's directory (default: %(default)s)")
-    add("--tokenizer", default="characters", choices=["characters", "bpe", "unigram"])
-    add("--vocabulary-size", type=int, help="most tokens (default: all characters; 4000 subwords)")
     add("--model", default="gpt", choices=MODELS)
     add("--preset", help="a paper's sizes, in place of --model and the following")
     for name, value in SIZES.items():
@@ -67,20 +70,7 @@ def parse(arguments=None):
         metavar="NAME=VALUE",
         help="another argument of keras_attn.models.MODEL, as span_loss=1e-5 (any number of times)",
     )
-    add("--batch-size", type=int, default=16, help="segments of a step (default: %(default)s)")
-    add("--train-tokens", type=int, default=4_000_000, help="to train on (default: %(default)s)")
-    add("--steps", type=int, help="in place of --train-tokens")
-    add(
-        "--epochs",
-        type=int,
-        default=10,
-        help="equal parts of the training, each ended by validation and a checkpoint "
-        "(default: %(default)s)",
-    )
-    add("--learning-rate", type=float, default=0.001, help="the peak (default: %(default)s)")
-    add("--warmup-steps", type=int, help="up to the peak (default: a twentieth of all steps)")
-    add("--clip-norm", type=float, default=1.0, help="of the whole gradient (default: %(default)s)")
-    add("--valid-tokens", type=int, default=100_000, help="of a validation (default: %(default)s)")
+    add_budget_options(add)
     add(
         "--stride",
         type=int,
@@ -96,8 +86,7 @@ def parse(arguments=None):
     add("--temperature", type=float, default=0.8, help="of the writing (default: %(default)s)")
     add_run_options(add)
     options = parser.parse_args(arguments)
-    if options.data_dir and options.text:
-        parser.error("--data-dir and --text exclude each other")
+    check_text_options(parser, options)
     if options.preset:
         _fill_from_preset(parser, options)
     for name, value in {**SIZES, "context": 128}.items():
@@ -152,19 +141,14 @@ def _fill_from_preset(parser, options):
 
 def _fill(options):
     """Defaults that depend on other options."""
-    steps = options.steps or math.ceil(options.train_tokens / options.batch_size / options.context)
-    # Whole steps in whole epochs.
-    options.epochs = min(options.epochs, steps)
-    options.steps = math.ceil(steps / options.epochs) * options.epochs
+    fill_budget(options)
     half = max(1, options.context // 2)
     memory = options.context if options.memory is None else options.memory
     defaults = {
         "memory": memory,
         "eval_memory": memory,
-        "warmup_steps": options.steps // 20,
         "stride": half,
         "max_length": half,
-        "vocabulary_size": None if options.tokenizer == "characters" else 4000,
     }
     for name, value in defaults.items():
         if getattr(options, name) is None:

@@ -7,7 +7,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn import export
+from keras_attn import export, text
 from keras_attn.generation import Greedy, Sample, generate
 from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer
 from keras_attn.patterns import BlockLocal2D
@@ -127,6 +127,6 @@ def test_super_resolution(tmp_path):
     np.testing.assert_allclose(found["score"], score, rtol=1e-4)
 
 
-def test_a_tokenizer_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="images is exported without a `tokenizer`"):
-        export.saved_model(made(None), tmp_path, tokenizer=object())
+def test_a_tokenizer_of_another_size_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="vocabularies of the same size"):
+        export.saved_model(made(None), tmp_path, tokenizer=text.Characters("ab"))

@@ -1,0 +1,1 @@
+"""BERT's task on any text: tokens are hidden, and guessed from both sides."""

@@ -1,0 +1,135 @@
+"""One run of the recipe: data, model, training, evaluation, export and card."""
+
+import os
+
+import numpy as np
+
+from keras_attn import export, models, text, training
+from recipes import run
+from recipes.card import write_card
+from recipes.language_model.corpus import Corpus, decode, train_tokenizer
+from recipes.language_model.data import read_text
+from recipes.masked_language_model.batches import MaskedSegments, hide
+from recipes.masked_language_model.options import SIZES, settings
+
+EXAMPLES, EXAMPLE_LENGTH = 3, 24
+MASK = "[MASK]"
+
+
+class Run(run.Run):
+    """A run in the directory `options.out`, which a later run with the same options continues."""
+
+    def __init__(self, options):
+        super().__init__(options, settings(options))
+        name, splits = read_text(options.data_dir, options.text)
+        self.corpus = Corpus.of(name, splits, self._tokenizer(splits["train"]))
+        tokenizer = self.corpus.tokenizer
+        self.mask_id = tokenizer.vocabulary_size
+        self.first_id = max(tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id) + 1
+        with self.scope():
+            self.model = models.bert(
+                self.mask_id + 1,
+                **{name: getattr(options, name) for name in SIZES},
+                dropout=options.dropout,
+                max_length=options.context,
+            )
+            self.model.compile(
+                run.optimizer(options),
+                loss=training.LabelSmoothedCrossentropy(0.0),
+                weighted_metrics=[training.TokenAccuracy(name="masked_accuracy")],
+                jit_compile=False,
+            )
+        self.batches = self._segments("train", steps=options.steps // options.epochs)
+        self.begin()
+        tokenizer.save(self.path("tokenizer.model"))
+
+    def train(self):
+        """Trains, or goes on training."""
+        resume, first = self.resume(self.model)
+        self.batches.epoch = first
+        if first < self.options.epochs:
+            valid = self._segments("valid", most=self.options.valid_tokens)
+            self.model.fit(
+                self.batches.as_dataset(),
+                epochs=self.options.epochs,
+                initial_epoch=first,
+                callbacks=[*self.logs(first), resume],
+                validation_data=valid.as_dataset(),
+                shuffle=False,  # the batches are drawn at random
+                verbose=1 if os.isatty(1) else 2,
+            )
+        self.model.save(self.path("model.keras"))
+
+    def evaluate(self):
+        """The share of the test split's hidden tokens that is guessed, and by a blind guess."""
+        segments = self._segments("test")
+        found = self.model.evaluate(segments.as_dataset(), verbose=0, return_dict=True)
+        guess = np.bincount(self.corpus.ids["train"])[self.first_id :].argmax() + self.first_id
+        targets = np.concatenate([segments.batch(i)[1].ravel() for i in range(len(segments))])
+        targets = targets[targets > 0]
+        return {
+            "test": {
+                "metric": "masked_accuracy",
+                "value": found["masked_accuracy"],
+                "perplexity": float(np.exp(found["loss"])),
+                "baseline": float(np.mean(targets == guess)),
+                "masked_tokens": len(targets),
+            }
+        }
+
+    def examples(self):
+        """Beginnings of the test split with hidden tokens, and what is guessed, as pairs of text."""
+        found, ids = [], self.corpus.ids["test"]
+        generator = np.random.default_rng(self.options.seed)
+        length = min(EXAMPLE_LENGTH, self.options.context, len(ids))
+        for start in range(0, min(len(ids) - length, EXAMPLES * length - 1) + 1, length):
+            part = ids[start : start + length]
+            _, targets = hide(part, self.options.mask_rate, self.mask_id, self.first_id, generator)
+            tokens = np.where(targets > 0, self.mask_id, part)
+            logits = np.asarray(self.model({"token_ids": tokens[None]}))[0, :, : self.mask_id]
+            filled = np.where(targets > 0, logits.argmax(-1), part)
+            found.append((self._shown(tokens), self._shown(filled)))
+        return found
+
+    def export(self):
+        """Writes the next version under `export/`."""
+        self.exported = export.saved_model(
+            self.model, self.path("export"), version=self.options.export_version
+        )
+
+    def write_card(self, results, examples, seconds):
+        write_card(
+            self.options.out,
+            history=self.path("history.csv"),
+            metric="val_masked_accuracy",
+            task=self.corpus.name,
+            seed=self.options.seed,
+            parameters=self.model.count_params(),
+            vocabulary_size=self.mask_id,
+            options=vars(self.options),
+            steps=self.steps(self.model),
+            results=results,
+            examples=examples,
+            seconds=round(seconds, 1),
+        )
+
+    def _tokenizer(self, part):
+        path = self.path("tokenizer.model")
+        if os.path.exists(path):
+            return text.load(path)
+        return train_tokenizer(self.options.tokenizer, part, self.options.vocabulary_size)
+
+    def _segments(self, split, steps=None, most=None):
+        ids = self.corpus.ids[split][:most]
+        return MaskedSegments(ids, self.options, self.mask_id, self.first_id, steps)
+
+    def _shown(self, ids):
+        """Text, in which the mask is written out."""
+        parts, part = [], []
+        for token in [*ids, self.mask_id]:
+            if token == self.mask_id:
+                parts.append(decode(self.corpus.tokenizer, part) if part else "")
+                part = []
+            else:
+                part.append(token)
+        return f" {MASK} ".join(parts)
