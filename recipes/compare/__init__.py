@@ -1,0 +1,1 @@
+"""One task, one budget, every value of an axis."""

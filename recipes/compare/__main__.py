@@ -1,0 +1,28 @@
+"""Trains the same small language model with every value of one axis.
+
+    python -m recipes.compare --axis residual
+
+See README.md beside this file.
+"""
+
+import sys
+
+from recipes import program
+from recipes.compare.options import parse
+
+
+def main():
+    return program.main("recipes.compare", parse, run)
+
+
+def run(options, started):
+    from recipes.compare.training import Comparison
+
+    comparison = Comparison(options)
+    lines = comparison.write(comparison.run())
+    print("\n".join(lines))
+    print(f"Table: {options.out}/table.md\nCard:  {options.out}/card.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

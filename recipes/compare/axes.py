@@ -1,0 +1,105 @@
+"""The values of each axis, as changes of one small model."""
+
+import math
+
+from keras_attn import depth, layers, memory, models, patterns, positions, residuals
+from keras_attn.ops.heads import head_size
+
+
+def build(vocabulary_size, options, **changes):
+    """A causal language model: pre-norm blocks, learned positions, but for what changes.
+
+    Args:
+        vocabulary_size: int.
+        options: with sizes and `context`.
+        **changes: `attention`, a dict of arguments of `MultiHeadAttention`; `position`, `residual`
+            and `memory` of the model; and `depth`, a function of a block's function and the number
+            of layers.
+    """
+    hidden_dim, num_heads = options.hidden_dim, options.num_heads
+
+    def block(index):
+        attention = {"pattern": "causal", **changes.get("attention", {})}
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(num_heads, head_size(hidden_dim, num_heads), **attention),
+            layers.FeedForward(options.intermediate_dim),
+            residual=changes.get("residual", "pre_norm"),
+            dropout=options.dropout,
+        )
+
+    return models.CausalLanguageModel(
+        layers.TokenEmbedding(vocabulary_size, hidden_dim),
+        changes.get("depth", depth.Stack)(block, options.num_layers),
+        position=changes.get("position", positions.Learned(options.context)),
+        memory=changes.get("memory"),
+        dropout=options.dropout,
+    )
+
+
+def axes(options):
+    """Of each axis its values by name, dicts of what changes; beside a model of `options`."""
+    context, part = options.context, max(1, options.context // 4)
+    stride = max(2, math.isqrt(context))
+    rows = next(n for n in range(math.isqrt(context), 0, -1) if context % n == 0)
+
+    def attention(**arguments):
+        return {"attention": arguments}
+
+    def in_score(score):
+        return {"position": None, **attention(score=score)}
+
+    half = options.hidden_dim // 2
+    return {
+        "score": {
+            "scaled_dot": {},
+            "dot": attention(score="dot"),
+            "additive": attention(score="additive"),
+            "relative": in_score("relative"),
+        },
+        "pattern": {
+            "causal": {},
+            "local": attention(pattern=patterns.Local(part)),
+            "block_local_1d": attention(pattern=patterns.BlockLocal1D(part, part)),
+            "strided": attention(pattern=patterns.Strided(stride)),
+            "fixed": attention(pattern=patterns.Fixed(stride, max(1, stride // 4))),
+            "adaptive_span": attention(pattern=patterns.AdaptiveSpan(context)),
+            "lsh": attention(score="shared_qk", pattern=patterns.LSH(max(2, part // 2), 2)),
+        },
+        "position": {
+            "none": {"position": None},
+            "sinusoidal": {"position": "sinusoidal"},
+            "learned": {},
+            "axial": {
+                "position": positions.Axial(
+                    (context // rows, rows), (half, options.hidden_dim - half)
+                )
+            },
+            "rotary": {"position": None, **attention(position="rotary")},
+            "relative": in_score("relative"),
+        },
+        "residual": {
+            "pre_norm": {},
+            "post_norm": {"residual": "post_norm"},
+            "gru": {"residual": residuals.Gate("gru")},
+            **{
+                kind: {"residual": residuals.Gate(kind, bias=1.0)}
+                for kind in ("input", "output", "highway", "sigmoid_tanh")
+            },
+        },
+        "depth": {
+            "stack": {},
+            "recurrent": {"depth": _shared(depth.Recurrent)},
+            "act": {"depth": _shared(depth.ACT)},
+            "reversible": {"depth": depth.Reversible},
+        },
+        "memory": {
+            "none": in_score("relative"),
+            "segment": {**in_score("relative"), "memory": memory.SegmentMemory(context)},
+        },
+        "loss": {"plain": {}, "label_smoothed": {}, "auxiliary": {}},
+    }
+
+
+def _shared(kind):
+    """One block for all steps, which tells them apart by their time."""
+    return lambda block, steps: kind(block(0), steps, position="timestep")

@@ -1,0 +1,178 @@
+"""Trains with each value of an axis, and writes what came of it."""
+
+import json
+import os
+import time
+
+import keras
+
+from keras_attn import text, training
+from keras_attn.memory import StatefulSegments
+from recipes import run
+from recipes.compare.axes import axes, build
+from recipes.compare.options import settings
+from recipes.language_model.batches import EndlessSegments, Windows
+from recipes.language_model.corpus import Corpus, train_tokenizer
+from recipes.language_model.data import read_text
+from recipes.provenance import command_line, hardware, versions
+from recipes.settings import check_settings, save_settings
+
+
+class Comparison:
+    """The values of an axis in the directory `options.out`, which a later start goes on with."""
+
+    def __init__(self, options):
+        check_settings(self._path(options, "settings.json"), settings(options), options.out)
+        known = axes(options)[options.axis]
+        self.names = options.values or list(known)
+        unknown = [name for name in self.names if name not in known]
+        if unknown:
+            raise ValueError(
+                f"--values must be among {', '.join(known)} for the axis {options.axis}. "
+                f"Received: {', '.join(unknown)}."
+            )
+        self.options = options
+        name, splits = read_text(options.data_dir, options.text)
+        tokenizer = train_tokenizer(options.tokenizer, splits["train"], options.vocabulary_size)
+        self.corpus = Corpus.of(name, splits, tokenizer)
+        os.makedirs(options.out, exist_ok=True)
+        save_settings(self._path(options, "settings.json"), settings(options))
+
+    def run(self):
+        """The results of all values, of which those found before are read."""
+        results = {}
+        for name in self.names:
+            path = self._path(self.options, f"{name}.json")
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as file:
+                    results[name] = json.load(file)
+                continue
+            print(name, flush=True)
+            results[name] = self._train(name)
+            _write(path, json.dumps(results[name], indent=1))
+        return results
+
+    def write(self, results):
+        """The card, the table and the curves of some results."""
+        options = self.options
+        card = {
+            "command": command_line(),
+            "hardware": hardware(),
+            "versions": versions("keras_attn", "keras", "tensorflow", "numpy"),
+            "task": self.corpus.name,
+            "options": vars(options),
+            "results": results,
+        }
+        _write(self._path(options, "card.json"), json.dumps(card, indent=1))
+        lines = table(options.axis, results)
+        _write(self._path(options, "table.md"), "\n".join(lines) + "\n")
+        draw(options.axis, results, self._path(options, "curves.png"))
+        return lines
+
+    def _train(self, name):
+        options = self.options
+        keras.backend.clear_session()
+        keras.utils.set_random_seed(options.seed)
+        changes = axes(options)[options.axis][name]
+        model = build(self.corpus.tokenizer.vocabulary_size, options, **changes)
+        remembers = model.memory is not None
+        trained = model
+        if remembers:
+            trained = StatefulSegments(model, options.batch_size)
+        elif name == "auxiliary":
+            trained = training.AuxiliaryLosses(model, options.steps)
+        lengths = [self.corpus.characters_per_token("train")] * model.embedding.vocabulary_size
+        trained.compile(
+            run.optimizer(options),
+            training.LabelSmoothedCrossentropy(0.1 if name == "label_smoothed" else 0.0),
+            weighted_metrics=[training.BitsPerCharacter(lengths)],
+            jit_compile=False,
+        )
+        seconds = Seconds()
+        history = trained.fit(
+            EndlessSegments(
+                self._segments("train"), options.steps // options.epochs, remembers
+            ).as_dataset(),
+            epochs=options.epochs,
+            callbacks=[seconds],
+            validation_data=self._validation(remembers).as_dataset(),
+            shuffle=False,
+            verbose=2,
+        ).history
+        return {
+            "bits_per_character": history["val_bits_per_character"],
+            "parameters": model.count_params(),
+            "seconds_per_step": sum(seconds.found) / options.steps,
+        }
+
+    def _segments(self, split, most=None):
+        ids = self.corpus.ids[split][:most]
+        return text.SegmentStreams(ids, self.options.batch_size, self.options.context)
+
+    def _validation(self, remembers):
+        options = self.options
+        if remembers:
+            return self._segments("valid", options.valid_tokens)
+        ids = self.corpus.ids["valid"][: options.valid_tokens]
+        return Windows(ids, options.context, options.context, options.batch_size)
+
+    @staticmethod
+    def _path(options, name):
+        return os.path.join(options.out, name)
+
+
+class Seconds(keras.callbacks.Callback):
+    """How long the steps of each epoch took, without the validation after them."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._started = time.monotonic()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._ended = time.monotonic()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.found.append(self._ended - self._started)
+
+
+def table(axis, results):
+    """Markdown, the best value first."""
+    lines = [
+        f"| {axis} | bits per character | parameters | seconds per step |",
+        "| --- | --: | --: | --: |",
+    ]
+    for name, found in sorted(results.items(), key=lambda item: item[1]["bits_per_character"][-1]):
+        lines.append(
+            f"| `{name}` | {found['bits_per_character'][-1]:.3f} | {found['parameters']:,} "
+            f"| {found['seconds_per_step']:.3f} |"
+        )
+    return lines
+
+
+def draw(axis, results, path):
+    """Bits per character over the epochs, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    for name, found in results.items():
+        bits = found["bits_per_character"]
+        axes.plot(range(1, len(bits) + 1), bits, ".-", label=name)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set(xlabel="epoch", ylabel="bits per character, validation", title=axis)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    temporary = f"{path}.{os.getpid()}.png"
+    figure.savefig(temporary, dpi=120)
+    os.replace(temporary, path)
+
+
+def _write(path, content):
+    """A text file that appears complete or not at all."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(content)
+    os.replace(temporary, path)
