@@ -1,0 +1,65 @@
+"""Trains actors with different memories in one environment.
+
+    python -m recipes.control
+
+See README.md beside this file.
+"""
+
+import copy
+import json
+import os
+import sys
+import time
+
+from recipes import program
+from recipes.control.options import parse
+
+
+def main():
+    return program.main("recipes.control", parse, run)
+
+
+def run(options, started):
+    cards = {name: [] for name in options.models}
+    for name in options.models:
+        for seed in range(options.seed, options.seed + options.seeds):
+            own = copy.copy(options)
+            own.seed, own.out = seed, os.path.join(options.out, f"{name}-{seed}")
+            cards[name].append(_card(name, own))
+    from recipes.control.returns import draw, table
+
+    lines = table(cards)
+    draw(cards, os.path.join(options.out, "returns.png"))
+    print("\n".join(lines))
+    with open(os.path.join(options.out, "table.md"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    print(f"Curves: {options.out}/returns.png\nTable:  {options.out}/table.md")
+
+
+def _card(name, options):
+    """The card of one run, trained unless it is there."""
+    import keras
+
+    from recipes.control.options import settings
+    from recipes.control.training import Run
+    from recipes.settings import check_settings
+
+    path = os.path.join(options.out, "card.json")
+    if os.path.exists(path):
+        before = os.path.join(options.out, "settings.json")
+        check_settings(before, {"model": name, **settings(options)}, options.out)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    print(f"{name}, seed {options.seed}", flush=True)
+    started = time.monotonic()
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(options.seed)
+    run = Run(name, options)
+    run.train()
+    results = run.evaluate()
+    run.export()
+    return run.write_card(results, seconds=time.monotonic() - started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

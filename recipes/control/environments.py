@@ -1,0 +1,76 @@
+"""Environments with numbered actions, several at a time."""
+
+import numpy as np
+
+
+class Environments:
+    """Copies of one environment, each begun anew when its episode ends.
+
+    What is observed becomes a vector, numbers as they are and choices one-hot. An episode that is
+    cut off counts as one that ended.
+
+    Args:
+        name: str. A gymnasium id; ids of popgym begin with "popgym-".
+        count: int. How many copies, the rows N.
+        seed: int.
+
+    Attributes:
+        states: float32 (N, D), what is observed now.
+        starts: bool (N,), whether that is the first of an episode.
+        returns: list of the sums of rewards of the episodes that have ended.
+
+    Raises:
+        ImportError: if gymnasium, or popgym for its ids, is not installed.
+        ValueError: if there is no such environment, or its actions are not numbered.
+    """
+
+    def __init__(self, name, count, seed):
+        try:
+            import gymnasium
+
+            if name.startswith("popgym-"):
+                import popgym  # noqa: F401  registers its ids
+        except ImportError as error:
+            raise ImportError(
+                f"The environment {name} needs the package {error.name}: "
+                "pip install 'keras_attn[rl]'."
+            ) from error
+        try:
+            self._environments = [gymnasium.make(name) for _ in range(count)]
+        except gymnasium.error.Error as error:
+            raise ValueError(f"There is no environment {name}: {error}") from error
+        first = self._environments[0]
+        if not isinstance(first.action_space, gymnasium.spaces.Discrete):
+            raise ValueError(
+                f"The environment must have numbered actions. Received: {name} with actions "
+                f"{first.action_space}."
+            )
+        self._flatten = gymnasium.spaces.utils.flatten
+        self._space, self._first_action = first.observation_space, int(first.action_space.start)
+        self.state_size = gymnasium.spaces.utils.flatdim(self._space)
+        self.num_actions = int(first.action_space.n)
+        observed = [e.reset(seed=seed + i)[0] for i, e in enumerate(self._environments)]
+        self.states = np.stack([self._vector(x) for x in observed])
+        self.starts = np.ones(count, bool)
+        self.returns = []
+        self._sums = np.zeros(count)
+
+    def step(self, actions):
+        """Takes an action (N,) in each copy; rewards float32 (N,) and bool (N,), what has ended."""
+        rewards, ended = np.zeros(len(actions), "float32"), np.zeros(len(actions), bool)
+        for row, (environment, action) in enumerate(zip(self._environments, actions, strict=True)):
+            observed, reward, terminated, truncated, _ = environment.step(
+                self._first_action + int(action)
+            )
+            rewards[row], ended[row] = reward, terminated or truncated
+            self._sums[row] += reward
+            if ended[row]:
+                observed, _ = environment.reset()
+                self.returns.append(float(self._sums[row]))
+                self._sums[row] = 0
+            self.states[row] = self._vector(observed)
+        self.starts = ended
+        return rewards, ended
+
+    def _vector(self, observed):
+        return np.asarray(self._flatten(self._space, observed), "float32")

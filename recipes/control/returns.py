@@ -1,0 +1,48 @@
+"""What the runs of several agents came to: a table and curves with their spread."""
+
+import os
+
+import numpy as np
+
+
+def table(cards):
+    """Markdown: of each agent the mean return over its seeds, the best first.
+
+    Args:
+        cards: dict of name to the cards of its seeds.
+    """
+    lines = ["| model | return | of each seed | parameters |", "| --- | --: | --- | --: |"]
+    found = {
+        name: [card["results"]["test"]["value"] for card in runs] for name, runs in cards.items()
+    }
+    for name, values in sorted(found.items(), key=lambda item: -np.mean(item[1])):
+        each = ", ".join(f"{value:.3f}" for value in values)
+        lines.append(
+            f"| `{name}` | {np.mean(values):.3f} | {each} | {cards[name][0]['parameters']:,} |"
+        )
+    return lines
+
+
+def draw(cards, path):
+    """Mean return over the environment's steps, and from the worst to the best seed, as PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    for name, runs in cards.items():
+        returns = np.array([[_number(row["return"]) for row in card["history"]] for card in runs])
+        epochs = np.arange(1, returns.shape[1] + 1)
+        steps = epochs * runs[0]["environment_steps"] / len(epochs)
+        (line,) = axes.plot(steps, returns.mean(axis=0), label=name)
+        low, high = returns.min(axis=0), returns.max(axis=0)
+        axes.fill_between(steps, low, high, alpha=0.2, color=line.get_color())
+    axes.set(xlabel="steps of all environments", ylabel="return", title=runs[0]["task"])
+    axes.grid(alpha=0.3)
+    axes.legend()
+    temporary = f"{path}.{os.getpid()}.png"
+    figure.savefig(temporary, dpi=120)
+    os.replace(temporary, path)
+
+
+def _number(value):
+    return np.nan if value is None else float(value)

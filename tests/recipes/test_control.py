@@ -1,0 +1,142 @@
+"""The recipe from the command line, and what an actor and its training must agree on."""
+
+import json
+import sys
+
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from recipes.control import __main__ as recipe
+from recipes.control.agents import AGENTS, build
+from recipes.control.environments import Environments
+from recipes.control.options import parse
+from recipes.control.proximal_policy import ProximalPolicy
+from recipes.control.rollouts import Rollouts
+
+SMALL = [
+    *("--num-layers", "2", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
+    *("--num-envs", "3", "--rollout", "17", "--memory", "61", "--steps", "200", "--epochs", "2"),
+    *("--passes", "2", "--episodes", "5", "--seeds", "1"),
+]
+
+
+@pytest.fixture(scope="module")
+def options():
+    return parse(SMALL)
+
+
+def made(name, options):
+    environments = Environments(options.env, options.num_envs, seed=0)
+    agent = build(name, environments.state_size, environments.num_actions, options)
+    oracles.scramble(agent.model)
+    return Rollouts(environments, agent, options), agent
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_training_sees_what_the_actor_saw(name, options):
+    """Log probabilities and values of a whole stretch are those of its single steps.
+
+    Episodes of 51 steps end within stretches of 17 and between them.
+    """
+    rollouts, agent = made(name, options)
+    for _ in range(5):
+        inputs, targets = rollouts.collect()
+        outputs = agent.model(inputs, training=False)
+        log_probs = np.asarray(keras.ops.log_softmax(outputs["policy"]))
+        chosen = np.take_along_axis(log_probs, targets["actions"][..., None], axis=-1)[..., 0]
+        np.testing.assert_allclose(chosen, targets["log_probs"], atol=2e-5)
+        assert not targets["log_probs"].std() == 0
+    assert len(rollouts.environments.returns) == 3  # one episode of each row has ended
+
+
+@pytest.mark.parametrize("name", [name for name in AGENTS if name != "memoryless"])
+def test_an_episode_begins_without_a_memory(name, options):
+    """What was before makes no difference where `starts` says that an episode begins."""
+    _, agent = made(name, options)
+    states, starts = oracles.random(1, 5, 4), np.zeros((1, 5), bool)
+    starts[0, 2] = True
+    inputs = {"starts": starts, **{k: np.asarray(v) for k, v in agent.initial(1).items()}}
+    one = agent.model({"states": states, **inputs})["policy"]
+    other = states.copy()
+    other[:, :2] += 1
+    two = agent.model({"states": other, **inputs})["policy"]
+    assert np.abs(one[:, 1] - two[:, 1]).max() > 1e-3
+    np.testing.assert_allclose(one[:, 2:], two[:, 2:], atol=1e-6)
+
+
+def test_advantages_by_their_definition(options):
+    """A_t = sum over l of (discount trace)^l d_(t+l), up to the end of the episode."""
+    rollouts, _ = made("memoryless", options)
+    rng = np.random.default_rng(0)
+    rewards, values, last = rng.normal(size=(2, 7)), rng.normal(size=(2, 7)), rng.normal(size=2)
+    ends = np.zeros((2, 7), bool)
+    ends[0, 3] = ends[1, 6] = True
+    found = rollouts._advantages(rewards, ends, values, last)
+    for row in range(2):
+        following = [*values[row, 1:], last[row]]
+        for t in range(7):
+            total, share = 0.0, 1.0
+            for k in range(t, 7):
+                ahead = 0.0 if ends[row, k] else options.discount * following[k]
+                total += share * (rewards[row, k] + ahead - values[row, k])
+                if ends[row, k]:
+                    break
+                share *= options.discount * options.trace
+            assert found[row, t] == pytest.approx(total, abs=1e-5)
+
+
+def test_the_loss_by_hand():
+    policy = ProximalPolicy(keras.Sequential(), clip=0.2, value_weight=0.5, entropy_weight=0.1)
+    logits = np.log(np.array([[[0.7, 0.3], [0.4, 0.6]]]))
+    outputs = {"policy": logits, "value": np.array([[[1.0], [2.0]]])}
+    targets = {
+        "actions": np.array([[0, 1]]),
+        "log_probs": np.log(np.array([[0.5, 0.9]])),
+        "advantages": np.array([[2.0, -1.0]]),
+        "returns": np.array([[0.0, 3.0]]),
+    }
+    # Ratios 1.4, of which 1.2 counts, and 2/3, of which 0.8 does, for that is less.
+    gain = (1.2 * 2.0 - 0.8 * 1.0) / 2
+    entropy = -np.mean(
+        [0.7 * np.log(0.7) + 0.3 * np.log(0.3), 0.4 * np.log(0.4) + 0.6 * np.log(0.6)]
+    )
+    expected = -gain + 0.5 * (1 + 1) / 2 / 2 - 0.1 * entropy
+    outputs = {name: keras.ops.convert_to_tensor(x, "float32") for name, x in outputs.items()}
+    targets = {
+        name: keras.ops.convert_to_tensor(x, "int32" if name == "actions" else "float32")
+        for name, x in targets.items()
+    }
+    assert float(policy.compute_loss(y=targets, y_pred=outputs)) == pytest.approx(
+        expected, abs=1e-5
+    )
+
+
+def test_what_a_run_leaves(monkeypatch, tmp_path, capsys):
+    def run(*more):
+        arguments = ["recipe", "--out", str(tmp_path), *SMALL, "--models", "gtrxl", "memoryless"]
+        monkeypatch.setattr(sys, "argv", [*arguments, *more])
+        return recipe.main()
+
+    assert run() == 0
+    card = json.loads((tmp_path / "gtrxl-0" / "card.json").read_text())
+    assert card["environment_steps"] == 2 * 2 * 3 * 17 and len(card["history"]) == 2
+    assert -1 <= card["results"]["test"]["value"] <= 1
+    assert (tmp_path / "gtrxl-0" / "export" / "1").is_dir()
+    assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
+    assert "| `memoryless` |" in (tmp_path / "table.md").read_text()
+    seconds = card["seconds"]
+    assert run() == 0  # nothing is trained again
+    assert json.loads((tmp_path / "gtrxl-0" / "card.json").read_text())["seconds"] == seconds
+    assert run("--discount", "0.5") == 2
+    assert "started with other options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [("popgym-NoSuch-v0", "There is no environment"), ("Pendulum-v1", "numbered actions")],
+)
+def test_environments_that_do_not_fit(name, message):
+    with pytest.raises(ValueError, match=message):
+        Environments(name, 1, seed=0)
