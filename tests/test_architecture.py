@@ -2,6 +2,8 @@
 and the core runs without TensorFlow."""
 
 import ast
+import builtins
+import doctest
 import importlib
 import importlib.util
 import inspect
@@ -158,6 +160,42 @@ def test_every_axis_lists_its_public_names(room):
 @pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_files_stay_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+def unmade_names(code):
+    """The names that `code` uses and neither makes nor imports."""
+    nodes = list(ast.walk(ast.parse(code)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made = {name.id for name in names if not isinstance(name.ctx, ast.Load)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    made |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    aliases = [a for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names]
+    made |= {(alias.asname or alias.name).split(".")[0] for alias in aliases}
+    return {name.id for name in names} - made - set(dir(builtins))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_examples_import_what_they_use(path):
+    """They are there to be copied; doctest lends them the names of their file."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    texts = [ast.get_docstring(n) or "" for n in ast.walk(parse(path)) if isinstance(n, documented)]
+    examples = [doctest.DocTestParser().get_examples(text) for text in texts]
+    codes = ["".join(example.source for example in found) for found in examples]
+    assert [names for names in map(unmade_names, codes) if names] == []
+
+
+@pytest.mark.parametrize(
+    "code, unmade",
+    [
+        ("import numpy as np\nnp.ones(2)", set()),
+        ("from a import b as c\nc(lambda x: [x + y for y in range(2)])", set()),
+        ("f(x=keras.ops)", {"f", "keras"}),
+        ("import a.b\na.b, b", {"b"}),
+        ("from a import b as c\nb", {"b"}),
+    ],
+)
+def test_unmade_names(code, unmade):
+    assert unmade_names(code) == unmade
 
 
 def test_every_folder_of_code_is_a_package():

@@ -72,7 +72,7 @@ class ACT(ReplicaLosses, Recurrent):
 
     Raises:
         ValueError: if `max_steps` < 1, `epsilon` or `ponder_loss` is below 0, `block` gives no
-            layer, or `position` or `variant` is unknown.
+            layer, `position` or `variant` is unknown, or `remat` is asked for.
 
     Example:
         >>> import keras_attn
@@ -106,6 +106,11 @@ class ACT(ReplicaLosses, Recurrent):
     ):
         check_sizes(max_steps=max_steps)
         super().__init__(block, max_steps, position, **kwargs)
+        if self.remat:
+            raise ValueError(
+                "`remat` is of a stack whose steps are all taken; `ACT` has its own loop. "
+                "Received: remat=True."
+            )
         check_halting(epsilon=epsilon, ponder_loss=ponder_loss, halting_bias=halting_bias)
         check_choice(VARIANTS, variant=variant)
         self.max_steps = max_steps

@@ -50,7 +50,7 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
             `ponder_loss` is below 0, or inputs are not (B, D).
 
     Example:
-        >>> import keras_attn
+        >>> import keras, keras_attn
         >>> cell = keras_attn.depth.ACTCell(keras.layers.LSTMCell(8), max_steps=5)
         >>> keras.layers.RNN(cell, return_sequences=True)(keras.ops.ones((2, 3, 4))).shape
         TensorShape([2, 3, 8])
@@ -66,8 +66,12 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
         # States pass the cell unrounded; it casts what it is given itself.
         super().__init__(**{"autocast": False, **kwargs})
         cell = axis.deserialize(cell) if isinstance(cell, dict) else cell
-        if not (isinstance(cell, keras.layers.Layer) and hasattr(cell, "state_size")):
-            raise ValueError(f"`cell` must be a Keras RNN cell. Received: cell={cell!r}.")
+        is_cell = isinstance(cell, keras.layers.Layer) and hasattr(cell, "state_size")
+        if not is_cell or isinstance(cell, keras.layers.RNN):
+            raise ValueError(
+                "`cell` must be a Keras RNN cell, such as `keras.layers.LSTMCell(64)`. "
+                f"Received: cell={cell!r}."
+            )
         check_sizes(max_steps=max_steps)
         check_halting(epsilon=epsilon, ponder_loss=ponder_loss, halting_bias=halting_bias)
         self.cell = cell

@@ -1,7 +1,7 @@
 """The RNN of cells that think for as long as they need."""
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 from keras_attn.axis import register
 from keras_attn.depth.act_cell import ACTCell
@@ -30,15 +30,17 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
             `keras.layers.RNN`.
 
     Call arguments:
-        sequences: (B, T, D). initial_state, mask: as `keras.layers.RNN`.
+        sequences: (B, T, D). initial_state, mask: as `keras.layers.RNN`. The state of an `ACTCell`
+            may be that of the cell inside: then its sums start at 0.
 
     Returns:
         (B, U); with `return_sequences=True` (B, T, U); then, with `return_state=True`, the states.
 
     Raises:
-        ValueError: if no cell is an `ACTCell`.
+        ValueError: if no cell is an `ACTCell`, or `initial_state` has not a tensor for each state.
 
     Example:
+        >>> import keras
         >>> from keras_attn.depth import ACTCell, ACTRNN
         >>> layer = ACTRNN(ACTCell(keras.layers.SimpleRNNCell(8), max_steps=5))
         >>> layer(keras.ops.ones((2, 3, 4))).shape, len(layer.losses)
@@ -67,7 +69,27 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
         self.steps_taken = steps_metric(self)
 
     def call(self, sequences, initial_state=None, mask=None, training=None):
+        if initial_state is not None:
+            initial_state = self._with_sums(initial_state, ops.shape(sequences)[0])
         return super().call(sequences, initial_state, mask, training)
+
+    def _with_sums(self, initial_state, batch_size):
+        """The states of the cells, with sums of 0 where an `ACTCell` is given none."""
+        states = _listed(initial_state)
+        for place, cell in self._act_cells:
+            of_cell = states if place is None else _listed(states[place])
+            if len(of_cell) == len(cell.state_size) - 1:
+                of_cell = [*of_cell, ops.zeros((batch_size, 2), cell.compute_dtype)]
+            if len(of_cell) != len(cell.state_size):
+                raise ValueError(
+                    "`initial_state` must have a tensor for each state of the cell. "
+                    f"Received: {len(of_cell)} for states of sizes {cell.state_size}."
+                )
+            if place is None:
+                states = of_cell
+            else:
+                states[place] = of_cell
+        return states
 
     def inner_loop(self, sequences, initial_state, mask, training=None):
         results = super().inner_loop(sequences, initial_state, mask, training)
@@ -86,3 +108,7 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
                 self.add_loss(cell.ponder_loss * mean_over_real(sums, count))
             show_steps(self.steps_taken, sums[0] / ops.maximum(count, 1), count, training)
         return results
+
+
+def _listed(state):
+    return list(state) if tree.is_nested(state) else [state]

@@ -23,7 +23,7 @@ class Recurrent(Stack):
 
     Args:
         block: a block, or a function that is called with 0 and gives one. A `Stack`, too, is a
-            block, where no cache is needed.
+            block, where neither a cache nor a memory is needed.
         num_steps: int. Number of steps T.
         position: name or object of the position axis, such as `"timestep"`; None for none.
         remat: bool. Whether the backward pass computes the steps again, as `Stack`.
@@ -38,7 +38,7 @@ class Recurrent(Stack):
         ValueError: if `num_steps` < 1, `block` gives no layer, or `position` is unknown.
 
     Example:
-        >>> import keras_attn
+        >>> import keras, keras_attn
         >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
         >>> block = TransformerBlock(MultiHeadAttention(2, 8), FeedForward(32))
         >>> encoder = keras_attn.depth.Recurrent(block, num_steps=6, position="timestep")

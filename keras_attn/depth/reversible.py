@@ -37,11 +37,11 @@ class Reversible(Stack):
         As `Stack`; with `join="concatenate"` (B, T, 2 D).
 
     Raises:
-        ValueError: if a block is no `TransformerBlock` with `residual="pre_norm"`, or `join` is
-            unknown.
+        ValueError: if a block is no `TransformerBlock` with `residual="pre_norm"`, `join` is
+            unknown, or `remat` is asked for.
 
     Example:
-        >>> import keras_attn
+        >>> import keras, keras_attn
         >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
         >>> stack = keras_attn.depth.Reversible(lambda index: TransformerBlock(
         ...     MultiHeadAttention(2, 8), FeedForward(32), residual="pre_norm"), 6)
@@ -58,6 +58,11 @@ class Reversible(Stack):
     def __init__(self, block, num_layers=None, join="mean", **kwargs):
         super().__init__(block, num_layers, **kwargs)
         check_choice(("mean", "concatenate"), join=join)
+        if self.remat:
+            raise ValueError(
+                "`remat` is of a stack that keeps what its blocks compute; a reversible one "
+                "computes it again in any case. Received: remat=True."
+            )
         for index, layer in enumerate(self.blocks):
             if not isinstance(layer, TransformerBlock) or not isinstance(layer.residual, PreNorm):
                 raise ValueError(

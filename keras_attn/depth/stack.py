@@ -1,6 +1,7 @@
 """Blocks one after another."""
 
 import functools
+import inspect
 
 import keras
 from keras import ops
@@ -12,6 +13,17 @@ from keras_attn.ops.cutting import size
 from keras_attn.ops.masks import keras_mask
 from keras_attn.ops.recompute import chain
 from keras_attn.ops.slots import filled_slots
+
+# What a block is called with beside x, `training` and what only some have.
+ARGUMENTS = (
+    "padding_mask",
+    "context_padding_mask",
+    "attention_mask",
+    "query_positions",
+    "key_positions",
+    "cache",
+    "return_attention_scores",
+)
 
 
 @axis.register
@@ -47,7 +59,8 @@ class Stack(keras.layers.Layer):
         then, if asked for, a list of each block's output.
 
     Raises:
-        ValueError: if `num_layers` < 1 or differs from the length of a list of blocks.
+        ValueError: if `num_layers` < 1 or differs from the length of a list of blocks, or what
+            `block` gives is no block.
 
     Example:
         >>> import keras_attn
@@ -65,11 +78,11 @@ class Stack(keras.layers.Layer):
 
     def __init__(self, block, num_layers=None, remat=False, **kwargs):
         super().__init__(**kwargs)
-        if not callable(block):
+        if isinstance(block, keras.layers.Layer) or not callable(block):
             if not isinstance(block, (list, tuple)):
                 raise ValueError(
-                    "`block` must be a function of the layer's index or a list of blocks. "
-                    f"Received: block={block!r}."
+                    "`block` must be a function of the layer's index or a list of blocks; one "
+                    f"block for all layers makes a `Recurrent`. Received: block={block!r}."
                 )
             block = [
                 keras.saving.deserialize_keras_object(b) if isinstance(b, dict) else b
@@ -88,6 +101,11 @@ class Stack(keras.layers.Layer):
         for index, layer in enumerate(self.blocks):
             if not isinstance(layer, keras.layers.Layer):
                 raise ValueError(f"`block` must give a layer. Received: {layer!r} at {index}.")
+            if not _is_block(layer):
+                raise ValueError(
+                    "`block` must give layers that are called as a `TransformerBlock` is, with "
+                    f"{', '.join(ARGUMENTS)}. Received: {layer!r} at {index}."
+                )
         self.norm = None
         if getattr(self.blocks[-1], "needs_closing_norm", False):
             self.norm = keras.layers.LayerNormalization(
@@ -99,6 +117,13 @@ class Stack(keras.layers.Layer):
         shapes = (x_shape,) if context_shape is None else (x_shape, context_shape)
         for block in self.blocks:
             axis.build_once(block, *shapes)
+            if isinstance(block, Stack):
+                width = block.compute_output_spec(keras.KerasTensor(x_shape)).shape[-1]
+                if width != x_shape[-1]:
+                    raise ValueError(
+                        "`block` must give what is as wide as what it is given. "
+                        f"Received: {block!r}, which makes {width} of {x_shape[-1]}."
+                    )
         if self.norm is not None:
             axis.build_once(self.norm, x_shape)
 
@@ -201,6 +226,11 @@ class Stack(keras.layers.Layer):
     def _memories(self, memory, memory_length, x):
         """The arguments of each block that say what it read before."""
         batch, _, hidden_dim = x.shape
+        if any(isinstance(block, Stack) for block in self.blocks):
+            raise ValueError(
+                "A memory keeps what blocks with one attention layer read. "
+                f"Received: a memory for blocks that are stacks, {self.blocks[0]!r}."
+            )
         check_shape(memory, "memory", (batch, self.num_layers, None, hidden_dim))
         filled = None
         if memory_length is not None:
@@ -231,6 +261,15 @@ class Stack(keras.layers.Layer):
             "num_layers": self.num_layers,
             "remat": self.remat,
         }
+
+
+def _is_block(layer):
+    """Whether a layer takes the arguments that every block is called with."""
+    try:
+        inspect.signature(layer.call).bind(None, **dict.fromkeys(ARGUMENTS))
+    except TypeError:
+        return False
+    return True
 
 
 def _step(block, keep_output, x, arguments):

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn import axis
 from keras_attn.ops.affine import flatten_rows
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_integers, check_sizes
 
 
 @axis.register
@@ -73,6 +73,8 @@ class AdaptiveEmbedding(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim, div_val=div_val)
+        if not isinstance(cutoffs, (list, tuple)):
+            raise ValueError(f"`cutoffs` must be a list of ints. Received: cutoffs={cutoffs!r}.")
         check_sizes(**{f"cutoffs[{i}]": cutoff for i, cutoff in enumerate(cutoffs)})
         edges = [0, *cutoffs, vocabulary_size]
         if any(first >= end for first, end in zip(edges[:-1], edges[1:])):
@@ -128,13 +130,17 @@ class AdaptiveEmbedding(keras.layers.Layer):
         ]
 
     def call(self, inputs):
-        dtype = keras.backend.standardize_dtype(inputs.dtype)
-        if "int" not in dtype:
-            raise ValueError(f"`token_ids` must be integers. Received: dtype={dtype}.")
+        check_integers(inputs, "token_ids")
         tokens = ops.cast(inputs, "int32")
+        # As in one table: negative ids count from the end, and others out of range have no row.
+        tokens = ops.where(tokens < 0, tokens + self.vocabulary_size, tokens)
+        tokens = ops.where(tokens < 0, self.vocabulary_size, tokens)
         x = None
         for i, (first, end) in enumerate(self.bounds):
-            rows = ops.take(self.tables[i], ops.clip(tokens - first, 0, end - first - 1), axis=0)
+            places = ops.maximum(tokens, first) - first
+            if end < self.vocabulary_size:
+                places = ops.minimum(places, end - first - 1)
+            rows = ops.take(self.tables[i], places, axis=0)
             if self.projections:
                 rows, unflatten = flatten_rows(rows)
                 rows = unflatten(ops.matmul(rows, self.projections[i]))

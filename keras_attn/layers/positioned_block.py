@@ -34,7 +34,7 @@ class PositionedBlock(keras.layers.Layer):
         ValueError: if `block` is no layer, or `position` is unknown.
 
     Example:
-        >>> import keras_attn
+        >>> import keras, keras_attn
         >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
         >>> block = TransformerBlock(MultiHeadAttention(2, 8), FeedForward(32))
         >>> layer = keras_attn.layers.PositionedBlock(block, keras_attn.positions.Learned(64))

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn import axis
 from keras_attn.ops.affine import flatten_rows
-from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.checks import check_integers, check_shape, check_sizes
 from keras_attn.ops.once import once
 
 
@@ -82,9 +82,7 @@ class TokenEmbedding(keras.layers.Layer):
             # XLA multiplies several rows by a transposed table three times faster if it is stored.
             columns = once(self, "columns", lambda: ops.transpose(self.table))
             return ops.cast(unflatten(ops.matmul(rows, columns)), "float32")
-        dtype = keras.backend.standardize_dtype(inputs.dtype)
-        if "int" not in dtype:
-            raise ValueError(f"`token_ids` must be integers. Received: dtype={dtype}.")
+        check_integers(inputs, "token_ids")
         x = ops.take(self.table, ops.cast(inputs, "int32"), axis=0)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 

@@ -74,6 +74,8 @@ class SegmentMemory(Value):
     def reset(self, state, rows):
         """The state with the memories of some rows emptied: where `rows`, bool (B,), is True."""
         memory, length = _parts(state)
+        rows = rows if hasattr(rows, "shape") else ops.convert_to_tensor(rows)
+        check_shape(rows, "rows", tuple(length.shape))
         return {"memory": memory, "memory_length": ops.where(rows, 0, length)}
 
     def get_config(self):

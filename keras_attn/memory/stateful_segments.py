@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import axis
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.cutting import part_of, size
 from keras_attn.ops.distribute import num_replicas, replicas_of
 from keras_attn.ops.requirements import require
@@ -51,7 +51,7 @@ class StatefulSegments(keras.Model):
 
     Raises:
         ValueError: if `model` has no memory, the number of rows is unknown, a batch has more rows
-            than are kept, or rows are to be shuffled.
+            than are kept, inputs have other names or shapes, or rows are to be shuffled.
 
     Example:
         >>> import keras_attn
@@ -111,8 +111,12 @@ class StatefulSegments(keras.Model):
     def build(self, inputs_shape):
         if self.state is not None:
             return
-        shapes = inputs_shape if isinstance(inputs_shape, dict) else {"": inputs_shape}
-        rows = next(shape[0] for name, shape in shapes.items() if name != "reset")
+        shapes = inputs_shape
+        if isinstance(shapes, dict):
+            shapes = {name: shapes[name] for name in self._check_names(shapes)}
+        else:
+            shapes = {"": shapes}
+        rows = next(iter(shapes.values()))[0]
         if rows is None:
             raise ValueError(
                 "`batch_size` must be given where the size of a batch is not known in advance. "
@@ -122,6 +126,7 @@ class StatefulSegments(keras.Model):
 
     def call(self, inputs, training=None):
         inputs = dict(inputs) if isinstance(inputs, dict) else self._named(inputs)
+        self._check_names(inputs)
         reset = inputs.pop("reset", None)
         kept = {name: ops.convert_to_tensor(value) for name, value in self.state.items()}
         rows, others = self._num_rows(inputs)
@@ -129,7 +134,10 @@ class StatefulSegments(keras.Model):
         if others is not None:
             state = {name: part_of(value, 0, rows, axis=0) for name, value in kept.items()}
         if reset is not None:
+            num_rows = state["memory_length"].shape[0]
+            check_shape(reset, "reset", (), (num_rows,), (num_rows, 1))
             reset = ops.reshape(ops.cast(reset, "bool"), (-1,))
+            reset = ops.broadcast_to(reset, ops.shape(state["memory_length"]))
             state = self.model.memory.reset(state, reset)
         outputs = dict(self.model({**inputs, **state}, training=training))
         for name, variable in self.state.items():
@@ -150,6 +158,17 @@ class StatefulSegments(keras.Model):
                 f"`inputs` must be a dict of {names}. Received: a tensor of shape {tensor.shape}."
             )
         return {names[0]: tensor}
+
+    def _check_names(self, given):
+        """The names of the model's inputs that are given."""
+        known = [name for name in self.model.input if name not in ("memory", "memory_length")]
+        names = [name for name in given if name != "reset"]
+        if not names or not set(names) <= set(known):
+            raise ValueError(
+                f"`inputs` must be a dict of {known} and, where rows are to be emptied, `reset`. "
+                f"Received: {list(given)}."
+            )
+        return names
 
     def _num_rows(self, inputs):
         """How many rows the batch has, and how many are kept beyond; None if none are."""

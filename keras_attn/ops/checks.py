@@ -9,10 +9,19 @@ from keras import ops
 def check_sizes(least=1, **sizes):
     """Refuses what is not an integer of at least `least`."""
     for name, size in sizes.items():
-        if not isinstance(size, numbers.Integral) or size < least:
+        is_integer = isinstance(size, numbers.Integral) and not isinstance(size, bool)
+        if not is_integer or size < least:
             raise ValueError(
                 f"`{name}` must be an integer of at least {least}. Received: {name}={size!r}."
             )
+
+
+def check_numbers(least=None, **values):
+    """Refuses what is not a number, or below `least`."""
+    for name, value in values.items():
+        if not isinstance(value, numbers.Real) or not (least is None or value >= least):
+            wanted = "a number" if least is None else f"a number of at least {least}"
+            raise ValueError(f"`{name}` must be {wanted}. Received: {name}={value!r}.")
 
 
 def check_choice(choices, **values):
@@ -45,6 +54,13 @@ def check_shape(x, name, *expected, broadcast=False):
             return
     wanted = " or ".join(str(sizes) for sizes in expected)
     raise ValueError(f"`{name}` must have shape {wanted}. Received: shape={shape}.")
+
+
+def check_integers(x, name):
+    """Refuses what has no integer dtype."""
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    if "int" not in dtype:
+        raise ValueError(f"`{name}` must be integers. Received: dtype={dtype}.")
 
 
 def check_positions(positions, name, batch, length):

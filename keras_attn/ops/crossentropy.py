@@ -18,7 +18,10 @@ def crossentropy(labels, logits, smoothing=0.0):
     Returns:
         float32 tensor (...).
     """
-    if len(logits.shape) != len(labels.shape) + 1:
+    pairs = zip(labels.shape, logits.shape)
+    if len(logits.shape) != len(labels.shape) + 1 or any(
+        label != logit and None not in (label, logit) for label, logit in pairs
+    ):
         raise ValueError(
             "`logits` must have the axes of `labels` and then the vocabulary. "
             f"Received: labels of shape {tuple(labels.shape)}, "

@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from keras_attn.ops.checks import check_shape
+from keras_attn.ops.checks import check_integers, check_positions, check_shape
 
 
 def grid_positions(x, positions, shape):
@@ -12,10 +12,11 @@ def grid_positions(x, positions, shape):
 
     Refuses a sequence that is known to be longer than the grid.
     """
+    check_shape(x, "x", (None, None, None))
     length = x.shape[1]
     if positions is not None:
-        positions = ops.convert_to_tensor(positions)
-        check_shape(positions, "positions", (length,), x.shape[:2])
+        positions = check_positions(positions, "positions", *x.shape[:2])
+        check_integers(positions, "positions")
         return ops.cast(positions, "int32")
     if length is not None and length > math.prod(shape):
         raise ValueError(

@@ -1,11 +1,11 @@
 """When to stop: the arithmetic of adaptive computation time, for units that halt one by one."""
 
-import numbers
 from typing import NamedTuple
 
 import keras
 from keras import ops
 
+from keras_attn.ops.checks import check_numbers
 from keras_attn.ops.distribute import num_replicas, replica_sum
 
 
@@ -102,10 +102,7 @@ def at_least_float32(dtype):
     return keras.backend.result_type(dtype, "float32")
 
 
-def check_halting(**arguments):
+def check_halting(epsilon, ponder_loss, halting_bias):
     """Refuses what is not a number, or below 0 where that means nothing."""
-    for name, value in arguments.items():
-        is_number = isinstance(value, numbers.Real)
-        if not is_number or not (value >= 0 or name == "halting_bias"):
-            wanted = "a number" if name == "halting_bias" else "a number of at least 0"
-            raise ValueError(f"`{name}` must be {wanted}. Received: {name}={value!r}.")
+    check_numbers(0, epsilon=epsilon, ponder_loss=ponder_loss)
+    check_numbers(halting_bias=halting_bias)

@@ -1,10 +1,20 @@
 """The table of sines and cosines, in float32 under any dtype policy."""
 
 import math
+import numbers
 
 from keras import ops
 
 LAYOUTS = ("interleaved", "concat", "tensor2tensor")
+
+
+def check_wavelength(max_wavelength):
+    """Refuses what is no number above 0."""
+    if not isinstance(max_wavelength, numbers.Real) or not max_wavelength > 0:
+        raise ValueError(
+            "`max_wavelength` must be a number above 0. "
+            f"Received: max_wavelength={max_wavelength!r}."
+        )
 
 
 def sinusoids(positions, hidden_dim, layout="interleaved", max_wavelength=10000):

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.axis import register
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_numbers, check_sizes
 from keras_attn.ops.cutting import ceil_div, part_of, size, sizes
 from keras_attn.ops.progression import head_positions
 from keras_attn.ops.rows import rows
@@ -93,8 +93,7 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
                 "`initial_span` is a part of `max_span`, in [0, 1]. "
                 f"Received: initial_span={initial_span!r}."
             )
-        if not isinstance(span_loss, numbers.Real) or not span_loss >= 0:
-            raise ValueError(f"`span_loss` must be at least 0. Received: span_loss={span_loss!r}.")
+        check_numbers(0, span_loss=span_loss)
         self.max_span = int(max_span)
         self.ramp = int(ramp)
         self.initial_span = initial_span

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.axis import redraw, register
-from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.checks import check_integers, check_positions, check_shape, check_sizes
 
 
 @register
@@ -54,9 +54,10 @@ class Learned(keras.layers.Layer):
         self.table = self.add_weight(shape, redraw(self.initializer), name="table")
 
     def call(self, x, positions=None):
+        check_shape(x, "x", (None, None, None))
         if positions is not None:
-            positions = ops.convert_to_tensor(positions)
-            check_shape(positions, "positions", x.shape[1:2], x.shape[:2])
+            positions = check_positions(positions, "positions", *x.shape[:2])
+            check_integers(positions, "positions")
             return x + ops.cast(ops.take(self.table, positions, axis=0), x.dtype)
         if x.shape[1] is not None and x.shape[1] > self.max_length:
             raise ValueError(

@@ -6,7 +6,7 @@ from keras import ops
 from keras_attn.axis import register
 from keras_attn.ops.affine import known_shape
 from keras_attn.ops.checks import check_shape
-from keras_attn.ops.sinusoids import sinusoids
+from keras_attn.ops.sinusoids import check_wavelength, sinusoids
 
 
 @register
@@ -57,10 +57,7 @@ class Rotary(keras.layers.Layer):
     def __init__(self, max_wavelength=10000, **kwargs):
         # A key and the cache that it goes into have the same dtype, whatever this layer's own is.
         super().__init__(autocast=False, **kwargs)
-        if not max_wavelength > 0:
-            raise ValueError(
-                f"`max_wavelength` must be above 0. Received: max_wavelength={max_wavelength}."
-            )
+        check_wavelength(max_wavelength)
         self.max_wavelength = max_wavelength
         self.supports_masking = True
 
@@ -72,6 +69,7 @@ class Rotary(keras.layers.Layer):
             )
 
     def call(self, x, positions=None):
+        check_shape(x, "x", (None,) * 3, (None,) * 4)
         length, size = x.shape[-2:]
         if positions is None:
             positions = ops.arange(ops.shape(x)[-2], dtype="int32")

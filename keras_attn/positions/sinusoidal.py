@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_attn.axis import register
-from keras_attn.ops.checks import check_shape
-from keras_attn.ops.sinusoids import LAYOUTS, sinusoids
+from keras_attn.ops.checks import check_positions, check_shape
+from keras_attn.ops.sinusoids import LAYOUTS, check_wavelength, sinusoids
 
 
 @register
@@ -47,19 +47,16 @@ class Sinusoidal(keras.layers.Layer):
         super().__init__(**kwargs)
         if layout not in LAYOUTS:
             raise ValueError(f"`layout` must be one of {LAYOUTS}. Received: layout={layout!r}.")
-        if not max_wavelength > 0:
-            raise ValueError(
-                f"`max_wavelength` must be above 0. Received: max_wavelength={max_wavelength}."
-            )
+        check_wavelength(max_wavelength)
         self.layout = layout
         self.max_wavelength = max_wavelength
         self.supports_masking = True
 
     def call(self, x, positions=None):
+        check_shape(x, "x", (None, None, None))
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
-        positions = ops.convert_to_tensor(positions)
-        check_shape(positions, "positions", x.shape[1:2], x.shape[:2])
+        positions = check_positions(positions, "positions", *x.shape[:2])
         table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength)
         return x + ops.cast(table, x.dtype)
 

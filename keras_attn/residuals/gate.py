@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn import axis
 from keras_attn.ops.affine import flatten_rows
-from keras_attn.ops.checks import check_choice
+from keras_attn.ops.checks import check_choice, check_numbers, check_shape
 from keras_attn.residuals.residual import Residual
 
 # Each kind with the number of its matrices that multiply x, and that multiply y.
@@ -45,7 +45,7 @@ class Gate(Residual):
         epsilon: float. Added to the variance in the normalisation.
 
     Raises:
-        ValueError: if `kind` is unknown.
+        ValueError: if `kind` is unknown, `bias` is no number, or x and y differ in shape.
 
     Example:
         >>> import keras_attn
@@ -63,6 +63,7 @@ class Gate(Residual):
     ):
         super().__init__(epsilon=epsilon, **kwargs)
         check_choice(tuple(KINDS), kind=kind)
+        check_numbers(bias=bias)
         self.kind = kind
         self.bias = float(bias)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -95,6 +96,7 @@ class Gate(Residual):
         return self.norm(x)
 
     def call(self, x, y):
+        check_shape(y, "y", tuple(x.shape))
         x, unflatten = flatten_rows(x)
         y, _ = flatten_rows(ops.relu(y))
         of_x, of_y = KINDS[self.kind]

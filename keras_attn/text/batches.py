@@ -46,6 +46,8 @@ class TokenBatches(keras.utils.PyDataset):
             `tokens_per_batch` does not hold one row for each replica.
 
     Example:
+    >>> import numpy as np
+    >>> from keras_attn.text import TokenBatches
     >>> batches = TokenBatches([np.array([5, 6])], [np.array([7])], tokens_per_batch=16)
     >>> inputs, labels = batches[0]
     >>> inputs["source_ids"].tolist(), inputs["target_ids"].tolist(), labels.tolist()

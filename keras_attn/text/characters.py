@@ -26,6 +26,7 @@ class Characters(Tokenizer):
         ValueError: if `characters` is empty, repeats one, or has U+FFFD or a lone surrogate.
 
     Example:
+    >>> from keras_attn.text import Characters
     >>> tokenizer = Characters("abc")
     >>> ids, lengths = tokenizer.encode(["cab", "d"])
     >>> ids.numpy().tolist(), lengths.numpy().tolist()

@@ -24,10 +24,11 @@ class SegmentStreams(keras.utils.PyDataset):
     Keras averages the first batch over replicas.) All batches have the same shape, so nothing is
     traced again.
 
-    The order matters. Give `as_dataset()` to `fit`, or the object itself with `shuffle=False`.
+    The order matters. Give `as_dataset()` to `fit`, or the object itself with `shuffle=False`; a
+    `StatefulSegments` needs its `batch_size` for the latter, which does not say its own.
 
     Args:
-        texts: int array of one text's token ids, or a list of such arrays. 0 is not a token.
+        texts: int array of one text's token ids, or a list of such arrays. Tokens are above 0.
         batch_size: int. Number B of rows.
         segment_length: int. Number T of tokens in a segment.
 
@@ -36,9 +37,10 @@ class SegmentStreams(keras.utils.PyDataset):
 
     Raises:
         ValueError: if a size is below 1, a text has fewer than two tokens, is not one of integers
-            or has a 0 in it, or one long text has not a token to predict for each row.
+            above 0, or one long text has not a token to predict for each row.
 
     Example:
+    >>> from keras_attn.text import SegmentStreams
     >>> streams = SegmentStreams([5, 6, 7, 8, 9], batch_size=2, segment_length=2)
     >>> inputs, targets = streams[0]
     >>> inputs["token_ids"].tolist(), targets.tolist()
@@ -51,6 +53,11 @@ class SegmentStreams(keras.utils.PyDataset):
     def __init__(self, texts, batch_size, segment_length, **kwargs):
         super().__init__(**kwargs)
         check_sizes(batch_size=batch_size, segment_length=segment_length)
+        if not hasattr(texts, "__len__"):
+            raise ValueError(
+                "`texts` must be an array of token ids, or a list of such arrays. "
+                f"Received: texts={texts!r}."
+            )
         if len(texts) and np.ndim(texts[0]) == 0:
             texts = _parts(_checked(texts, "`texts`"), batch_size)
         else:
@@ -107,16 +114,20 @@ class SegmentStreams(keras.utils.PyDataset):
 
 
 def _checked(text, name):
-    text = np.asarray(text)
+    try:
+        text = np.asarray(text)
+    except ValueError:  # rows of different lengths
+        text = np.empty(len(text), object)
     if text.ndim != 1 or len(text) < 2 or not np.issubdtype(text.dtype, np.integer):
         raise ValueError(
             f"{name} must be two or more integer token ids. "
             f"Received: shape={text.shape}, dtype={text.dtype}."
         )
-    if not text.all():
+    if text.min() <= _PAD:
+        place = int(np.argmax(text <= _PAD))
         raise ValueError(
-            f"{name} must not have token id {_PAD}, which is padding. "
-            f"Received: {_PAD} at place {int(np.argmin(text != _PAD))}."
+            f"{name} must have token ids above {_PAD}, which is padding. "
+            f"Received: {text[place]} at place {place}."
         )
     return text
 

@@ -37,6 +37,7 @@ class SentencePiece(Tokenizer):
         ValueError: if `model_proto` is no such model.
 
     Example:
+    >>> from keras_attn.text import SentencePiece
     >>> tokenizer = SentencePiece.train(["the cat sat", "the cat ran"], vocabulary_size=20)
     >>> ids, lengths = tokenizer.encode(["the cat", ""])
     >>> tokenizer.decode(ids).numpy().tolist()

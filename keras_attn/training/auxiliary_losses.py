@@ -7,8 +7,9 @@ import keras
 from keras import ops
 
 from keras_attn.axis import register
+from keras_attn.depth.reversible import Reversible
 from keras_attn.ops.affine import flatten_rows
-from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_sizes
 from keras_attn.ops.crossentropy import crossentropy
 from keras_attn.ops.distribute import replica_sum
 from keras_attn.training.tokens import element_weights, known_labels, token_weights
@@ -55,8 +56,8 @@ class AuxiliaryLosses(keras.Model):
         The model's logits; while `fit` trains, with the outputs of the layers.
 
     Raises:
-        ValueError: if `model` has no such depth or output, a size is below 1, or `schedule` is
-            unknown.
+        ValueError: if `model` has no such depth or output or its depth is `Reversible`, a size is
+            below 1, `target_weight` below 0, or `schedule` is unknown.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -94,6 +95,7 @@ class AuxiliaryLosses(keras.Model):
         if isinstance(model, dict):
             model = keras.saving.deserialize_keras_object(model)
         check_sizes(total_steps=total_steps, num_targets=num_targets)
+        check_numbers(0, target_weight=target_weight)
         check_choice(("step", "linear", None), schedule=schedule)
         self._run, self._classify = _taken_apart(model)
         self.model = model
@@ -150,8 +152,10 @@ class AuxiliaryLosses(keras.Model):
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if not isinstance(y_pred, Predictions):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
+        labels = ops.convert_to_tensor(y)
+        check_shape(labels, "y", tuple(y_pred.logits.shape[:2]))
         loss = super().compute_loss(x, y, y_pred.logits, sample_weight, training)
-        loss += self._auxiliary_loss(y_pred.hidden_states, ops.convert_to_tensor(y), sample_weight)
+        loss += self._auxiliary_loss(y_pred.hidden_states, labels, sample_weight)
         self.step.assign(self.step + 1)
         return loss
 
@@ -234,6 +238,11 @@ def _taken_apart(model):
     The first gives logits and each layer's output; the second makes logits of any layer's output.
     """
     depth = getattr(model, "depth", None)
+    if isinstance(depth, Reversible):
+        raise ValueError(
+            "`model` must give each layer's output, which a `Reversible` depth does not keep. "
+            f"Received: model={model!r}."
+        )
     if not hasattr(depth, "blocks") or not isinstance(model.output, keras.KerasTensor):
         raise ValueError(
             "`model` must give logits and have a `depth` that is a `Stack`, as a "

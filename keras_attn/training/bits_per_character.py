@@ -1,11 +1,13 @@
 """How many bits a character of text takes."""
 
 import math
+from collections.abc import Iterable
 
 import keras
 from keras import ops
 
 from keras_attn.axis import register
+from keras_attn.ops.checks import check_numbers
 from keras_attn.training.tokens import known_labels, token_losses, token_weights
 
 
@@ -33,6 +35,10 @@ class BitsPerCharacter(keras.metrics.Mean):
             `keras_attn.layers.AdaptiveSoftmax` gives them.
         sample_weight: optional, (B,) or (B, T): tokens count this many times.
 
+    Raises:
+        ValueError: if `token_lengths` are not a number of at least 0 for each id, or labels and
+            logits do not fit.
+
     Example:
 
     >>> import numpy as np
@@ -52,7 +58,16 @@ class BitsPerCharacter(keras.metrics.Mean):
 
     def __init__(self, token_lengths=None, ignore_id=0, name="bits_per_character", dtype=None):
         super().__init__(name=name, dtype=dtype)
-        self.token_lengths = None if token_lengths is None else [float(x) for x in token_lengths]
+        if token_lengths is not None:
+            if not isinstance(token_lengths, Iterable):
+                raise ValueError(
+                    "`token_lengths` must have a number for each id. "
+                    f"Received: token_lengths={token_lengths!r}."
+                )
+            token_lengths = list(token_lengths)
+            check_numbers(0, **{f"token_lengths[{i}]": x for i, x in enumerate(token_lengths)})
+            token_lengths = [float(x) for x in token_lengths]
+        self.token_lengths = token_lengths
         self.ignore_id = ignore_id
 
     def update_state(self, y_true, y_pred, sample_weight=None):
@@ -61,10 +76,20 @@ class BitsPerCharacter(keras.metrics.Mean):
         weights = token_weights(labels, self.ignore_id, sample_weight)
         characters = weights
         if self.token_lengths is not None:
+            if len(predictions.shape) > len(labels.shape):
+                self._check_vocabulary(predictions.shape[-1])
             lengths = ops.convert_to_tensor(self.token_lengths, "float32")
-            characters = weights * ops.take(lengths, known_labels(labels, self.ignore_id))
+            ids = ops.cast(known_labels(labels, self.ignore_id), "int32")
+            characters = weights * ops.take(lengths, ids)
         self.total.assign_add(ops.cast(ops.sum(losses * weights) / math.log(2.0), self.dtype))
         self.count.assign_add(ops.cast(ops.sum(characters), self.dtype))
+
+    def _check_vocabulary(self, size):
+        if size not in (None, len(self.token_lengths)):
+            raise ValueError(
+                "`token_lengths` must have a number for each id. "
+                f"Received: {len(self.token_lengths)} numbers, logits of {size} ids."
+            )
 
     def get_config(self):
         return {

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.axis import register
+from keras_attn.ops.checks import check_shape
 from keras_attn.training.tokens import token_weights
 
 
@@ -41,6 +42,7 @@ class TokenAccuracy(keras.metrics.Mean):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        check_shape(labels, "y_true", tuple(logits.shape[:-1]))
         right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), labels.dtype), labels)
         weights = token_weights(labels, self.ignore_id, sample_weight)
         # Flat, for Mean would first average each row, and call rows of unequal length equal.

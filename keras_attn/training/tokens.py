@@ -50,6 +50,12 @@ def token_losses(labels, predictions, ignore_id, smoothing=0.0):
     """
     if not _fit(labels.shape, predictions.shape):
         return crossentropy(known_labels(labels, ignore_id), predictions, smoothing)
+    if len(labels.shape) > 2:
+        raise ValueError(
+            "`y_true` must be (B, T), the id of each token; one-hot labels become ids by "
+            f"`argmax(y_true, axis=-1)`. Received: y_true of shape {tuple(labels.shape)}, "
+            f"y_pred of shape {tuple(predictions.shape)}."
+        )
     if smoothing:
         raise ValueError(
             "`smoothing` needs the logits of all words; of a layer's own losses of shape (B, T) "

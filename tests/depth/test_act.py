@@ -405,6 +405,7 @@ def test_check_layer():
         ({"max_steps": 2, "ponder_loss": "much"}, "`ponder_loss`.*'much'"),
         ({"max_steps": 2, "variant": "basic"}, "`variant`.*tensor2tensor.*'basic'"),
         ({"max_steps": 2, "position": "here"}, "position='here'.*timestep"),
+        ({"max_steps": 2, "remat": True}, "`remat`.*remat=True"),
     ],
 )
 def test_errors(arguments, message):

@@ -207,6 +207,21 @@ def test_stacked_cells():
     assert float(loss) == pytest.approx(0.01 * float(ops.sum(states[0][-1])) / (B * T), rel=1e-5)
 
 
+def test_a_state_may_be_that_of_the_cells_inside():
+    """A sequence in two parts is the whole, and the sums of each part are its own."""
+    layer = built("lstm", return_state=True)
+    whole = layer(X)[0]
+    first, *states = layer(X[:, :2])
+    last, h, c, sums = layer(X[:, 2:], initial_state=[*states[:2]])
+    np.testing.assert_allclose(ops.concatenate([first, last], axis=1), whole, atol=1e-5)
+    np.testing.assert_array_equal(layer(X[:, 2:], initial_state=states)[1], h)
+    np.testing.assert_allclose(layer(X)[3], states[2] + sums, atol=1e-5)
+    stacked = ACTRNN([keras.layers.GRUCell(U), ACTCell(keras.layers.LSTMCell(U), 2)])
+    zeros = np.zeros((B, U), "float32")
+    found = stacked(X, initial_state=[[zeros], [zeros, zeros]])
+    np.testing.assert_array_equal(found, stacked(X))
+
+
 def test_a_plain_rnn_says_that_it_adds_no_ponder_loss():
     layer = built(kind=keras.layers.RNN)
     with pytest.warns(UserWarning, match="`keras_attn.depth.ACTRNN`"):
@@ -269,9 +284,11 @@ def test_fit_shows_steps_and_files_load_in_a_fresh_process(tmp_path):
     [
         (lambda: ACTCell(5, 2), "`cell` must be a Keras RNN cell.*cell=5"),
         (lambda: ACTCell(keras.layers.Dense(3), 2), "`cell` must be a Keras RNN cell.*Dense"),
+        (lambda: ACTCell(keras.layers.LSTM(3), 2), "`cell` must be a Keras RNN cell.*<LSTM "),
         (lambda: ACTCell(CELLS["gru"](3), 0), "`max_steps`.*max_steps=0"),
         (lambda: ACTCell(CELLS["gru"](3), 2, epsilon=-1), "`epsilon`.*epsilon=-1"),
         (lambda: ACTRNN(CELLS["gru"](3)), "`cell` must be an `ACTCell`.*GRUCell"),
+        (lambda: ACTRNN(ACTCell(CELLS["gru"](3), 2))(X, [X[:, 0]] * 3), r"`initial_state`.*3 for"),
         (lambda: ACTCell(CELLS["gru"](3), 2).build((2, 3, 4)), r"`inputs`.*\(2, 3, 4\)"),
     ],
 )

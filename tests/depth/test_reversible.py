@@ -199,5 +199,9 @@ def test_errors():
         Reversible(post, 2)
     with pytest.raises(ValueError, match="`join`"):
         stack(join="sum")
+    config = stack(2).get_config()
+    assert Reversible.from_config(config).num_layers == 2
+    with pytest.raises(ValueError, match="`remat`.*remat=True"):
+        Reversible(**{**config, "remat": True})
     with pytest.raises(ValueError, match="`memory`.*`return_hidden_states`"):
         stack()(oracles.random(B, T, D), return_hidden_states=True)

@@ -1,10 +1,12 @@
+import functools
+
 import keras
 import numpy as np
 import oracles
 import pytest
 from keras import ops
 
-from keras_attn.depth import Stack
+from keras_attn.depth import ACT, Recurrent, Reversible, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 
 B, T, S, N, H, D, L = 2, 5, 7, 3, 2, 11, 4
@@ -143,8 +145,26 @@ def test_symbolic_shape_and_model():
         (([block(0)], 2), "`num_layers`.*num_layers=2, 1 blocks"),
         ((5,), "`block` must be a function.*block=5"),
         ((lambda index: None, 2), "`block` must give a layer.*None at 0"),
+        ((block(0), 2), "`block` must be a function.*`Recurrent`.*<TransformerBlock"),
+        (([block(0), FeedForward(8)],), "called as a `TransformerBlock`.*<FeedForward.*at 1"),
+        (([keras.layers.Dense(8)],), "called as a `TransformerBlock`.*<Dense"),
     ],
 )
 def test_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         Stack(*arguments)
+
+
+def test_blocks_that_are_stacks():
+    """They are blocks, but for a memory, and where they make nothing wider."""
+    stack = Stack([Stack(block, 2), Stack(block, 1)])
+    assert stack(X).shape == X.shape
+    with pytest.raises(ValueError, match="memory.*stacks.*<Stack"):
+        stack(X, memory=np.zeros((len(X), 2, 3, D)))
+
+    def wide(index):
+        return Reversible(functools.partial(block, residual="pre_norm"), 1, join="concatenate")
+
+    for outer in (Stack(wide, 2), Recurrent(wide, 2), ACT(wide, 2)):
+        with pytest.raises(ValueError, match=rf"<Reversible.* makes {2 * D} of {D}"):
+            outer.build(X.shape)

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+import tensorflow as tf
 
 from keras_attn.layers import AdaptiveEmbedding, TokenEmbedding
 from keras_attn.testing import check_layer
@@ -38,6 +39,12 @@ def test_equal_widths_are_a_token_embedding(cutoffs):
     plain.build()
     plain.table.assign(np.concatenate([oracles.numpy_of(table) for table in layer.tables]))
     np.testing.assert_array_equal(layer(IDS), plain(IDS))
+    from_the_end = np.array([[-1, -V, 3]])
+    np.testing.assert_array_equal(layer(from_the_end), plain(from_the_end))
+    for beyond in (V, -V - 1):
+        for embedding in (layer, plain):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="is not in"):
+                embedding(np.array([[1, beyond]]))
     assert layer.count_params() == V * D
 
 
@@ -86,6 +93,7 @@ def test_save_config():
         (lambda: AdaptiveEmbedding(0, D), "`vocabulary_size`.*vocabulary_size=0"),
         (lambda: AdaptiveEmbedding(V, D, [5, 5]), r"`cutoffs`.*cutoffs=\[5, 5\]"),
         (lambda: AdaptiveEmbedding(V, D, [0, 5]), r"`cutoffs\[0\]`.*=0"),
+        (lambda: AdaptiveEmbedding(V, D, 9), "`cutoffs` must be a list.*cutoffs=9"),
         (lambda: AdaptiveEmbedding(V, D, [5, V]), r"`cutoffs`.*vocabulary_size=23"),
         (lambda: AdaptiveEmbedding(V, D, CUTOFFS, 4), "`hidden_dim`.*div_val=4, 2 cutoffs"),
         (lambda: AdaptiveEmbedding(V, D, CUTOFFS, 0), "`div_val`.*div_val=0"),

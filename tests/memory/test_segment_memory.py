@@ -355,5 +355,8 @@ def test_errors_of_masks_and_extending():
         block(X, memory=X[:, :4], memory_mask=np.ones((B, 5), bool))
     with pytest.raises(ValueError, match=r"`memory` must have shape \(2, 3, None, 6\)"):
         memory.extend(memory.initial(2, 4, 6), oracles.random(2, 3, 5, 6))
+    for rows in (True, [True], np.ones(3, bool)):
+        with pytest.raises(ValueError, match=r"`rows` must have shape \(2,\)"):
+            memory.reset(memory.initial(2, 3, 6), rows)
     with pytest.raises(ValueError, match=r"`padding_mask` must have shape \(2, 5\)"):
         memory.extend(memory.initial(2, 3, 6), oracles.random(2, 3, 5, 6), np.ones((2, 4), bool))

@@ -271,6 +271,14 @@ def test_errors(model):
         StatefulSegments(inner, 0)
     with pytest.raises(ValueError, match="4 rows, 3 are kept"):
         model(np.ones((4, 2), "int32"))
+    ids = np.ones((B, 2), "int32")
+    for flags in (np.ones(B + 1), np.ones(2), np.ones((B, 2))):
+        with pytest.raises(ValueError, match=r"`reset` must have shape \(\) or \(3,\)"):
+            model({"token_ids": ids, "reset": flags})
+    for inputs in ({"token_ids": ids, "resets": np.ones(B)}, {"reset": np.ones(B)}):
+        for stateful in (model, StatefulSegments(inner)):
+            with pytest.raises(ValueError, match=r"`inputs` must be a dict of \['token_ids'"):
+                stateful(inputs)
     with pytest.raises(ValueError, match="shuffle=True"):
         model.fit(cut(IDS), cut(LABELS), B, shuffle=True)
     unknown = StatefulSegments(inner)

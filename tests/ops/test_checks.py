@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attn.ops.checks import check_rates, check_shape, check_sizes
+from keras_attn.ops.checks import (
+    check_integers,
+    check_numbers,
+    check_rates,
+    check_shape,
+    check_sizes,
+)
 
 
 @pytest.mark.parametrize("size", [1, 7, np.int32(3)])
@@ -10,7 +16,7 @@ def test_sizes_that_fit(size):
     check_sizes(width=size)
 
 
-@pytest.mark.parametrize("size", [0, -1, 2.0, "3", None])
+@pytest.mark.parametrize("size", [0, -1, 2.0, "3", None, True])
 def test_sizes_that_do_not(size):
     with pytest.raises(ValueError, match=f"`width` must be an integer.*width={size!r}"):
         check_sizes(height=1, width=size)
@@ -25,6 +31,20 @@ def test_rates_that_fit(rate):
 def test_rates_that_do_not(rate):
     with pytest.raises(ValueError, match=r"`dropout` must be in \[0, 1\)"):
         check_rates(dropout=rate)
+
+
+@pytest.mark.parametrize("number", ["2", None, float("nan"), -0.5])
+def test_numbers(number):
+    check_numbers(0, here=0, there=np.float32(2.5))
+    check_numbers(bias=-3)
+    with pytest.raises(ValueError, match=f"`bias` must be a number of at least 0.*={number!r}"):
+        check_numbers(0, here=1, bias=number)
+
+
+def test_integers():
+    check_integers(np.zeros(2, "uint8"), "ids")
+    with pytest.raises(ValueError, match="`ids` must be integers.*dtype=float32"):
+        check_integers(np.zeros(2, "float32"), "ids")
 
 
 @pytest.mark.parametrize(

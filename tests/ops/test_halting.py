@@ -120,6 +120,7 @@ def test_nobody_real_has_a_mean_of_zero():
     ],
 )
 def test_errors(arguments, message):
-    halting.check_halting(epsilon=0, ponder_loss=1.5, halting_bias=-3)
+    fitting = {"epsilon": 0, "ponder_loss": 1.5, "halting_bias": -3}
+    halting.check_halting(**fitting)
     with pytest.raises(ValueError, match=message):
-        halting.check_halting(**arguments)
+        halting.check_halting(**{**fitting, **arguments})

@@ -126,6 +126,9 @@ def test_check_layer():
         (lambda: Axial((), ()), r"`shape` must be a tuple.*shape=\(\)"),
         (lambda: Axial((3, 5), (2, 4, 1)), r"shape=\(3, 5\), dims=\(2, 4, 1\)"),
         (lambda: Axial((3, 5), (2, 4))(X), r"`dims` must sum.*dims=\(2, 4\).*\(2, 11, 7\)"),
+        (lambda: built()(X[0]), r"`x` must have shape \(None, None, None\)"),
+        (lambda: built()(X[None]), r"`x` must have shape \(None, None, None\)"),
+        (lambda: built()(X, np.zeros(X.shape[1])), "`positions` must be integers.*float"),
         (lambda: built()(X, np.arange(3)), r"`positions`.*\(11,\).*\(3,\)"),
     ],
 )

@@ -146,6 +146,9 @@ def test_check_layer(encoding):
         (lambda: ImageCoordinates(2, 2.5, 2), "`width`.*width=2.5"),
         (lambda: ImageCoordinates(2, 2, None), "`channels`.*channels=None"),
         (lambda: ImageCoordinates(2, 2, 2, "fourier"), "'learned', 'sinusoidal'.*'fourier'"),
+        (lambda: built()(X[0]), r"`x` must have shape \(None, None, None\)"),
+        (lambda: built()(X[None]), r"`x` must have shape \(None, None, None\)"),
+        (lambda: built()(X, np.zeros(X.shape[1])), "`positions` must be integers.*float"),
         (lambda: built()(X, np.arange(3)), r"`positions`.*\(30,\).*\(3,\)"),
     ],
 )

@@ -56,6 +56,9 @@ def test_too_long_fails_in_a_graph_of_unknown_length_too():
     [
         (lambda: Learned(0), r"`max_length`.*max_length=0"),
         (lambda: Learned("long"), r"`max_length`.*max_length='long'"),
+        (lambda: built()(X[0]), r"`x` must have shape \(None, None, None\)"),
+        (lambda: built()(X[None]), r"`x` must have shape \(None, None, None\)"),
+        (lambda: built()(X, np.zeros(X.shape[1])), "`positions` must be integers.*float"),
         (lambda: built()(X, np.arange(3)), r"`positions`.*\(5,\).*\(3,\)"),
     ],
 )

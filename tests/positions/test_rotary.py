@@ -97,6 +97,8 @@ def test_check_layer(shape):
     "call, message",
     [
         (lambda: Rotary(0), "`max_wavelength`.*max_wavelength=0"),
+        (lambda: Rotary("a"), "`max_wavelength`.*max_wavelength='a'"),
+        (lambda: Rotary()(X[0]), r"`x` must have shape.*\(7, 10\)"),
         (lambda: Rotary()(X[..., :5]), r"even.*\(2, 7, 5\)"),
         (lambda: Rotary()(X, np.arange(3)), r"`positions`.*\(7,\).*\(3,\)"),
         (lambda: positions.get_of_heads("sinusoidal"), "position='sinusoidal'.*rotary"),

@@ -85,6 +85,7 @@ def test_names():
     [
         (lambda: Sinusoidal("spiral"), r"`layout`.*interleaved.*layout='spiral'"),
         (lambda: Sinusoidal(max_wavelength=0), r"`max_wavelength`.*max_wavelength=0"),
+        (lambda: Sinusoidal()(X[None]), r"`x` must have shape \(None, None, None\).*\(1, 2, 7, "),
         (lambda: Sinusoidal()(X, np.arange(T + 1)), r"`positions`.*\(7,\).*\(8,\)"),
         (lambda: positions.get("learnt"), r"position='learnt'.*sinusoidal"),
     ],

@@ -59,5 +59,8 @@ def test_names_and_errors():
     assert isinstance(positions.get("timestep"), Timestep)
     with pytest.raises(ValueError, match=r"`layout`.*layout='spiral'"):
         Timestep("spiral")
+    for x in (X[0], X[None]):
+        with pytest.raises(ValueError, match=r"`x` must have shape \(None, None, None\)"):
+            Timestep()(x)
     with pytest.raises(ValueError, match=r"`positions`.*\(7,\).*\(8,\)"):
         Timestep()(X, np.arange(8))

@@ -215,3 +215,7 @@ def test_check_layer_of_a_block():
 def test_errors():
     with pytest.raises(ValueError, match="`kind` must be one of 'gru', 'input'.*kind='lstm'"):
         Gate("lstm")
+    with pytest.raises(ValueError, match="`bias` must be a number.*bias='x'"):
+        Gate(bias="x")
+    with pytest.raises(ValueError, match=r"`y` must have shape \(2, 3, 6\).*\(2, 3, 5\)"):
+        Gate("input")(np.ones((2, 3, 6)), np.ones((2, 3, 5)))

@@ -106,7 +106,12 @@ def test_a_dataset_of_known_shape():
         (([1.0, 2.0], 1, 2), "`texts` must be two or more integer.*float64"),
         (([[1, 2], [3]], 1, 2), r"Text 2 must be two or more integer.*\(1,\)"),
         (([[[1, 2]]], 1, 2), r"Text 1 must be two or more integer.*\(1, 2\)"),
-        (([[1, 2], [4, 0, 5]], 1, 2), "Text 2 must not have token id 0.*at place 1"),
+        (([[1, 2], [4, 0, 5]], 1, 2), "Text 2 must have token ids above 0.*0 at place 1"),
+        (([4, 5, -3], 1, 2), "`texts` must have token ids above 0.*-3 at place 2"),
+        ((iter([[1, 2]]), 1, 2), "`texts` must be an array.*iterator"),
+        (([1, [2, 3]], 1, 2), "`texts` must be two or more integer.*object"),
+        (([[1, 2], [[1], [2, 3]]], 1, 2), "Text 2 must be two or more integer.*object"),
+        (([1, 2, 3], True, 2), "`batch_size`.*batch_size=True"),
     ],
 )
 def test_errors(arguments, message):

@@ -9,7 +9,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.depth import Stack
+from keras_attn.depth import Reversible, Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models import CausalLanguageModel
 from keras_attn.training import AuxiliaryLosses, LabelSmoothedCrossentropy, Perplexity, Resume
@@ -22,13 +22,13 @@ X, Y = {"token_ids": TEXT[:, :-1]}, TEXT[:, 1:].copy()
 Y[1, 4:] = 0  # padding
 
 
-def language_model(num_layers=LAYERS, residual="post_norm", dropout=0.0, **stack):
+def language_model(num_layers=LAYERS, residual="post_norm", dropout=0.0, make=Stack, **stack):
     def block(index):
         attention = MultiHeadAttention(2, 3, pattern="causal")
         return TransformerBlock(attention, FeedForward(5), residual=residual, dropout=dropout)
 
     return CausalLanguageModel(
-        TokenEmbedding(V, D), Stack(block, num_layers, **stack), position="sinusoidal"
+        TokenEmbedding(V, D), make(block, num_layers, **stack), position="sinusoidal"
     )
 
 
@@ -366,6 +366,11 @@ def test_layers_that_are_computed_again():
         (lambda: trained_model(0), "`total_steps`.*total_steps=0"),
         (lambda: trained_model(num_targets=0), "`num_targets`.*num_targets=0"),
         (lambda: trained_model(schedule="cosine"), "`schedule`.*'cosine'"),
+        (lambda: trained_model(target_weight=-1), "`target_weight`.*target_weight=-1"),
+        (
+            lambda: trained_model(model=language_model(residual="pre_norm", make=Reversible)),
+            "`model` must give each layer's output",
+        ),
         (
             lambda: AuxiliaryLosses(keras.Sequential([keras.Input((3,))]), 9),
             "`model`.*`depth` that is a `Stack`.*Received: model=<Sequential",
@@ -375,3 +380,9 @@ def test_layers_that_are_computed_again():
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_one_hot_labels_are_refused():
+    trained = trained_model()
+    with pytest.raises(ValueError, match=r"`y` must have shape \(3, 7\).*\(3, 7, 13\)"):
+        trained.compute_loss(X, np.eye(V)[Y], trained(X, training=True))

@@ -150,3 +150,24 @@ def test_config_round_trip(metric):
 def test_likelihood_must_be_a_loss():
     with pytest.raises(ValueError, match="`likelihood`.*Received: likelihood='dmol'"):
         BitsPerDim("dmol")
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: BitsPerCharacter(3), "`token_lengths` must have a number for each id.*=3"),
+        (lambda: BitsPerCharacter([2, "x"]), r"`token_lengths\[1\]` must be a number.*'x'"),
+        (lambda: updated(BitsPerCharacter(LENGTHS[:-1])), "`token_lengths`.*10 numbers.*11 ids"),
+    ],
+)
+def test_errors_of_lengths(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32"])
+def test_lengths_of_labels_of_any_dtype(dtype):
+    metric, expected = BitsPerCharacter(LENGTHS), updated(BitsPerCharacter(LENGTHS))
+    for labels, logits in batches():
+        metric.update_state(labels.astype(dtype), logits)
+    assert float(metric.result()) == expected

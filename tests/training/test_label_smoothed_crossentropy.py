@@ -199,5 +199,8 @@ def test_smoothing_must_be_a_share(smoothing):
 
 def test_labels_and_logits_must_fit():
     labels, logits = example()
+    for shape in ((B, T + 1), (1, T)):
+        with pytest.raises(ValueError, match=rf"labels of shape \({shape[0]}, {shape[1]}\)"):
+            LabelSmoothedCrossentropy()(np.ones(shape, "int32"), logits)
     with pytest.raises(ValueError, match=r"Received: labels of shape \(3, 5, 1\)"):
         LabelSmoothedCrossentropy()(labels[..., None], logits)

@@ -4,7 +4,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import Perplexity, TokenAccuracy
+from keras_attn.training import (
+    BitsPerCharacter,
+    BitsPerDim,
+    LabelSmoothedCrossentropy,
+    Perplexity,
+    TokenAccuracy,
+)
 
 V = 11
 
@@ -90,6 +96,23 @@ def test_low_precision_logits(dtype):
         metric.update_state(labels, rounded)
         reference.update_state(labels, keras.ops.cast(rounded, "float32"))
     assert float(metric.result()) == pytest.approx(float(reference.result()), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        LabelSmoothedCrossentropy(0.0),
+        Perplexity().update_state,
+        BitsPerCharacter().update_state,
+        BitsPerDim().update_state,
+        TokenAccuracy().update_state,
+    ],
+)
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_one_hot_labels_are_refused(measure, dtype):
+    one_hot = np.eye(V, dtype=dtype)[[[1, 2, 3]]]
+    with pytest.raises(ValueError, match=rf"`y_true`.*\(1, 3, {V}\)"):
+        measure(one_hot, 10.0 * np.eye(V)[[[1, 2, 3]]])
 
 
 @pytest.mark.parametrize("make", [Perplexity, TokenAccuracy])
