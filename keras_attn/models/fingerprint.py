@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-LENGTH = 5
+LENGTH = 3
 # Relative to the greatest number answered: other machines and backends add up in another order.
 ANSWERS_DIFFER = {"float64": 1e-3, "float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
 # Relative to a weight's norm; what is loaded is what was saved, but for another precision.

@@ -20,7 +20,10 @@ M = 1e6
 def abstract(name, **overrides):
     """A preset whose weights have shapes but no numbers, so that the big ones take no memory."""
     with keras.StatelessScope(initialize_variables=False):
-        return from_preset(name, **overrides)
+        model = from_preset(name, **overrides)
+    # Keras would else make the numbers as soon as another such scope ends, gigabytes of them.
+    keras.backend.clear_session()
+    return model
 
 
 def count(weights):
@@ -167,8 +170,10 @@ def rounded(name, more=0):
 # targets, 256 bytes, of which ours with the table's logits has one less.
 @pytest.mark.parametrize("name, published", [("deep_char_12", 44), ("deep_char_64", 235)])
 def test_parameter_counts_of_deep_char_transformer(name, published):
+    model = abstract(name)
     with keras.StatelessScope(initialize_variables=False):
-        trained = AuxiliaryLosses(abstract(name), total_steps=1)
+        trained = AuxiliaryLosses(model, total_steps=1)
+    keras.backend.clear_session()
     assert round(count(trained.weights) / M) == published
     assert rounded(name) < published
 

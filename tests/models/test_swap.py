@@ -82,7 +82,7 @@ SWAPS = {
         "pattern": ("Strided(stride, factor)", "BlockLocal1D(stride, stride)"),
         "position": ("ImageCoordinates(*image_shape)", "Axial(image_shape, (2, 2, 2))"),
         "residual": ('"pre_norm"', '"post_norm"'),
-        "depth": ("Stack(", "Reversible("),
+        "depth": ("remat=remat, name", "name"),
     },
     "reformer": {
         "score": ('"scaled_dot"', '"relative"'),
