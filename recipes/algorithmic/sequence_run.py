@@ -6,7 +6,6 @@ from keras_attn import export, text, training
 from recipes.algorithmic.architectures import encoder_decoder
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.pondering import steps_by_position
-from recipes.algorithmic.sequence_accuracy import SequenceAccuracy
 from recipes.algorithmic.sequences import SYMBOLS, carries
 from recipes.algorithmic.training import Run
 
@@ -21,7 +20,8 @@ class SequenceRun(Run):
         self.tokenizer = text.Characters(SYMBOLS)
         self.model = encoder_decoder(self.options, self.tokenizer.vocabulary_size)
         self._compile(
-            training.LabelSmoothedCrossentropy(0.0), [training.TokenAccuracy(), SequenceAccuracy()]
+            training.LabelSmoothedCrossentropy(0.0),
+            [training.TokenAccuracy(), training.SequenceAccuracy()],
         )
 
     def begin(self):
