@@ -56,7 +56,8 @@ class SequenceRun(Run):
         if options.depth != "act":
             return {}
         lines, by_carry = {}, {}
-        for length in sorted({options.train_length, *options.test_lengths[-1:]}):
+        longest = max([options.train_length, *options.test_lengths])
+        for length in sorted({options.train_length, longest}):
             examples = self.batches.of_length(length, options.test_examples)
             if not len(examples.sources):
                 continue
