@@ -37,13 +37,12 @@ class SequenceRun(Run):
 
     def export(self):
         """Writes the next version under `export/`: text to text."""
-        longest = max([self.options.train_length, *self.options.test_lengths])
         self.exported = export.saved_model(
             self.model,
             self.path("export"),
             tokenizer=self.tokenizer,
-            max_length=longest + 1,
-            max_source_length=longest + 1,
+            max_length=self.longest + 1,
+            max_source_length=self.longest + 1,
             version=self.options.export_version,
         )
 
@@ -56,18 +55,18 @@ class SequenceRun(Run):
         if options.depth != "act":
             return {}
         lines, by_carry = {}, {}
-        longest = max([options.train_length, *options.test_lengths])
-        for length in sorted({options.train_length, longest}):
+        for length in sorted({options.train_length, self.longest}):
             examples = self.batches.of_length(length, options.test_examples)
             if not len(examples.sources):
                 continue
             inputs, _ = self.batches.as_arrays(examples)
-            for side, steps in zip(("source", "target"), steps_by_position(self.model, inputs)):
+            found = steps_by_position(self.model, inputs)
+            for side, steps in zip(("source", "target"), found, strict=True):
                 lines[f"{side}, length {length}"] = _means(steps, inputs[f"{side}_ids"] != 0)
             if options.task == "addition":
                 # What a position of the target reads is one before what it writes.
                 needed, digits = carries(examples.sources), examples.targets >= 0
-                written = steps[:, : digits.shape[1]]
+                written = found[1][:, : digits.shape[1]]
                 by_carry[f"target, length {length}"] = {
                     distance: float(np.mean(written[digits & (needed == distance)]))
                     for distance in map(int, np.unique(needed[digits]))

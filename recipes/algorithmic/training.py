@@ -26,10 +26,11 @@ class Run(run.Run):
 
     def __init__(self, options):
         super().__init__(options, settings(options))
+        self.longest = max([options.train_length, *options.test_lengths])
         self.batches = Batches(
             options.task,
             options.train_length,
-            max([options.train_length, *options.test_lengths]),
+            self.longest,
             options.batch_size,
             options.max_offset,
             options.seed,
