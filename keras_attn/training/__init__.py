@@ -25,6 +25,7 @@ from keras_attn.training.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.training.noam import Noam
 from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.resume import Resume
+from keras_attn.training.sequence_accuracy import SequenceAccuracy
 from keras_attn.training.token_accuracy import TokenAccuracy
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Noam",
     "Perplexity",
     "Resume",
+    "SequenceAccuracy",
     "TokenAccuracy",
     "average_weights",
     "corpus_bleu",

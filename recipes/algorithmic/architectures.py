@@ -1,0 +1,50 @@
+"""The model of each name."""
+
+import keras
+
+from keras_attn import models
+from keras_attn.depth import ACTRNN, ACTCell
+
+
+def encoder_decoder(options, vocabulary_size):
+    """A `universal_transformer` or, with as many layers as that has steps, a `transformer`."""
+    act = {}
+    if options.model == "universal_transformer":
+        act = {
+            "depth": options.depth,
+            "ponder_loss": options.ponder_loss,
+            "halting_bias": options.halting_bias,
+        }
+    return getattr(models, options.model)(
+        vocabulary_size=vocabulary_size,
+        num_layers=options.num_layers,
+        num_heads=options.num_heads,
+        hidden_dim=options.hidden_dim,
+        intermediate_dim=options.intermediate_dim,
+        dropout=options.dropout,
+        residual=options.residual,
+        **act,
+    )
+
+
+def parity_rnn(options):
+    """Graves' network: one layer of tanh units that reads a vector, and a logit.
+
+    Returns:
+        The model, and one that gives the number of steps on each row (B,); None without ACT.
+    """
+    vectors = keras.Input((None, options.train_length), name="vectors")
+    cell, counts = keras.layers.SimpleRNNCell(options.hidden_dim), None
+    if options.model == "rnn":
+        hidden = keras.layers.RNN(cell, name="rnn")(vectors)
+    else:
+        cell = ACTCell(
+            cell,
+            max_steps=options.num_layers,
+            ponder_loss=options.ponder_loss,
+            halting_bias=options.halting_bias,
+        )
+        hidden, _, counts = ACTRNN(cell, return_state=True, name="rnn")(vectors)
+    logits = keras.layers.Dense(1, dtype="float32", name="logits")(hidden)
+    steps = None if counts is None else keras.Model(vectors, counts[:, 0])
+    return keras.Model(vectors, logits, name=options.model), steps

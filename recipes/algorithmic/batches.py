@@ -1,0 +1,118 @@
+"""Batches to train on, without end, and to be tested on."""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_attn.text.datasets import dataset_of
+from recipes.algorithmic.held_out import draw
+from recipes.algorithmic.parity import parity
+from recipes.algorithmic.sequences import SHORTEST, TASKS
+
+_FIRST_ID, _BOS, _EOS = 4, 2, 3
+# What a batch is for, as part of its seed.
+TRAIN, VALID, TEST = range(3)
+
+
+class Batches:
+    """Examples of one task, each batch a function of the seed and its number.
+
+    Args:
+        task: str.
+        train_length: int. The longest in training; lengths are drawn uniformly.
+        longest: int. The longest in any test; so wide are all rows.
+        batch_size: int.
+        max_offset: int. The most positions that a training row begins late.
+        seed: int.
+    """
+
+    def __init__(self, task, train_length, longest, batch_size, max_offset, seed):
+        self.task, self.batch_size = task, batch_size
+        self.shortest = SHORTEST.get(task, 1)
+        self._train_length, self._longest = train_length, longest
+        self._max_offset, self._seed = max_offset, seed
+
+    def training(self, steps):
+        """An `EndlessBatches` of epochs of so many steps."""
+        return EndlessBatches(self._batch, steps)
+
+    def validation(self, steps):
+        """Batches of trained lengths, held out and without offsets."""
+
+        def one_pass():
+            return (self.as_arrays(self._mixed(VALID, index, True)) for index in range(steps))
+
+        return dataset_of(one_pass, _signature(next(one_pass())), steps)
+
+    def of_length(self, length, number):
+        """Up to so many different test examples of one length, fewer if fewer are held out."""
+        random = np.random.default_rng((self._seed, TEST, length))
+        drawn = draw(lambda n: self._make(random, np.full(n, length)), number, held_out=True)
+        _, first = np.unique(drawn[0], axis=0, return_index=True)
+        return type(drawn)(*(array[np.sort(first)] for array in drawn))
+
+    def as_arrays(self, examples, offsets=None):
+        """Inputs and labels of examples."""
+        if self.task == "parity":
+            return examples.inputs, examples.labels[:, None].astype("float32")
+        return with_marks(examples, offsets, self._max_offset)
+
+    def _mixed(self, purpose, index, held_out):
+        random = np.random.default_rng((self._seed, purpose, index))
+
+        def make(number):
+            lengths = random.integers(self.shortest, self._train_length + 1, number)
+            return self._make(random, lengths)
+
+        return draw(make, self.batch_size, held_out)
+
+    def _batch(self, index):
+        random = np.random.default_rng((self._seed, TRAIN, index, 1))
+        offsets = random.integers(0, self._max_offset + 1, self.batch_size)
+        return self.as_arrays(self._mixed(TRAIN, index, False), offsets)
+
+    def _make(self, random, lengths):
+        make = parity if self.task == "parity" else TASKS[self.task]
+        return make(random, lengths, self._longest)
+
+
+class EndlessBatches:
+    """Epochs of so many batches, one going on where the other ended.
+
+    Attributes:
+        epoch: the epoch that the next pass over the data set is.
+    """
+
+    def __init__(self, batch, steps):
+        self._batch, self._steps = batch, steps
+        self.epoch = 0
+
+    def as_dataset(self):
+        def one_epoch():
+            first, self.epoch = self.epoch * self._steps, self.epoch + 1
+            return (self._batch(index) for index in range(first, first + self._steps))
+
+        return dataset_of(one_epoch, _signature(self._batch(0)), self._steps)
+
+
+def with_marks(sequences, offsets=None, max_offset=0):
+    """Token ids as an `EncoderDecoder` reads them: source + eos, bos + target, target + eos.
+
+    A row with an offset has so many zeros before its source and as many before its target. Zeros
+    are padding, to which nothing attends, but they count as positions: the row is read as if it
+    stood so far behind in a longer one.
+    """
+    sources, targets = sequences
+    number, width = sources.shape
+    offsets = np.zeros(number, int) if offsets is None else offsets
+    source_ids, target_ids, labels = np.zeros((3, number, width + 1 + max_offset), "int32")
+    for ids, symbols in ((source_ids, sources), (labels, targets)):
+        rows, places = np.nonzero(symbols >= 0)
+        ids[rows, places + offsets[rows]] = symbols[rows, places] + _FIRST_ID
+        ids[np.arange(number), offsets + np.sum(symbols >= 0, axis=1)] = _EOS
+    target_ids[:, 1:] = np.where(labels[:, :-1] == _EOS, 0, labels[:, :-1])
+    target_ids[np.arange(number), offsets] = _BOS
+    return {"source_ids": source_ids, "target_ids": target_ids}, labels
+
+
+def _signature(batch):
+    return tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)

@@ -1,0 +1,52 @@
+"""A run of an RNN that tells parity in one step in time, with ACT or without."""
+
+import os
+
+import keras
+import numpy as np
+
+from recipes.algorithmic.architectures import parity_rnn
+from recipes.algorithmic.plots import draw_lines
+from recipes.algorithmic.training import Run
+
+
+class ParityRun(Run):
+    """A run of `parity`; with ACT also the steps by length."""
+
+    metric = "accuracy"
+    drawn = ("accuracy",)
+
+    def _make(self):
+        self.model, self._steps = parity_rnn(self.options)
+        self._compile(
+            keras.losses.BinaryCrossentropy(from_logits=True),
+            [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0)],
+        )
+
+    def tested(self, examples):
+        inputs, labels = self.batches.as_arrays(examples)
+        logits = self.model.predict_on_batch(inputs)
+        found = {"accuracy": float(np.mean((logits > 0) == (labels > 0)))}
+        if self._steps is not None:
+            found["steps"] = float(np.mean(self._steps.predict_on_batch(inputs)))
+        return found
+
+    def pondered(self):
+        if self._steps is None:
+            return {}
+        steps = {length: found["steps"] for length, found in self.by_length.items()}
+        lines = {"act_rnn": steps}
+        draw_lines(self.path("steps.png"), lines, "numbers that are not 0", "mean steps")
+        return {}
+
+    def export(self):
+        """Writes the next version under `export/`: `vectors` (B, T, width) to logits (B, 1)."""
+        versions = self.path("export")
+        os.makedirs(versions, exist_ok=True)
+        version = self.options.export_version or 1 + max(
+            (int(name) for name in os.listdir(versions) if name.isdecimal()), default=0
+        )
+        self.exported = os.path.join(versions, str(version))
+        temporary = os.path.join(versions, f".{version}.{os.getpid()}")
+        self.model.export(temporary, verbose=False)
+        os.rename(temporary, self.exported)

@@ -1,0 +1,139 @@
+"""What a run of any task is: data, training, results by length and a card."""
+
+import os
+
+import keras
+
+from keras_attn import training
+from recipes import run
+from recipes.algorithmic.batches import Batches
+from recipes.algorithmic.plots import draw_lines
+from recipes.algorithmic.settings import settings
+from recipes.card import write_card
+
+_VALIDATION_BATCHES = 8
+
+
+class Run(run.Run):
+    """A run in the directory `options.out`, which a later run with the same options continues.
+
+    A subclass makes and compiles `model` in `_make`, names its `metric` and what is `drawn`, and
+    gives `tested(examples)`, a dict of measures of examples of one length, those among them.
+    """
+
+    metric = None
+    drawn = ()
+
+    def __init__(self, options):
+        super().__init__(options, settings(options))
+        self.longest = max([options.train_length, *options.test_lengths])
+        self.batches = Batches(
+            options.task,
+            options.train_length,
+            self.longest,
+            options.batch_size,
+            options.max_offset,
+            options.seed,
+        )
+        self.by_length = {}
+        with self.scope():
+            self._make()
+        self.begin()
+
+    def _make(self):
+        raise NotImplementedError
+
+    def tested(self, examples):
+        raise NotImplementedError
+
+    def pondered(self):
+        """What is known of the model's steps, as JSON holds it, drawn too."""
+        return {}
+
+    def train(self):
+        """Trains, or goes on training."""
+        options = self.options
+        resume, first = self.resume(self.model)
+        data = self.batches.training(options.steps // options.epochs)
+        data.epoch = first
+        if first < options.epochs:
+            self.model.fit(
+                data.as_dataset(),
+                epochs=options.epochs,
+                initial_epoch=first,
+                callbacks=[*self.logs(first), resume],
+                validation_data=self.batches.validation(_VALIDATION_BATCHES),
+                shuffle=False,  # the order is the seed's
+                verbose=1 if os.isatty(1) else 2,
+            )
+        self.model.save(self.path("model.keras"))
+
+    def evaluate(self):
+        """The metric at trained lengths, each counting the same, and at each longer one."""
+        options = self.options
+        trained = range(self.batches.shortest, options.train_length + 1)
+        for length in sorted({*trained, *options.test_lengths}):
+            examples = self.batches.of_length(length, options.test_examples)
+            if len(examples[0]):
+                count = {"examples": len(examples[0])}
+                self.by_length[length] = {**self.tested(examples), **count}
+        longer = [length for length in options.test_lengths if length not in trained]
+        results = {"trained lengths": self._result(trained)}
+        results.update({f"length {length}": self._result([length]) for length in longer})
+        return results
+
+    def _result(self, lengths):
+        found = [self.by_length[length] for length in lengths if length in self.by_length]
+        return {
+            "metric": self.metric,
+            "value": sum(measures[self.metric] for measures in found) / len(found),
+            "signature": f"{sum(measures['examples'] for measures in found)} held-out examples",
+        }
+
+    def write_card(self, results, seconds):
+        options = self.options
+        self._draw()
+        write_card(
+            options.out,
+            history=self.path("history.csv"),
+            metric=f"val_{self.metric}",
+            task=options.task,
+            seed=options.seed,
+            parameters=self.model.count_params(),
+            options=vars(options),
+            steps=self.steps(self.model),
+            results=results,
+            by_length=self.by_length,
+            **self.pondered(),
+            seconds=round(seconds, 1),
+        )
+
+    def _draw(self):
+        """Draws what was found by length."""
+        lines = {
+            name.replace("_", " "): {n: found[name] for n, found in self.by_length.items()}
+            for name in self.drawn
+        }
+        draw_lines(
+            self.path("by_length.png"),
+            lines,
+            "length",
+            "share of held-out examples",
+            mark=(self.options.train_length, "longest in training"),
+        )
+
+    def _compile(self, loss, metrics):
+        options = self.options
+        schedule = keras.optimizers.schedules.CosineDecay(
+            initial_learning_rate=0.0,
+            warmup_target=options.learning_rate,
+            warmup_steps=options.warmup_steps,
+            decay_steps=max(1, options.steps - options.warmup_steps),
+            alpha=0.05,
+        )
+        self.model.compile(
+            training.Adam(schedule, beta_2=0.98, global_clipnorm=options.clip_norm),
+            loss=loss,
+            weighted_metrics=metrics,
+            jit_compile=False,
+        )

@@ -1,0 +1,260 @@
+"""The recipe from the command line: its data against plain arithmetic, whole runs, bad input."""
+
+import json
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attn.models import universal_transformer
+from recipes.algorithmic import __main__ as recipe
+from recipes.algorithmic.batches import Batches
+from recipes.algorithmic.held_out import is_held_out
+from recipes.algorithmic.options import parse
+from recipes.algorithmic.parity_run import ParityRun
+from recipes.algorithmic.pondering import steps_by_position
+from recipes.algorithmic.sequence_run import SequenceRun
+from recipes.algorithmic.sequences import SHORTEST, SYMBOLS, TASKS, carries
+
+TRAIN_LENGTH = 5
+SMALL = [
+    *("--train-length", str(TRAIN_LENGTH), "--num-layers", "3", "--hidden-dim", "4"),
+    *("--num-heads", "2", "--intermediate-dim", "7", "--batch-size", "8", "--steps", "4"),
+    *("--epochs", "2", "--test-examples", "11", "--learning-rate", "0.01"),
+]
+
+
+@pytest.fixture(autouse=True)
+def untouched_arguments(monkeypatch):
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+
+
+def run(out, *options):
+    """The exit code of the recipe, in this process for speed."""
+    sys.argv[1:] = ["--out", str(out), *SMALL, *options]
+    return recipe.main()
+
+
+def card(out):
+    return json.loads((out / "card.json").read_text())
+
+
+def written(rows):
+    return ["".join(SYMBOLS[symbol] for symbol in row if symbol >= 0) for row in rows]
+
+
+def drawn(task, lengths, width=13):
+    """Sources and targets as text."""
+    sequences = TASKS[task](np.random.default_rng(0), np.array(lengths), width)
+    assert sequences.sources.shape == sequences.targets.shape == (len(lengths), width)
+    assert [len(source) for source in written(sequences.sources)] == list(lengths)
+    return written(sequences.sources), written(sequences.targets), sequences
+
+
+ANSWERS = {
+    "copy": lambda source: source,
+    "reverse": lambda source: source[::-1],
+    "addition": lambda source: str(sum(int(n[::-1]) for n in source.split("+")))[::-1],
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_targets_are_what_arithmetic_says(task):
+    lengths = [*range(SHORTEST[task], 14)] * 30
+    sources, targets, _ = drawn(task, lengths)
+    assert targets == [ANSWERS[task](source) for source in sources]
+    assert set("".join(sources)) == set(SYMBOLS if task == "addition" else SYMBOLS[:-1])
+    for source in sources if task == "addition" else []:
+        numbers = source.split("+")
+        assert len(numbers[0]) <= len(source) // 2
+        assert all(number == "0" or number[-1] != "0" for number in numbers)
+
+
+def test_a_carry_is_as_long_as_the_digits_that_it_changes():
+    sources, targets, sequences = drawn("addition", [*range(3, 14)] * 30)
+    longest = 0
+    for source, target, found in zip(sources, targets, carries(sequences.sources)):
+        a, b = (int(number[::-1]) for number in source.split("+"))
+        for place in range(len(target)):
+            # Without the digits from so many places on there is no carry here.
+            parts = [
+                sum(n % 10**place // 10**start * 10**start for n in (a, b)) >= 10**place
+                for start in range(place + 1)
+            ]
+            assert found[place] == (
+                place - max(s for s, c in enumerate(parts) if c) if any(parts) else 0
+            )
+            longest = max(longest, found[place])
+    assert longest > 1
+
+
+def test_parity_is_odd_where_an_odd_number_is_positive():
+    batches = Batches("parity", 7, 7, 64, 0, 0)
+    inputs, labels = next(iter(batches.training(1).as_dataset().as_numpy_iterator()))
+    assert inputs.shape == (64, 1, 7) and set(np.unique(inputs)) == {-1, 0, 1}
+    lengths = set()
+    for (vector,), (label,) in zip(inputs, labels):
+        length = int(np.abs(vector).sum())
+        assert not vector[length:].any()  # what is not 0 comes first
+        assert label == sum(1 for number in vector if number > 0) % 2
+        lengths.add(length)
+    assert lengths == set(range(1, 8)) and set(labels[:, 0]) == {0, 1}
+
+
+def test_offsets_shift_a_row_and_change_nothing_else():
+    batches = Batches("reverse", TRAIN_LENGTH, 10, 32, 3, 0)
+    offsets = set()
+    data = batches.training(1).as_dataset().as_numpy_iterator()
+    inputs, labels = next(data)
+    for source, target, label in zip(inputs["source_ids"], inputs["target_ids"], labels):
+        offset = int(np.flatnonzero(target == 2)[0])
+        n = int(np.flatnonzero(source == 3)[0]) - offset
+        assert not source[:offset].any() and not source[offset + n + 1 :].any()
+        digits = source[offset : offset + n]
+        assert 1 <= n <= TRAIN_LENGTH and (digits >= 4).all() and (digits <= 13).all()
+        assert not target[:offset].any() and not target[offset + n + 1 :].any()
+        np.testing.assert_array_equal(target[offset + 1 : offset + n + 1], digits[::-1])
+        assert not label[:offset].any() and not label[offset + n + 1 :].any()
+        np.testing.assert_array_equal(label[offset : offset + n + 1], [*digits[::-1], 3])
+        offsets.add(offset)
+    assert offsets == {0, 1, 2, 3}
+    again = Batches("reverse", TRAIN_LENGTH, 10, 32, 3, 0).training(1)
+    np.testing.assert_array_equal(next(iter(again.as_dataset()))[1], labels)
+    other = Batches("reverse", TRAIN_LENGTH, 10, 32, 3, 1).training(1)
+    assert np.any(next(iter(other.as_dataset()))[1] != labels)
+
+
+def test_an_offset_changes_nothing_but_positions():
+    """To a model that knows no positions it is the same row."""
+    model = universal_transformer(15, 2, 2, 8, 7, depth="act", position=None)
+    batches = Batches("copy", TRAIN_LENGTH, 10, 5, 6, 0)
+    examples = batches.of_length(4, 5)
+    plain, _ = batches.as_arrays(examples)
+    shifted, _ = batches.as_arrays(examples, np.array([6, 0, 1, 5, 3]))
+    outputs = [np.asarray(model(inputs)) for inputs in (plain, shifted)]
+    for row, offset in enumerate((6, 0, 1, 5, 3)):
+        np.testing.assert_allclose(
+            outputs[1][row, offset : offset + 5], outputs[0][row, :5], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("task", [*TASKS, "parity"])
+def test_nothing_that_is_tested_is_trained_on(task):
+    batches = Batches(task, 4, 8, 256, 0, 0)
+    trained = [batches._mixed(0, index, False)[0] for index in range(20)]
+    trained = {tuple(row[row >= 0]) for rows in trained for row in rows}
+    lengths = range(SHORTEST.get(task, 1), 5)
+    tested = [batches.of_length(length, 300) for length in lengths]
+    for length, examples in zip(lengths, tested):
+        rows = [tuple(row[row >= 0]) for row in examples[0]]
+        assert len(set(rows)) == len(rows) and all(len(row) == length for row in rows)
+        assert trained.isdisjoint(rows)
+    assert sum(len(examples[0]) for examples in tested) > 2
+    assert len(batches.of_length(8, 17)[0]) >= 10
+    assert {len(row) for row in trained} == set(lengths)
+
+
+def test_a_tenth_is_held_out_whatever_stands_behind_it():
+    rows = np.random.default_rng(0).integers(0, 11, (5000, 7))
+    held_out = is_held_out(rows)
+    assert abs(held_out.mean() - 0.1) < 0.02
+    padded = np.pad(rows, ((0, 0), (0, 3)), constant_values=-1)
+    np.testing.assert_array_equal(is_held_out(padded), held_out)
+
+
+def test_steps_by_position_have_the_mean_that_the_layers_show():
+    keras.utils.set_random_seed(1)
+    model = universal_transformer(15, 4, 2, 8, 7, dropout=0.0, depth="act", halting_bias=-0.6)
+    batches = Batches("copy", TRAIN_LENGTH, TRAIN_LENGTH, 16, 0, 0)
+    inputs, labels = next(batches.validation(1).as_numpy_iterator())
+    model.compile(loss="sparse_categorical_crossentropy")
+    shown = model.evaluate(inputs, labels, batch_size=16, verbose=0, return_dict=True)
+    for side, steps in zip(("source", "target"), steps_by_position(model, inputs)):
+        steps = steps[inputs[f"{side}_ids"] != 0]
+        name = {"source": "encoder_steps", "target": "decoder_steps"}[side]
+        assert shown[name] == pytest.approx(steps.mean(), abs=1e-5)
+        assert len(set(steps)) > 1
+
+
+def test_what_a_run_leaves(tmp_path, capsys):
+    assert run(tmp_path, "--task", "addition", "--test-lengths", "5", "9") == 0
+    for name in ("card.json", "curve.png", "by_length.png", "steps.png", "steps_by_carry.png"):
+        assert (tmp_path / name).stat().st_size > 0
+    facts, said = card(tmp_path), capsys.readouterr().out
+    assert list(facts["by_length"]) == ["3", "4", "5", "9"] and facts["steps"] == 4
+    trained = [facts["by_length"][n]["sequence_accuracy"] for n in "345"]
+    assert facts["results"]["trained lengths"]["value"] == pytest.approx(np.mean(trained))
+    assert list(facts["results"]) == ["trained lengths", "length 9"]
+    assert "length 9: sequence_accuracy" in said
+    assert list(facts["steps_by_position"]["source, length 9"]) == [str(n) for n in range(1, 11)]
+    # The export reads a task as text; what it writes are the places where the model is right.
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    batches = Batches("addition", TRAIN_LENGTH, 9, 8, 4, 0)
+    examples = batches.of_length(5, 11)
+    loaded = tf.saved_model.load(str(tmp_path / "export" / "1"))
+    answer = loaded.signatures["serving_default"](text=tf.constant(written(examples.sources)))
+    inputs, labels = batches.as_arrays(examples)
+    right = (np.argmax(model(inputs), axis=-1) == labels) | (labels == 0)
+    exact = [a.decode() for a in answer["translation"].numpy()] == np.array(
+        written(examples.targets)
+    )
+    np.testing.assert_array_equal(exact, right.all(axis=1))
+    # Started again it has nothing to train.
+    again = SequenceRun(parse(sys.argv[1:]))
+    again.train()
+    assert again.steps(again.model) == 4
+    assert len((tmp_path / "history.csv").read_text().splitlines()) == 3
+
+
+def test_parity_counts_steps_and_is_exported(tmp_path):
+    assert run(tmp_path, "--task", "parity") == 0
+    assert (tmp_path / "steps.png").stat().st_size > 0
+    by_length = card(tmp_path)["by_length"]
+    assert by_length and all(1 <= found["steps"] <= 3 for found in by_length.values())
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    examples = Batches("parity", TRAIN_LENGTH, TRAIN_LENGTH, 8, 0, 0).of_length(TRAIN_LENGTH, 9)
+    served = tf.saved_model.load(str(tmp_path / "export" / "1"))
+    answer = served.signatures["serving_default"](vectors=tf.constant(examples.inputs))
+    np.testing.assert_allclose(*answer.values(), model(examples.inputs), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "made, options",
+    [
+        (SequenceRun, ("--task", "copy", "--model", "transformer")),
+        (SequenceRun, ("--task", "reverse", "--depth", "recurrent")),
+        (ParityRun, ("--task", "parity", "--model", "rnn")),
+    ],
+)
+def test_the_others_train_and_have_no_steps(tmp_path, made, options):
+    begun = made(parse(["--out", str(tmp_path), *SMALL, *options]))
+    begun.train()
+    assert 0 <= begun.evaluate()["trained lengths"]["value"] <= 1
+    assert begun.pondered() == {} and not (tmp_path / "steps.png").exists()
+
+
+def fails(capsys, out, *options):
+    """The one sentence that the recipe says of what does not fit."""
+    try:
+        code = run(out, *options)
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    assert code == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_bad_options(capsys, tmp_path):
+    assert "--model must be one of act_rnn, rnn" in fails(
+        capsys, tmp_path, "--task", "parity", "--model", "transformer"
+    )
+    assert "--depth is for" in fails(capsys, tmp_path, "--model", "transformer", "--depth", "act")
+    assert "not for parity" in fails(capsys, tmp_path, "--task", "parity", "--max-offset", "2")
+    assert "--test-lengths must be at least 3" in fails(
+        capsys, tmp_path, "--task", "addition", "--test-lengths", "2"
+    )
+    assert "must divide" in fails(capsys, tmp_path, "--num-heads", "3")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "settings.json").write_text(json.dumps({"task": "reverse"}))
+    assert "task='reverse', now 'copy'" in fails(capsys, tmp_path)
