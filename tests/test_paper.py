@@ -130,6 +130,7 @@ def test_the_model_of_the_paper_in_its_own_terms():
 
     with keras.StatelessScope(initialize_variables=False):
         model = from_preset("transformer_base")
+    keras.backend.clear_session()  # Keras would else make its numbers at the end of another scope.
     assert len(model.encoder.blocks) == len(model.decoder.blocks) == 6
     for block in model.encoder.blocks + model.decoder.blocks:
         assert (block.attention.num_heads, block.attention.key_dim) == (8, 64)
