@@ -15,6 +15,7 @@ from recipes.language_model.batches import EndlessSegments, Windows
 from recipes.language_model.corpus import Corpus, decode, train_tokenizer
 from recipes.language_model.data import read_text
 from recipes.language_model.settings import settings
+from recipes.optimizer import adam
 
 
 class Run(run.Run):
@@ -157,18 +158,11 @@ class Run(run.Run):
             trained = StatefulSegments(self.model, options.batch_size)
         elif options.model == "deep_char_transformer" and options.auxiliary_losses:
             trained = training.AuxiliaryLosses(self.model, options.steps)
-        schedule = keras.optimizers.schedules.CosineDecay(
-            initial_learning_rate=0.0,
-            warmup_target=options.learning_rate,
-            warmup_steps=options.warmup_steps,
-            decay_steps=max(1, options.steps - options.warmup_steps),
-            alpha=0.05,
-        )
         # Tokens are told from characters by what one of the training text stands for on average.
         lengths = self.corpus.characters_per_token("train")
         vocabulary_size = self.corpus.tokenizer.vocabulary_size
         trained.compile(
-            training.Adam(schedule, beta_2=0.98, global_clipnorm=options.clip_norm),
+            adam(options),
             loss=_loss(),
             weighted_metrics=[training.BitsPerCharacter([lengths] * vocabulary_size)],
             jit_compile=False,
