@@ -1,5 +1,7 @@
 """Batches of images as tokens."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -41,7 +43,7 @@ class Batches:
         passes, places = np.divmod(numbers, len(self._images))
         found = np.empty_like(places)
         for number in np.unique(passes):
-            order = np.random.RandomState([self._seed, number]).permutation(len(self._images))
+            order = _order(len(self._images), self._seed, int(number))
             found[passes == number] = order[places[passes == number]]
         return found
 
@@ -57,6 +59,11 @@ def in_order(images, batch_size, labelled):
             )
 
     return _dataset(images, one_pass, None, steps, labelled)
+
+
+@functools.lru_cache(maxsize=2)
+def _order(size, seed, number):
+    return np.random.RandomState([seed, number]).permutation(size)
 
 
 def _dataset(images, one_pass, batch_size, steps, labelled):

@@ -121,7 +121,9 @@ def _imagenet32(data_dir):
     for beginning in ("train", "val"):
         paths = sorted(p for p in directory.glob(f"{beginning}*") if p.suffix in (".npy", ".npz"))
         if not paths:
-            raise ValueError(f"There is no file {beginning}*.npy or {beginning}*.npz in {data_dir}.")
+            raise ValueError(
+                f"There is no file {beginning}*.npy or {beginning}*.npz in {data_dir}."
+            )
         arrays = [_array(path) for path in paths]
         splits.append(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
     return splits
