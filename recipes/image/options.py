@@ -4,6 +4,7 @@ import argparse
 import math
 
 from recipes.image.data import KINDS
+from recipes.image.shapes import MODELS, PATTERNS, pattern_sizes
 from recipes.options import add_run_options, check_at_least, check_learning_rate
 
 # Sizes without a preset.
@@ -14,12 +15,9 @@ SIZES = {
     "intermediate_dim": 640,
     "dropout": 0.2,
 }
-_PATTERN_SIZES = ("block_length", "lookback", "query_shape", "flange", "stride", "summary")
 
 
 def parse(arguments=None):
-    from recipes.image.architectures import MODELS, PATTERNS
-
     parser = argparse.ArgumentParser(
         prog="python -m recipes.image",
         description="Trains a model of images, evaluates it on held-out ones in bits per "
@@ -44,13 +42,8 @@ def parse(arguments=None):
     add("--block-length", type=int, help="of block_local_1d, in tokens")
     add("--lookback", type=int, help="of block_local_1d (default: the block's length)")
     for name, of in (("--query-shape", "a block"), ("--flange", "the rim above and at each side")):
-        add(
-            *(name,),
-            type=int,
-            nargs=2,
-            metavar=("ROWS", "COLUMNS"),
-            help=f"of block_local_2d: {of}",
-        )
+        shape = {"type": int, "nargs": 2, "metavar": ("ROWS", "COLUMNS")}
+        add(name, **shape, help=f"of block_local_2d: {of}")
     add("--stride", type=int, help="of strided and fixed (default: the tokens of a row)")
     add("--summary", type=int, help="of fixed, in tokens (default: a quarter of the stride)")
     add(
@@ -89,6 +82,14 @@ def parse(arguments=None):
     options = parser.parse_args(arguments)
     if options.preset:
         _fill_from_preset(parser, options)
+    check_at_least(
+        *(parser, options, 1),
+        *("num_layers", "num_heads", "hidden_dim", "intermediate_dim", "num_mixtures", "stride"),
+        *("block_length", "summary", "batch_size", "train_images", "steps", "epochs"),
+        *("valid_images", "test_images", "samples", "checkpoint_steps", "export_version"),
+    )
+    check_at_least(parser, options, 0, "warmup_steps", "dropout", "lookback")
+    check_learning_rate(parser, options)
     _fill(options)
     _check(parser, options)
     return options
@@ -97,7 +98,6 @@ def parse(arguments=None):
 def _fill_from_preset(parser, options):
     """The model, its sizes, pattern and other arguments, but for what the command line gives."""
     from keras_attn.models import PRESETS  # not for --help, which is to be quick
-    from recipes.image.architectures import MODELS
 
     known = [
         name
@@ -126,8 +126,6 @@ def _fill_from_preset(parser, options):
 
 def _fill(options):
     """Defaults, many of which depend on other options."""
-    from recipes.image.architectures import pattern_sizes
-
     sparse = options.model == "sparse_transformer"
     steps = options.steps or math.ceil(options.train_images / options.batch_size)
     # Whole steps in whole epochs.
@@ -141,7 +139,8 @@ def _fill(options):
         "warmup_steps": options.steps // 10,
     }
     _set(options, defaults)
-    _set(options, pattern_sizes(options, KINDS[options.dataset]))
+    kind, given = KINDS[options.dataset], (options.block_length, options.stride)
+    _set(options, pattern_sizes(kind, options.likelihood, *given))
 
 
 def _set(options, defaults):
@@ -151,14 +150,6 @@ def _set(options, defaults):
 
 
 def _check(parser, options):
-    check_at_least(
-        *(parser, options, 1),
-        *("num_layers", "num_heads", "hidden_dim", "intermediate_dim", "num_mixtures", "stride"),
-        *("block_length", "summary", "batch_size", "train_images", "steps", "epochs"),
-        *("valid_images", "test_images", "samples", "checkpoint_steps", "export_version"),
-    )
-    check_at_least(parser, options, 0, "warmup_steps", "dropout", "lookback")
-    check_learning_rate(parser, options)
     if not options.temperature > 0:
         parser.error("--temperature must be above 0")
     if options.hidden_dim % options.num_heads:
