@@ -1,5 +1,8 @@
 """Options that recipes share, and what is checked of all."""
 
+import ast
+import inspect
+
 
 def add_run_options(add):
     """Adds, by a parser's `add_argument`, what every run has."""
@@ -21,3 +24,21 @@ def check_at_least(parser, options, least, *names):
 def check_learning_rate(parser, options):
     if not options.learning_rate > 0:
         parser.error("--learning-rate must be above 0")
+
+
+def page_arguments(assignments, page):
+    """What `--with` gives, NAME=VALUE each, as arguments of a model's page."""
+    known = list(inspect.signature(page).parameters)
+    found = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        if name not in known:
+            raise ValueError(
+                f"--with must name an argument of {page.__name__}, which has {', '.join(known)}. "
+                f"Received: {assignment}."
+            )
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found

@@ -67,15 +67,3 @@ class Run:
             keras.callbacks.CSVLogger(self.path("history.csv"), append=first_epoch > 0),
             keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False),
         ]
-
-
-def optimizer(options):
-    """Adam; its learning rate rises for `warmup_steps` and falls to a twentieth by a cosine."""
-    schedule = keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=0.0,
-        warmup_target=options.learning_rate,
-        warmup_steps=options.warmup_steps,
-        decay_steps=max(1, options.steps - options.warmup_steps),
-        alpha=0.05,
-    )
-    return training.Adam(schedule, beta_2=0.98, global_clipnorm=options.clip_norm)

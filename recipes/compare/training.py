@@ -8,12 +8,12 @@ import keras
 
 from keras_attn import text, training
 from keras_attn.memory import StatefulSegments
-from recipes import run
 from recipes.compare.axes import axes, build
 from recipes.compare.options import settings
 from recipes.language_model.batches import EndlessSegments, Windows
 from recipes.language_model.corpus import Corpus, train_tokenizer
 from recipes.language_model.data import read_text
+from recipes.optimizer import adam
 from recipes.provenance import command_line, hardware, versions
 from recipes.settings import check_settings, save_settings
 
@@ -83,7 +83,7 @@ class Comparison:
             trained = training.AuxiliaryLosses(model, options.steps)
         lengths = [self.corpus.characters_per_token("train")] * model.embedding.vocabulary_size
         trained.compile(
-            run.optimizer(options),
+            adam(options),
             training.LabelSmoothedCrossentropy(0.1 if name == "label_smoothed" else 0.0),
             weighted_metrics=[training.BitsPerCharacter(lengths)],
             jit_compile=False,

@@ -1,11 +1,10 @@
 """The model of each name, with what its paper asks for beside the sizes."""
 
-import ast
-import inspect
 import math
 
 from keras_attn import models
 from keras_attn.memory import SegmentMemory
+from recipes.options import page_arguments
 
 
 def build(options, vocabulary_size):
@@ -21,7 +20,7 @@ def build(options, vocabulary_size):
             "dropout": options.dropout,
             **_OWN[options.model](options),
             **(_FULL[options.model](options) if options.full_attention else {}),
-            **_more(options.more, page),
+            **page_arguments(options.more, page),
         }
     )
     if options.full_attention and options.model == "adaptive_span_transformer":
@@ -60,24 +59,6 @@ def _sparse(options):
     num_rows, row = rows(options.context)
     # A quarter of a row, as the paper's 32 of 128 on enwik8.
     return {"image_shape": (num_rows, row, 1), "summary": max(1, row // 4)}
-
-
-def _more(assignments, page):
-    """The arguments of `--with`, by name."""
-    known = list(inspect.signature(page).parameters)
-    found = {}
-    for assignment in assignments:
-        name, _, value = assignment.partition("=")
-        if name not in known:
-            raise ValueError(
-                f"--with must name an argument of {page.__name__}, which has {', '.join(known)}. "
-                f"Received: {assignment}."
-            )
-        try:
-            found[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            found[name] = value
-    return found
 
 
 _OWN = {

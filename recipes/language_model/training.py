@@ -15,6 +15,7 @@ from recipes.language_model.batches import EndlessSegments, Windows
 from recipes.language_model.corpus import Corpus, decode, train_tokenizer
 from recipes.language_model.data import read_text
 from recipes.language_model.settings import settings
+from recipes.optimizer import adam
 
 
 class Run(run.Run):
@@ -161,7 +162,7 @@ class Run(run.Run):
         lengths = self.corpus.characters_per_token("train")
         vocabulary_size = self.corpus.tokenizer.vocabulary_size
         trained.compile(
-            run.optimizer(options),
+            adam(options),
             loss=_loss(),
             weighted_metrics=[training.BitsPerCharacter([lengths] * vocabulary_size)],
             jit_compile=False,

@@ -11,6 +11,7 @@ from recipes.language_model.corpus import Corpus, decode, train_tokenizer
 from recipes.language_model.data import read_text
 from recipes.masked_language_model.batches import MaskedSegments, hide
 from recipes.masked_language_model.options import SIZES, settings
+from recipes.optimizer import adam
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 24
 MASK = "[MASK]"
@@ -34,7 +35,7 @@ class Run(run.Run):
                 max_length=options.context,
             )
             self.model.compile(
-                run.optimizer(options),
+                adam(options),
                 loss=training.LabelSmoothedCrossentropy(0.0),
                 weighted_metrics=[training.TokenAccuracy(name="masked_accuracy")],
                 jit_compile=False,

@@ -1,0 +1,49 @@
+"""The model of each name, with the pattern that is asked for."""
+
+import math
+
+from keras_attn import models, patterns
+from recipes.image.shapes import grid
+from recipes.options import page_arguments
+
+
+def build(options, kind):
+    """The model `options.model` of images of a `Kind`."""
+    page = getattr(models, options.model)
+    own = _image if options.model == "image_transformer" else _sparse
+    return page(
+        **{
+            "vocabulary_size": kind.num_values + 2,
+            "image_shape": kind.image_shape,
+            "num_layers": options.num_layers,
+            "num_heads": options.num_heads,
+            "hidden_dim": options.hidden_dim,
+            "intermediate_dim": options.intermediate_dim,
+            "dropout": options.dropout,
+            **own(options, kind),
+            **page_arguments(options.more, page),
+        }
+    )
+
+
+def _image(options, kind):
+    image_shape = grid(kind, options.likelihood)
+    make = {
+        "dense": patterns.Causal,
+        "block_local_1d": lambda: patterns.BlockLocal1D(options.block_length, options.lookback),
+        "block_local_2d": lambda: patterns.BlockLocal2D(
+            image_shape, options.query_shape, options.flange
+        ),
+        "strided": lambda: patterns.Strided(options.stride),
+        "fixed": lambda: patterns.Fixed(options.stride, options.summary),
+    }
+    num_mixtures = options.num_mixtures if options.likelihood == "logistics" else None
+    return {"pattern": make[options.pattern](), "num_mixtures": num_mixtures}
+
+
+def _sparse(options, kind):
+    if options.pattern == "dense":
+        # A window of all tokens, and none beside it.
+        return {"stride": math.prod(kind.image_shape)}
+    summary = options.summary if options.pattern == "fixed" else None
+    return {"stride": options.stride, "summary": summary}

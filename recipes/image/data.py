@@ -1,0 +1,153 @@
+"""The images to learn: scikit-learn's digits, CIFAR-10 or ImageNet of 32 by 32 pixels."""
+
+import math
+import zipfile
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from recipes import files
+
+SPLITS = ("train", "valid", "test")
+# Of the images that a set does not hold out itself, the share of each split that is made of them.
+HELD_OUT = 0.1
+MOST_HELD_OUT = 5000
+
+
+class Kind(NamedTuple):
+    """What all images of a set have in common."""
+
+    image_shape: tuple
+    num_values: int
+
+
+KINDS = {
+    "digits": Kind((8, 8, 1), 17),
+    "cifar10": Kind((32, 32, 3), 256),
+    "imagenet32": Kind((32, 32, 3), 256),
+}
+_SHAPE = (32, 32, 3)
+_SIZE = math.prod(_SHAPE)
+
+
+class Images(NamedTuple):
+    """Some images (N, H, W, C) of an array, in an order of their own."""
+
+    array: np.ndarray
+    order: np.ndarray
+
+    def __len__(self):
+        return len(self.order)
+
+    def take(self, places):
+        """Those at `places` of the order, which wraps around."""
+        return np.ascontiguousarray(self.array[self.order[np.asarray(places) % len(self)]])
+
+
+def read_images(dataset, data_dir=None, seed=0):
+    """The three splits of a set, a dict of `Images`, which a seed tells apart.
+
+    Args:
+        dataset: one of `KINDS`. Of `digits` a tenth is for each of `valid` and `test`; the others
+            have a test split, and `valid` is at most a tenth of what they train on.
+        data_dir: str. Where the files of the others are.
+        seed: int.
+
+    Raises:
+        ValueError: if a file is missing, empty or damaged, or is another set's.
+        ImportError: if `digits` are asked for and scikit-learn is not installed.
+    """
+    random = np.random.RandomState(seed)
+    if dataset == "digits":
+        images = _digits()
+        order = random.permutation(len(images))
+        held_out = int(len(images) * HELD_OUT)
+        parts = order[2 * held_out :], order[:held_out], order[held_out : 2 * held_out]
+        return {name: Images(images, part) for name, part in zip(SPLITS, parts, strict=True)}
+    train, test = (_cifar10 if dataset == "cifar10" else _imagenet32)(data_dir)
+    order = random.permutation(len(train))
+    held_out = min(MOST_HELD_OUT, int(len(train) * HELD_OUT))
+    return {
+        "train": Images(train, order[held_out:]),
+        "valid": Images(train, order[:held_out]),
+        "test": Images(test, np.arange(len(test))),
+    }
+
+
+def _digits():
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "The digits come with the package scikit-learn: pip install 'keras_attn[recipes]'"
+        ) from error
+    return load_digits().images.astype("uint8")[..., None]
+
+
+def _cifar10(data_dir):
+    if Path(data_dir, "data_batch_1").is_file():
+        raise ValueError(
+            f"The files in {data_dir} are CIFAR-10's Python version, whose pickles are not read; "
+            "put its binary version there, data_batch_1.bin and so on."
+        )
+    names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+    paths = [files.find(data_dir, name) for name in names]
+    *train, test = map(_cifar10_batch, paths)
+    return np.concatenate(train), test
+
+
+def _cifar10_batch(path):
+    content, size = files.read(path), 1 + _SIZE
+    if len(content) % size:
+        raise ValueError(
+            f"The file {path} must have {size} bytes for each image: a label, and {_SIZE} values. "
+            f"Received: {len(content)} bytes."
+        )
+    records = np.frombuffer(content, np.uint8).reshape(-1, size)
+    if records[:, 0].max() > 9:
+        raise ValueError(
+            f"The file {path} must have labels up to 9. Received: {records[:, 0].max()}."
+        )
+    return _pixels(records[:, 1:])
+
+
+def _imagenet32(data_dir):
+    directory = Path(data_dir)
+    if not directory.is_dir():
+        raise ValueError(f"There is no such directory. Received: data_dir={str(data_dir)!r}")
+    splits = []
+    for beginning in ("train", "val"):
+        paths = sorted(p for p in directory.glob(f"{beginning}*") if p.suffix in (".npy", ".npz"))
+        if not paths:
+            raise ValueError(
+                f"There is no file {beginning}*.npy or {beginning}*.npz in {data_dir}."
+            )
+        arrays = [_array(path) for path in paths]
+        splits.append(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+    return splits
+
+
+def _array(path):
+    """The images in a file of NumPy's: the array `data`, or the only one."""
+    try:
+        # No more of a .npy than is asked for: all of them are gigabytes.
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            with found:
+                names = found.files
+                found = found["data" if "data" in names else names[0]] if names else np.zeros(0)
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"The file {path} is not a complete .npy or .npz file: {error}") from error
+    if found.dtype == np.uint8 and len(found) and found.shape[1:] in (_SHAPE, (_SIZE,)):
+        return found if found.shape[1:] == _SHAPE else _pixels(found)
+    raise ValueError(
+        f"The file {path} must have an array of uint8 of shape (images, 32, 32, 3), or (images, "
+        f"{_SIZE}) channel by channel. Received: {found.dtype} of shape {found.shape}."
+    )
+
+
+def _pixels(planes):
+    """Images (N, 32, 32, 3) of rows (N, 3072) that hold one channel after another."""
+    return planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)

@@ -1,0 +1,128 @@
+"""One run of the recipe: images, model, training, evaluation, samples, export and card."""
+
+import os
+import time
+
+from keras_attn import export, generation, models, training
+from recipes import run
+from recipes.card import write_card
+from recipes.image.architectures import build
+from recipes.image.batches import Batches, in_order
+from recipes.image.data import KINDS, Images, read_images
+from recipes.image.drawing import write_grid
+from recipes.image.settings import settings
+from recipes.optimizer import adam
+
+
+class Run(run.Run):
+    """A run in the directory `options.out`, which a later run with the same options continues."""
+
+    def __init__(self, options):
+        super().__init__(options, settings(options))
+        self.kind = KINDS[options.dataset]
+        self.splits = read_images(options.dataset, options.data_dir, options.seed)
+        with self.scope():
+            self.model = build(options, self.kind)
+            self.tokens = models.ImageTokens.of(self.model)
+            self._likelihood = self._mixture()
+            self._compile()
+        self.batches = Batches(
+            self.splits["train"], options.batch_size, options.steps // options.epochs, options.seed
+        )
+        self.begin()
+
+    def train(self):
+        """Trains, or goes on training."""
+        resume, first = self.resume(self.model)
+        self.batches.epoch = first
+        if first < self.options.epochs:
+            self.model.fit(
+                self.batches.as_dataset(self._labelled),
+                epochs=self.options.epochs,
+                initial_epoch=first,
+                callbacks=[*self.logs(first), resume],
+                validation_data=self._held_out("valid", self.options.valid_images)[0],
+                shuffle=False,  # the batches shuffle themselves
+                verbose=1 if os.isatty(1) else 2,
+            )
+        self.model.save(self.path("model.keras"))
+
+    def evaluate(self):
+        """Bits per dimension of the test split."""
+        data, number = self._held_out("test", self.options.test_images)
+        started = time.monotonic()
+        found = self.model.evaluate(data, verbose=0, return_dict=True)
+        return {
+            "test": {
+                "metric": "bits_per_dim",
+                "value": found["bits_per_dim"],
+                "signature": f"{number} images",
+                "images": number,
+                "seconds": round(time.monotonic() - started, 1),
+            }
+        }
+
+    def sample(self):
+        """Draws images, those that the export draws by the same seed, and writes `samples.png`."""
+        generator = export.ImageGenerator(self.model, self._strategy())
+        images = generator.generate(self.options.samples, self.options.seed)["images"].numpy()
+        write_grid(images, self.kind.num_values, self.path("samples.png"))
+        return images
+
+    def export(self):
+        """Writes the next version under `export/`."""
+        self.exported = export.saved_model(
+            self.model,
+            self.path("export"),
+            strategy=self._strategy(),
+            version=self.options.export_version,
+        )
+
+    def write_card(self, results, seconds):
+        options = self.options
+        write_card(
+            options.out,
+            history=self.path("history.csv"),
+            metric="val_bits_per_dim",
+            task=options.dataset,
+            seed=options.seed,
+            parameters=self.model.count_params(),
+            vocabulary_size=self.tokens.vocabulary_size,
+            images={name: len(images) for name, images in self.splits.items()},
+            options=vars(options),
+            steps=self.steps(self.model),
+            results=results,
+            seconds=round(seconds, 1),
+        )
+
+    def _labelled(self, images):
+        """What the model reads of a batch, and what it is to predict."""
+        encode = self.tokens.values if self._likelihood else self.tokens.encode
+        return {"token_ids": self.tokens.inputs(images)}, encode(images)
+
+    def _held_out(self, split, most):
+        """A data set of at most so many images, and how many they are."""
+        array, order = self.splits[split]
+        images = Images(array, order[:most])
+        return in_order(images, self.options.batch_size, self._labelled), len(images)
+
+    def _mixture(self):
+        """The likelihood of whole pixels; None for the softmax of a value."""
+        if not self.tokens.whole_pixels:
+            return None
+        return training.MixtureOfLogistics(
+            self.options.num_mixtures, self.tokens.image_shape[2], self.tokens.num_values
+        )
+
+    def _strategy(self):
+        """How to draw; None for what suits the likelihood."""
+        temperature = self.options.temperature
+        return None if temperature == 1 else generation.Sample(temperature)
+
+    def _compile(self):
+        self.model.compile(
+            adam(self.options),
+            loss=self._likelihood or training.LabelSmoothedCrossentropy(0.0),
+            weighted_metrics=[training.BitsPerDim(likelihood=self._likelihood)],
+            jit_compile=False,
+        )

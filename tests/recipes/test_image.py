@@ -1,0 +1,324 @@
+"""The recipe from the command line: whole runs, interrupted ones, files of images, bad input."""
+
+import contextlib
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from matplotlib.image import imread
+
+from keras_attn.training import Resume
+from recipes.image import __main__ as recipe
+from recipes.image.batches import Batches
+from recipes.image.data import Images, read_images
+from recipes.image.drawing import GAP, arranged
+from recipes.image.options import parse
+
+SMALL = [
+    *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "6", "--intermediate-dim", "7"),
+    *("--batch-size", "5", "--steps", "6", "--epochs", "3", "--learning-rate", "0.01"),
+    *("--valid-images", "7", "--test-images", "11", "--samples", "3", "--dropout", "0.1"),
+]
+
+
+@pytest.fixture(autouse=True)
+def untouched_arguments(monkeypatch):
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+
+
+def run(out, *options):
+    """The exit code of the recipe, in this process for speed."""
+    sys.argv[1:] = ["--out", str(out), *SMALL, *options]
+    return recipe.main()
+
+
+def made(out, *options):
+    """A run that has not begun."""
+    from recipes.image.training import Run
+
+    return Run(parse(["--out", str(out), *SMALL, *options]))
+
+
+def card(out):
+    return json.loads((out / "card.json").read_text())
+
+
+@contextlib.contextmanager
+def killed_after_an_epoch(monkeypatch):
+    """Inside, training ends with an interrupt as soon as its first epoch is saved."""
+    on_epoch_end = Resume.on_epoch_end
+
+    def save_and_die(self, epoch, logs=None):
+        on_epoch_end(self, epoch, logs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Resume, "on_epoch_end", save_and_die)
+        yield
+
+
+def test_a_killed_run_ends_like_an_undisturbed_one(tmp_path, monkeypatch):
+    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    assert run(calm) == 0
+    with killed_after_an_epoch(monkeypatch):
+        assert run(killed) == 130
+    assert not (killed / "card.json").exists()
+    assert run(killed) == 0
+    assert [row["loss"] for row in card(killed)["history"]] == pytest.approx(
+        [row["loss"] for row in card(calm)["history"]], abs=1e-5
+    )
+    assert card(killed)["steps"] == card(calm)["steps"] == 6
+    value = card(calm)["results"]["test"]["value"]
+    assert card(killed)["results"]["test"]["value"] == pytest.approx(value, abs=1e-5)
+
+
+@pytest.mark.parametrize("likelihood", ["categorical", "logistics"])
+def test_what_a_run_leaves(tmp_path, capsys, likelihood):
+    options = ("--likelihood", likelihood, "--pattern", "block_local_2d", "--seed", "5")
+    assert run(tmp_path, *options) == 0
+    for name in ("card.json", "curve.png", "model.keras"):
+        assert (tmp_path / name).stat().st_size > 0
+    facts, said = card(tmp_path), capsys.readouterr().out
+    value = facts["results"]["test"]["value"]
+    assert f"bits_per_dim {value:.4g} (11 images)" in said
+    assert facts["images"] == {"train": 1439, "valid": 179, "test": 179}
+    # The export scores the test as the recipe did, and draws what is in the picture.
+    export = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures
+    test = read_images("digits", seed=5)["test"].take(range(11)).astype("int32")
+    scores = export["score"](images=tf.constant(test))["bits_per_dim"]
+    assert np.mean(scores) == pytest.approx(value, abs=1e-4)
+    drawn = export["generate"](batch_size=tf.constant(3), seed=tf.constant(5))["images"].numpy()
+    assert drawn.shape == (3, 8, 8, 1) and drawn.max() <= 16
+    picture = np.round(imread(tmp_path / "samples.png") * 255)
+    np.testing.assert_array_equal(picture[..., :3], arranged(drawn, 17))
+    # Started again it has nothing to train, under a strategy too, and publishes the next version.
+    if likelihood == "logistics":
+        assert run(tmp_path, *options, "--strategy", "mirrored") == 0
+        assert (tmp_path / "export" / "2").is_dir()
+        assert len(card(tmp_path)["history"]) == 3 and card(tmp_path)["steps"] == facts["steps"]
+
+
+@pytest.mark.parametrize("pattern", ["dense", "strided", "fixed"])
+def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
+    """Bits per dimension are those of the values 0 .. 16 as the ids 1 .. 17, after the start, 18."""
+    run = made(tmp_path, "--model", "sparse_transformer", "--pattern", pattern)
+    values = run.splits["test"].take(range(11)).reshape(11, 64).astype("int32")
+    ids = np.concatenate([np.full((11, 1), 18), values[:, :-1] + 1], axis=1)
+    logits = np.asarray(run.model({"token_ids": ids}), "float64")
+    losses = (
+        np.log(np.exp(logits).sum(axis=-1))
+        - np.take_along_axis(logits, values[..., None] + 1, axis=-1)[..., 0]
+    )
+    assert logits.shape[-1] == 19
+    assert run.evaluate()["test"]["value"] == pytest.approx(losses.mean() / math.log(2), abs=1e-5)
+    # What a token meets: in `dense` all before it, in the others not the middle of a row above.
+    changed = ids.copy()
+    changed[:, 8 + 3] = changed[:, 8 + 3] % 17 + 1
+    moved = np.abs(np.asarray(run.model({"token_ids": changed}), "float64") - logits).max(axis=-1)
+    assert (moved[:, :11] == 0).all() and (moved[:, 11] > 0).all()
+    assert ((moved[:, 63] > 0) == (pattern == "dense")).all()
+
+
+def test_each_pattern_has_the_sizes_that_are_asked_for(tmp_path):
+    def pattern(*options):
+        options = parse([*SMALL, *options])
+        return build(options, KINDS[options.dataset]).depth.blocks[0].attention.pattern
+
+    from keras_attn import patterns
+    from recipes.image.architectures import build
+    from recipes.image.data import KINDS
+
+    assert pattern() == patterns.BlockLocal1D(16, 16)
+    given = pattern("--pattern", "block_local_1d", "--block-length", "5", "--lookback", "3")
+    assert given == patterns.BlockLocal1D(5, 3)
+    assert pattern("--pattern", "strided", "--stride", "5") == patterns.Strided(5)
+    assert pattern("--pattern", "fixed") == patterns.Fixed(8, 2)
+    assert pattern("--pattern", "dense") == patterns.Causal()
+    given = pattern("--pattern", "block_local_2d", "--query-shape", "4", "2", "--flange", "1", "3")
+    assert given == patterns.BlockLocal2D((8, 8), (4, 2), (1, 3))
+
+
+def test_a_pass_reads_each_image_once():
+    images = Images(np.arange(7, dtype="uint8").reshape(7, 1, 1, 1), np.array([3, 5, 0, 6, 1]))
+    read = {}
+    for start in (0, 3):
+        batches = Batches(images, batch_size=2, steps=3, seed=4)
+        batches.epoch = start
+        for epoch in range(start, 5):
+            data = batches.as_dataset(lambda images: images)
+            read.setdefault(epoch, []).append([int(x) for batch in data for x in np.ravel(batch)])
+    assert all(again == first for first, *others in read.values() for again in others)
+    stream = [x for epoch in range(5) for x in read[epoch][0]]
+    passes = [stream[i : i + 5] for i in range(0, 30, 5)]
+    assert all(sorted(one) == [0, 1, 3, 5, 6] for one in passes)
+    assert len(set(map(tuple, passes))) > 1
+
+
+def records(random, number):
+    """Images, and the bytes of CIFAR-10's binary version: a label, and channel after channel."""
+    images = random.integers(0, 256, (number, 32, 32, 3), "uint8")
+    rows = [
+        bytes([number % 10]) + b"".join(image[:, :, c].tobytes() for c in range(3))
+        for number, image in enumerate(images)
+    ]
+    return images, b"".join(rows)
+
+
+@pytest.fixture
+def cifar10(tmp_path):
+    """A directory with a few images, and these by file."""
+    directory, random, images = tmp_path / "cifar10", np.random.default_rng(0), {}
+    directory.mkdir()
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+        images[name], content = records(random, 4)
+        (directory / f"{name}.bin").write_bytes(content)
+    return directory, images
+
+
+def rows_of(images):
+    return sorted(image.tobytes() for image in images)
+
+
+def test_cifar10(cifar10):
+    directory, images = cifar10
+    splits = read_images("cifar10", directory, seed=1)
+    assert {name: len(split) for name, split in splits.items()} == {
+        "train": 18, "valid": 2, "test": 4,
+    }  # fmt: skip
+    np.testing.assert_array_equal(splits["test"].take(range(4)), images["test_batch"])
+    learned = [*splits["train"].take(range(18)), *splits["valid"].take(range(2))]
+    written = np.concatenate([images[f"data_batch_{i}"] for i in range(1, 6)])
+    assert rows_of(learned) == rows_of(written)
+    again, other = (read_images("cifar10", directory, seed)["valid"] for seed in (1, 2))
+    assert rows_of(splits["valid"].take(range(2))) == rows_of(again.take(range(2)))
+    assert rows_of(again.take(range(2))) != rows_of(other.take(range(2)))
+
+
+@pytest.mark.parametrize("layout", ["npy", "npz of planes"])
+def test_imagenet32(tmp_path, layout):
+    images = np.random.default_rng(0).integers(0, 256, (14, 32, 32, 3), "uint8")
+    parts = {"train_data_batch_1": images[:6], "train_data_batch_2": images[6:11]}
+    for name, part in {**parts, "val_data": images[11:]}.items():
+        if layout == "npy":
+            np.save(tmp_path / f"{name}.npy", part)
+        else:
+            planes = part.transpose(0, 3, 1, 2).reshape(-1, 3072)
+            np.savez(tmp_path / f"{name}.npz", labels=np.arange(len(part)), data=planes)
+    splits = read_images("imagenet32", tmp_path)
+    np.testing.assert_array_equal(splits["test"].take(range(3)), images[11:])
+    learned = [*splits["train"].take(range(10)), *splits["valid"].take(range(1))]
+    assert rows_of(learned) == rows_of(images[:11])
+
+
+def fails(capsys, out, *options):
+    """The one sentence that the recipe says of bad input."""
+    try:
+        code = run(out, *options)
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    assert code == 2 and not out.exists()
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_bad_cifar10(capsys, cifar10, tmp_path):
+    (directory, _), out = cifar10, tmp_path / "out"
+
+    def said():
+        return fails(capsys, out, "--dataset", "cifar10", "--data-dir", str(directory))
+
+    whole = (directory / "test_batch.bin").read_bytes()
+    (directory / "test_batch.bin").write_bytes(whole[:-1])
+    assert "test_batch.bin must have 3073 bytes for each image" in said()
+    (directory / "test_batch.bin").write_bytes(whole[1:] + b"0")
+    assert "test_batch.bin must have labels up to 9" in said()
+    (directory / "test_batch.bin").write_bytes(b"")
+    assert "test_batch.bin is empty" in said()
+    (directory / "test_batch.bin").unlink()
+    assert "There is no file test_batch.bin.gz or test_batch.bin" in said()
+    (directory / "data_batch_1").write_bytes(b"a pickle")
+    assert "Python version, whose pickles are not read" in said()
+    directory = tmp_path / "nowhere"
+    assert "no such directory" in said()
+
+
+def test_bad_imagenet32(capsys, tmp_path):
+    directory, out = tmp_path / "imagenet32", tmp_path / "out"
+
+    def said():
+        return fails(capsys, out, "--dataset", "imagenet32", "--data-dir", str(directory))
+
+    assert "no such directory" in said()
+    directory.mkdir()
+    assert "There is no file train*.npy or train*.npz" in said()
+    path, images = directory / "train.npy", np.zeros((2, 32, 32, 3), "uint8")
+    for wrong in (images[:0], images.astype("float32"), images[:, :8]):
+        np.save(path, wrong)
+        assert "train.npy must have an array of uint8 of shape (images, 32, 32, 3)" in said()
+    np.save(path, images)
+    assert "There is no file val*.npy" in said()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "train.npy is not a complete .npy or .npz file" in said()
+    path.unlink()
+    np.savez_compressed(directory / "train.npz", data=images)
+    content = bytearray((directory / "train.npz").read_bytes())
+    content[90] ^= 255  # inside what is compressed
+    (directory / "train.npz").write_bytes(content)
+    assert "train.npz is not a complete .npy or .npz file" in said()
+
+
+def test_no_scikit_learn(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    assert "pip install 'keras_attn[recipes]'" in fails(capsys, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (("--steps", "0"), "--steps must be at least 1"),
+        (("--num-heads", "4"), "--num-heads must divide --hidden-dim"),
+        (("--temperature", "0"), "--temperature must be above 0"),
+        (("--dataset", "cifar10"), "--data-dir is where the files of cifar10"),
+        (("--data-dir", "x"), "--data-dir is where the files of cifar10"),
+        (("--pattern", "lsh"), "invalid choice: 'lsh'"),
+        (("--preset", "gtrxl"), "--preset must be one of sparse_transformer_cifar10"),
+        (("--with", "colour=1"), "--with must name an argument of image_transformer"),
+        (("--pattern", "fixed", "--summary", "9"), "`summary` must be at most `stride`"),
+        (("--likelihood", "logistics", "--temperature", "2"), "--temperature is for"),
+        (("--model", "sparse_transformer", "--likelihood", "logistics"), "--likelihood logistics"),
+        (("--model", "sparse_transformer", "--pattern", "block_local_1d"), "--pattern must be"),
+    ],
+)
+def test_bad_options(capsys, tmp_path, options, said):
+    assert said in fails(capsys, tmp_path / "out", *options)
+
+
+def test_presets():
+    files = ("--dataset", "cifar10", "--data-dir", "x")
+    options = parse([*files, "--preset", "image_transformer_2d", "--num-layers", "2"])
+    assert (options.pattern, options.num_layers, options.num_heads) == ("block_local_2d", 2, 16)
+    assert (options.query_shape, options.flange, options.more) == ([8, 16], [0, 32], [])
+    options = parse([*files, "--preset", "image_transformer_cifar10_logistics"])
+    assert (options.likelihood, options.num_mixtures) == ("logistics", 10)
+    assert (options.pattern, options.block_length, options.more) == (
+        "block_local_1d", 256, ["head_dim=64"],
+    )  # fmt: skip
+    options = parse([*files, "--preset", "sparse_transformer_cifar10", "--with", "key_dim=32"])
+    assert (options.pattern, options.stride, options.dropout) == ("strided", 96, 0.25)
+    assert options.more == ["key_dim=64", "key_dim=32"]
+
+
+def test_images_side_by_side():
+    picture = arranged(np.array([0, 16, 8]).reshape(3, 1, 1, 1), 17)
+    size = 2 * 48 + 3 * GAP
+    assert picture.shape == (size, size, 3)
+    assert (picture[GAP, GAP] == 0).all() and (picture[GAP, 2 * GAP + 48] == 255).all()
+    assert (picture[2 * GAP + 48, GAP] == 128).all() and (picture[0] == 128).all()
+
+
+def test_another_run_in_the_same_directory(capsys, tmp_path):
+    made(tmp_path / "out")
+    assert run(tmp_path / "out", "--pattern", "dense") == 2
+    assert "pattern='block_local_1d', now 'dense'" in capsys.readouterr().err
