@@ -2,14 +2,12 @@
 
 import os
 
-import keras
-
-from keras_attn import training
 from recipes import run
 from recipes.algorithmic.batches import Batches
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.settings import settings
 from recipes.card import write_card
+from recipes.optimizer import adam
 
 _VALIDATION_BATCHES = 8
 
@@ -123,16 +121,8 @@ class Run(run.Run):
         )
 
     def _compile(self, loss, metrics):
-        options = self.options
-        schedule = keras.optimizers.schedules.CosineDecay(
-            initial_learning_rate=0.0,
-            warmup_target=options.learning_rate,
-            warmup_steps=options.warmup_steps,
-            decay_steps=max(1, options.steps - options.warmup_steps),
-            alpha=0.05,
-        )
         self.model.compile(
-            training.Adam(schedule, beta_2=0.98, global_clipnorm=options.clip_norm),
+            adam(self.options),
             loss=loss,
             weighted_metrics=metrics,
             jit_compile=False,

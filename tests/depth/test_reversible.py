@@ -1,5 +1,6 @@
 """`Reversible` beside its twin, which keeps all activations."""
 
+import functools
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 import tensorflow as tf
 from depth.twins import in_turn
 
-from keras_attn.depth import Reversible
+from keras_attn.depth import ACT, Reversible, Stack
 from keras_attn.depth import reversible as module
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.patterns import LSH
@@ -168,6 +169,34 @@ def test_training_in_mixed_precision():
     found, wanted = losses("mixed_bfloat16"), losses("float32")
     assert wanted[-1] < 0.95 * wanted[0]
     np.testing.assert_allclose(found, wanted, rtol=2.0**-6)
+
+
+@pytest.mark.parametrize("kind", [Reversible, functools.partial(Stack, remat=True)])
+def test_inside_adaptive_computation(kind):
+    """Its gradient in a graph is that of eager calls, with dropout."""
+
+    def block(index):
+        attention = MultiHeadAttention(2, 3, pattern="causal")
+        return TransformerBlock(attention, FeedForward(7), residual="pre_norm", dropout=0.3)
+
+    layer = ACT(kind(block, 1), 3, halting_bias=-1.0, ponder_loss=0.1)
+    layer.build((B, T, D))
+    generators = [v for v in layer.variables if "seed" in v.path]
+    states = [v.numpy() for v in generators]
+
+    x = tf.constant(oracles.random(B, T, D))
+
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(layer(x, training=True) ** 3) + sum(layer.losses)
+        return [y, *tape.gradient(y, [x, *(w.value for w in layer.trainable_weights)])]
+
+    found = tf.function(run, autograph=False)(x)
+    for variable, value in zip(generators, states, strict=True):
+        variable.assign(value)
+    for one, other in zip(found, run(x), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5 * max(1, np.abs(other).max()))
 
 
 def test_two_replicas_train_as_one():
