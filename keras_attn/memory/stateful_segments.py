@@ -43,7 +43,7 @@ class StatefulSegments(keras.Model):
 
     Call arguments:
         inputs: the model's inputs but for the memory: a tensor if that is only one, or a dict; in
-            the dict also `reset`, (B,), or () for all rows: boolean, or 0 and 1, as `fit` under a
+            the dict also `reset`, (B,), or (1,) for all rows: boolean, or 0 and 1, as `fit` under a
             strategy needs them.
 
     Returns:
@@ -135,8 +135,9 @@ class StatefulSegments(keras.Model):
             state = {name: part_of(value, 0, rows, axis=0) for name, value in kept.items()}
         if reset is not None:
             num_rows = state["memory_length"].shape[0]
-            check_shape(reset, "reset", (), (num_rows,), (num_rows, 1))
+            # Flat before it is checked: a dataset may not know its rank.
             reset = ops.reshape(ops.cast(reset, "bool"), (-1,))
+            check_shape(reset, "reset", (1,), (num_rows,))
             reset = ops.broadcast_to(reset, ops.shape(state["memory_length"]))
             state = self.model.memory.reset(state, reset)
         outputs = dict(self.model({**inputs, **state}, training=training))

@@ -273,7 +273,7 @@ def test_errors(model):
         model(np.ones((4, 2), "int32"))
     ids = np.ones((B, 2), "int32")
     for flags in (np.ones(B + 1), np.ones(2), np.ones((B, 2))):
-        with pytest.raises(ValueError, match=r"`reset` must have shape \(\) or \(3,\)"):
+        with pytest.raises(ValueError, match=r"`reset` must have shape \(1,\) or \(3,\)"):
             model({"token_ids": ids, "reset": flags})
     for inputs in ({"token_ids": ids, "resets": np.ones(B)}, {"reset": np.ones(B)}):
         for stateful in (model, StatefulSegments(inner)):
