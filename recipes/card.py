@@ -8,6 +8,7 @@ import time
 
 import keras
 
+from recipes import files
 from recipes.provenance import command_line, hardware, versions
 
 
@@ -33,7 +34,7 @@ def write_card(directory, *, history, metric, **facts):
         **facts,
         "history": rows,
     }
-    _replace(os.path.join(directory, "card.json"), json.dumps(card, indent=1).encode())
+    files.write(os.path.join(directory, "card.json"), json.dumps(card, indent=1))
     draw_curve(rows, metric, os.path.join(directory, "curve.png"))
     return card
 
@@ -82,10 +83,9 @@ def draw_curve(rows, metric, path):
         right.legend(loc="center right")
     if left.lines:
         left.legend(loc="upper center")
-    temporary = f"{path}.{os.getpid()}.png"
-    figure.savefig(temporary, dpi=120)
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
     plt.close(figure)
-    os.replace(temporary, path)
 
 
 def _number(text):
@@ -97,10 +97,3 @@ def _number(text):
         return float(text)
     except ValueError:
         return None
-
-
-def _replace(path, content):
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "wb") as file:
-        file.write(content)
-    os.replace(temporary, path)

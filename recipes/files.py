@@ -1,6 +1,8 @@
-"""Files that the user has: found, unpacked, or refused in one sentence."""
+"""Files: the user's, found, unpacked or refused in one sentence; and ours, which appear whole."""
 
+import contextlib
 import gzip
+import os
 import zlib
 from pathlib import Path
 
@@ -45,3 +47,22 @@ def read(path):
     if not content:
         raise ValueError(f"The file {path} is empty.")
     return content
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A name to write to, of the same ending, which becomes `path` when all is written."""
+    stem, ending = os.path.splitext(path)
+    temporary = f"{stem}.{os.getpid()}.tmp{ending}"
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write(path, text):
+    """Writes a text file, which appears complete or not at all."""
+    with replacing(path) as temporary:
+        Path(temporary).write_text(text, encoding="utf-8")

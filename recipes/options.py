@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 
 
 def add_run_options(add):
@@ -11,6 +12,52 @@ def add_run_options(add):
     add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
     add("--strategy", default="none", choices=["none", "mirrored"])
     add("--seed", type=int, default=0)
+
+
+def add_size_options(add, sizes):
+    """Adds the sizes of a model, which a preset may give too."""
+    for name, value in sizes.items():
+        option = f"--{name.replace('_', '-')}"
+        add(option, type=type(value), help=f"default: {value}, or the preset's")
+
+
+def add_page_option(add, example):
+    """Adds `--with`, for `page_arguments`."""
+    add(
+        "--with",
+        dest="more",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"another argument of keras_attn.models.MODEL, as {example} (any number of times)",
+    )
+
+
+def add_schedule_options(add, warmup="a twentieth"):
+    """Adds what `recipes.optimizer.adam` reads, and how the training is divided."""
+    add(
+        "--epochs",
+        type=int,
+        default=10,
+        help="equal parts of the training, each ended by validation and a checkpoint "
+        "(default: %(default)s)",
+    )
+    add("--learning-rate", type=float, default=0.001, help="the peak (default: %(default)s)")
+    add("--warmup-steps", type=int, help=f"up to the peak (default: {warmup} of all steps)")
+    add("--clip-norm", type=float, default=1.0, help="of the whole gradient (default: %(default)s)")
+
+
+def divide(options, steps):
+    """Sets `steps` and `epochs`: whole steps in whole epochs, at least as many as asked for."""
+    options.epochs = min(options.epochs, steps)
+    options.steps = math.ceil(steps / options.epochs) * options.epochs
+
+
+def set_missing(options, defaults):
+    """Sets those options that were not given."""
+    for name, value in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
 
 
 def check_at_least(parser, options, least, *names):

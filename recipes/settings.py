@@ -3,6 +3,8 @@
 import json
 import os
 
+from recipes import files
+
 
 def check_settings(path, settings, out):
     """Refuses to go on with a run that was started with other settings.
@@ -33,7 +35,4 @@ def check_settings(path, settings, out):
 
 def save_settings(path, settings):
     """Writes the settings to `path`, which appears complete or not at all."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(settings, file, indent=1)
-    os.replace(temporary, path)
+    files.write(path, json.dumps(settings, indent=1))

@@ -1,9 +1,15 @@
 """The command line of the recipe."""
 
 import argparse
-import math
 
-from recipes.options import add_run_options, check_at_least, check_learning_rate
+from recipes.options import (
+    add_run_options,
+    add_schedule_options,
+    check_at_least,
+    check_learning_rate,
+    divide,
+    set_missing,
+)
 
 SEQUENCES = ("copy", "reverse", "addition")
 MODELS = {
@@ -72,16 +78,7 @@ def parse(arguments=None):
     add("--halting-bias", type=float, default=1.0, help="ACT's first one (default: %(default)s)")
     add("--batch-size", type=int, help="examples of a step (default: 64; of parity 128)")
     add("--steps", type=int, help="default: 10000; of parity 20000")
-    add(
-        "--epochs",
-        type=int,
-        default=10,
-        help="equal parts of the training, each ended by validation and a checkpoint "
-        "(default: %(default)s)",
-    )
-    add("--learning-rate", type=float, default=0.001, help="the peak (default: %(default)s)")
-    add("--warmup-steps", type=int, help="up to the peak (default: a twentieth of all steps)")
-    add("--clip-norm", type=float, default=1.0, help="of the whole gradient (default: %(default)s)")
+    add_schedule_options(add)
     add(
         "--test-examples",
         type=int,
@@ -108,9 +105,7 @@ def parse(arguments=None):
             parser.error(f"{name} must be at least {shortest} for {options.task}")
     if options.hidden_dim % options.num_heads:
         parser.error("--num-heads must divide --hidden-dim")
-    options.epochs = min(options.epochs, options.steps)
-    # Whole steps in whole epochs.
-    options.steps = math.ceil(options.steps / options.epochs) * options.epochs
+    divide(options, options.steps)
     return options
 
 
@@ -130,10 +125,10 @@ def _fill_model(parser, options):
 def _fill(options):
     """Defaults that depend on other options."""
     kind = "parity" if options.task == "parity" else "sequences"
-    _set(options, _DEFAULTS[kind])
+    set_missing(options, _DEFAULTS[kind])
     longer = [options.train_length * 3 // 2, options.train_length * 2]
-    _set(options, {"test_lengths": [] if kind == "parity" else longer})
-    _set(
+    set_missing(options, {"test_lengths": [] if kind == "parity" else longer})
+    set_missing(
         options,
         {
             "max_offset": max([0, *(n - options.train_length for n in options.test_lengths)]),
@@ -141,9 +136,3 @@ def _fill(options):
             "warmup_steps": options.steps // 20,
         },
     )
-
-
-def _set(options, defaults):
-    for name, value in defaults.items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)

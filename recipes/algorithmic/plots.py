@@ -1,6 +1,6 @@
 """Lines over lengths and positions, as PNG."""
 
-import os
+from recipes import files
 
 
 def draw_lines(path, lines, xlabel, ylabel, mark=None):
@@ -27,7 +27,6 @@ def draw_lines(path, lines, xlabel, ylabel, mark=None):
     axes.set_ylim(bottom=0)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()
-    temporary = f"{path}.{os.getpid()}.png"
-    figure.savefig(temporary, dpi=120)
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
     plt.close(figure)
-    os.replace(temporary, path)

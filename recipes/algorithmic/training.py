@@ -38,12 +38,6 @@ class Run(run.Run):
             self._make()
         self.begin()
 
-    def _make(self):
-        raise NotImplementedError
-
-    def tested(self, examples):
-        raise NotImplementedError
-
     def pondered(self):
         """What is known of the model's steps, as JSON holds it, drawn too."""
         return {}

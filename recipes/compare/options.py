@@ -3,12 +3,13 @@
 import argparse
 
 from recipes.options import check_at_least, check_learning_rate
-from recipes.text_options import (
+from recipes.text.options import (
     add_budget_options,
     add_text_options,
     check_text_options,
     fill_budget,
 )
+from recipes.text.options import settings as text_settings
 
 AXES = ("score", "pattern", "position", "residual", "depth", "memory", "loss")
 SIZES = {"num_layers": 4, "num_heads": 4, "hidden_dim": 128, "intermediate_dim": 512}
@@ -58,5 +59,4 @@ def parse(arguments=None):
 
 def settings(options):
     """What must not change from one start to the next."""
-    text = options.data_dir or options.text or "Python's standard library"
-    return {"text": text, **{name: getattr(options, name) for name in SETTINGS}}
+    return text_settings(options, SETTINGS)

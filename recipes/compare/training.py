@@ -8,14 +8,15 @@ import keras
 
 from keras_attn import text, training
 from keras_attn.memory import StatefulSegments
+from recipes import files
 from recipes.compare.axes import axes, build
 from recipes.compare.options import settings
-from recipes.language_model.batches import EndlessSegments, Windows
-from recipes.language_model.corpus import Corpus, train_tokenizer
-from recipes.language_model.data import read_text
 from recipes.optimizer import adam
 from recipes.provenance import command_line, hardware, versions
 from recipes.settings import check_settings, save_settings
+from recipes.text.batches import EndlessSegments, Windows
+from recipes.text.corpus import Corpus, train_tokenizer
+from recipes.text.data import read_text
 
 
 class Comparison:
@@ -49,7 +50,7 @@ class Comparison:
                 continue
             print(name, flush=True)
             results[name] = self._train(name)
-            _write(path, json.dumps(results[name], indent=1))
+            files.write(path, json.dumps(results[name], indent=1))
         return results
 
     def write(self, results):
@@ -63,9 +64,9 @@ class Comparison:
             "options": vars(options),
             "results": results,
         }
-        _write(self._path(options, "card.json"), json.dumps(card, indent=1))
+        files.write(self._path(options, "card.json"), json.dumps(card, indent=1))
         lines = table(options.axis, results)
-        _write(self._path(options, "table.md"), "\n".join(lines) + "\n")
+        files.write(self._path(options, "table.md"), "\n".join(lines) + "\n")
         draw(options.axis, results, self._path(options, "curves.png"))
         return lines
 
@@ -81,11 +82,10 @@ class Comparison:
             trained = StatefulSegments(model, options.batch_size)
         elif name == "auxiliary":
             trained = training.AuxiliaryLosses(model, options.steps)
-        lengths = [self.corpus.characters_per_token("train")] * model.embedding.vocabulary_size
         trained.compile(
             adam(options),
             training.LabelSmoothedCrossentropy(0.1 if name == "label_smoothed" else 0.0),
-            weighted_metrics=[training.BitsPerCharacter(lengths)],
+            weighted_metrics=[self.corpus.bits_per_character()],
             jit_compile=False,
         )
         seconds = Seconds()
@@ -165,14 +165,5 @@ def draw(axis, results, path):
     axes.set(xlabel="epoch", ylabel="bits per character, validation", title=axis)
     axes.grid(alpha=0.3)
     axes.legend()
-    temporary = f"{path}.{os.getpid()}.png"
-    figure.savefig(temporary, dpi=120)
-    os.replace(temporary, path)
-
-
-def _write(path, content):
-    """A text file that appears complete or not at all."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(content)
-    os.replace(temporary, path)
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)

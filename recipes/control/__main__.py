@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from recipes import program
+from recipes import files, program
 from recipes.control.options import parse
 
 
@@ -31,8 +31,7 @@ def run(options, started):
     lines = table(cards)
     draw(cards, os.path.join(options.out, "returns.png"))
     print("\n".join(lines))
-    with open(os.path.join(options.out, "table.md"), "w", encoding="utf-8") as file:
-        file.write("\n".join(lines) + "\n")
+    files.write(os.path.join(options.out, "table.md"), "\n".join(lines) + "\n")
     print(f"Curves: {options.out}/returns.png\nTable:  {options.out}/table.md")
 
 

@@ -8,7 +8,7 @@ from recipes.options import add_run_options, check_at_least, check_learning_rate
 SIZES = {"num_layers": 2, "num_heads": 4, "hidden_dim": 64, "intermediate_dim": 128, "memory": 64}
 SETTINGS = (
     *("env", *SIZES, "num_envs", "rollout", "passes", "stretches", "epochs", "learning_rate"),
-    *("discount", "trace", "clip_norm", "entropy_weight", "precision", "first_seed"),
+    *("discount", "trace", "clip_norm", "entropy_weight", "precision", "seed"),
 )
 
 
@@ -51,7 +51,6 @@ def parse(arguments=None):
     stretches = -(-options.steps // (options.num_envs * options.rollout))
     options.epochs = min(options.epochs, stretches)
     options.stretches = -(-stretches // options.epochs)
-    options.first_seed = options.seed
     return options
 
 

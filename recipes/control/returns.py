@@ -1,8 +1,8 @@
 """What the runs of several agents came to: a table and curves with their spread."""
 
-import os
-
 import numpy as np
+
+from recipes import files
 
 
 def table(cards):
@@ -39,9 +39,8 @@ def draw(cards, path):
     axes.set(xlabel="steps of all environments", ylabel="return", title=runs[0]["task"])
     axes.grid(alpha=0.3)
     axes.legend()
-    temporary = f"{path}.{os.getpid()}.png"
-    figure.savefig(temporary, dpi=120)
-    os.replace(temporary, path)
+    with files.replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
 
 
 def _number(value):

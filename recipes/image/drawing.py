@@ -1,9 +1,10 @@
 """Images beside one another in a picture."""
 
 import math
-import os
 
 import numpy as np
+
+from recipes import files
 
 # In pixels of the picture: what a small image is enlarged to, at least, and the gap around it.
 LEAST_SIZE, GAP = 48, 4
@@ -13,9 +14,8 @@ def write_grid(images, num_values, path):
     """Writes images (N, H, W, 1 or 3) of the values 0 .. `num_values` - 1 in rows, as a PNG."""
     from matplotlib.image import imsave
 
-    temporary = f"{path}.{os.getpid()}.png"
-    imsave(temporary, arranged(images, num_values))
-    os.replace(temporary, path)
+    with files.replacing(path) as temporary:
+        imsave(temporary, arranged(images, num_values))
 
 
 def arranged(images, num_values):

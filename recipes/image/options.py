@@ -5,7 +5,16 @@ import math
 
 from recipes.image.data import KINDS
 from recipes.image.shapes import MODELS, PATTERNS, pattern_sizes
-from recipes.options import add_run_options, check_at_least, check_learning_rate
+from recipes.options import (
+    add_page_option,
+    add_run_options,
+    add_schedule_options,
+    add_size_options,
+    check_at_least,
+    check_learning_rate,
+    divide,
+    set_missing,
+)
 
 # Sizes without a preset.
 SIZES = {
@@ -30,9 +39,7 @@ def parse(arguments=None):
     add("--out", default="runs/image", help="the run's directory (default: %(default)s)")
     add("--model", default="image_transformer", choices=MODELS)
     add("--preset", help="a paper's sizes, in place of --model and the following")
-    for name, value in SIZES.items():
-        option = f"--{name.replace('_', '-')}"
-        add(option, type=type(value), help=f"default: {value}, or the preset's")
+    add_size_options(add, SIZES)
     add(
         "--pattern",
         choices=PATTERNS,
@@ -52,28 +59,11 @@ def parse(arguments=None):
         help="of a value: a softmax, or of a pixel: a mixture of logistics (default: categorical)",
     )
     add("--num-mixtures", type=int, help="of logistics (default: 10)")
-    add(
-        "--with",
-        dest="more",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="another argument of keras_attn.models.MODEL, as factors=interleaved (any number of "
-        "times)",
-    )
+    add_page_option(add, "factors=interleaved")
     add("--batch-size", type=int, default=32, help="images of a step (default: %(default)s)")
     add("--train-images", type=int, default=60_000, help="to train on (default: %(default)s)")
     add("--steps", type=int, help="in place of --train-images")
-    add(
-        "--epochs",
-        type=int,
-        default=10,
-        help="equal parts of the training, each ended by validation and a checkpoint "
-        "(default: %(default)s)",
-    )
-    add("--learning-rate", type=float, default=0.001, help="the peak (default: %(default)s)")
-    add("--warmup-steps", type=int, help="up to the peak (default: a tenth of all steps)")
-    add("--clip-norm", type=float, default=1.0, help="of the whole gradient (default: %(default)s)")
+    add_schedule_options(add, warmup="a tenth")
     add("--valid-images", type=int, default=500, help="of a validation, at most (%(default)s)")
     add("--test-images", type=int, help="of the test, at most (default: all)")
     add("--samples", type=int, default=64, help="images to draw (default: %(default)s)")
@@ -119,8 +109,8 @@ def _fill_from_preset(parser, options):
     for name, value in found.items():
         if not hasattr(options, name):
             others.append(f"{name}={value!r}")
-        elif getattr(options, name) is None:
-            setattr(options, name, value)
+        else:
+            set_missing(options, {name: value})
     options.more = others + options.more
 
 
@@ -128,9 +118,7 @@ def _fill(options):
     """Defaults, many of which depend on other options."""
     sparse = options.model == "sparse_transformer"
     steps = options.steps or math.ceil(options.train_images / options.batch_size)
-    # Whole steps in whole epochs.
-    options.epochs = min(options.epochs, steps)
-    options.steps = math.ceil(steps / options.epochs) * options.epochs
+    divide(options, steps)
     defaults = {
         **SIZES,
         "pattern": "strided" if sparse else "block_local_1d",
@@ -138,15 +126,9 @@ def _fill(options):
         "num_mixtures": 10,
         "warmup_steps": options.steps // 10,
     }
-    _set(options, defaults)
+    set_missing(options, defaults)
     kind, given = KINDS[options.dataset], (options.block_length, options.stride)
-    _set(options, pattern_sizes(kind, options.likelihood, *given))
-
-
-def _set(options, defaults):
-    for name, value in defaults.items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
+    set_missing(options, pattern_sizes(kind, options.likelihood, *given))
 
 
 def _check(parser, options):

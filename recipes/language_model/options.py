@@ -3,8 +3,15 @@
 import argparse
 import math
 
-from recipes.options import add_run_options, check_at_least, check_learning_rate
-from recipes.text_options import (
+from recipes.options import (
+    add_page_option,
+    add_run_options,
+    add_size_options,
+    check_at_least,
+    check_learning_rate,
+    set_missing,
+)
+from recipes.text.options import (
     add_budget_options,
     add_text_options,
     check_text_options,
@@ -40,9 +47,7 @@ def parse(arguments=None):
     add("--out", default="runs/language_model", help="the run's directory (default: %(default)s)")
     add("--model", default="gpt", choices=MODELS)
     add("--preset", help="a paper's sizes, in place of --model and the following")
-    for name, value in SIZES.items():
-        option = f"--{name.replace('_', '-')}"
-        add(option, type=type(value), help=f"default: {value}, or the preset's")
+    add_size_options(add, SIZES)
     add("--context", type=int, help="tokens of a segment (default: 128, or the preset's)")
     add(
         "--memory",
@@ -62,14 +67,7 @@ def parse(arguments=None):
         help="adaptive_span_transformer, reformer or sparse_transformer whose queries meet all "
         "keys before them: what the paper compares with",
     )
-    add(
-        "--with",
-        dest="more",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="another argument of keras_attn.models.MODEL, as span_loss=1e-5 (any number of times)",
-    )
+    add_page_option(add, "span_loss=1e-5")
     add_budget_options(add)
     add(
         "--stride",
@@ -89,9 +87,7 @@ def parse(arguments=None):
     check_text_options(parser, options)
     if options.preset:
         _fill_from_preset(parser, options)
-    for name, value in {**SIZES, "context": 128}.items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
+    set_missing(options, {**SIZES, "context": 128})
     check_at_least(
         *(parser, options, 1),
         *("vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim"),
@@ -150,6 +146,4 @@ def _fill(options):
         "stride": half,
         "max_length": half,
     }
-    for name, value in defaults.items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
+    set_missing(options, defaults)

@@ -1,5 +1,7 @@
 """The options that make a run what it is; the rest may change from one start to the next."""
 
+from recipes.text.options import settings as text_settings
+
 NAMES = (
     *("tokenizer", "vocabulary_size", "model", "num_layers", "num_heads", "hidden_dim"),
     *("intermediate_dim", "dropout", "context", "memory", "auxiliary_losses", "precision"),
@@ -10,5 +12,4 @@ NAMES = (
 
 def settings(options):
     """The options of `NAMES`, and what is learned."""
-    text = options.data_dir or options.text or "Python's standard library"
-    return {"text": text, **{name: getattr(options, name) for name in NAMES}}
+    return text_settings(options, NAMES)

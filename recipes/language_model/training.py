@@ -11,11 +11,11 @@ from keras_attn.memory import StatefulSegments
 from recipes import run
 from recipes.card import write_card
 from recipes.language_model.architectures import build, span_patterns, with_memory
-from recipes.language_model.batches import EndlessSegments, Windows
-from recipes.language_model.corpus import Corpus, decode, train_tokenizer
-from recipes.language_model.data import read_text
 from recipes.language_model.settings import settings
 from recipes.optimizer import adam
+from recipes.text.batches import EndlessSegments, Windows
+from recipes.text.corpus import Corpus, decode, kept_tokenizer
+from recipes.text.data import read_text
 
 
 class Run(run.Run):
@@ -24,7 +24,8 @@ class Run(run.Run):
     def __init__(self, options):
         super().__init__(options, settings(options))
         name, splits = read_text(options.data_dir, options.text)
-        self.corpus = Corpus.of(name, splits, self._tokenizer(splits["train"]))
+        tokenizer = kept_tokenizer(self.path("tokenizer.model"), options, splits["train"])
+        self.corpus = Corpus.of(name, splits, tokenizer)
         for split, ids in self.corpus.ids.items():
             if len(ids) <= options.batch_size:
                 raise ValueError(
@@ -135,12 +136,6 @@ class Run(run.Run):
     def _remembers(self):
         return self.model.memory is not None
 
-    def _tokenizer(self, part):
-        path = self.path("tokenizer.model")
-        if os.path.exists(path):
-            return text.load(path)
-        return train_tokenizer(self.options.tokenizer, part, self.options.vocabulary_size)
-
     def _segments(self, ids):
         return text.SegmentStreams(ids, self.options.batch_size, self.options.context)
 
@@ -158,13 +153,10 @@ class Run(run.Run):
             trained = StatefulSegments(self.model, options.batch_size)
         elif options.model == "deep_char_transformer" and options.auxiliary_losses:
             trained = training.AuxiliaryLosses(self.model, options.steps)
-        # Tokens are told from characters by what one of the training text stands for on average.
-        lengths = self.corpus.characters_per_token("train")
-        vocabulary_size = self.corpus.tokenizer.vocabulary_size
         trained.compile(
             adam(options),
             loss=_loss(),
-            weighted_metrics=[training.BitsPerCharacter([lengths] * vocabulary_size)],
+            weighted_metrics=[self.corpus.bits_per_character()],
             jit_compile=False,
         )
         return trained

@@ -4,14 +4,14 @@ import os
 
 import numpy as np
 
-from keras_attn import export, models, text, training
+from keras_attn import export, models, training
 from recipes import run
 from recipes.card import write_card
-from recipes.language_model.corpus import Corpus, decode, train_tokenizer
-from recipes.language_model.data import read_text
 from recipes.masked_language_model.batches import MaskedSegments, hide
 from recipes.masked_language_model.options import SIZES, settings
 from recipes.optimizer import adam
+from recipes.text.corpus import Corpus, decode, kept_tokenizer
+from recipes.text.data import read_text
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 24
 MASK = "[MASK]"
@@ -23,8 +23,8 @@ class Run(run.Run):
     def __init__(self, options):
         super().__init__(options, settings(options))
         name, splits = read_text(options.data_dir, options.text)
-        self.corpus = Corpus.of(name, splits, self._tokenizer(splits["train"]))
-        tokenizer = self.corpus.tokenizer
+        tokenizer = kept_tokenizer(self.path("tokenizer.model"), options, splits["train"])
+        self.corpus = Corpus.of(name, splits, tokenizer)
         self.mask_id = tokenizer.vocabulary_size
         self.first_id = max(tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id) + 1
         with self.scope():
@@ -113,12 +113,6 @@ class Run(run.Run):
             examples=examples,
             seconds=round(seconds, 1),
         )
-
-    def _tokenizer(self, part):
-        path = self.path("tokenizer.model")
-        if os.path.exists(path):
-            return text.load(path)
-        return train_tokenizer(self.options.tokenizer, part, self.options.vocabulary_size)
 
     def _segments(self, split, steps=None, most=None):
         ids = self.corpus.ids[split][:most]

@@ -2,7 +2,7 @@
 
 import argparse
 
-from recipes.options import add_run_options, check_at_least, check_learning_rate
+from recipes.options import add_run_options, check_at_least, check_learning_rate, set_missing
 
 # Where a task needs other values than the command line's defaults for parallel text.
 _DATES = {
@@ -70,10 +70,7 @@ def parse(arguments=None):
     add("--length-penalty", type=float, default=0.6, help="of the beam (default: %(default)s)")
     add_run_options(add)
     options = parser.parse_args(arguments)
-    defaults = _TEXT if options.data_dir else _DATES
-    for name, value in defaults.items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
+    set_missing(options, _TEXT if options.data_dir else _DATES)
     check_at_least(
         *(parser, options, 1),
         *("epochs", "tokens_per_batch", "max_length", "max_source_length"),

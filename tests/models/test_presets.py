@@ -178,15 +178,14 @@ def test_parameter_counts_of_deep_char_transformer(name, published):
     assert rounded(name) < published
 
 
-# In millions, as published but for the last: the paper has 257, the sizes of the authors' script
-# give 285 (their code has the same weights), and what was left out to make 257 is not known.
+# In millions. The paper has 257 for the large one on WikiText-103; the sizes of the authors' script
+# and their weights, which the test of shapes counts, give 285, and what is left out is not known.
 @pytest.mark.parametrize(
     "name, published",
     [
         ("transformer_xl_enwik8_12", 41),
         ("transformer_xl_enwik8_24", 277),
         ("transformer_xl_wikitext103_base", 151),
-        ("transformer_xl_wikitext103_large", 285),
     ],
 )
 def test_parameter_counts_of_transformer_xl(name, published):

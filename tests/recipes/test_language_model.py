@@ -17,9 +17,9 @@ from keras import ops
 from keras_attn import text
 from keras_attn.training import Resume
 from recipes.language_model import __main__ as recipe
-from recipes.language_model.batches import Windows
-from recipes.language_model.corpus import decode, encode, train_tokenizer
 from recipes.language_model.options import parse
+from recipes.text.batches import Windows
+from recipes.text.corpus import decode, encode, train_tokenizer
 
 WORDS = "one two three four five six seven eight nine ten".split()
 CONTEXT, BATCH = 12, 3

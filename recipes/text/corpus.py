@@ -1,10 +1,11 @@
 """A text as token ids."""
 
+import os
 from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn import text
+from keras_attn import text, training
 
 
 class Corpus(NamedTuple):
@@ -23,6 +24,18 @@ class Corpus(NamedTuple):
 
     def characters_per_token(self, split):
         return self.characters[split] / len(self.ids[split])
+
+    def bits_per_character(self):
+        """The metric, in which a token counts for what one of the training text stands for."""
+        length = self.characters_per_token("train")
+        return training.BitsPerCharacter([length] * self.tokenizer.vocabulary_size)
+
+
+def kept_tokenizer(path, options, part):
+    """The tokenizer of a run that goes on, in the file `path`, or one trained on a text."""
+    if os.path.exists(path):
+        return text.load(path)
+    return train_tokenizer(options.tokenizer, part, options.vocabulary_size)
 
 
 def train_tokenizer(kind, part, vocabulary_size=None):

@@ -2,6 +2,8 @@
 
 import math
 
+from recipes.options import add_schedule_options, divide, set_missing
+
 
 def add_text_options(add, tokenizer):
     """What to read, and as what."""
@@ -21,16 +23,7 @@ def add_budget_options(add):
     add("--batch-size", type=int, default=16, help="segments of a step (default: %(default)s)")
     add("--train-tokens", type=int, default=4_000_000, help="to train on (default: %(default)s)")
     add("--steps", type=int, help="in place of --train-tokens")
-    add(
-        "--epochs",
-        type=int,
-        default=10,
-        help="equal parts of the training, each ended by validation and a checkpoint "
-        "(default: %(default)s)",
-    )
-    add("--learning-rate", type=float, default=0.001, help="the peak (default: %(default)s)")
-    add("--warmup-steps", type=int, help="up to the peak (default: a twentieth of all steps)")
-    add("--clip-norm", type=float, default=1.0, help="of the whole gradient (default: %(default)s)")
+    add_schedule_options(add)
     add("--valid-tokens", type=int, default=100_000, help="of a validation (default: %(default)s)")
 
 
@@ -42,10 +35,13 @@ def check_text_options(parser, options):
 def fill_budget(options):
     """Defaults of the above that depend on each other and on `context`."""
     steps = options.steps or math.ceil(options.train_tokens / options.batch_size / options.context)
-    # Whole steps in whole epochs.
-    options.epochs = min(options.epochs, steps)
-    options.steps = math.ceil(steps / options.epochs) * options.epochs
-    if options.warmup_steps is None:
-        options.warmup_steps = options.steps // 20
-    if options.vocabulary_size is None and options.tokenizer != "characters":
-        options.vocabulary_size = 4000
+    divide(options, steps)
+    subwords = options.tokenizer != "characters"
+    defaults = {"vocabulary_size": 4000 if subwords else None}
+    set_missing(options, {"warmup_steps": options.steps // 20, **defaults})
+
+
+def settings(options, names):
+    """The options of those names, and what is learned: what must not change between two starts."""
+    text = options.data_dir or options.text or "Python's standard library"
+    return {"text": text, **{name: getattr(options, name) for name in names}}
