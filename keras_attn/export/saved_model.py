@@ -1,9 +1,5 @@
 """Exporting a model as a SavedModel that TensorFlow Serving runs."""
 
-import os
-import shutil
-import tempfile
-
 import tensorflow as tf
 
 from keras_attn.export.id_translator import IdTranslator
@@ -14,6 +10,7 @@ from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.token_encoder import TokenEncoder
 from keras_attn.export.translator import Translator
+from keras_attn.export.versions import new_version
 from keras_attn.export.writer import Writer
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.masked_language_model import MaskedLanguageModel
@@ -97,19 +94,9 @@ def saved_model(
 
     Reference: https://www.tensorflow.org/tfx/serving/serving_basic
     """
-    path = os.fspath(path)
-    version = _next_version(path) if version is None else version
-    directory = os.path.join(path, str(version))
-    if version < 1:
-        raise ValueError(f"`version` must be at least 1. Received: version={version}.")
-    if os.path.exists(directory):
-        raise ValueError(
-            f"The version exists and is not overwritten; give another. Received: {directory}."
-        )
-    module, signatures = _servable(model, tokenizer, strategy, (max_length, max_source_length))
-    os.makedirs(path, exist_ok=True)
-    temporary = tempfile.mkdtemp(prefix=f".{version}.", dir=path)
-    try:
+    with new_version(path, version) as (temporary, directory):
+        lengths = max_length, max_source_length
+        module, signatures = _servable(model, tokenizer, strategy, lengths)
         tf.saved_model.save(module, temporary, signatures=signatures)
         unservable = unservable_ops(temporary)
         if unservable:
@@ -117,11 +104,6 @@ def saved_model(
                 "The model has operations that TensorFlow Serving does not run. "
                 f"Received: {', '.join(unservable)}."
             )
-        os.chmod(temporary, 0o755)  # mkdtemp's directories are for their owner alone
-        os.rename(temporary, directory)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
     return directory
 
 
@@ -174,9 +156,3 @@ def _of_images(model, strategy):
 
 def _ids(module):
     return {"ids": module.ids, "serving_default": module.ids}
-
-
-def _next_version(path):
-    if not os.path.isdir(path):
-        return 1
-    return 1 + max((int(name) for name in os.listdir(path) if name.isdecimal()), default=0)

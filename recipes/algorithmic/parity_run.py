@@ -1,10 +1,9 @@
 """A run of an RNN that tells parity in one step in time, with ACT or without."""
 
-import os
-
 import keras
 import numpy as np
 
+from keras_attn.export.versions import new_version
 from recipes.algorithmic.architectures import parity_rnn
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.training import Run
@@ -41,12 +40,6 @@ class ParityRun(Run):
 
     def export(self):
         """Writes the next version under `export/`: `vectors` (B, T, width) to logits (B, 1)."""
-        versions = self.path("export")
-        os.makedirs(versions, exist_ok=True)
-        version = self.options.export_version or 1 + max(
-            (int(name) for name in os.listdir(versions) if name.isdecimal()), default=0
-        )
-        self.exported = os.path.join(versions, str(version))
-        temporary = os.path.join(versions, f".{version}.{os.getpid()}")
-        self.model.export(temporary, verbose=False)
-        os.rename(temporary, self.exported)
+        versions = new_version(self.path("export"), self.options.export_version)
+        with versions as (temporary, self.exported):
+            self.model.export(temporary, verbose=False)

@@ -4,10 +4,10 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_greedy
 from keras import ops
 
 from keras_attn.depth import ACT, Recurrent
-from keras_attn.generation import generate
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
@@ -241,14 +241,7 @@ def test_generation_equals_the_loop_without_caches():
     depth = ACT(block(), 3, halting_bias=-1.5, position="timestep")
     model = CausalLanguageModel(TokenEmbedding(17, D), depth)
     oracles.scramble(model, scale=0.5)
-    prompts = np.array([[5, 3, 11, 0], [7, 2, 9, 4]])
-    ids, _ = generate(model, prompts, max_length=3, eos_id=-1)
-    for row, prompt in zip(np.asarray(ids), prompts, strict=True):
-        text = [token for token in prompt if token]
-        for token in row:
-            logits = model({"token_ids": np.array([text])})[0, -1]
-            assert int(ops.argmax(logits)) == token
-            text.append(token)
+    check_greedy(model, np.array([[5, 3, 11, 0], [7, 2, 9, 4]]), max_length=3)
 
 
 def test_segments_with_memory_equal_one_pass():

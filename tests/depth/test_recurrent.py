@@ -2,10 +2,10 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from decoding import check_greedy
 from keras import ops
 
 from keras_attn.depth import Recurrent, Stack
-from keras_attn.generation import generate
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
@@ -137,14 +137,7 @@ def test_limit_cached_steps_equal_the_whole(residual, grows):
 def test_generation_equals_the_loop_without_caches():
     model = CausalLanguageModel(TokenEmbedding(17, D), Recurrent(block(), STEPS, "timestep"))
     oracles.scramble(model, scale=0.5)
-    prompts = np.array([[5, 3, 11, 0], [7, 2, 9, 4]])
-    ids, _ = generate(model, prompts, max_length=5, eos_id=-1)
-    for row, prompt in zip(np.asarray(ids), prompts, strict=True):
-        text = [token for token in prompt if token]
-        for token in row:
-            logits = model({"token_ids": np.array([text])})[0, -1]
-            assert int(ops.argmax(logits)) == token
-            text.append(token)
+    check_greedy(model, np.array([[5, 3, 11, 0], [7, 2, 9, 4]]), max_length=5)
 
 
 def test_segments_with_memory_equal_one_pass():

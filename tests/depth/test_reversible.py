@@ -1,10 +1,6 @@
 """`Reversible` beside its twin, which keeps all activations."""
 
 import functools
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -13,6 +9,7 @@ import oracles
 import pytest
 import tensorflow as tf
 from depth.twins import in_turn
+from scripts import result_of
 
 from keras_attn.depth import ACT, Reversible, Stack
 from keras_attn.depth import reversible as module
@@ -20,6 +17,7 @@ from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.patterns import LSH
 from keras_attn.testing import check_layer
 
+HERE = Path(__file__).resolve().parent
 B, T, D = 2, 7, 6
 
 
@@ -201,17 +199,7 @@ def test_inside_adaptive_computation(kind):
 
 def test_two_replicas_train_as_one():
     """Also `Stack(remat=True)`: a process of its own, which has two devices."""
-    here = Path(__file__).resolve().parents[1]
-    path = f"{here}{os.pathsep}{here.parent}"
-    done = subprocess.run(
-        [sys.executable, here / "depth" / "distributed.py"],
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    for difference, moved in json.loads(done.stdout.splitlines()[-1]).values():
+    for difference, moved in result_of(HERE / "distributed.py").values():
         assert difference < 1e-5 < 1e-2 < moved
 
 

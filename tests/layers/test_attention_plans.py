@@ -1,17 +1,12 @@
 """MultiHeadAttention by its pattern's plan equals MultiHeadAttention by the matrix of scores."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 from index_sets import CASES, NUM_HEADS, WAYS, W, shrink_tiles
+from scripts import result_of
 
 from keras_attn import export
 from keras_attn.layers import MultiHeadAttention
@@ -303,18 +298,5 @@ print(json.dumps([two.num_replicas_in_sync, difference]))
 
 
 def test_two_replicas_train_as_one():
-    here = Path(__file__).resolve().parents[1]
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_REPLICAS],
-        env={
-            **os.environ,
-            "KERAS_BACKEND": "tensorflow",
-            "PYTHONPATH": f"{here}{os.pathsep}{here.parent}",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    replicas, difference = json.loads(done.stdout.splitlines()[-1])
+    replicas, difference = result_of("-c", TWO_REPLICAS)
     assert replicas == 2 and difference < 1e-5

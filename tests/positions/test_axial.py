@@ -1,8 +1,8 @@
-import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from positions.policies import POLICIES, check_policy
 
 from keras_attn.positions import Axial, Learned
 from keras_attn.testing import check_layer
@@ -94,14 +94,9 @@ def test_tables_start_normal_and_apart():
     np.testing.assert_array_equal(layer(X[:, :6]), X[:, :6] + 1)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_dtype_policies(policy):
-    layer, reference = built(dtype=policy), built()
-    compute = keras.dtype_policies.get(policy).compute_dtype
-    output = layer(X)
-    assert keras.backend.standardize_dtype(output.dtype) == compute
-    tolerance = 2.0**-7 if compute == "bfloat16" else 2.0**-10
-    np.testing.assert_allclose(oracles.numpy_of(output), reference(X), atol=2 * tolerance)
+    check_policy(built(dtype=policy), built(), X, policy)
 
 
 def test_config():

@@ -3,6 +3,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from positions.policies import POLICIES, check_policy
 
 from keras_attn.positions import Learned
 
@@ -67,14 +68,9 @@ def test_errors(call, message):
         call()
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_dtype_policies(policy):
-    layer, reference = built(dtype=policy), built()
-    compute = keras.dtype_policies.get(policy).compute_dtype
-    output = layer(X)
-    assert keras.backend.standardize_dtype(output.dtype) == compute
-    tolerance = 2.0**-7 if compute == "bfloat16" else 2.0**-10
-    np.testing.assert_allclose(oracles.numpy_of(output), reference(X), atol=2 * tolerance)
+    check_policy(built(dtype=policy), built(), X, policy)
 
 
 def test_save_config_and_mask():

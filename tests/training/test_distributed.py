@@ -1,27 +1,16 @@
 """Replicas with very different numbers of real tokens train as one device does."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import result_of
 
 HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    done = subprocess.run(
-        [sys.executable, HERE / "distributed.py", tmp_path_factory.mktemp("resume")],
-        env={**os.environ, "KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(HERE.parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return result_of(HERE / "distributed.py", tmp_path_factory.mktemp("resume"))
 
 
 def test_two_replicas_equal_one_device(result):
