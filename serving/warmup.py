@@ -2,18 +2,25 @@
 
 import os
 
+import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from serving.errors import invalid_argument
+from serving.errors import Code, ServingError, invalid_argument
 from serving.predict_request import run_predict_request
+from serving.tensor_proto import to_array
 
 _FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 _MAX_RECORDS = 1000
+# Relative to the greatest number of an output: other machines add up in another order.
+_ANSWERS_DIFFER = 1e-3
 
 
 def warm_up(servable, path, iterations=1):
     """Runs the predict requests of `assets.extra/tf_serving_warmup_requests`, if there is one.
+
+    Where a record has the response too, as our exports' have, the answer must be that. (The real
+    server only runs the requests.)
 
     Args:
         servable: `Servable`, loaded and not yet available.
@@ -21,7 +28,8 @@ def warm_up(servable, path, iterations=1):
         iterations: int. How many times each request runs.
 
     Raises:
-        ServingError: if a record is broken or fails, or there are more than 1000.
+        ServingError: if a record is broken, fails or is answered otherwise, or there are more than
+            1000.
     """
     file = os.path.join(path, _FILE)
     if not os.path.exists(file):
@@ -35,5 +43,28 @@ def warm_up(servable, path, iterations=1):
         kind = log.WhichOneof("log_type")
         if kind != "predict_log":
             raise invalid_argument(f"Unsupported log_type for warmup: {kind}")
+        request = log.predict_log.request
         for _ in range(iterations):
-            run_predict_request(servable, log.predict_log.request)
+            answer = run_predict_request(servable, request)
+            _check_answer(request.model_spec.signature_name, log.predict_log.response, answer)
+
+
+def _check_answer(signature, expected, answer):
+    for name, proto in expected.outputs.items():
+        saved = to_array(name, proto)
+        found = to_array(name, answer.outputs[name]) if name in answer.outputs else None
+        if found is None or not _same(saved, found):
+            raise ServingError(
+                Code.FAILED_PRECONDITION,
+                f"The export is damaged or runs differently here: its signature {signature!r} no "
+                f"longer gives the output {name!r} that it gave when it was written.",
+            )
+
+
+def _same(saved, found):
+    if saved.dtype != found.dtype or saved.shape != found.shape:
+        return False
+    if saved.dtype.kind != "f":
+        return np.array_equal(saved, found)
+    allowed = _ANSWERS_DIFFER * np.abs(saved).max(initial=1e-6)
+    return np.allclose(saved, found, rtol=0, atol=allowed, equal_nan=True)

@@ -11,6 +11,7 @@ from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.token_encoder import TokenEncoder
 from keras_attn.export.translator import Translator
 from keras_attn.export.versions import new_version
+from keras_attn.export.warmup import write_warmup
 from keras_attn.export.writer import Writer
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.masked_language_model import MaskedLanguageModel
@@ -63,7 +64,9 @@ def saved_model(
     Batch and length are dynamic. Without a tokenizer the signature `ids` is the default one, and
     `score` reads ids and lengths; with a memory the default is `step`, of a masked language model
     `logits` and of images `generate`. The directory is written under another name and renamed, so a
-    server that polls `path` finds the version complete or not at all.
+    server that polls `path` finds the version complete or not at all. It carries a small request for
+    each signature, which a server runs before it takes the first client's, and the answer, with
+    which our own server compares.
 
     Args:
         model: an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel`, a model with a
@@ -94,6 +97,8 @@ def saved_model(
 
     Reference: https://www.tensorflow.org/tfx/serving/serving_basic
     """
+    if isinstance(model, StatefulSegments):
+        model = model.model
     with new_version(path, version) as (temporary, directory):
         lengths = max_length, max_source_length
         module, signatures = _servable(model, tokenizer, strategy, lengths)
@@ -104,13 +109,12 @@ def saved_model(
                 "The model has operations that TensorFlow Serving does not run. "
                 f"Received: {', '.join(unservable)}."
             )
+        write_warmup(temporary, signatures, model, tokenizer)
     return directory
 
 
 def _servable(model, tokenizer, strategy, lengths):
     """The functions to be exported, and the signatures among them."""
-    if isinstance(model, StatefulSegments):
-        model = model.model
     has_memory = getattr(model, "memory", None) is not None
     is_masked = isinstance(model, MaskedLanguageModel)
     if tokenizer is not None and (has_memory or is_masked):

@@ -103,21 +103,28 @@ def example(model):
 
     All tokens differ where there are enough, since attention to equal values hides its weights.
     """
-    tokens = getattr(getattr(model, "embedding", None), "vocabulary_size", 2) - 1
-    inputs = {}
-    for name, tensor in model.input.items():
-        if is_optional(tensor):
-            continue
-        shape = [1, *(LENGTH if size is None else size for size in tensor.shape[1:])]
-        count = np.arange(math.prod(shape)).reshape(shape)
-        if not keras.backend.is_int_dtype(tensor.dtype):
-            count = np.cos(count)
-        elif len(shape) > 1:
-            count = 1 + count % tokens
-        else:  # A length, of a memory.
-            count = np.ones_like(count)
-        inputs[name] = ops.cast(count, tensor.dtype)
-    return inputs
+    tokens = num_tokens(model)
+    return {
+        name: ops.cast(example_array(tensor.shape, tensor.dtype, tokens), tensor.dtype)
+        for name, tensor in model.input.items()
+        if not is_optional(tensor)
+    }
+
+
+def num_tokens(model):
+    """How many ids from 1 on are sure to be tokens of a model."""
+    return getattr(getattr(model, "embedding", None), "vocabulary_size", 2) - 1
+
+
+def example_array(shape, dtype, tokens):
+    """One row of a batch: the first so many `tokens`, or small numbers; a length is 1."""
+    shape = [1, *(LENGTH if size is None else size for size in shape[1:])][: len(shape)]
+    count = np.arange(math.prod(shape)).reshape(shape)
+    if not keras.backend.is_int_dtype(dtype):
+        return np.cos(count)
+    if len(shape) > 1:
+        return 1 + count % tokens
+    return np.ones_like(count)
 
 
 def is_optional(tensor):

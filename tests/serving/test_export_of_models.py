@@ -1,4 +1,7 @@
-"""Models with a memory and models of images on the server: one request each, answered as in Python."""
+"""Models of every kind on the server: one request each, answered as in Python."""
+
+import pathlib
+import shutil
 
 import numpy as np
 import oracles
@@ -16,12 +19,16 @@ def exported():
     agent = models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6)
     image = models.image_transformer(7, SHAPE, **SIZES, num_mixtures=3)
     small = models.super_resolution_transformer(7, (1, 2, 1), SHAPE, 1, **SIZES)
-    for model in (agent, image, small):
+    masked = models.bert(11, **SIZES, max_length=5)
+    reformer = models.reformer(11, **SIZES, axial_shape=(4, 4))
+    for model in (agent, image, small, masked, reformer):
         oracles.scramble(model, scale=0.5)
     return {
         "agent": (agent, export.SegmentSteps(agent)),
         "image": (image, export.ImageGenerator(image)),
         "larger": (small, export.ImageEnlarger(small)),
+        "masked": (masked, export.TokenEncoder(masked)),
+        "reformer": (reformer, export.IdWriter(reformer, "greedy", 3, 13)),
     }
 
 
@@ -29,7 +36,8 @@ def exported():
 def served(exported, start_server, tmp_path_factory):
     path, entries = tmp_path_factory.mktemp("served"), ""
     for name, (model, _) in exported.items():
-        export.saved_model(model, path / name)
+        lengths = {"max_length": 3, "max_source_length": 13}  # as many positions as there are
+        export.saved_model(model, path / name, **lengths)
         entries += f'config {{ name: "{name}" base_path: "{path / name}" '
         entries += 'model_platform: "tensorflow" }\n'
     config = path / "models.config"
@@ -74,3 +82,43 @@ def test_images_are_enlarged(served, exported, waiting):
     expected = exported["larger"][1].generate(small, 5)
     np.testing.assert_array_equal(found["images"], expected["images"])
     np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
+
+
+def test_masked_tokens_are_told(served, exported, waiting):
+    ids, lengths = [[5, 3, 10, 1], [7, 2, 2, 2]], [4, 2]
+    inputs = {"token_ids": ids, "lengths": lengths}
+    real = np.arange(4) < np.array(lengths)[:, None]
+    for signature in ("logits", "encode"):
+        found = asked(served, waiting, "masked", signature, **inputs)
+        expected = getattr(exported["masked"][1], signature)(ids, lengths)
+        (wanted,) = expected.values()
+        np.testing.assert_allclose(np.array(found)[real], wanted.numpy()[real], atol=1e-4)
+
+
+def test_a_reformer_goes_on(served, exported, waiting):
+    prompts, lengths = [[5, 3, 10, 1], [7, 2, 2, 2]], [4, 2]
+    found = asked(served, waiting, "reformer", token_ids=prompts, lengths=lengths)
+    expected = exported["reformer"][1].ids(prompts, lengths)
+    np.testing.assert_array_equal(found["ids"], expected["ids"])
+    np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
+
+
+def test_an_export_that_answers_otherwise_than_when_written(start_server, tmp_path, waiting):
+    """Version 2 has the weights of another model: it is refused, and version 1 goes on."""
+    written = {}
+    for seed, name in enumerate(["first", "second", "other"]):
+        model = models.bert(11, **SIZES, max_length=5)
+        oracles.scramble(model, seed)
+        written[name] = pathlib.Path(export.saved_model(model, tmp_path / name))
+    shutil.rmtree(written["second"] / "variables")
+    shutil.move(written["other"] / "variables", written["second"])
+    base = written["first"].parent
+    flags = ["--model_name=toy", f"--model_base_path={base}", "--max_num_load_retries=0"]
+    with start_server(*flags) as server:
+        waiting(lambda: server.states().get(1) == "AVAILABLE")
+        written["second"].rename(base / "2")
+        waiting(lambda: server.states().get(2) == "END")
+        _, body = server.json("GET", "/v1/models/toy/versions/2")
+        message = body["model_version_status"][0]["status"]["error_message"]
+        assert "damaged or runs differently" in message and "'encode'" in message
+        assert server.states()[1] == "AVAILABLE"
