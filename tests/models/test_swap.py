@@ -18,6 +18,7 @@ from keras_attn.memory import StatefulSegments
 
 AXES = (depth, patterns, positions, residuals, scores)
 NAMES = {name: value for axis in AXES for name, value in vars(axis).items()}
+IMAGE = (pages.T, 1, 1)
 # The arguments of each page beside its sizes.
 ARGUMENTS = {
     "transformer": {},
@@ -28,6 +29,14 @@ ARGUMENTS = {
     "adaptive_span_transformer": {"max_span": 4, "ramp": 2},
     "sparse_transformer": {"image_shape": (3, 4, 1)},
     "reformer": {"axial_shape": (3, 4), "chunk_length": 4, "attention": ("lsh", "local")},
+    "universal_transformer": {},
+    "image_transformer": {"image_shape": IMAGE},
+    "super_resolution_transformer": {
+        "source_shape": IMAGE,
+        "image_shape": IMAGE,
+        "num_encoder_layers": 1,
+    },
+    "gtrxl": {"state_shape": 1, "heads": {"logits": pages.V}, "memory_length": 3},
 }
 HEADS = "head_size(hidden_dim, num_heads)"
 CAUSAL = {
@@ -35,6 +44,7 @@ CAUSAL = {
     "pattern": ('"causal"', "Local(3)"),
 }
 RECURRENT = "Stack(", "Recurrent("
+BETWEEN = "FeedForward(intermediate_dim)"
 SWAPS = {
     "transformer": {
         "score": (HEADS, f'{HEADS}, score="additive"'),
@@ -93,6 +103,36 @@ SWAPS = {
         "position": ("Axial(axial_shape, axial_dims)", '"sinusoidal"'),
         "depth": ("Reversible(", "Stack("),
     },
+    "universal_transformer": {
+        "score": ("pattern=pattern", 'score="additive", pattern=pattern'),
+        "pattern": ('block("causal"', "block(Local(3)"),
+        "position": ("position=None", "position=Learned(12)"),
+        "residual": ("residual=residual", 'residual="gate"'),
+        "depth": ('depth == "recurrent"', 'depth == "act"'),
+    },
+    "image_transformer": {
+        "score": ("pattern=pattern", 'score="additive", pattern=pattern'),
+        "pattern": ("causal_pattern(pattern)", "Strided(3)"),
+        "position": (
+            "image_position((height, width, channels), pattern, encoding)",
+            "Learned(12)",
+        ),
+        "residual": (BETWEEN, f'{BETWEEN}, residual="gate"'),
+        "depth": RECURRENT,
+    },
+    "super_resolution_transformer": {
+        "score": ("pattern=pattern", 'score="additive", pattern=pattern'),
+        "pattern": ("causal_pattern(pattern)", "Fixed(3, 1)"),
+        "position": ("image_position(image_shape, pattern, encoding)", "Learned(12)"),
+        "residual": (BETWEEN, f'{BETWEEN}, residual="pre_norm"'),
+        "depth": RECURRENT,
+    },
+    "gtrxl": {
+        "score": ('"relative"', '"scaled_dot"'),
+        "pattern": ('"causal"', "Local(3)"),
+        "residual": ("residual=residual", 'residual="pre_norm"'),
+        "depth": RECURRENT,
+    },
 }
 
 
@@ -110,11 +150,15 @@ def swapped(name, old, new):
 
 def built(name, page, num_layers=pages.L):
     sizes = {**pages.SIZES, **ARGUMENTS[name], "num_layers": num_layers}
+    if "state_shape" in sizes:
+        del sizes["vocabulary_size"]
     return page(**sizes, dropout=0.0)
 
 
 def inputs_of(model):
     inputs = {key: pages.IDS for key in model.input if key.endswith("ids")}
+    if "states" in model.input:
+        inputs["states"] = pages.IDS[..., None] / pages.V
     return {**inputs, "segment_ids": pages.IDS % 2} if "segment_ids" in inputs else inputs
 
 
