@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn import axis
-from keras_attn.memory.kv_cache import KVCache
+from keras_attn.depth import caches
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.cutting import size
 from keras_attn.ops.masks import keras_mask
@@ -128,16 +128,11 @@ class Stack(keras.layers.Layer):
             axis.build_once(self.norm, x_shape)
 
     def initial_cache(self, batch_size, max_length):
-        """Empty self-attention caches of all blocks, with one count of filled slots.
+        """Empty caches of all blocks, with one count of filled slots.
 
         With a `max_length` of None they grow, and need no count.
         """
-        # Whole, since prompts of different length and beams say where each key stands.
-        memory = KVCache(max_length, whole=True)
-        caches = [memory.initial(block.attention, batch_size) for block in self.blocks]
-        layers = [{"key": cache["key"], "value": cache["value"]} for cache in caches]
-        cache = {"layers": layers}
-        return cache if max_length is None else {"index": caches[0]["index"], **cache}
+        return caches.initial(self.blocks, batch_size, max_length)
 
     def context_cache(self, context):
         """Complete cross-attention caches of `context` (B, S, D), one a block."""
@@ -166,14 +161,11 @@ class Stack(keras.layers.Layer):
         if context_padding_mask is None:
             context_padding_mask = keras_mask(context)
         memories = None if memory is None else self._memories(memory, memory_length, x)
-        index = {} if cache is None or "index" not in cache else {"index": cache["index"]}
         calls = []
         for i in range(self.num_layers):
             block_cache = None
             if cache is not None:
-                block_cache = {"attention": {"index": None, **index, **cache["layers"][i]}}
-                if context_cache is not None:
-                    block_cache["cross_attention"] = context_cache[i]
+                block_cache = caches.of_block(i, cache, context_cache)
             arguments = {"context": context} if context is not None else {}
             if memories is not None:
                 arguments.update(memories[i])
@@ -198,10 +190,7 @@ class Stack(keras.layers.Layer):
         if return_attention_scores:
             results.append([rest[0] for rest in rests])
         if cache is not None:
-            attentions = [rest[-1]["attention"] for rest in rests]
-            layers = [{"key": cache["key"], "value": cache["value"]} for cache in attentions]
-            index = {name: filled + ops.shape(x)[1] for name, filled in index.items()}
-            results.append({**index, "layers": layers})
+            results.append(caches.joined([rest[-1] for rest in rests]))
         if memories is not None:
             results.append(ops.stack([rest[-1] for rest in rests], axis=1))  # (B, L, T, D)
         if return_hidden_states:

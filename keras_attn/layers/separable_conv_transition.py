@@ -4,8 +4,10 @@ import keras
 from keras import ops
 
 from keras_attn import axis
+from keras_attn.ops.cache import add_slots
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 from keras_attn.ops.masks import join_masks, keras_mask
+from keras_attn.ops.placing import seen_at
 
 
 @axis.register
@@ -19,9 +21,9 @@ class SeparableConvTransition(keras.layers.Layer):
     reaches no real position. Time O(T D F), memory O(T F).
 
     As `feed_forward` of a `TransformerBlock`: the block hands on its padding mask. In a decoder it
-    must be causal. It sees the positions before a new one, which no cache or memory keeps: a model
-    with it reads whole sequences, and refuses to generate. Of an `attention_mask` it knows nothing,
-    so sequences packed into one row see each other's ends.
+    must be causal; its cache then keeps what each convolution has read. A segment memory does not,
+    and is refused. Of an `attention_mask` it knows nothing, so sequences packed into one row see
+    each other's ends; but with a cache the mask tells which slots are of a beam's own text.
 
     Args:
         intermediate_dim: int. Width F of the hidden layer.
@@ -34,13 +36,16 @@ class SeparableConvTransition(keras.layers.Layer):
     Call arguments:
         x: (B, T, D). padding_mask: bool (B, T), True where a position is real; by default Keras's
             mask of `x`.
+        cache: from `initial_cache` or an earlier call; with it `attention_mask`, bool
+            (B, 1, T, slots), `query_positions`, `key_positions` and `padding_mask` (B, slots) are
+            as those of a `MultiHeadAttention`.
 
     Returns:
-        (B, T, D).
+        (B, T, D); then, with `cache`, the new cache.
 
     Raises:
         ValueError: if a size is below 1, `kernel_sizes` is not a pair, `dropout` is outside [0, 1),
-            or the mask is not boolean or does not fit.
+            the mask is not boolean or does not fit, or there is a cache and `causal` is False.
 
     Example:
         >>> import keras_attn
@@ -103,14 +108,56 @@ class SeparableConvTransition(keras.layers.Layer):
         self.intermediate.build((x_shape[0], None, x_shape[-1]))
         self.output_convolution.build((x_shape[0], None, self.intermediate_dim))
 
-    def call(self, x, padding_mask=None, training=None):
+    def initial_cache(self, batch_size, max_length):
+        """What the convolutions have read: nothing yet, in slots that grow without a `max_length`."""
+        grows = max_length is None
+        slots = 0 if grows else max_length
+        widths = {"inputs": self.output_convolution.filters, "hidden": self.intermediate_dim}
+        return {
+            **{
+                name: ops.zeros((batch_size, 1, slots, width), self.compute_dtype)
+                for name, width in widths.items()
+            },
+            "index": None if grows else ops.convert_to_tensor(0, "int32"),
+        }
+
+    def call(
+        self,
+        x,
+        padding_mask=None,
+        attention_mask=None,
+        query_positions=None,
+        key_positions=None,
+        cache=None,
+        training=None,
+    ):
         check_shape(x, "x", (None, None, x.shape[-1]))
+        if cache is not None:
+            masks = (
+                None if padding_mask is None else padding_mask[:, None],
+                None if attention_mask is None else attention_mask[:, 0],
+            )
+            seen = seen_at(x, cache, query_positions, key_positions, masks)
+            return self._continue(x, cache, seen, training)
         padding_mask = keras_mask(x) if padding_mask is None else padding_mask
         real = join_masks((x, padding_mask, "padding_mask"))  # (B, T)
         first, second = self.kernel_sizes
         hidden = self.activation(self.intermediate(self._prepare(x, real, first)))  # (B, T, F)
         hidden = self.drop(hidden, training=training)
         return self.output_convolution(self._prepare(hidden, real, second))
+
+    def _continue(self, x, cache, seen, training):
+        """The same for new positions, which find those before them in slots, wherever these are."""
+        if not self.causal:
+            raise ValueError("A `cache` needs `causal=True`. Received: causal=False.")
+        index = cache["index"]
+        inputs = add_slots(cache["inputs"], x[:, None], index)
+        hidden = self.activation(_convolve(self.intermediate, inputs, seen))  # (B, T, F)
+        hidden = self.drop(hidden, training=training)
+        slots = add_slots(cache["hidden"], hidden[:, None], index)
+        index = None if index is None else index + ops.shape(x)[1]
+        output = _convolve(self.output_convolution, slots, seen)
+        return output, {"inputs": inputs, "hidden": slots, "index": index}
 
     def _prepare(self, x, real, kernel_size):
         """`x` with zeros for padding, and around it, as the convolution after it expects."""
@@ -132,3 +179,13 @@ class SeparableConvTransition(keras.layers.Layer):
             "causal": self.causal,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
+
+
+def _convolve(convolution, slots, seen):
+    """A causal separable convolution over slots (B, 1, S, C), where `seen` says where they stand."""
+    slots = slots[:, 0]
+    taps = ops.convert_to_tensor(convolution.depthwise_kernel)[:, :, 0]  # (k, C)
+    before = (ops.matmul(ops.cast(seen(d), slots.dtype), slots) for d in range(taps.shape[0]))
+    mixed = sum(x * taps[-1 - d] for d, x in enumerate(before))  # (B, T, C)
+    pointwise = ops.convert_to_tensor(convolution.pointwise_kernel)[0]
+    return ops.matmul(mixed, pointwise) + ops.convert_to_tensor(convolution.bias)

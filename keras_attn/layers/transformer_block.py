@@ -33,7 +33,8 @@ class TransformerBlock(keras.layers.Layer):
             self-attention, which the residual prepares as it does `x`. Masks and positions of keys
             are then those of M + T.
         memory_mask: bool (B, M), True where a slot of the memory is filled; by default everywhere.
-        cache: dict with the caches of `attention` and, for cross-attention, `cross_attention`.
+        cache: dict with the caches of `attention`, for cross-attention `cross_attention`, and of a
+            `feed_forward` that looks at other positions.
         return_attention_scores: bool.
 
     Returns:
@@ -227,10 +228,22 @@ class TransformerBlock(keras.layers.Layer):
         def cross_attention(read, context):
             return attend("cross_attention", read, context, padding_mask=context_padding_mask)
 
-        arguments = self._arguments_beyond_positions(padding_mask, memory, cache)
+        arguments = {}
+        if getattr(self.feed_forward, "mixes_positions", False):
+            self._check_mixing(memory)
+            arguments["padding_mask"] = padding_mask
+            if cache is not None:
+                arguments.update(
+                    attention_mask=attention_mask,
+                    query_positions=query_positions,
+                    key_positions=key_positions,
+                    cache=cache["feed_forward"],
+                )
 
         def feed_forward(read, context):
             output = self.feed_forward(read, training=training, **arguments)
+            if "cache" in arguments:
+                output, new_cache["feed_forward"] = output
             return self.drop(output, training=training)
 
         steps = [(self.attention_residual, attention)]
@@ -240,17 +253,13 @@ class TransformerBlock(keras.layers.Layer):
         rest = [scores] if return_attention_scores else []
         return steps, rest if cache is None else [*rest, new_cache]
 
-    def _arguments_beyond_positions(self, padding_mask, memory, cache):
-        """What a feed-forward layer has to be told that looks at neighbours."""
-        if not getattr(self.feed_forward, "mixes_positions", False):
-            return {}
-        if memory is not None or cache is not None:
+    def _check_mixing(self, memory):
+        if memory is not None:
             raise ValueError(
-                f"`{'cache' if memory is None else 'memory'}` does not fit a feed-forward layer "
-                "that looks at other positions, whose inputs it does not keep. "
+                "`memory` does not fit a feed-forward layer that looks at other positions, whose "
+                "inputs it does not keep. "
                 f"Received: feed_forward of type {type(self.feed_forward).__name__}."
             )
-        return {"padding_mask": padding_mask}
 
     def compute_output_spec(self, x, context=None, *, cache=None, **kwargs):
         if cache is not None or kwargs.get("return_attention_scores"):

@@ -42,8 +42,6 @@ def universal_transformer(
 
     `num_layers` is T; the number of weights does not depend on it. `depth` is "recurrent" or "act",
     `transition` "feed_forward" or "separable_conv"; `ponder_loss` and `halting_bias` are ACT's.
-    With "separable_conv" the model trains and scores, but does not generate: a decoder's step would
-    need hidden layers of the positions before it, which no cache keeps.
 
     Example:
         >>> import keras_attn

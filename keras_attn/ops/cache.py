@@ -56,6 +56,13 @@ def _write_all_slots(buffer, update, index):
     return ops.where((offset >= 0)[:, None], spread, buffer)
 
 
+def add_slots(buffer, update, index):
+    """`buffer` (B, N, M, H) and `update` (B, N, T, H): behind it, or in its slots from `index` on."""
+    if index is None:
+        return ops.concatenate([buffer, update], axis=2)
+    return write_slots(buffer, update, index)
+
+
 def check_cache(cache, num_heads, key_dim, value_dim):
     """Refuses a cache that is not one of a layer of these sizes."""
     for name, width in (("key", key_dim), ("value", value_dim)):
@@ -74,22 +81,17 @@ def extend_cache(cache, key, value, is_ring=False):
     its first slot, so that it holds the last keys.
     """
     index = cache["index"]
-    if index is None:
-        key, value = (
-            ops.concatenate([old, new], axis=2)
-            for old, new in ((cache["key"], key), (cache["value"], value))
-        )
-        return {"key": key, "value": value, "index": None}
-    batch, _, length, _ = key.shape
-    check_shape(cache["key"], "cache['key']", (batch, None, None, None))
-    num_slots = cache["key"].shape[2]
-    if not is_ring and None not in (length, num_slots) and length > num_slots:
-        raise ValueError(
-            "`cache` must have a slot for each new key. "
-            f"Received: {num_slots} slots, {length} new keys."
-        )
+    if index is not None:
+        batch, _, length, _ = key.shape
+        check_shape(cache["key"], "cache['key']", (batch, None, None, None))
+        num_slots = cache["key"].shape[2]
+        if not is_ring and None not in (length, num_slots) and length > num_slots:
+            raise ValueError(
+                "`cache` must have a slot for each new key. "
+                f"Received: {num_slots} slots, {length} new keys."
+            )
     return {
-        "key": write_slots(cache["key"], key, index),
-        "value": write_slots(cache["value"], value, index),
-        "index": index + ops.shape(key)[2],
+        "key": add_slots(cache["key"], key, index),
+        "value": add_slots(cache["value"], value, index),
+        "index": None if index is None else index + ops.shape(key)[2],
     }

@@ -42,6 +42,35 @@ def positions_of_new(query, key, cache=None, query_positions=None, key_positions
     return query_positions, key_positions
 
 
+def seen_at(x, cache, query_positions=None, key_positions=None, masks=()):
+    """Where what stands so many positions before each of the new inputs is kept.
+
+    Args:
+        x: (B, T, D), new inputs.
+        cache: dict of `inputs`, slots (B, 1, M, D), and `index`, without those of `x`.
+        query_positions, key_positions: as an attention layer gets them.
+        masks: bool, each None or broadcastable to (B, T, M + T): the slots that are of the text.
+
+    Returns:
+        A function of a distance that gives a bool (B, T, S), True at the slot of that position: of
+        S = M + T slots, or of S = M where `index` says which of them are free.
+    """
+    cache = {"key": cache["inputs"], "index": cache["index"]}
+    places, _ = positions_of_new(x[:, None], x[:, None], cache, query_positions, key_positions)
+    if key_positions is None:
+        grows = cache["index"] is None
+        num_slots = size(cache["key"], 2) + (size(x, 1) if grows else 0)
+        key_positions = ops.arange(num_slots, dtype="int32")
+
+    def seen(distance):
+        found = ops.equal(key_positions[..., None, :], places[..., None] - distance)
+        for mask in masks:
+            found = found if mask is None else ops.logical_and(found, mask)
+        return found
+
+    return seen
+
+
 def places_of_new(x, places=None, cache=None):
     """Positions of a block's new inputs (B, T, D): as given, or after those in the block's cache.
 

@@ -130,7 +130,7 @@ def test_limit_cached_steps_equal_the_whole(residual, grows):
         np.testing.assert_allclose(step, whole[:, start : start + length], atol=5e-5)
         start += length
     assert len(cache["layers"]) == STEPS
-    keys = [np.asarray(layer["key"])[:, :, :T] for layer in cache["layers"]]
+    keys = [np.asarray(layer["attention"]["key"])[:, :, :T] for layer in cache["layers"]]
     assert np.abs(keys[0] - keys[1]).min() > 0
 
 

@@ -3,10 +3,11 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from decoding import check_greedy
 from keras import ops
 
 from keras_attn.depth import Recurrent, Stack
-from keras_attn.generation import generate
+from keras_attn.generation import Beam, generate
 from keras_attn.layers import (
     MultiHeadAttention,
     SeparableConvTransition,
@@ -113,17 +114,68 @@ def test_dropout_falls_on_the_hidden_layer_in_training_only():
     np.testing.assert_array_equal(layer(X, training=True), layer(X))
 
 
-def test_what_a_cache_does_not_keep_is_not_generated():
-    def block(index):
-        return TransformerBlock(
-            MultiHeadAttention(1, 3, pattern="causal"), SeparableConvTransition(F, causal=True)
-        )
+def causal_block(index):
+    return TransformerBlock(
+        MultiHeadAttention(2, 3, pattern="causal"), SeparableConvTransition(F, causal=True)
+    )
 
-    model = CausalLanguageModel(TokenEmbedding(11, D), Recurrent(block, 2))
-    with pytest.raises(ValueError, match="`cache` does not fit.*SeparableConvTransition"):
-        generate(model, np.array([[5, 3, 7]]), max_length=2)
+
+@pytest.fixture(scope="module")
+def model():
+    """One that writes texts of several tokens: its small table keeps it from repeating the last."""
+    model = CausalLanguageModel(TokenEmbedding(11, 6), Recurrent(causal_block(0), 2, "timestep"))
+    oracles.scramble(model, seed=4, scale=0.7)
+    model.embedding.table.assign(0.1 * model.embedding.table)
+    return model
+
+
+@pytest.mark.parametrize("slots", [11, None])
+@pytest.mark.parametrize("ends", [(T,), (1, 2, 3, 4, 5, 6, 7), (3, 4, T)], ids=str)
+def test_limit_pieces_with_a_cache_equal_the_whole(ends, slots):
+    layer = built(causal=True)
+    whole, cache, start = np.asarray(layer(X)), layer.initial_cache(B, slots), 0
+    for end in ends:
+        piece, cache = layer(X[:, start:end], cache=cache)
+        np.testing.assert_allclose(piece, whole[:, start:end], atol=1e-5)
+        start = end
+
+
+def test_generation_equals_the_loop_without_caches(model):
+    """Prompts of different length: the neighbours of what is written are a row's own last tokens."""
+    check_greedy(model, np.array([[5, 3, 10, 0, 0], [7, 2, 9, 4, 6]]), max_length=6)
+
+
+def test_xla_writes_the_same(model):
+    """And there the cache has a fixed size."""
+    prompts = np.array([[5, 3, 10, 0], [7, 2, 9, 4]])
+    for strategy in ("greedy", Beam(2)):
+        grown, fixed = (
+            generate(model, prompts, strategy, 5, eos_id=-1, jit_compile=xla)
+            for xla in (False, True)
+        )
+        np.testing.assert_array_equal(grown[0], fixed[0])
+        np.testing.assert_allclose(grown[1], fixed[1], rtol=1e-4)
+
+
+def test_a_beams_score_is_that_of_its_text_read_whole(model):
+    """The tokens of several texts lie side by side in the slots: each sees its own."""
+    prompts = np.array([[5, 3, 10, 0], [7, 2, 9, 4]])
+    ids, scores = generate(model, prompts, Beam(3, length_penalty=0.0), 5, eos_id=-1)
+    assert np.all(ids > 0)
+    for row, prompt in enumerate(prompts):
+        prompt = prompt[prompt != 0]
+        text = np.concatenate([prompt, ids[row]])
+        logits = np.asarray(model({"token_ids": text[None]}), "float64")[0, len(prompt) - 1 : -1]
+        logs = logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
+        assert float(scores[row]) == pytest.approx(logs[range(5), ids[row]].sum(), abs=1e-3)
+
+
+def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="`memory` does not fit.*SeparableConvTransition"):
-        block(0)(X, memory=X)
+        causal_block(0)(X, memory=X)
+    layer = built()
+    with pytest.raises(ValueError, match="`cache` needs `causal=True`"):
+        layer(X, cache=layer.initial_cache(B, T))
 
 
 @BOTH
