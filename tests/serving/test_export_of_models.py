@@ -10,34 +10,58 @@ import pytest
 from keras_attn import export, models
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
-SHAPE, STATES = (2, 3, 1), oracles.random(2, 3, 5)
+V, SHAPE, STATES = 11, (2, 3, 1), oracles.random(2, 3, 5)
+# As many positions as some models have, 16 at most.
+LENGTHS = {"max_length": 3, "max_source_length": 13}
+WRITERS = {
+    "gpt": lambda: models.gpt(V, **SIZES, max_length=16),
+    "deep_char": lambda: models.deep_char_transformer(V, **SIZES, max_length=16),
+    "reformer": lambda: models.reformer(V, **SIZES, axial_shape=(4, 4)),
+}
+TRANSLATORS = {
+    "transformer": lambda: models.transformer(V, **SIZES),
+    "universal": lambda: models.universal_transformer(V, **SIZES, depth="act"),
+    "convolution": lambda: models.universal_transformer(V, **SIZES, transition="separable_conv"),
+}
+SEGMENTS = {
+    "xl": lambda: models.transformer_xl(V, **SIZES, memory_length=6),
+    "span": lambda: models.adaptive_span_transformer(V, **SIZES, max_span=6),
+}
+IMAGES = {
+    "pixels": lambda: models.image_transformer(7, SHAPE, **SIZES, num_mixtures=3),
+    "sparse": lambda: models.sparse_transformer(7, **SIZES, image_shape=SHAPE),
+}
+OTHERS = {
+    "agent": lambda: models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6),
+    "larger": lambda: models.super_resolution_transformer(7, (1, 2, 1), SHAPE, 1, **SIZES),
+    "masked": lambda: models.bert(V, **SIZES, max_length=5),
+}
+MODULES = {
+    **dict.fromkeys(WRITERS, lambda model: export.IdWriter(model, "greedy", *LENGTHS.values())),
+    **dict.fromkeys(TRANSLATORS, lambda model: export.IdTranslator(model, "greedy", 3)),
+    **dict.fromkeys([*SEGMENTS, "agent"], export.SegmentSteps),
+    **dict.fromkeys(IMAGES, export.ImageGenerator),
+    "larger": export.ImageEnlarger,
+    "masked": export.TokenEncoder,
+}
 
 
 @pytest.fixture(scope="module")
 def exported():
-    """By name, for each model its export's module."""
-    agent = models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6)
-    image = models.image_transformer(7, SHAPE, **SIZES, num_mixtures=3)
-    small = models.super_resolution_transformer(7, (1, 2, 1), SHAPE, 1, **SIZES)
-    masked = models.bert(11, **SIZES, max_length=5)
-    reformer = models.reformer(11, **SIZES, axial_shape=(4, 4))
-    for model in (agent, image, small, masked, reformer):
+    """By name, each model and its export's module."""
+    found = {}
+    for name, made in {**WRITERS, **TRANSLATORS, **SEGMENTS, **IMAGES, **OTHERS}.items():
+        model = made()
         oracles.scramble(model, scale=0.5)
-    return {
-        "agent": (agent, export.SegmentSteps(agent)),
-        "image": (image, export.ImageGenerator(image)),
-        "larger": (small, export.ImageEnlarger(small)),
-        "masked": (masked, export.TokenEncoder(masked)),
-        "reformer": (reformer, export.IdWriter(reformer, "greedy", 3, 13)),
-    }
+        found[name] = model, MODULES[name](model)
+    return found
 
 
 @pytest.fixture(scope="module")
 def served(exported, start_server, tmp_path_factory):
     path, entries = tmp_path_factory.mktemp("served"), ""
     for name, (model, _) in exported.items():
-        lengths = {"max_length": 3, "max_source_length": 13}  # as many positions as there are
-        export.saved_model(model, path / name, **lengths)
+        export.saved_model(model, path / name, **LENGTHS)
         entries += f'config {{ name: "{name}" base_path: "{path / name}" '
         entries += 'model_platform: "tensorflow" }\n'
     config = path / "models.config"
@@ -66,12 +90,13 @@ def test_an_actor_holds_its_memory(served, exported, waiting):
     assert state["memory_length"] == [3, 3]
 
 
-def test_images_are_drawn_and_scored(served, exported, waiting):
-    _, images = exported["image"]
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_are_drawn_and_scored(served, exported, waiting, name):
+    _, images = exported[name]
     expected = images.generate(4, 3)
-    found = asked(served, waiting, "image", batch_size=4, seed=3)
+    found = asked(served, waiting, name, batch_size=4, seed=3)
     np.testing.assert_array_equal(found["images"], expected["images"])
-    bits = asked(served, waiting, "image", "score", images=found["images"])
+    bits = asked(served, waiting, name, "score", images=found["images"])
     wanted = images.score(expected["images"])["bits_per_dim"]
     np.testing.assert_allclose(bits, wanted, rtol=1e-4)
 
@@ -95,12 +120,29 @@ def test_masked_tokens_are_told(served, exported, waiting):
         np.testing.assert_allclose(np.array(found)[real], wanted.numpy()[real], atol=1e-4)
 
 
-def test_a_reformer_goes_on(served, exported, waiting):
-    prompts, lengths = [[5, 3, 10, 1], [7, 2, 2, 2]], [4, 2]
-    found = asked(served, waiting, "reformer", token_ids=prompts, lengths=lengths)
-    expected = exported["reformer"][1].ids(prompts, lengths)
+@pytest.mark.parametrize("name", [*WRITERS, *TRANSLATORS])
+def test_ids_are_written(served, exported, waiting, name):
+    ids, lengths = [[5, 3, 10, 1], [7, 2, 2, 2]], [4, 2]
+    if name in WRITERS:
+        inputs = {"token_ids": ids, "lengths": lengths}
+    else:
+        inputs = {"source_ids": ids, "source_lengths": lengths}
+    found = asked(served, waiting, name, **inputs)
+    expected = exported[name][1].ids(ids, lengths)
     np.testing.assert_array_equal(found["ids"], expected["ids"])
     np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_a_text_goes_in_by_segments(served, exported, waiting, name):
+    ids = np.array([[5, 3, 10, 1], [7, 2, 4, 8]])
+    state = asked(served, waiting, name, "initial_memory", batch_size=2)
+    for segment in np.split(ids, 2, axis=1):
+        state = asked(served, waiting, name, token_ids=segment, lengths=[2, 2], **state)
+        logits = state.pop("logits")
+    _, steps = exported[name]
+    whole = steps.step(ids, [4, 4], **steps.initial_memory(2))
+    np.testing.assert_allclose(logits, whole["logits"][:, 2:], atol=1e-4)
 
 
 def test_an_export_that_answers_otherwise_than_when_written(start_server, tmp_path, waiting):
