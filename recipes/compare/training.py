@@ -11,6 +11,7 @@ from keras_attn.memory import StatefulSegments
 from recipes import files
 from recipes.compare.axes import axes, build
 from recipes.compare.options import settings
+from recipes.curves import draw_curves
 from recipes.optimizer import adam
 from recipes.provenance import command_line, hardware, versions
 from recipes.settings import check_settings, save_settings
@@ -67,7 +68,9 @@ class Comparison:
         files.write(self._path(options, "card.json"), json.dumps(card, indent=1))
         lines = table(options.axis, results)
         files.write(self._path(options, "table.md"), "\n".join(lines) + "\n")
-        draw(options.axis, results, self._path(options, "curves.png"))
+        curves = {name: found["bits_per_character"] for name, found in results.items()}
+        label = "bits per character, validation"
+        draw_curves(self._path(options, "curves.png"), curves, label, options.axis)
         return lines
 
     def _train(self, name):
@@ -150,20 +153,3 @@ def table(axis, results):
             f"| {found['seconds_per_step']:.3f} |"
         )
     return lines
-
-
-def draw(axis, results, path):
-    """Bits per character over the epochs, as a PNG file."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.add_subplot()
-    for name, found in results.items():
-        bits = found["bits_per_character"]
-        axes.plot(range(1, len(bits) + 1), bits, ".-", label=name)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set(xlabel="epoch", ylabel="bits per character, validation", title=axis)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, dpi=120)

@@ -1,0 +1,96 @@
+"""What the cards of several runs say, as a table, and their curves in one picture."""
+
+import argparse
+import json
+import os
+import sys
+
+from recipes.curves import draw_curves
+
+COLUMNS = ("run", "task", "parameters", "steps", "minutes", "result", "command")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.results",
+        description="Prints a table of finished runs, a row for each card.",
+    )
+    parser.add_argument("cards", nargs="+", metavar="CARD", help="a run's card.json")
+    parser.add_argument("--curves", metavar="PNG", help="draws what the runs have in common")
+    parser.add_argument("--metric", help="of the curves (default: the validation's of the result)")
+    options = parser.parse_args(arguments)
+    try:
+        cards = {name_of(path): read(path) for path in options.cards}
+        print("\n".join(table(cards)))
+        if options.curves:
+            draw(cards, options.curves, options.metric)
+    except (OSError, ValueError) as error:
+        print(f"recipes.results: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def name_of(path):
+    """The card's own name, or that of the run's directory."""
+    directory, file = os.path.split(os.path.abspath(path))
+    return os.path.basename(directory) if file == "card.json" else os.path.splitext(file)[0]
+
+
+def read(path):
+    """A card.
+
+    Raises:
+        ValueError: if the file holds none.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            card = json.load(file)
+            card["results"]["test"]["value"], card["history"], card["steps"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not the card of a finished run.") from error
+    return card
+
+
+def row(name, card):
+    """What the table says of a card: a string for each column."""
+    test = card["results"]["test"]
+    return (
+        name,
+        card["task"],
+        f"{card['parameters']:,}",
+        f"{card['steps']:,}",
+        f"{card['training_seconds'] / 60:.0f}",
+        f"{test['value']:.3f} {test['metric'].replace('_', ' ')}",
+        f"`{card['command']}`",
+    )
+
+
+def table(cards):
+    """Markdown.
+
+    Args:
+        cards: dict of name to card.
+    """
+    rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(name, card) for name, card in cards.items())]
+    return [f"| {' | '.join(cells)} |" for cells in rows]
+
+
+def draw(cards, path, metric=None):
+    """The curves of a metric over the epochs of several runs.
+
+    Raises:
+        ValueError: if a run did not record it.
+    """
+    if metric is None:
+        metric = f"val_{next(iter(cards.values()))['results']['test']['metric']}"
+    curves = {
+        name: [epoch.get(metric) for epoch in card["history"]] for name, card in cards.items()
+    }
+    lacking = [name for name, values in curves.items() if None in values]
+    if lacking:
+        raise ValueError(f"There is no {metric} in each epoch of {', '.join(lacking)}.")
+    draw_curves(path, curves, metric.replace("_", " "))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""The table of several cards, and the README's, of which each row is a card's."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from recipes import results
+
+HOUSE = Path(__file__).resolve().parents[2]
+ROW = re.compile(r"^\| \[[^\]]+\]\((recipes/[a-z_]+/cards/[^)]+\.json)\) \|")
+
+
+def card(value, **changes):
+    return {
+        "task": "copying",
+        "parameters": 12345,
+        "steps": 2000,
+        "training_seconds": 90.4,
+        "command": "python -m recipes.copying --out runs/a",
+        "results": {"test": {"metric": "bits_per_character", "value": value}},
+        "history": [{"epoch": n, "val_bits_per_character": value + 1 / (n + 1)} for n in range(3)],
+        **changes,
+    }
+
+
+@pytest.fixture
+def files(tmp_path):
+    named, kept = tmp_path / "long.json", tmp_path / "short" / "card.json"
+    kept.parent.mkdir()
+    named.write_text(json.dumps(card(1.23456)))
+    kept.write_text(json.dumps(card(2.0, training_seconds=7290.0)))
+    return [str(named), str(kept)]
+
+
+def test_table_and_curves(files, tmp_path, capsys):
+    picture = tmp_path / "curves.png"
+    assert results.main([*files, "--curves", str(picture)]) == 0
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    ending = "`python -m recipes.copying --out runs/a` |"
+    assert rows == [
+        f"| long | copying | 12,345 | 2,000 | 2 | 1.235 bits per character | {ending}",
+        f"| short | copying | 12,345 | 2,000 | 122 | 2.000 bits per character | {ending}",
+    ]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_no_card_gets_a_sentence(files, tmp_path, capsys):
+    broken = tmp_path / "broken.json"
+    for content in ("", "[]", "{}", json.dumps({"results": {}})):
+        broken.write_text(content)
+        assert results.main([files[0], str(broken)]) == 2
+        assert "broken.json is not the card of a finished run" in capsys.readouterr().err
+    assert results.main([str(tmp_path / "none.json")]) == 2
+    assert "none.json" in capsys.readouterr().err
+    assert results.main([files[0], "--curves", str(tmp_path / "x.png"), "--metric", "speed"]) == 2
+    assert "no speed in each epoch of long" in capsys.readouterr().err
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_the_readmes_rows_are_those_of_their_cards():
+    """But for the minutes, which say nothing without the machine."""
+    lines = (HOUSE / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [(found.group(1), line) for line in lines if (found := ROW.match(line))]
+    assert rows
+    for path, line in rows:
+        _, task, parameters, steps, _, result, command = results.row("", results.read(HOUSE / path))
+        for said in (task, parameters, steps, result, command):
+            assert said in line, f"{path} says {said!r}, the README: {line}"
+
+
+def test_no_card_knows_the_machine_it_was_made_on():
+    for path in HOUSE.glob("recipes/*/cards/*.json"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r'"/(?!/)|[ =]/[a-z]+/', text), path
