@@ -32,7 +32,7 @@ def draw(cards, path):
     for name, runs in cards.items():
         returns = np.array([[_number(row["return"]) for row in card["history"]] for card in runs])
         epochs = np.arange(1, returns.shape[1] + 1)
-        steps = epochs * runs[0]["environment_steps"] / len(epochs)
+        steps = epochs * runs[0]["steps"] / len(epochs)
         (line,) = axes.plot(steps, returns.mean(axis=0), label=name)
         low, high = returns.min(axis=0), returns.max(axis=0)
         axes.fill_between(steps, low, high, alpha=0.2, color=line.get_color())

@@ -91,10 +91,7 @@ class Run(run.Run):
             seed=options.seed,
             parameters=self.agent.model.count_params(),
             options=vars(options),
-            environment_steps=options.epochs
-            * options.stretches
-            * options.num_envs
-            * options.rollout,
+            steps=options.epochs * options.stretches * options.num_envs * options.rollout,
             results=results,
             seconds=round(seconds, 1),
         )

@@ -121,7 +121,7 @@ def test_what_a_run_leaves(monkeypatch, tmp_path, capsys):
 
     assert run() == 0
     card = json.loads((tmp_path / "gtrxl-0" / "card.json").read_text())
-    assert card["environment_steps"] == 2 * 2 * 3 * 17 and len(card["history"]) == 2
+    assert card["steps"] == 2 * 2 * 3 * 17 and len(card["history"]) == 2
     assert -1 <= card["results"]["test"]["value"] <= 1
     assert (tmp_path / "gtrxl-0" / "export" / "1").is_dir()
     assert (tmp_path / "returns.png").read_bytes().startswith(b"\x89PNG")
