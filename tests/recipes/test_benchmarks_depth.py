@@ -1,11 +1,11 @@
-"""The benchmarks of depth and of memory: contenders run, demands are counted by hand."""
+"""The benchmarks of depth, memory and sparse models: contenders run, demands are counted by hand."""
 
 import math
 
 import pytest
 
-from recipes.benchmarks import demands, segment_memory
-from recipes.benchmarks.contenders import depth
+from recipes.benchmarks import demands, segment_memory, sparse_models
+from recipes.benchmarks.contenders import depth, language_model
 from recipes.benchmarks.contenders import segment_memory as contenders
 
 
@@ -35,3 +35,11 @@ def test_rates_count_tokens():
         {"name": "theirs", "seconds": [2.0, 4.0], "median_seconds": 3.0, "units": 2},
     ]
     assert segment_memory.compare_rates(rows, "ours", "theirs")["value"] == pytest.approx(4)
+
+
+@pytest.mark.parametrize("model", sparse_models.TWINS)
+def test_twins_have_a_gradient(model):
+    small = ["--num-layers=2", "--num-heads=2", "--hidden-dim=8", "--intermediate-dim=11"]
+    for contender in sparse_models.contenders(model, 128):
+        task = language_model.training_step([*contender.options["options"], *small])
+        assert task.units == 128 and 0 < task.call() < math.inf

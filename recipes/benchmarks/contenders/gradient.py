@@ -1,0 +1,29 @@
+"""A training step without an optimizer, for what it takes and how long."""
+
+from recipes.benchmarks.task import Task
+
+SHORT = 64
+
+
+def gradient_task(model, x):
+    """The gradient of half the sum of squared outputs by all weights, in a plain graph.
+
+    Args:
+        model: a built layer or model.
+        x: a tensor (B, T, ...).
+    """
+    import tensorflow as tf
+
+    weights = [weight.value for weight in model.trainable_variables]
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            output = model(x, training=True)
+        gradients = tape.gradient(output, weights, output_gradients=output)
+        # Each is used up at once, so that what is kept is what the gradient needs.
+        return tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in gradients])
+
+    signature = [tf.TensorSpec((x.shape[0], None, *x.shape[2:]), x.dtype)]
+    graph = tf.function(step, signature, autograph=False)
+    graph(x[:, :SHORT])  # What the graph itself takes, for any length, is there from here on.
+    return Task(call=lambda: float(graph(x)), units=x.shape[0] * x.shape[1])

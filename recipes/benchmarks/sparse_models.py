@@ -1,0 +1,67 @@
+"""What sparse attention spares a whole model, beside its twin whose queries meet all keys."""
+
+import argparse
+
+from recipes.benchmarks import demands
+from recipes.benchmarks.card import Card, add_card_arguments
+from recipes.benchmarks.depth import COLUMNS
+from recipes.benchmarks.harness import Contender, measure
+
+TARGET = "recipes.benchmarks.contenders.language_model:training_step"
+CONTEXTS = (2048, 8192)
+TWINS = {
+    "reformer": ("--with=attention=('local','lsh')", "--with=attention=('local','full')"),
+    "sparse_transformer": (None, "--full-attention"),
+}
+METHOD = (
+    "A training step of the models of `recipes.language_model` (6 layers of width 256, one text of "
+    "characters, dropout 0.1), float32, in a plain graph (`tf.function`, no XLA): the gradient by "
+    "all weights, each of which is summed up and let go at once. **dense** is the same model whose "
+    "sparse layers meet all keys before them; in `reformer` every second layer is local in both. "
+    "Each contender is a process of its own. **MB of activations** is the peak memory of the "
+    "process while it steps, less what it held before, when the same graph had already run on 64 "
+    "positions. Times are those of {repetitions} turns."
+)
+
+
+def contenders(model, context):
+    """The sparse one and its dense twin."""
+    return [
+        Contender(
+            f"{model}, {kind}, {context:,}",
+            TARGET,
+            {"options": ["--model", model, "--context", str(context), *([more] if more else [])]},
+        )
+        for kind, more in zip(("sparse", "dense"), TWINS[model], strict=True)
+    ]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.sparse_models", description=__doc__
+    )
+    parser.add_argument("--models", nargs="+", choices=list(TWINS), default=list(TWINS))
+    parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
+    add_card_arguments(parser, name="sparse_models", repetitions=3)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    method = METHOD.format(repetitions=arguments.repetitions)
+    card = Card(arguments.name, "Sparse models beside dense ones", method, "tokens", COLUMNS)
+    for context in arguments.contexts:
+        for model in arguments.models:
+            print(model, context, flush=True)
+            pair = contenders(model, context)
+            rows, skipped = measure(pair, arguments.repetitions)
+            names = [contender.name for contender in pair]
+            comparisons = [demands.memory_growth(rows, *names, at_most=1.0)]
+            comparisons.append(demands.growth(rows, *names))
+            card.add(f"`{model}`, {context:,} tokens", rows, skipped, comparisons)
+            card.write(arguments.out)
+    print(card.markdown())
+
+
+if __name__ == "__main__":
+    main()
