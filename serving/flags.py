@@ -6,8 +6,6 @@ import os
 # Real flags of the real server: naming one is not a typing mistake, and the error says so.
 UNSUPPORTED = (
     "allow_version_labels_for_unavailable_models",
-    "batching_parameters_file",
-    "enable_batching",
     "enable_grpc_healthcheck_service",
     "enable_per_model_batching_parameters",
     "enable_profiler",
@@ -63,6 +61,8 @@ def parse_flags(arguments=None):
         parser.error(f"unknown argument: {argument}")
     if not flags.model_config_file and not flags.model_base_path:
         parser.error("--model_base_path or --model_config_file is required")
+    if flags.batching_parameters_file and not flags.enable_batching:
+        parser.error("--batching_parameters_file is set without setting --enable_batching to true")
     if not flags.rest_api_port and not flags.port:
         parser.error("--port and --rest_api_port are both 0, so nothing would be served")
     if flags.rest_api_port == flags.port:
@@ -90,7 +90,7 @@ def _parser():
         "--rest_api_timeout_in_ms",
         type=int,
         default=30000,
-        help="time limit of a REST request's run, 0 for none (default: %(default)s)",
+        help="time limit of a REST request, 0 for none (default: %(default)s)",
     )
     add(
         "--rest_api_enable_cors_support",
@@ -99,6 +99,18 @@ def _parser():
         const=True,
         default=False,
         help="let web pages of other sites read the answers",
+    )
+    add(
+        "--enable_batching",
+        type=_bool,
+        nargs="?",
+        const=True,
+        default=False,
+        help="run requests of one signature together",
+    )
+    add(
+        "--batching_parameters_file",
+        help="text file of a BatchingParameters proto: sizes, waiting time, padding, threads",
     )
     add("--grpc_max_threads", type=_positive, default=_THREADS, help="gRPC calls run at once")
     add("--model_name", default="default", help="the model's name (default: %(default)s)")

@@ -8,6 +8,7 @@ import grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 from tensorflow_serving.apis.model_management_pb2 import ReloadConfigResponse
 
+from serving.caller import Caller
 from serving.errors import Code, ServingError, invalid_argument
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
 from serving.predict_request import run_predict_request
@@ -35,7 +36,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         with _errors_to(context):
             _check_model_spec(request)
             with self._manager.use(request.model_spec) as servable:
-                return run_predict_request(servable, request, _timeout_ms(context))
+                return run_predict_request(servable, request, _caller(context))
 
     def GetModelMetadata(self, request, context):
         """Gives the signatures; `signature_def` is the only field there is."""
@@ -109,12 +110,16 @@ def make_grpc_server(manager, num_threads):
     return server
 
 
-def _timeout_ms(context):
+def _caller(context):
     remaining = context.time_remaining()
     # Without a deadline gRPC gives None or some hundred million years.
     if remaining is None or remaining > _LONGEST_DEADLINE_SECONDS:
-        return None
-    return max(int(remaining * 1000), 1)
+        caller = Caller()
+    else:
+        caller = Caller(remaining * 1000)
+    if not context.add_callback(caller.cancel):
+        caller.cancel()
+    return caller
 
 
 def _check_model_spec(request):

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
+from serving.caller import Caller
 from serving.errors import Code, ServingError, invalid_argument
 from serving.json_inputs import read_inputs, read_signature_name
 from serving.json_outputs import write_outputs
@@ -44,7 +45,7 @@ class RestApi:
     Args:
         manager: `ModelManager`.
         num_threads: int. Requests that run at once; others wait.
-        timeout_ms: int. Time limit of a run in milliseconds; none if it is not positive.
+        timeout_ms: int. Time limit of a request in milliseconds; none if it is not positive.
         cors: bool. Whether answers carry the headers that let web pages of any site read them.
     """
 
@@ -69,22 +70,27 @@ class RestApi:
                 body = await request.body()
             except ClientDisconnect:
                 return
-            status, content = await asyncio.get_running_loop().run_in_executor(
-                self._pool, self._answer, request.method, path, body
-            )
+            caller = Caller(self._timeout_ms)
+            watch = asyncio.create_task(_watch(receive, caller))
+            try:
+                status, content = await asyncio.get_running_loop().run_in_executor(
+                    self._pool, self._answer, request.method, path, body, caller
+                )
+            finally:
+                watch.cancel()
             response = Response(content, status, self._headers, media_type="application/json")
         await response(scope, receive, send)
 
-    def _answer(self, method, path, body):
+    def _answer(self, method, path, body, caller):
         try:
-            return 200, self._process(method, path, body)
+            return 200, self._process(method, path, body, caller)
         except ServingError as error:
             return error.http_status, dump({"error": error.message})
         except Exception:  # Whatever a model or this server does wrong, the client gets an answer.
             _log.exception("%s %s failed", method, path)
             return 500, dump({"error": "Internal error"})
 
-    def _process(self, method, path, body):
+    def _process(self, method, path, body, caller):
         pattern = {"POST": _POST, "GET": _GET}.get(method)
         match = pattern.fullmatch(path) if pattern else None
         malformed = invalid_argument(f"Malformed request: {method} {path}")
@@ -94,7 +100,7 @@ class RestApi:
         spec = _model_spec(name, version, label)
         # Paths match in either case, the words at their end do not.
         if action == "predict":
-            return dump(self._predict(spec, body))
+            return dump(self._predict(spec, body, caller))
         if action in ("classify", "regress"):
             raise ServingError(Code.UNIMPLEMENTED, f"This server does not {action}.")
         if method == "POST":
@@ -106,12 +112,12 @@ class RestApi:
         status = model_status(self._manager, spec)
         return dump(MessageToDict(status, always_print_fields_with_no_presence=True))
 
-    def _predict(self, spec, body):
+    def _predict(self, spec, body, caller):
         document = parse_object(body)
         signature_name = read_signature_name(document)
         with self._manager.use(spec) as servable:
             inputs, row = read_inputs(document, input_dtypes(servable, signature_name))
-            outputs = predict(servable, signature_name, inputs, timeout_ms=self._timeout_ms)
+            outputs = predict(servable, signature_name, inputs, caller=caller)
         return write_outputs(outputs, row)
 
     def _metadata(self, spec):
@@ -124,6 +130,13 @@ class RestApi:
                 "metadata": {SIGNATURE_DEF: MessageToDict(signatures, **options)},
             }
         ).encode()
+
+
+async def _watch(receive, caller):
+    """Tells the caller's request when the client has gone away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    caller.cancel()
 
 
 def _model_spec(name, version, label):

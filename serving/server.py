@@ -49,6 +49,12 @@ def _serve(flags, stopping):
         configs = read_model_configs(
             flags.model_config_file, flags.model_name, flags.model_base_path
         )
+        from serving.batching_options import read_batching_options
+
+        batching = None
+        if flags.enable_batching:
+            batching = read_batching_options(flags.batching_parameters_file)
+        from serving.batch_scheduler import BatchScheduler
         from serving.grpc_service import make_grpc_server
         from serving.manager import ModelManager
         from serving.rest import RestApi
@@ -59,7 +65,7 @@ def _serve(flags, stopping):
         ) from error
 
     manager = ModelManager(
-        functools.partial(_load, flags),
+        functools.partial(_load, flags, batching and (BatchScheduler(batching), batching)),
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
     )
@@ -94,11 +100,14 @@ def _serve(flags, stopping):
     return 0
 
 
-def _load(flags, name, version, path):
+def _load(flags, batching, name, version, path):
+    from serving.batching_servable import BatchingServable
     from serving.servable import Servable
     from serving.warmup import warm_up
 
     servable = Servable(name, version, path)
+    if batching:
+        servable = BatchingServable(servable, *batching)
     if flags.enable_model_warmup:
         try:
             warm_up(servable, path, max(flags.num_request_iterations_for_warmup, 1))

@@ -45,7 +45,11 @@ def test_defaults_are_those_of_the_real_server():
         (["--model_base_path=/m", "--port=0"], "nothing would be served"),
         (["--model_base_path=/m", "--rest_api_port=8500"], "must differ. Received: 8500"),
         (["--model_base_path=/m", "--port=99999"], "a port from 0 to 65535"),
-        (["--model_base_path=/m", "--enable_batching=true"], "this server does not support"),
+        (["--model_base_path=/m", "--enable_profiler=true"], "this server does not support"),
+        (
+            ["--model_base_path=/m", "--batching_parameters_file=b"],
+            "without setting --enable_batch",
+        ),
         (["--model_base_path=/m", "--typo=1"], "unknown argument: --typo=1"),
         (["--model_base_path=/m", "--enable_model_warmup=maybe"], "true or false is expected"),
     ],
