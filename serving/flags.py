@@ -38,6 +38,13 @@ UNSUPPORTED = (
     "xla_cpu_compilation_enabled",
     "xla_gpu_compilation_enabled",
 )
+_LIMITS = (
+    ("max_request_bytes", 256 << 20, "bytes of a request's body or message"),
+    ("max_json_depth", 256, "lists and objects inside each other in a request"),
+    ("max_string_bytes", 16 << 20, "bytes of one string of a request"),
+    ("max_rows", 100_000, "rows of one request"),
+    ("max_waiting_requests", 1000, "requests of one API that wait for a thread"),
+)
 _THREADS = 4 * (os.cpu_count() or 1)
 
 
@@ -75,7 +82,7 @@ def _parser():
         prog="python -m serving.server",
         description=(
             "A server for development and small jobs that speaks TensorFlow Serving's REST and "
-            "gRPC API. Its flags are those of tensorflow_model_server, except --host."
+            "gRPC API. Its flags are those of tensorflow_model_server, except --host and the limits."
         ),
         epilog="Flags of tensorflow_model_server that are not supported here: "
         + ", ".join(UNSUPPORTED),
@@ -151,6 +158,13 @@ def _parser():
         default=0,
         help="how many times each warm-up request runs (default: once)",
     )
+    for name, default, text in _LIMITS:
+        add(
+            f"--{name}",
+            type=_positive,
+            default=default,
+            help=f"{text} (default: %(default)s; of this server alone)",
+        )
     return parser
 
 

@@ -26,17 +26,19 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
     Args:
         manager: `ModelManager`.
+        limits: `Limits`.
     """
 
-    def __init__(self, manager):
+    def __init__(self, manager, limits):
         self._manager = manager
+        self._limits = limits
 
     def Predict(self, request, context):
         """Runs a signature on the request's tensors."""
         with _errors_to(context):
             _check_model_spec(request)
             with self._manager.use(request.model_spec) as servable:
-                return run_predict_request(servable, request, _caller(context))
+                return run_predict_request(servable, request, _caller(context), self._limits)
 
     def GetModelMetadata(self, request, context):
         """Gives the signatures; `signature_def` is the only field there is."""
@@ -85,12 +87,13 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
             return response
 
 
-def make_grpc_server(manager, num_threads):
+def make_grpc_server(manager, num_threads, limits):
     """A gRPC server with both services; the caller adds a port and starts it.
 
     Args:
         manager: `ModelManager`.
         num_threads: int. Calls that run at once; others wait.
+        limits: `Limits`.
 
     Returns:
         `grpc.Server`.
@@ -99,12 +102,13 @@ def make_grpc_server(manager, num_threads):
         concurrent.futures.ThreadPoolExecutor(num_threads, "grpc"),
         options=[
             ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", limits.max_request_bytes),
             ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a partner
         ],
+        maximum_concurrent_rpcs=num_threads + limits.max_waiting_requests,
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        PredictionService(manager), server
+        PredictionService(manager, limits), server
     )
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(manager), server)
     return server

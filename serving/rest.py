@@ -45,13 +45,17 @@ class RestApi:
     Args:
         manager: `ModelManager`.
         num_threads: int. Requests that run at once; others wait.
+        limits: `Limits`.
         timeout_ms: int. Time limit of a request in milliseconds; none if it is not positive.
         cors: bool. Whether answers carry the headers that let web pages of any site read them.
     """
 
-    def __init__(self, manager, num_threads, timeout_ms, cors=False):
+    def __init__(self, manager, num_threads, limits, timeout_ms, cors=False):
         self._manager = manager
         self._pool = concurrent.futures.ThreadPoolExecutor(num_threads, "rest")
+        self._num_threads = num_threads
+        self._limits = limits
+        self._unanswered = 0
         self._timeout_ms = timeout_ms if timeout_ms > 0 else None
         self._headers = _CORS if cors else {}
 
@@ -67,19 +71,45 @@ class RestApi:
             response = Response(status_code=200 if origin else 400, headers=self._headers)
         else:
             try:
-                body = await request.body()
+                status, content = await self._respond(request, path)
             except ClientDisconnect:
                 return
-            caller = Caller(self._timeout_ms)
-            watch = asyncio.create_task(_watch(receive, caller))
+            response = Response(content, status, self._headers, media_type="application/json")
+        await response(scope, receive, send)
+
+    async def _respond(self, request, path):
+        caller = Caller(self._timeout_ms)
+        self._unanswered += 1
+        try:
+            self._limits.check_waiting(self._unanswered - self._num_threads)
+            body = await self._read(request, caller)
+            watch = asyncio.create_task(_watch(request.receive, caller))
             try:
-                status, content = await asyncio.get_running_loop().run_in_executor(
+                return await asyncio.get_running_loop().run_in_executor(
                     self._pool, self._answer, request.method, path, body, caller
                 )
             finally:
                 watch.cancel()
-            response = Response(content, status, self._headers, media_type="application/json")
-        await response(scope, receive, send)
+        except ServingError as error:
+            return error.http_status, dump({"error": error.message})
+        finally:
+            self._unanswered -= 1
+
+    async def _read(self, request, caller):
+        """The body, no further than the limit: a client that sends no end is cut off."""
+        length = request.headers.get("content-length", "")
+        self._limits.check_body(int(length) if length.isdecimal() else 0)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(caller.remaining()):
+                async for chunk in request.stream():
+                    body += chunk
+                    self._limits.check_body(len(body))
+        except TimeoutError as error:
+            raise ServingError(
+                Code.DEADLINE_EXCEEDED, "The request's body did not arrive in time"
+            ) from error
+        return bytes(body)
 
     def _answer(self, method, path, body, caller):
         try:
@@ -114,9 +144,11 @@ class RestApi:
 
     def _predict(self, spec, body, caller):
         document = parse_object(body)
+        self._limits.check_depth(document, body)
         signature_name = read_signature_name(document)
         with self._manager.use(spec) as servable:
             inputs, row = read_inputs(document, input_dtypes(servable, signature_name))
+            self._limits.check_tensors(inputs)
             outputs = predict(servable, signature_name, inputs, caller=caller)
         return write_outputs(outputs, row)
 

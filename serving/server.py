@@ -1,5 +1,6 @@
 """Serves exported models: `python -m serving.server --help`."""
 
+import dataclasses
 import functools
 import logging
 import os
@@ -56,6 +57,7 @@ def _serve(flags, stopping):
             batching = read_batching_options(flags.batching_parameters_file)
         from serving.batch_scheduler import BatchScheduler
         from serving.grpc_service import make_grpc_server
+        from serving.limits import Limits
         from serving.manager import ModelManager
         from serving.rest import RestApi
         from serving.rest_server import RestServer
@@ -74,7 +76,10 @@ def _serve(flags, stopping):
     if flags.file_system_poll_wait_seconds > 0:
         manager.poll_every(flags.file_system_poll_wait_seconds)
 
-    grpc_server = make_grpc_server(manager, flags.grpc_max_threads)
+    limits = Limits(
+        **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
+    )
+    grpc_server = make_grpc_server(manager, flags.grpc_max_threads, limits)
     if flags.port:
         grpc_server.add_insecure_port(f"{flags.host}:{flags.port}")
     servers = [grpc_server] if flags.port else []
@@ -82,6 +87,7 @@ def _serve(flags, stopping):
         application = RestApi(
             manager,
             flags.rest_api_num_threads,
+            limits,
             flags.rest_api_timeout_in_ms,
             flags.rest_api_enable_cors_support,
         )
