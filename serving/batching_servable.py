@@ -11,6 +11,7 @@ import tensorflow as tf
 from serving.batch_tensors import cut, greatest_shapes, join, pad
 from serving.caller import Caller
 from serving.errors import Code, ServingError
+from serving.metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ class _Task:
 
     def __post_init__(self):
         self.padded = self.feeds
+        self.start = time.monotonic()
         self.size = len(next(iter(self.feeds.values())))
 
 
@@ -114,6 +116,9 @@ class BatchingServable:
         if not tasks:
             return
         fetches = list(key[-1])
+        for task in tasks:
+            waited = 1e6 * (time.monotonic() - task.start)
+            QUEUING_LATENCY.labels(self._options.thread_pool_name).observe(waited)
         sizes = [task.size for task in tasks]
         total = self._allowed(sum(sizes))
         try:
@@ -123,6 +128,8 @@ class BatchingServable:
                 task.future.set_exception(error)
             return
         answers = None
+        WRAPPED_RUNS.add()
+        BATCH_SIZE.observe(total)
         try:
             answers = cut(self._servable.run(feeds, fetches, _latest(tasks)), sizes, total)
             if answers is None:

@@ -16,7 +16,6 @@ UNSUPPORTED = (
     "grpc_socket_path",
     "mixed_precision",
     "model_config_file_poll_wait_seconds",
-    "monitoring_config_file",
     "num_load_threads",
     "num_tflite_interpreters_per_pool",
     "num_tflite_pools",
@@ -118,6 +117,10 @@ def _parser():
     add(
         "--batching_parameters_file",
         help="text file of a BatchingParameters proto: sizes, waiting time, padding, threads",
+    )
+    add(
+        "--monitoring_config_file",
+        help="text file of a MonitoringConfig proto: metrics for Prometheus on the REST port",
     )
     add("--grpc_max_threads", type=_positive, default=_THREADS, help="gRPC calls run at once")
     add("--model_name", default="default", help="the model's name (default: %(default)s)")

@@ -10,6 +10,7 @@ from tensorflow_serving.apis.model_management_pb2 import ReloadConfigResponse
 
 from serving.caller import Caller
 from serving.errors import Code, ServingError, invalid_argument
+from serving.metrics import Record
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
 from serving.predict_request import run_predict_request
 
@@ -35,8 +36,9 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
     def Predict(self, request, context):
         """Runs a signature on the request's tensors."""
-        with _errors_to(context):
+        with _errors_to(context, record := Record("GRPC", "Predict")):
             _check_model_spec(request)
+            self._name(record, request.model_spec)
             with self._manager.use(request.model_spec) as servable:
                 return run_predict_request(servable, request, _caller(context), self._limits)
 
@@ -54,6 +56,10 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             response, signatures = model_metadata(self._manager, request.model_spec)
             response.metadata[SIGNATURE_DEF].Pack(signatures)
             return response
+
+    def _name(self, record, model_spec):
+        if self._manager.versions(model_spec.name):  # Names that anyone makes up are not kept.
+            record.model = model_spec.name
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
@@ -132,14 +138,18 @@ def _check_model_spec(request):
 
 
 @contextlib.contextmanager
-def _errors_to(context):
+def _errors_to(context, record=None):
+    code = Code.OK
     try:
         yield
     except ServingError as error:
-        message = error.message
+        code, message = error.code, error.message
         if len(message) > _MAX_ERROR_LENGTH:
             message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
-        context.abort(_STATUS[error.code], message)
     except Exception:  # Whatever a model or this server does wrong, the client gets an answer.
         _log.exception("A gRPC call failed")
-        context.abort(_STATUS[Code.INTERNAL], "Internal error")
+        code, message = Code.INTERNAL, "Internal error"
+    if record:
+        record.end(code)
+    if code != Code.OK:
+        context.abort(_STATUS[code], message)

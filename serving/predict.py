@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from serving.errors import Code, ServingError, invalid_argument
+from serving.metrics import runtime
 from serving.tensor_proto import dtype_name, to_array
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -55,7 +56,8 @@ def predict(servable, signature_name, inputs, output_filter=(), caller=None):
     feeds = _feeds(signature, inputs)
     outputs = _outputs(signature, output_filter)
     fetches = [signature.outputs[alias].name for alias in outputs]
-    return dict(zip(outputs, servable.run(feeds, fetches, caller)))
+    with runtime(servable.name, "Predict"):
+        return dict(zip(outputs, servable.run(feeds, fetches, caller)))
 
 
 def _feeds(signature, inputs):

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
+from serving import metrics
 from serving.caller import Caller
 from serving.errors import Code, ServingError, invalid_argument
 from serving.json_inputs import read_inputs, read_signature_name
@@ -48,9 +49,10 @@ class RestApi:
         limits: `Limits`.
         timeout_ms: int. Time limit of a request in milliseconds; none if it is not positive.
         cors: bool. Whether answers carry the headers that let web pages of any site read them.
+        metrics_path: string or None. Where the page for Prometheus is.
     """
 
-    def __init__(self, manager, num_threads, limits, timeout_ms, cors=False):
+    def __init__(self, manager, num_threads, limits, timeout_ms, cors=False, metrics_path=None):
         self._manager = manager
         self._pool = concurrent.futures.ThreadPoolExecutor(num_threads, "rest")
         self._num_threads = num_threads
@@ -58,13 +60,16 @@ class RestApi:
         self._unanswered = 0
         self._timeout_ms = timeout_ms if timeout_ms > 0 else None
         self._headers = _CORS if cors else {}
+        self._metrics_path = metrics_path
 
     async def __call__(self, scope, receive, send):
         """The ASGI entry point."""
         request = Request(scope, receive)
         # The path as it was sent: a name may hold an escaped slash.
         path = scope["raw_path"].decode("latin-1")
-        if not _API.fullmatch(path):
+        if path == self._metrics_path:
+            response = Response(metrics.page(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        elif not _API.fullmatch(path):
             response = HTMLResponse(_NOT_FOUND, 404)
         elif request.method == "OPTIONS":
             origin = re.search("https?://", request.headers.get("origin", ""))
@@ -78,22 +83,25 @@ class RestApi:
         await response(scope, receive, send)
 
     async def _respond(self, request, path):
-        caller = Caller(self._timeout_ms)
+        caller, record, code = Caller(self._timeout_ms), metrics.Record("REST"), Code.CANCELLED
         self._unanswered += 1
         try:
             self._limits.check_waiting(self._unanswered - self._num_threads)
             body = await self._read(request, caller)
             watch = asyncio.create_task(_watch(request.receive, caller))
             try:
-                return await asyncio.get_running_loop().run_in_executor(
-                    self._pool, self._answer, request.method, path, body, caller
+                code, answer = await asyncio.get_running_loop().run_in_executor(
+                    self._pool, self._answer, request.method, path, body, caller, record
                 )
+                return answer
             finally:
                 watch.cancel()
         except ServingError as error:
+            code = error.code
             return error.http_status, dump({"error": error.message})
         finally:
             self._unanswered -= 1
+            record.end(code)
 
     async def _read(self, request, caller):
         """The body, no further than the limit: a client that sends no end is cut off."""
@@ -111,16 +119,16 @@ class RestApi:
             ) from error
         return bytes(body)
 
-    def _answer(self, method, path, body, caller):
+    def _answer(self, method, path, body, caller, record):
         try:
-            return 200, self._process(method, path, body, caller)
+            return Code.OK, (200, self._process(method, path, body, caller, record))
         except ServingError as error:
-            return error.http_status, dump({"error": error.message})
+            return error.code, (error.http_status, dump({"error": error.message}))
         except Exception:  # Whatever a model or this server does wrong, the client gets an answer.
             _log.exception("%s %s failed", method, path)
-            return 500, dump({"error": "Internal error"})
+            return Code.INTERNAL, (500, dump({"error": "Internal error"}))
 
-    def _process(self, method, path, body, caller):
+    def _process(self, method, path, body, caller, record):
         pattern = {"POST": _POST, "GET": _GET}.get(method)
         match = pattern.fullmatch(path) if pattern else None
         malformed = invalid_argument(f"Malformed request: {method} {path}")
@@ -128,6 +136,8 @@ class RestApi:
             raise malformed
         name, version, label, action = match.groups()
         spec = _model_spec(name, version, label)
+        if self._manager.versions(spec.name):  # Names that anyone makes up are not kept.
+            record.model, record.api = spec.name, action if method == "POST" else ""
         # Paths match in either case, the words at their end do not.
         if action == "predict":
             return dump(self._predict(spec, body, caller))

@@ -51,10 +51,12 @@ def _serve(flags, stopping):
             flags.model_config_file, flags.model_name, flags.model_base_path
         )
         from serving.batching_options import read_batching_options
+        from serving.config_protos import read_metrics_path
 
         batching = None
         if flags.enable_batching:
             batching = read_batching_options(flags.batching_parameters_file)
+        metrics_path = read_metrics_path(flags.monitoring_config_file)
         from serving.batch_scheduler import BatchScheduler
         from serving.grpc_service import make_grpc_server
         from serving.limits import Limits
@@ -90,6 +92,7 @@ def _serve(flags, stopping):
             limits,
             flags.rest_api_timeout_in_ms,
             flags.rest_api_enable_cors_support,
+            metrics_path,
         )
         servers.append(RestServer(application, flags.host, flags.rest_api_port))
     for server in servers:

@@ -57,19 +57,23 @@ class Requests:
         self.servable = BatchingServable(model, self.scheduler, options)
         self.pool = concurrent.futures.ThreadPoolExecutor(8)
 
-    def send(self, x, caller=None, **more):
-        feeds = {"x": np.array(x), **{name: np.array(value) for name, value in more.items()}}
-        waiting = self.waiting
-        future = self.pool.submit(self.servable.run, feeds, ["y"], caller)
-        while not future.done() and self.waiting == waiting:  # One after the other.
-            threading.Event().wait(0.001)
-        return future
+        self._queued = threading.Event()
+        submit = self.scheduler.submit
 
-    @property
-    def waiting(self):
-        with self.scheduler._changed:
-            queues = self.scheduler._queues.values()
-            return [len(batch.tasks) for batches in queues for batch in batches]
+        def submit_and_tell(*arguments):
+            submit(*arguments)
+            self._queued.set()
+
+        self.scheduler.submit = submit_and_tell
+
+    def send(self, x, caller=None, **more):
+        """Returns when the request is in the queue, or was answered without one."""
+        feeds = {"x": np.array(x), **{name: np.array(value) for name, value in more.items()}}
+        self._queued.clear()
+        future = self.pool.submit(self.servable.run, feeds, ["y"], caller)
+        while not (future.done() or self._queued.wait(0.01)):
+            pass
+        return future
 
 
 def answer(future):
