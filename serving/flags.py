@@ -6,7 +6,6 @@ import os
 # Real flags of the real server: naming one is not a typing mistake, and the error says so.
 UNSUPPORTED = (
     "allow_version_labels_for_unavailable_models",
-    "enable_grpc_healthcheck_service",
     "enable_per_model_batching_parameters",
     "enable_profiler",
     "enable_serialization_as_tensor_content",
@@ -26,7 +25,6 @@ UNSUPPORTED = (
     "remove_unused_fields_from_bundle_metagraph",
     "saved_model_tags",
     "skip_initialize_tpu",
-    "ssl_config_file",
     "tensorflow_inter_op_parallelism",
     "tensorflow_intra_op_parallelism",
     "tensorflow_session_config_file",
@@ -121,6 +119,18 @@ def _parser():
     add(
         "--monitoring_config_file",
         help="text file of a MonitoringConfig proto: metrics for Prometheus on the REST port",
+    )
+    add(
+        "--ssl_config_file",
+        help="text file of an SSLConfig proto: the keys and certificates of TLS for gRPC",
+    )
+    add(
+        "--enable_grpc_healthcheck_service",
+        type=_bool,
+        nargs="?",
+        const=True,
+        default=False,
+        help="answer grpc.health.v1.Health too",
     )
     add("--grpc_max_threads", type=_positive, default=_THREADS, help="gRPC calls run at once")
     add("--model_name", default="default", help="the model's name (default: %(default)s)")

@@ -52,13 +52,16 @@ def _serve(flags, stopping):
         )
         from serving.batching_options import read_batching_options
         from serving.config_protos import read_metrics_path
+        from serving.tls import read_credentials
 
         batching = None
         if flags.enable_batching:
             batching = read_batching_options(flags.batching_parameters_file)
         metrics_path = read_metrics_path(flags.monitoring_config_file)
+        credentials = read_credentials(flags.ssl_config_file)
         from serving.batch_scheduler import BatchScheduler
         from serving.grpc_service import make_grpc_server
+        from serving.health import add_health_service
         from serving.limits import Limits
         from serving.manager import ModelManager
         from serving.rest import RestApi
@@ -82,8 +85,14 @@ def _serve(flags, stopping):
         **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
     )
     grpc_server = make_grpc_server(manager, flags.grpc_max_threads, limits)
+    if flags.enable_grpc_healthcheck_service:
+        add_health_service(grpc_server)
     if flags.port:
-        grpc_server.add_insecure_port(f"{flags.host}:{flags.port}")
+        address = f"{flags.host}:{flags.port}"
+        if credentials:
+            grpc_server.add_secure_port(address, credentials)
+        else:
+            grpc_server.add_insecure_port(address)
     servers = [grpc_server] if flags.port else []
     if flags.rest_api_port:
         application = RestApi(
