@@ -1,4 +1,4 @@
-"""The gRPC API: PredictionService (Predict, GetModelMetadata) and ModelService."""
+"""The gRPC API: PredictionService and ModelService."""
 
 import concurrent.futures
 import contextlib
@@ -7,9 +7,11 @@ import logging
 import grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 from tensorflow_serving.apis.model_management_pb2 import ReloadConfigResponse
+from tensorflow_serving.apis.model_pb2 import ModelSpec
 
 from serving.caller import Caller
 from serving.errors import Code, ServingError, invalid_argument
+from serving.infer import classify, multi_inference, regress
 from serving.metrics import Record
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
 from serving.predict_request import run_predict_request
@@ -42,6 +44,21 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             with self._manager.use(request.model_spec) as servable:
                 return run_predict_request(servable, request, _caller(context), self._limits)
 
+    def Classify(self, request, context):
+        """Runs a signature on the request's examples and gives classes and scores."""
+        return self._infer(classify, request, context, "Classify")
+
+    def Regress(self, request, context):
+        """Runs a signature on the request's examples and gives one number for each."""
+        return self._infer(regress, request, context, "Regress")
+
+    def MultiInference(self, request, context):
+        """Runs several signatures on the same examples."""
+        with _errors_to(context):
+            spec = request.tasks[0].model_spec if request.tasks else ModelSpec()
+            with self._manager.use(spec) as servable:
+                return multi_inference(servable, request, _caller(context), self._limits)
+
     def GetModelMetadata(self, request, context):
         """Gives the signatures; `signature_def` is the only field there is."""
         with _errors_to(context):
@@ -56,6 +73,13 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             response, signatures = model_metadata(self._manager, request.model_spec)
             response.metadata[SIGNATURE_DEF].Pack(signatures)
             return response
+
+    def _infer(self, run, request, context, api):
+        with _errors_to(context, record := Record("GRPC", api)):
+            _check_model_spec(request)
+            self._name(record, request.model_spec)
+            with self._manager.use(request.model_spec) as servable:
+                return run(servable, request, _caller(context), self._limits)
 
     def _name(self, record, model_spec):
         if self._manager.versions(model_spec.name):  # Names that anyone makes up are not kept.

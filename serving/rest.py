@@ -7,16 +7,21 @@ import logging
 import re
 import urllib.parse
 
+import numpy as np
 from google.protobuf.json_format import MessageToDict
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from serving import metrics
 from serving.caller import Caller
 from serving.errors import Code, ServingError, invalid_argument
+from serving.examples import read_examples
+from serving.infer import classify, regress
 from serving.json_inputs import read_inputs, read_signature_name
-from serving.json_outputs import write_outputs
+from serving.json_outputs import decimals, write_outputs
 from serving.json_text import dump, parse_object
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
 from serving.predict import input_dtypes, predict
@@ -141,8 +146,12 @@ class RestApi:
         # Paths match in either case, the words at their end do not.
         if action == "predict":
             return dump(self._predict(spec, body, caller))
-        if action in ("classify", "regress"):
-            raise ServingError(Code.UNIMPLEMENTED, f"This server does not {action}.")
+        if action == "classify":
+            result = self._infer(classify, ClassificationRequest(), spec, body, caller).result
+            return dump({"results": [_class_pairs(row) for row in result.classifications]})
+        if action == "regress":
+            result = self._infer(regress, RegressionRequest(), spec, body, caller).result
+            return dump({"results": _decimals(item.value for item in result.regressions)})
         if method == "POST":
             raise malformed
         if not spec.name:
@@ -162,6 +171,15 @@ class RestApi:
             outputs = predict(servable, signature_name, inputs, caller=caller)
         return write_outputs(outputs, row)
 
+    def _infer(self, run, request, spec, body, caller):
+        document = parse_object(body)
+        self._limits.check_depth(document, body)
+        request.model_spec.CopyFrom(spec)
+        request.model_spec.signature_name = read_signature_name(document)
+        read_examples(document, request.input)
+        with self._manager.use(spec) as servable:
+            return run(servable, request, caller, self._limits)
+
     def _metadata(self, spec):
         options = {"preserving_proto_field_name": True}
         options["always_print_fields_with_no_presence"] = True
@@ -172,6 +190,18 @@ class RestApi:
                 "metadata": {SIGNATURE_DEF: MessageToDict(signatures, **options)},
             }
         ).encode()
+
+
+def _class_pairs(classifications):
+    labels = [item.label for item in classifications.classes]
+    return [
+        list(pair)
+        for pair in zip(labels, _decimals(item.score for item in classifications.classes))
+    ]
+
+
+def _decimals(values):
+    return decimals(np.fromiter(values, np.float32), 9)
 
 
 async def _watch(receive, caller):
