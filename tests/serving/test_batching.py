@@ -2,10 +2,13 @@
 
 import concurrent.futures
 import threading
+import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from serving.batch_scheduler import BatchScheduler
 from serving.batching_options import BatchingOptions, read_batching_options
@@ -321,6 +324,21 @@ def test_a_server_that_batches(start_server, toys, tmp_path):
         one, other = pool.map(server.predict, bodies)
         assert one == (200, {"predictions": [[1.0, 2.0]]})
         assert other == (200, {"predictions": [[3.0, 3.0]]})
+        # A client that goes away leaves no trace: nobody is padded to its length.
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = "toy", "echo"
+        request.inputs["x"].CopyFrom(tf.make_tensor_proto([[1.0, 2.0, 3.0]]))
+        with server.channel() as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            gone = stub.Predict.future(request, timeout=60)
+            time.sleep(0.5)
+            gone.cancel()
+            time.sleep(0.5)
+        assert server.predict(bodies[1]) == (200, {"predictions": [[3.0]]})
+        with pytest.raises(TimeoutError):
+            server.request("POST", "/v1/models/toy:predict", bodies[0], timeout=0.5)
+        time.sleep(0.5)
+        assert server.predict(bodies[1]) == (200, {"predictions": [[3.0]]})
         assert server.predict({"signature_name": "total", "inputs": [1, 2]}) == (
             200,
             {"outputs": 3.0},

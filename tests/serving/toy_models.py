@@ -111,7 +111,7 @@ def export(base_path, version, warmup=()):
     Args:
         base_path: `pathlib.Path`.
         version: int or string of digits.
-        warmup: `PredictRequest` protos that the version carries as its warm-up file.
+        warmup: request protos that the version carries as its warm-up file.
     """
     toy = Toy(version)
     unfinished = base_path / f"unfinished-{version}"
@@ -130,7 +130,9 @@ def export(base_path, version, warmup=()):
         with tf.io.TFRecordWriter(str(path)) as writer:
             for request in warmup:
                 log = PredictionLog()
-                log.predict_log.request.CopyFrom(request)
+                kind = type(request).__name__.removesuffix("Request").lower()
+                field = {"classification": "classify", "regression": "regress"}.get(kind, kind)
+                getattr(log, f"{field}_log").request.CopyFrom(request)
                 writer.write(log.SerializeToString())
     unfinished.rename(base_path / str(version))
 
