@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import socket
-import time
 
 import grpc
 import numpy as np
@@ -28,7 +27,7 @@ def limited(start_server, toys, tmp_path_factory):
         "--max_waiting_requests=1",
         "--rest_api_num_threads=2",
         "--grpc_max_threads=2",
-        "--rest_api_timeout_in_ms=2000",
+        "--rest_api_timeout_in_ms=4000",
     ) as server:
         yield server
         assert server.predict({"instances": ["a"]})[0] == 200, "it still serves"
@@ -107,11 +106,11 @@ def test_strings_of_an_empty_tensor():
     Limits(max_string_bytes=1).check_tensors({"x": np.zeros((0, 2), object)})
 
 
-def test_requests_that_wait(limited):
+def test_requests_that_wait(limited, waiting):
     body = {"signature_name": "slow", "instances": [2_000_000_000]}
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(limited.predict, body) for _ in range(8)]
-        time.sleep(0.5)
+        waiting(lambda: sum(future.done() for future in answers) == 5)
         busy = {"error": "The server is busy: 1 requests wait already"}
         assert limited.predict({"instances": ["a"]}) == (429, busy)
         statuses = sorted(future.result()[0] for future in answers)
