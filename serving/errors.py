@@ -66,6 +66,15 @@ class ServingError(Exception):
         return _HTTP_STATUS.get(self.code, 500)
 
 
+class TooLarge(ServingError):
+    """The request is larger than this server takes: gRPC has no code of its own for that."""
+
+    http_status = 413
+
+    def __init__(self, message):
+        super().__init__(Code.RESOURCE_EXHAUSTED, message)
+
+
 def invalid_argument(message):
     """The commonest error: the request itself is wrong."""
     return ServingError(Code.INVALID_ARGUMENT, message)

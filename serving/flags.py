@@ -6,9 +6,6 @@ import os
 # Real flags of the real server: naming one is not a typing mistake, and the error says so.
 UNSUPPORTED = (
     "allow_version_labels_for_unavailable_models",
-    "batching_parameters_file",
-    "enable_batching",
-    "enable_grpc_healthcheck_service",
     "enable_per_model_batching_parameters",
     "enable_profiler",
     "enable_serialization_as_tensor_content",
@@ -18,7 +15,6 @@ UNSUPPORTED = (
     "grpc_socket_path",
     "mixed_precision",
     "model_config_file_poll_wait_seconds",
-    "monitoring_config_file",
     "num_load_threads",
     "num_tflite_interpreters_per_pool",
     "num_tflite_pools",
@@ -29,7 +25,6 @@ UNSUPPORTED = (
     "remove_unused_fields_from_bundle_metagraph",
     "saved_model_tags",
     "skip_initialize_tpu",
-    "ssl_config_file",
     "tensorflow_inter_op_parallelism",
     "tensorflow_intra_op_parallelism",
     "tensorflow_session_config_file",
@@ -39,6 +34,13 @@ UNSUPPORTED = (
     "version",
     "xla_cpu_compilation_enabled",
     "xla_gpu_compilation_enabled",
+)
+_LIMITS = (
+    ("max_request_bytes", 256 << 20, "bytes of a request's body or message"),
+    ("max_json_depth", 256, "lists and objects inside each other in a request"),
+    ("max_string_bytes", 16 << 20, "bytes of one string of a request"),
+    ("max_rows", 100_000, "rows of one request"),
+    ("max_waiting_requests", 1000, "requests of one API that wait for a thread"),
 )
 _THREADS = 4 * (os.cpu_count() or 1)
 
@@ -63,6 +65,8 @@ def parse_flags(arguments=None):
         parser.error(f"unknown argument: {argument}")
     if not flags.model_config_file and not flags.model_base_path:
         parser.error("--model_base_path or --model_config_file is required")
+    if flags.batching_parameters_file and not flags.enable_batching:
+        parser.error("--batching_parameters_file is set without setting --enable_batching to true")
     if not flags.rest_api_port and not flags.port:
         parser.error("--port and --rest_api_port are both 0, so nothing would be served")
     if flags.rest_api_port == flags.port:
@@ -75,7 +79,7 @@ def _parser():
         prog="python -m serving.server",
         description=(
             "A server for development and small jobs that speaks TensorFlow Serving's REST and "
-            "gRPC API. Its flags are those of tensorflow_model_server, except --host."
+            "gRPC API. Its flags are those of tensorflow_model_server, except --host and the limits."
         ),
         epilog="Flags of tensorflow_model_server that are not supported here: "
         + ", ".join(UNSUPPORTED),
@@ -90,7 +94,7 @@ def _parser():
         "--rest_api_timeout_in_ms",
         type=int,
         default=30000,
-        help="time limit of a REST request's run, 0 for none (default: %(default)s)",
+        help="time limit of a REST request, 0 for none (default: %(default)s)",
     )
     add(
         "--rest_api_enable_cors_support",
@@ -99,6 +103,34 @@ def _parser():
         const=True,
         default=False,
         help="let web pages of other sites read the answers",
+    )
+    add(
+        "--enable_batching",
+        type=_bool,
+        nargs="?",
+        const=True,
+        default=False,
+        help="run requests of one signature together",
+    )
+    add(
+        "--batching_parameters_file",
+        help="text file of a BatchingParameters proto: sizes, waiting time, padding, threads",
+    )
+    add(
+        "--monitoring_config_file",
+        help="text file of a MonitoringConfig proto: metrics for Prometheus on the REST port",
+    )
+    add(
+        "--ssl_config_file",
+        help="text file of an SSLConfig proto: the keys and certificates of TLS for gRPC",
+    )
+    add(
+        "--enable_grpc_healthcheck_service",
+        type=_bool,
+        nargs="?",
+        const=True,
+        default=False,
+        help="answer grpc.health.v1.Health too",
     )
     add("--grpc_max_threads", type=_positive, default=_THREADS, help="gRPC calls run at once")
     add("--model_name", default="default", help="the model's name (default: %(default)s)")
@@ -139,6 +171,13 @@ def _parser():
         default=0,
         help="how many times each warm-up request runs (default: once)",
     )
+    for name, default, text in _LIMITS:
+        add(
+            f"--{name}",
+            type=_positive,
+            default=default,
+            help=f"{text} (default: %(default)s; of this server alone)",
+        )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The gRPC API: PredictionService (Predict, GetModelMetadata) and ModelService."""
+"""The gRPC API: PredictionService and ModelService."""
 
 import concurrent.futures
 import contextlib
@@ -7,8 +7,12 @@ import logging
 import grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 from tensorflow_serving.apis.model_management_pb2 import ReloadConfigResponse
+from tensorflow_serving.apis.model_pb2 import ModelSpec
 
+from serving.caller import Caller
 from serving.errors import Code, ServingError, invalid_argument
+from serving.infer import classify, multi_inference, regress
+from serving.metrics import Record
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
 from serving.predict_request import run_predict_request
 
@@ -25,17 +29,35 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
     Args:
         manager: `ModelManager`.
+        limits: `Limits`.
     """
 
-    def __init__(self, manager):
+    def __init__(self, manager, limits):
         self._manager = manager
+        self._limits = limits
 
     def Predict(self, request, context):
         """Runs a signature on the request's tensors."""
-        with _errors_to(context):
+        with _errors_to(context, record := Record("GRPC", "Predict")):
             _check_model_spec(request)
+            self._name(record, request.model_spec)
             with self._manager.use(request.model_spec) as servable:
-                return run_predict_request(servable, request, _timeout_ms(context))
+                return run_predict_request(servable, request, _caller(context), self._limits)
+
+    def Classify(self, request, context):
+        """Runs a signature on the request's examples and gives classes and scores."""
+        return self._infer(classify, request, context, "Classify")
+
+    def Regress(self, request, context):
+        """Runs a signature on the request's examples and gives one number for each."""
+        return self._infer(regress, request, context, "Regress")
+
+    def MultiInference(self, request, context):
+        """Runs several signatures on the same examples."""
+        with _errors_to(context):
+            spec = request.tasks[0].model_spec if request.tasks else ModelSpec()
+            with self._manager.use(spec) as servable:
+                return multi_inference(servable, request, _caller(context), self._limits)
 
     def GetModelMetadata(self, request, context):
         """Gives the signatures; `signature_def` is the only field there is."""
@@ -51,6 +73,17 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
             response, signatures = model_metadata(self._manager, request.model_spec)
             response.metadata[SIGNATURE_DEF].Pack(signatures)
             return response
+
+    def _infer(self, run, request, context, api):
+        with _errors_to(context, record := Record("GRPC", api)):
+            _check_model_spec(request)
+            self._name(record, request.model_spec)
+            with self._manager.use(request.model_spec) as servable:
+                return run(servable, request, _caller(context), self._limits)
+
+    def _name(self, record, model_spec):
+        if self._manager.versions(model_spec.name):  # Names that anyone makes up are not kept.
+            record.model = model_spec.name
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
@@ -84,12 +117,13 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
             return response
 
 
-def make_grpc_server(manager, num_threads):
+def make_grpc_server(manager, num_threads, limits):
     """A gRPC server with both services; the caller adds a port and starts it.
 
     Args:
         manager: `ModelManager`.
         num_threads: int. Calls that run at once; others wait.
+        limits: `Limits`.
 
     Returns:
         `grpc.Server`.
@@ -98,23 +132,28 @@ def make_grpc_server(manager, num_threads):
         concurrent.futures.ThreadPoolExecutor(num_threads, "grpc"),
         options=[
             ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
-            ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", limits.max_request_bytes),
             ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a partner
         ],
+        maximum_concurrent_rpcs=num_threads + limits.max_waiting_requests,
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-        PredictionService(manager), server
+        PredictionService(manager, limits), server
     )
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(manager), server)
     return server
 
 
-def _timeout_ms(context):
+def _caller(context):
     remaining = context.time_remaining()
     # Without a deadline gRPC gives None or some hundred million years.
     if remaining is None or remaining > _LONGEST_DEADLINE_SECONDS:
-        return None
-    return max(int(remaining * 1000), 1)
+        caller = Caller()
+    else:
+        caller = Caller(remaining * 1000)
+    if not context.add_callback(caller.cancel):
+        caller.cancel()
+    return caller
 
 
 def _check_model_spec(request):
@@ -123,14 +162,18 @@ def _check_model_spec(request):
 
 
 @contextlib.contextmanager
-def _errors_to(context):
+def _errors_to(context, record=None):
+    code = Code.OK
     try:
         yield
     except ServingError as error:
-        message = error.message
+        code, message = error.code, error.message
         if len(message) > _MAX_ERROR_LENGTH:
             message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
-        context.abort(_STATUS[error.code], message)
     except Exception:  # Whatever a model or this server does wrong, the client gets an answer.
         _log.exception("A gRPC call failed")
-        context.abort(_STATUS[Code.INTERNAL], "Internal error")
+        code, message = Code.INTERNAL, "Internal error"
+    if record:
+        record.end(code)
+    if code != Code.OK:
+        context.abort(_STATUS[code], message)

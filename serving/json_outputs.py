@@ -58,10 +58,10 @@ def _to_json(name, array):
     if dtype in _WHOLE:
         return array.tolist()
     if dtype == tf.string:
-        write = _write_bytes if name.endswith("_bytes") else _write_text
+        write = _write_bytes if name.endswith("_bytes") else write_text
         leaves = [write(item) for item in array.ravel()]
     elif dtype in _DIGITS:
-        leaves = _decimals(array.ravel(), _DIGITS[dtype])
+        leaves = decimals(array.ravel(), _DIGITS[dtype])
     else:
         raise invalid_argument(f"Failed to write JSON value for tensor type: {dtype_name(dtype)}")
     nested = np.empty(len(leaves), object)
@@ -69,7 +69,7 @@ def _to_json(name, array):
     return nested.reshape(array.shape).tolist()
 
 
-def _decimals(array, digits):
+def decimals(array, digits):
     """Numbers of six digits where those give the float back, and of all its digits otherwise.
 
     A float32 0.2 is then 0.2 in JSON, and not the 0.20000000298 that its bits are exactly.
@@ -84,7 +84,8 @@ def _decimals(array, digits):
     ]
 
 
-def _write_text(value):
+def write_text(value):
+    """A string of a tensor as `json_text.dump` wants it."""
     return value.decode("utf-8", "surrogateescape")
 
 

@@ -126,7 +126,7 @@ def _all_fit(values, dtype):
 
 def _leaf(value, dtype):
     if dtype == tf.string and isinstance(value, dict):
-        return _decode_base64(value)
+        return decode_base64(value)
     if dtype not in _KINDS:
         raise ServingError(
             Code.UNIMPLEMENTED,
@@ -140,7 +140,12 @@ def _leaf(value, dtype):
     return encode(value) if dtype == tf.string else value
 
 
-def _decode_base64(value):
+def decode_base64(value):
+    """The bytes of `{"b64": "..."}`.
+
+    Raises:
+        ServingError: if the value is anything else.
+    """
     if not _is_base64(value):
         raise invalid_argument(
             f"JSON Value: {quote(value)} not formatted correctly for base64 data"

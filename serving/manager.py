@@ -7,6 +7,7 @@ import threading
 import time
 
 from serving.errors import Code, invalid_argument, not_found
+from serving.metrics import LOAD_ATTEMPTS
 from serving.version_record import State, VersionRecord
 from serving.versions import find_versions, wanted_versions
 
@@ -156,7 +157,9 @@ class ModelManager:
         _log.info("Loading version %d of %s", record.version, name)
         try:
             servable = self._load_servable(name, record.version, record.path)
+            LOAD_ATTEMPTS.add(record.path, "success")
         except Exception as error:  # a SavedModel comes from outside and may fail in any way
+            LOAD_ATTEMPTS.add(record.path, "fail")
             with self._lock:
                 record.failures += 1
                 record.next_attempt = time.monotonic() + self._retry_seconds

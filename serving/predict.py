@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from serving.errors import Code, ServingError, invalid_argument
+from serving.metrics import runtime
 from serving.tensor_proto import dtype_name, to_array
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -32,7 +33,7 @@ def input_dtypes(servable, signature_name):
     return {alias: tf.as_dtype(inputs[alias].dtype) for alias in sorted(inputs)}
 
 
-def predict(servable, signature_name, inputs, output_filter=(), timeout_ms=None):
+def predict(servable, signature_name, inputs, output_filter=(), caller=None):
     """Runs a signature.
 
     Args:
@@ -40,7 +41,7 @@ def predict(servable, signature_name, inputs, output_filter=(), timeout_ms=None)
         signature_name: string, "" for the default one.
         inputs: dictionary from input name to array.
         output_filter: names of the outputs to compute; all of them if empty.
-        timeout_ms: int or None. Time limit in milliseconds.
+        caller: `Caller` or None. Whose time limit ends the run.
 
     Returns:
         Dictionary from output name to array.
@@ -55,7 +56,8 @@ def predict(servable, signature_name, inputs, output_filter=(), timeout_ms=None)
     feeds = _feeds(signature, inputs)
     outputs = _outputs(signature, output_filter)
     fetches = [signature.outputs[alias].name for alias in outputs]
-    return dict(zip(outputs, servable.run(feeds, fetches, timeout_ms)))
+    with runtime(servable.name, "Predict"):
+        return dict(zip(outputs, servable.run(feeds, fetches, caller)))
 
 
 def _feeds(signature, inputs):

@@ -42,13 +42,13 @@ class Servable:
             raise
         self.signatures = meta_graph.signature_def
 
-    def run(self, feeds, fetches, timeout_ms=None):
+    def run(self, feeds, fetches, caller=None):
         """Runs the graph; safe to call from many threads at once.
 
         Args:
             feeds: dictionary from tensor name to array.
             fetches: list of tensor names.
-            timeout_ms: int or None. Time limit in milliseconds.
+            caller: `Caller` or None. Whose time limit ends the run.
 
         Returns:
             List of arrays, one per fetch.
@@ -56,7 +56,10 @@ class Servable:
         Raises:
             ServingError: with TensorFlow's code and message.
         """
-        options = tf.compat.v1.RunOptions(timeout_in_ms=timeout_ms) if timeout_ms else None
+        seconds = caller.remaining() if caller else None
+        options = None
+        if seconds is not None:
+            options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
         try:
             return self._session.run(fetches, feeds, options=options)
         except tf.errors.OpError as error:

@@ -1,5 +1,6 @@
 """Serves exported models: `python -m serving.server --help`."""
 
+import dataclasses
 import functools
 import logging
 import os
@@ -49,7 +50,19 @@ def _serve(flags, stopping):
         configs = read_model_configs(
             flags.model_config_file, flags.model_name, flags.model_base_path
         )
+        from serving.batching_options import read_batching_options
+        from serving.config_protos import read_metrics_path
+        from serving.tls import read_credentials
+
+        batching = None
+        if flags.enable_batching:
+            batching = read_batching_options(flags.batching_parameters_file)
+        metrics_path = read_metrics_path(flags.monitoring_config_file)
+        credentials = read_credentials(flags.ssl_config_file)
+        from serving.batch_scheduler import BatchScheduler
         from serving.grpc_service import make_grpc_server
+        from serving.health import add_health_service
+        from serving.limits import Limits
         from serving.manager import ModelManager
         from serving.rest import RestApi
         from serving.rest_server import RestServer
@@ -59,7 +72,7 @@ def _serve(flags, stopping):
         ) from error
 
     manager = ModelManager(
-        functools.partial(_load, flags),
+        functools.partial(_load, flags, batching and (BatchScheduler(batching), batching)),
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
     )
@@ -68,16 +81,27 @@ def _serve(flags, stopping):
     if flags.file_system_poll_wait_seconds > 0:
         manager.poll_every(flags.file_system_poll_wait_seconds)
 
-    grpc_server = make_grpc_server(manager, flags.grpc_max_threads)
+    limits = Limits(
+        **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
+    )
+    grpc_server = make_grpc_server(manager, flags.grpc_max_threads, limits)
+    if flags.enable_grpc_healthcheck_service:
+        add_health_service(grpc_server)
     if flags.port:
-        grpc_server.add_insecure_port(f"{flags.host}:{flags.port}")
+        address = f"{flags.host}:{flags.port}"
+        if credentials:
+            grpc_server.add_secure_port(address, credentials)
+        else:
+            grpc_server.add_insecure_port(address)
     servers = [grpc_server] if flags.port else []
     if flags.rest_api_port:
         application = RestApi(
             manager,
             flags.rest_api_num_threads,
+            limits,
             flags.rest_api_timeout_in_ms,
             flags.rest_api_enable_cors_support,
+            metrics_path,
         )
         servers.append(RestServer(application, flags.host, flags.rest_api_port))
     for server in servers:
@@ -94,11 +118,14 @@ def _serve(flags, stopping):
     return 0
 
 
-def _load(flags, name, version, path):
+def _load(flags, batching, name, version, path):
+    from serving.batching_servable import BatchingServable
     from serving.servable import Servable
     from serving.warmup import warm_up
 
     servable = Servable(name, version, path)
+    if batching:
+        servable = BatchingServable(servable, *batching)
     if flags.enable_model_warmup:
         try:
             warm_up(servable, path, max(flags.num_request_iterations_for_warmup, 1))

@@ -7,20 +7,27 @@ import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from serving.errors import Code, ServingError, invalid_argument
+from serving.infer import classify, multi_inference, regress
 from serving.predict_request import run_predict_request
 from serving.tensor_proto import to_array
 
 _FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 _MAX_RECORDS = 1000
+_RUN = {
+    "predict_log": run_predict_request,
+    "classify_log": classify,
+    "regress_log": regress,
+    "multi_inference_log": multi_inference,
+}
 # Relative to the greatest number of an output: other machines add up in another order.
 _ANSWERS_DIFFER = 1e-3
 
 
 def warm_up(servable, path, iterations=1):
-    """Runs the predict requests of `assets.extra/tf_serving_warmup_requests`, if there is one.
+    """Runs the requests of `assets.extra/tf_serving_warmup_requests`, if there is one.
 
-    Where a record has the response too, as our exports' have, the answer must be that. (The real
-    server only runs the requests.)
+    Where the record of a predict request has the response too, as our exports' have, the answer
+    must be that. (The real server only runs the requests.)
 
     Args:
         servable: `Servable`, loaded and not yet available.
@@ -41,12 +48,13 @@ def warm_up(servable, path, iterations=1):
             )
         log = PredictionLog.FromString(record)
         kind = log.WhichOneof("log_type")
-        if kind != "predict_log":
+        if kind not in _RUN:
             raise invalid_argument(f"Unsupported log_type for warmup: {kind}")
-        request = log.predict_log.request
+        request = getattr(log, kind).request
         for _ in range(iterations):
-            answer = run_predict_request(servable, request)
-            _check_answer(request.model_spec.signature_name, log.predict_log.response, answer)
+            answer = _RUN[kind](servable, request)
+            if kind == "predict_log":
+                _check_answer(request.model_spec.signature_name, log.predict_log.response, answer)
 
 
 def _check_answer(signature, expected, answer):

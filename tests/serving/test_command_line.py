@@ -1,6 +1,7 @@
 """The server's flags, its configuration files and how it refuses to start."""
 
 import ast
+import dataclasses
 import pathlib
 import re
 import socket
@@ -12,6 +13,7 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 import serving
 from serving.flags import UNSUPPORTED, parse_flags
 from serving.grpc_service import make_grpc_server
+from serving.limits import Limits
 from serving.model_configs import read_model_configs
 from serving.rest_server import RestServer
 
@@ -38,6 +40,12 @@ def test_defaults_are_those_of_the_real_server():
     assert flags.host == "127.0.0.1"
 
 
+def test_the_limits_of_the_flags_are_those_of_the_class():
+    flags = vars(parse_flags(["--model_base_path=/models"]))
+    limits = dataclasses.asdict(Limits())
+    assert limits == {name: flags[name] for name in limits}
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -45,7 +53,11 @@ def test_defaults_are_those_of_the_real_server():
         (["--model_base_path=/m", "--port=0"], "nothing would be served"),
         (["--model_base_path=/m", "--rest_api_port=8500"], "must differ. Received: 8500"),
         (["--model_base_path=/m", "--port=99999"], "a port from 0 to 65535"),
-        (["--model_base_path=/m", "--enable_batching=true"], "this server does not support"),
+        (["--model_base_path=/m", "--enable_profiler=true"], "this server does not support"),
+        (
+            ["--model_base_path=/m", "--batching_parameters_file=b"],
+            "without setting --enable_batch",
+        ),
         (["--model_base_path=/m", "--typo=1"], "unknown argument: --typo=1"),
         (["--model_base_path=/m", "--enable_model_warmup=maybe"], "true or false is expected"),
     ],
@@ -95,7 +107,7 @@ def test_a_port_that_is_taken():
         with pytest.raises(OSError, match=f"127.0.0.1:{port}: Address already in use"):
             RestServer(None, "127.0.0.1", port)
         with pytest.raises(RuntimeError, match=str(port)):
-            make_grpc_server(None, 1).add_insecure_port(f"127.0.0.1:{port}")
+            make_grpc_server(None, 1, Limits()).add_insecure_port(f"127.0.0.1:{port}")
 
 
 def test_the_configuration_that_the_readme_shows():

@@ -1,5 +1,6 @@
 """A real export on the server: the same answers as in Python, over REST and over gRPC."""
 
+import concurrent.futures
 import importlib.util
 import json
 import pathlib
@@ -35,14 +36,19 @@ def translator():
 
 
 @pytest.fixture(scope="module")
-def served(translator, tmp_path_factory):
+def exported(translator, tmp_path_factory):
     model, python = translator
     path = tmp_path_factory.mktemp("served")
     export.saved_model(
         model, path, tokenizer=python.tokenizer, strategy=Beam(3), max_length=MAX_LENGTH
     )
+    return path
+
+
+@pytest.fixture(scope="module")
+def served(exported, tmp_path_factory):
     log = tmp_path_factory.mktemp("log") / "server.log"
-    with _conftest().running(log, "--model_name=words", f"--model_base_path={path}") as server:
+    with _conftest().running(log, "--model_name=words", f"--model_base_path={exported}") as server:
         _conftest().wait_for(lambda: server.states("words").get(1) == "AVAILABLE")
         yield server
 
@@ -97,3 +103,39 @@ def test_ids_that_a_server_padded_with_their_first_element(served, translator, e
     assert status == 200, json.dumps(answer)
     decoded = tokenizer.decode(np.array(answer["outputs"]["ids"]))
     assert decoded.numpy()[0].decode() == expected[0][0]
+
+
+def test_the_same_answers_in_batches(exported, translator, expected, tmp_path):
+    config = tmp_path / "batching.config"
+    config.write_text(
+        "max_batch_size { value: 5 } batch_timeout_micros { value: 500000 } "
+        "pad_variable_length_inputs: true"
+    )
+    tokenizer = translator[1].tokenizer
+    sources = ["a", QUESTIONS[0], "the cat sat on the mat", "dog", "a hill"]
+    alone = translator[1].translate(sources)[0]
+
+    def ask(text):
+        _, answer = server.predict({"instances": [text]}, model="words")
+        return answer["predictions"][0]["translation"], answer["predictions"][0]["score"]
+
+    def ask_by_ids(text):
+        ids, lengths = (x.numpy() for x in tokenizer.encode([text]))
+        inputs = {"source_ids": ids.tolist(), "source_lengths": lengths.tolist()}
+        _, answer = server.predict({"signature_name": "ids", "inputs": inputs}, model="words")
+        return tokenizer.decode(np.array(answer["outputs"]["ids"])).numpy()[0].decode()
+
+    flags = ["--model_name=words", f"--model_base_path={exported}", "--enable_batching"]
+    with (
+        _conftest().running(
+            tmp_path / "log",
+            *flags,
+            f"--batching_parameters_file={config}",
+            "--rest_api_num_threads=8",
+        ) as server,
+        concurrent.futures.ThreadPoolExecutor(5) as pool,
+    ):
+        texts, scores = zip(*pool.map(ask, QUESTIONS))
+        assert list(texts) == expected[0]
+        np.testing.assert_allclose(scores, expected[1], rtol=1e-5, atol=1e-5)
+        assert list(pool.map(ask_by_ids, sources)) == list(alone)

@@ -6,7 +6,12 @@ import threading
 import time
 
 import tensorflow as tf
-from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc, predict_pb2
+from tensorflow_serving.apis import (
+    model_management_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    regression_pb2,
+)
 
 FAST_RETRY = ["--max_num_load_retries=1", "--load_retry_interval_micros=1000"]
 
@@ -153,9 +158,13 @@ def test_warm_up_and_a_time_limit(start_server, toys, tmp_path, waiting):
     for request, text in ((good, "text"), (bad, "wrong")):
         request.model_spec.name = "toy"
         request.inputs[text].CopyFrom(tf.make_tensor_proto(["a"]))
+    other = regression_pb2.RegressionRequest()
+    other.model_spec.name, other.model_spec.signature_name = "toy", "regress"
+    example = other.input.example_list.examples.add()
+    example.features.feature["x"].float_list.value.append(0.5)
     base = tmp_path / "base"
     base.mkdir()
-    toys.export(base, 1, warmup=[good, good])
+    toys.export(base, 1, warmup=[good, good, other])
     with start_server(*flags(base), "--rest_api_timeout_in_ms=1000") as server:
         assert answer(server) == 1
         toys.export(base, 2, warmup=[good, bad])

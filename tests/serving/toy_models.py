@@ -76,6 +76,23 @@ class Toy(tf.Module):
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(x > 0), ["not positive"])]):
             return {"y": tf.identity(x)}
 
+    @tf.function(input_signature=[_spec(tf.string, None, name="inputs")])
+    def classify(self, inputs):
+        x = self._feature(inputs)
+        labels = tf.strings.join([self.prefix, tf.strings.as_string(x, precision=1)])
+        return {
+            "classes": tf.stack([labels, tf.fill(tf.shape(x), "other")], axis=1),
+            "scores": tf.stack([x, 1 - x], axis=1),
+        }
+
+    @tf.function(input_signature=[_spec(tf.string, None, name="inputs")])
+    def regress(self, inputs):
+        return {"outputs": 2 * self._feature(inputs)[:, None]}
+
+    def _feature(self, inputs):
+        feature = {"x": tf.io.FixedLenFeature([], tf.float32)}
+        return tf.io.parse_example(inputs, feature)["x"]
+
     @tf.function(input_signature=[_spec(tf.int32, None, name="steps")])
     def slow(self, steps):
         def step(count, value):
@@ -94,14 +111,14 @@ def export(base_path, version, warmup=()):
     Args:
         base_path: `pathlib.Path`.
         version: int or string of digits.
-        warmup: `PredictRequest` protos that the version carries as its warm-up file.
+        warmup: request protos that the version carries as its warm-up file.
     """
     toy = Toy(version)
     unfinished = base_path / f"unfinished-{version}"
     signatures = {
         name: getattr(toy, name)
         for name in (
-            "numbers types echo as_bytes as_text half takes_bfloat16 total uneven fails slow"
+            "numbers types echo as_bytes as_text half takes_bfloat16 total uneven fails slow classify regress"
         ).split()
     }
     tf.saved_model.save(toy, str(unfinished), {"serving_default": toy.translate, **signatures})
@@ -113,7 +130,9 @@ def export(base_path, version, warmup=()):
         with tf.io.TFRecordWriter(str(path)) as writer:
             for request in warmup:
                 log = PredictionLog()
-                log.predict_log.request.CopyFrom(request)
+                kind = type(request).__name__.removesuffix("Request").lower()
+                field = {"classification": "classify", "regression": "regress"}.get(kind, kind)
+                getattr(log, f"{field}_log").request.CopyFrom(request)
                 writer.write(log.SerializeToString())
     unfinished.rename(base_path / str(version))
 

@@ -1,0 +1,85 @@
+"""How requests are batched: a `BatchingParameters` file, checked, with the real defaults."""
+
+import dataclasses
+import os
+
+from serving.config_protos import read_config
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchingOptions:
+    """TensorFlow Serving's batching parameters; the defaults are its defaults.
+
+    Args:
+        max_batch_size: int. The most rows of one request.
+        batch_timeout_micros: int. How long a batch that is not full waits for more.
+        max_enqueued_batches: int. Batches of one signature that may wait.
+        num_batch_threads: int. Batches that run at once.
+        allowed_batch_sizes: ints that increase. A batch is filled up to the next of them.
+        pad_variable_length_inputs: bool. Whether shorter tensors of a batch are padded.
+        enable_large_batch_splitting: bool. Whether a request may be spread over batches.
+        max_execution_batch_size: int. The most rows of a batch; `max_batch_size` without splitting.
+        thread_pool_name: string. The name of the threads.
+
+    Raises:
+        ValueError: if the values contradict each other.
+    """
+
+    max_batch_size: int = 1000
+    batch_timeout_micros: int = 0
+    max_enqueued_batches: int = 10
+    num_batch_threads: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
+    allowed_batch_sizes: tuple = ()
+    pad_variable_length_inputs: bool = False
+    enable_large_batch_splitting: bool = False
+    max_execution_batch_size: int | None = None
+    thread_pool_name: str = "batch_threads"
+
+    def __post_init__(self):
+        if self.max_execution_batch_size is None or not self.enable_large_batch_splitting:
+            object.__setattr__(self, "max_execution_batch_size", self.max_batch_size)
+        positive = "max_batch_size max_execution_batch_size max_enqueued_batches num_batch_threads"
+        for name in positive.split():
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive; was {getattr(self, name)}")
+        if self.batch_timeout_micros < 0:
+            raise ValueError(
+                f"batch_timeout_micros must be non-negative; was {self.batch_timeout_micros}"
+            )
+        if self.max_execution_batch_size > self.max_batch_size:
+            raise ValueError(
+                "max_batch_size must be greater than or equal to max_execution_batch_size; was "
+                f"{self.max_batch_size}; expected {self.max_execution_batch_size}"
+            )
+        sizes = self.allowed_batch_sizes
+        if any(size <= previous for previous, size in zip((0, *sizes), sizes)):
+            raise ValueError(
+                "allowed_batch_sizes entries must be positive and monotonically increasing; were "
+                f"{list(sizes)}"
+            )
+        if sizes and sizes[-1] != self.max_execution_batch_size:
+            raise ValueError(
+                "Last entry in allowed_batch_sizes must match max_batch_size (with splitting, "
+                f"max_execution_batch_size); last entry was {sizes[-1]}; expected "
+                f"{self.max_execution_batch_size}"
+            )
+
+
+def read_batching_options(path=None):
+    """The options of a `BatchingParameters` text proto; the defaults without a file.
+
+    Raises:
+        ValueError: if the file cannot be read or parsed, or its values contradict each other.
+    """
+    if not path:
+        return BatchingOptions(thread_pool_name="model_server_batch_threads")
+    proto = read_config(path, "BatchingParameters")
+    values = {}
+    for field, value in proto.ListFields():
+        if field.message_type:
+            value = value.value
+        values[field.name] = tuple(value) if field.name == "allowed_batch_sizes" else value
+    try:
+        return BatchingOptions(**values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

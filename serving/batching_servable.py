@@ -1,0 +1,188 @@
+"""A servable whose requests run together."""
+
+import concurrent.futures
+import dataclasses
+import logging
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from serving.batch_tensors import cut, greatest_shapes, join, pad
+from serving.caller import Caller
+from serving.errors import Code, ServingError
+from serving.metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass
+class _Task:
+    """One request, or a piece of one, in a queue."""
+
+    feeds: dict
+    caller: Caller
+    future: concurrent.futures.Future = dataclasses.field(default_factory=concurrent.futures.Future)
+    padded: dict = None
+
+    def __post_init__(self):
+        self.padded = self.feeds
+        self.start = time.monotonic()
+        self.size = len(next(iter(self.feeds.values())))
+
+
+class BatchingServable:
+    """Runs requests for the same tensors in one call, as TensorFlow Serving's batching session.
+
+    Batched is what has rows: the first axis of every input and output is free, and all inputs
+    have the same number of rows. The real server refuses the others; here they run apart, and the
+    log says so once. A batch that fails is run again request by request, so that each client
+    gets the answer that is its own.
+
+    Args:
+        servable: `Servable`.
+        scheduler: `BatchScheduler`.
+        options: `BatchingOptions`.
+    """
+
+    def __init__(self, servable, scheduler, options):
+        self.name, self.version = servable.name, servable.version
+        self.signatures = servable.signatures
+        self._servable, self._scheduler, self._options = servable, scheduler, options
+        self._apart = set()  # keys whose answers turned out to have no rows
+        self._shapes = {
+            info.name: tf.TensorShape(info.tensor_shape)
+            for signature in self.signatures.values()
+            for info in [*signature.inputs.values(), *signature.outputs.values()]
+        }
+
+    def run(self, feeds, fetches, caller=None):
+        """Runs the graph, together with other requests where it can; like `Servable.run`."""
+        caller = caller or Caller()
+        key = (id(self), frozenset(feeds), tuple(fetches))
+        size = self._rows(feeds, fetches, key)
+        if not size:
+            return self._servable.run(feeds, fetches, caller)
+        caller.remaining()  # A caller that is gone takes no place in the queue.
+        tasks = [_Task(piece, caller) for piece in self._split(feeds, size)]
+        self._scheduler.submit(key, tasks, lambda batch: self._run(batch, key))
+        for task in tasks:
+            caller.on_cancel(task.future.cancel)
+        answers = [_await(task) for task in tasks]
+        if len(answers) == 1:
+            return answers[0]
+        return [np.concatenate(pieces) for pieces in zip(*answers)]
+
+    def close(self):
+        """Frees the model."""
+        self._servable.close()
+
+    def _rows(self, feeds, fetches, key):
+        """The rows of a request, or None where it must run apart."""
+        for name in (*feeds, *fetches):
+            shape = self._shapes[name]
+            if shape.rank == 0 or (shape.rank and shape[0] is not None):
+                self._explain(key, f"{name} has the shape {shape}")
+                return None
+        sizes = {np.shape(array)[:1] for array in feeds.values()}
+        fits = all(self._shapes[name].is_compatible_with(np.shape(a)) for name, a in feeds.items())
+        if key in self._apart or len(sizes) != 1 or sizes == {()} or not fits:
+            return None
+        return sizes.pop()[0]
+
+    def _explain(self, key, reason):
+        if key not in self._apart:
+            self._apart.add(key)
+            _log.warning(
+                "Requests of %s are not batched, and the real server refuses them: %s",
+                self.name,
+                reason,
+            )
+
+    def _split(self, feeds, size):
+        step = self._options.max_execution_batch_size
+        if not self._options.enable_large_batch_splitting or size <= step:
+            return [feeds]
+        return [
+            {name: array[start : start + step] for name, array in feeds.items()}
+            for start in range(0, size, step)
+        ]
+
+    def _run(self, tasks, key):
+        """Settles every task of a batch; runs on a thread of the scheduler."""
+        tasks = [task for task in tasks if task.future.set_running_or_notify_cancel()]
+        if self._options.pad_variable_length_inputs and tasks:
+            tasks = _pad(tasks)
+        if not tasks:
+            return
+        fetches = list(key[-1])
+        for task in tasks:
+            waited = 1e6 * (time.monotonic() - task.start)
+            QUEUING_LATENCY.labels(self._options.thread_pool_name).observe(waited)
+        sizes = [task.size for task in tasks]
+        total = self._allowed(sum(sizes))
+        try:
+            feeds = join([task.padded for task in tasks], total)
+        except ServingError as error:
+            for task in tasks:
+                task.future.set_exception(error)
+            return
+        answers = None
+        WRAPPED_RUNS.add()
+        BATCH_SIZE.observe(total)
+        try:
+            answers = cut(self._servable.run(feeds, fetches, _latest(tasks)), sizes, total)
+            if answers is None:
+                self._explain(key, f"not all of {', '.join(fetches)} have a row per input row")
+        except Exception:  # Whose fault it is shows when each runs alone.
+            _log.debug("A batch of %s failed; its requests run apart", self.name, exc_info=True)
+        for index, task in enumerate(tasks):
+            try:
+                task.future.set_result(
+                    answers[index]
+                    if answers
+                    else self._servable.run(task.feeds, fetches, task.caller)
+                )
+            except Exception as error:  # Raised again where the request waits.
+                task.future.set_exception(error)
+
+    def _allowed(self, size):
+        """The smallest allowed batch that holds so many rows."""
+        return next(
+            (allowed for allowed in self._options.allowed_batch_sizes if allowed >= size), size
+        )
+
+
+def _pad(tasks):
+    """Pads to a common shape; a task that cannot be padded fails and leaves the batch."""
+    shapes = greatest_shapes([task.feeds for task in tasks])
+    padded = []
+    for task in tasks:
+        try:
+            task.padded = pad(task.feeds, shapes)
+            padded.append(task)
+        except ServingError as error:
+            task.future.set_exception(error)
+    return padded
+
+
+def _latest(tasks):
+    """A caller as patient as the most patient one."""
+    deadlines = [task.caller.deadline for task in tasks]
+    latest = Caller()
+    latest.deadline = None if None in deadlines else max(deadlines)
+    return latest
+
+
+def _await(task):
+    deadline = task.caller.deadline
+    try:
+        return task.future.result(deadline and max(deadline - time.monotonic(), 0))
+    except concurrent.futures.CancelledError as error:
+        raise ServingError(Code.CANCELLED, "The client has gone away") from error
+    except TimeoutError as error:
+        if task.future.cancel():
+            raise ServingError(
+                Code.RESOURCE_EXHAUSTED, "Run() timeout exceeded while waiting in batching queue"
+            ) from error
+        raise ServingError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification") from error

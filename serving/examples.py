@@ -1,0 +1,94 @@
+"""`tf.Example`s of classify and regress requests: from JSON, and to the tensor that models read."""
+
+import numpy as np
+
+from serving.errors import invalid_argument
+from serving.json_text import NUMBER_TOO_BIG, encode, quote, type_name
+from serving.json_values import decode_base64, is_object
+
+_KINDS = {"bytes_list": "bytes", "float_list": "float", "int64_list": "int64"}
+
+
+def read_examples(document, input_proto):
+    """Puts the `examples` and the `context` of a JSON request into an `Input` proto.
+
+    Checks, their order and their texts are those of `util/json_tensor.cc`.
+
+    Args:
+        document: dictionary, the parsed request.
+        input_proto: `Input` proto, empty.
+
+    Raises:
+        ServingError: if a value is no example.
+    """
+    target = input_proto.example_list
+    if "context" in document:
+        target = input_proto.example_list_with_context
+        _read_example(document["context"], target.context)
+    if "examples" not in document:
+        raise _format_error(
+            document, "When method is classify, key 'examples' is expected and was not found"
+        )
+    examples = document["examples"]
+    if not isinstance(examples, list):
+        raise _format_error(document, "Expecting 'examples' value to be an list/array")
+    if not examples:
+        raise _format_error(document, "'examples' value is an empty array")
+    for example in examples:
+        _read_example(example, target.examples.add())
+
+
+def serialized_examples(input_proto):
+    """The tensor of an `Input`: one serialized example per row, the context in front of each.
+
+    Raises:
+        ServingError: if there are none.
+    """
+    kind = input_proto.WhichOneof("kind")
+    if not kind or not getattr(input_proto, kind).examples:
+        raise invalid_argument("Input is empty.")
+    source, context = getattr(input_proto, kind), b""
+    if kind == "example_list_with_context":
+        context = source.context.SerializeToString()
+    rows = [context + example.SerializeToString() for example in source.examples]
+    array = np.empty(len(rows), object)
+    array[:] = rows
+    return array
+
+
+def _read_example(value, example):
+    if not isinstance(value, dict):
+        raise invalid_argument(f"Example must be JSON object but got JSON {type_name(value)}")
+    for name, content in value.items():
+        key = encode(name).decode("utf-8", "replace")
+        feature = example.features.feature[key]
+        for item in content if isinstance(content, list) else [content]:
+            _add(item, key, feature)
+
+
+def _add(item, name, feature):
+    if item is None or isinstance(item, list) or is_object(item):
+        raise invalid_argument(
+            f"Feature: {name} has element with unexpected JSON type: {type_name(item)}"
+        )
+    if isinstance(item, (str, dict)):
+        kind, value = "bytes_list", encode(item) if isinstance(item, str) else decode_base64(item)
+    elif isinstance(item, float) or not -(2**63) <= item < 2**64:
+        try:
+            kind, value = "float_list", float(item)
+        except OverflowError as error:
+            raise invalid_argument(NUMBER_TOO_BIG) from error
+    else:
+        kind, value = "int64_list", int(item)
+    present = feature.WhichOneof("kind")
+    if present not in (None, kind):
+        raise invalid_argument(
+            f"Unexpected element type in feature: {name} expecting type: {_KINDS[present]}"
+        )
+    if kind == "int64_list" and value >= 2**63:
+        raise invalid_argument(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+    getattr(feature, kind).value.append(value)
+
+
+def _format_error(document, message):
+    return invalid_argument(f"JSON Value: {quote(document)} {message}")

@@ -1,0 +1,214 @@
+"""Classify, Regress and MultiInference: signatures that read `tf.Example`s.
+
+Which signatures fit, and the texts for those that do not, are those of `classifier.cc`,
+`regressor.cc` and `multi_inference.cc`. Like the real server by default, a signature is judged by
+the names of its inputs and outputs and not by its method name.
+"""
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework.types_pb2 import DataType
+from tensorflow_serving.apis.classification_pb2 import ClassificationResponse
+from tensorflow_serving.apis.inference_pb2 import MultiInferenceResponse
+from tensorflow_serving.apis.regression_pb2 import RegressionResponse
+
+from serving.errors import Code, ServingError, invalid_argument
+from serving.examples import serialized_examples
+from serving.metrics import runtime
+from serving.predict import DEFAULT_SIGNATURE
+
+_CLASSIFY, _REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+
+
+def classify(servable, request, caller=None, limits=None):
+    """Answers a `ClassificationRequest` with a `ClassificationResponse`.
+
+    Args:
+        servable: `Servable`.
+        request: proto.
+        caller: `Caller` or None. Whose time limit ends the run.
+        limits: `Limits` or None. What the request may bring.
+
+    Raises:
+        ServingError: if the request or the signature does not fit, or the run fails.
+    """
+    response = ClassificationResponse()
+    _infer(servable, request, response, (_check_classify, _classes), "Classify", caller, limits)
+    return response
+
+
+def regress(servable, request, caller=None, limits=None):
+    """Answers a `RegressionRequest` with a `RegressionResponse`; the rest as in `classify`."""
+    response = RegressionResponse()
+    _infer(servable, request, response, (_check_regress, _values), "Regress", caller, limits)
+    return response
+
+
+def multi_inference(servable, request, caller=None, limits=None):
+    """Answers a `MultiInferenceRequest`, several signatures in one run; the rest as above."""
+    tasks, inputs, fetches = [], set(), set()
+    for task in request.tasks:
+        spec = task.model_spec
+        if not spec.name:
+            raise invalid_argument("Found ModelSpec with an empty model name.")
+        if spec.name != request.tasks[0].model_spec.name:
+            raise invalid_argument(
+                "All ModelSpecs in a MultiInferenceRequest must access the same model name."
+            )
+        name = spec.signature_name or DEFAULT_SIGNATURE
+        if any(name == other for other, _, _, _ in tasks):
+            raise invalid_argument(f"Duplicate evaluation of signature: {name}")
+        if name not in servable.signatures:
+            raise invalid_argument(f"Requested signature not found in model graph: {name}")
+        signature = servable.signatures[name]
+        if task.method_name == _CLASSIFY:
+            _check_classify(signature)
+            fill, field = _classes, "classification_result"
+        elif task.method_name == _REGRESS:
+            _check_regress(signature)
+            fill, field = _values, "regression_result"
+        else:
+            raise ServingError(
+                Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
+            )
+        tasks.append((name, signature, fill, field))
+        inputs.add(signature.inputs["inputs"].name)
+        fetches.update(_wanted(signature).values())
+    examples = _examples(request.input, limits)
+    fetches = sorted(fetches)
+    found = servable.run(dict.fromkeys(inputs, examples), fetches, caller)
+    by_name = dict(zip(fetches, map(_array, found)))
+    response = MultiInferenceResponse()
+    for name, signature, fill, field in tasks:
+        result = response.results.add()
+        outputs = {alias: by_name[tensor] for alias, tensor in _wanted(signature).items()}
+        fill(outputs, len(examples), getattr(result, field))
+        _name(result.model_spec, servable, name)
+    return response
+
+
+def _infer(servable, request, response, kind, api, caller, limits):
+    check, fill = kind
+    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    if name not in servable.signatures:
+        raise invalid_argument(f"No signature was found with the name: {name}")
+    signature = servable.signatures[name]
+    check(signature)
+    examples, wanted = _examples(request.input, limits), _wanted(signature)
+    with runtime(servable.name, api):
+        feeds = {signature.inputs["inputs"].name: examples}
+        found = servable.run(feeds, list(wanted.values()), caller)
+    fill(dict(zip(wanted, map(_array, found))), len(examples), response.result)
+    _name(response.model_spec, servable, name)
+
+
+def _check_classify(signature):
+    if len(signature.inputs) != 1:
+        raise invalid_argument("Expected one input Tensor.")
+    if len(signature.outputs) not in (1, 2):
+        raise invalid_argument(
+            f"Expected one or two output Tensors, found {len(signature.outputs)}"
+        )
+    if "inputs" not in signature.inputs:
+        raise invalid_argument(f"No classification inputs found in SignatureDef: {signature}")
+    if not {"classes", "scores"} & set(signature.outputs):
+        raise invalid_argument(
+            "Expected classification signature outputs to contain at least one of "
+            f'"classes" or "scores". Signature was: {signature}'
+        )
+
+
+def _check_regress(signature):
+    if len(signature.inputs) != 1:
+        raise invalid_argument("Expected one input Tensor.")
+    if len(signature.outputs) != 1:
+        raise invalid_argument("Expected one output Tensor.")
+    if "inputs" not in signature.inputs:
+        raise invalid_argument(f"No regression inputs found in SignatureDef: {signature}")
+    if "outputs" not in signature.outputs:
+        raise invalid_argument(f"No regression outputs found in SignatureDef: {signature}")
+
+
+def _wanted(signature):
+    """Output names to tensor names, of those that an answer shows."""
+    return {
+        alias: signature.outputs[alias].name
+        for alias in ("classes", "scores", "outputs")
+        if alias in signature.outputs
+    }
+
+
+def _examples(input_proto, limits):
+    examples = serialized_examples(input_proto)
+    if limits:
+        limits.check_tensors({"inputs": examples})
+    return examples
+
+
+def _classes(outputs, count, result):
+    """Fills a `ClassificationResult`."""
+    outputs = {alias: outputs[alias] for alias in ("classes", "scores") if alias in outputs}
+    for alias, dtype in (("classes", tf.string), ("scores", tf.float32)):
+        if alias not in outputs:
+            continue
+        array = outputs[alias]
+        if array.ndim != 2:
+            raise invalid_argument(
+                f"Expected Tensor shape: [batch_size num_classes] but got {_shape(array)}"
+            )
+        _check_dtype(array, dtype, f"Expected {alias} Tensor of {{}}. Got: {{}}")
+        if len(array) != count:
+            raise invalid_argument(
+                f"Expected {alias} output batch size of {count}. Got: {len(array)}"
+            )
+    widths = [array.shape[1] for array in outputs.values()]
+    if len(set(widths)) > 1:
+        raise invalid_argument(
+            f"Tensors class and score should match in dim_size(1). Got {widths[0]} vs. {widths[1]}"
+        )
+    for row in range(count):
+        classifications = result.classifications.add()
+        for column in range(widths[0]):
+            item = classifications.classes.add()
+            if "classes" in outputs:
+                item.label = outputs["classes"][row, column].decode("utf-8", "replace")
+            if "scores" in outputs:
+                item.score = outputs["scores"][row, column]
+
+
+def _values(outputs, count, result):
+    """Fills a `RegressionResult`."""
+    array = outputs["outputs"]
+    if array.ndim != 1 and array.shape[1:] != (1,):
+        raise invalid_argument(
+            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
+            f"{_shape(array)}"
+        )
+    if len(array) != count:
+        raise invalid_argument(
+            f"Input batch size did not match output batch size: {count} vs. {len(array)}"
+        )
+    _check_dtype(array, tf.float32, "Expected output Tensor of {}.  Got: {}")
+    for value in array.ravel().tolist():
+        result.regressions.add(value=value)
+
+
+def _check_dtype(array, wanted, message):
+    found = tf.as_dtype(array.dtype)
+    if found != wanted:
+        names = [DataType.Name(dtype.as_datatype_enum) for dtype in (wanted, found)]
+        raise invalid_argument(message.format(*names))
+
+
+def _array(value):
+    return np.asarray(value, object if isinstance(value, bytes) else None)
+
+
+def _shape(array):
+    return f"[{','.join(map(str, array.shape))}]"
+
+
+def _name(model_spec, servable, signature_name):
+    model_spec.name = servable.name
+    model_spec.version.value = servable.version
+    model_spec.signature_name = signature_name

@@ -1,0 +1,81 @@
+"""What one request may bring, and how many requests may wait."""
+
+import dataclasses
+
+import numpy as np
+
+from serving.errors import Code, ServingError, TooLarge, invalid_argument
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Bounds of what comes from outside; the flags of the same names set them.
+
+    Args:
+        max_request_bytes: int. Bytes of a request's body or message.
+        max_json_depth: int. Lists and objects inside each other.
+        max_string_bytes: int. Bytes of one string of a tensor.
+        max_rows: int. The first axis of a tensor.
+        max_waiting_requests: int. Requests of one API that wait for a thread.
+    """
+
+    max_request_bytes: int = 256 << 20
+    max_json_depth: int = 256
+    max_string_bytes: int = 16 << 20
+    max_rows: int = 100_000
+    max_waiting_requests: int = 1000
+
+    def check_body(self, size):
+        """Refuses a body of more bytes than a request may have."""
+        if size > self.max_request_bytes:
+            raise TooLarge(
+                f"The request must have at most {self.max_request_bytes} bytes. Received: "
+                f"{size} or more"
+            )
+
+    def check_waiting(self, count):
+        """Refuses a request behind which too many wait already."""
+        if count > self.max_waiting_requests:
+            raise ServingError(
+                Code.RESOURCE_EXHAUSTED,
+                f"The server is busy: {self.max_waiting_requests} requests wait already",
+            )
+
+    def check_depth(self, document, body):
+        """Refuses a parsed body that is nested too deeply."""
+        if body.count(b"[") + body.count(b"{") <= self.max_json_depth:
+            return
+        level, depth = [document], 0
+        while level:
+            depth += 1
+            if depth > self.max_json_depth:
+                raise invalid_argument(
+                    "JSON Parse error: Values are nested too deeply. At most "
+                    f"{self.max_json_depth} levels are allowed"
+                )
+            level = [
+                child
+                for value in level
+                for child in (value.values() if isinstance(value, dict) else value)
+                if isinstance(child, (dict, list))
+            ]
+
+    def check_tensors(self, tensors):
+        """Refuses tensors with too many rows or too long strings.
+
+        Args:
+            tensors: dictionary from input name to array.
+        """
+        for name, array in tensors.items():
+            if array.ndim and len(array) > self.max_rows:
+                raise invalid_argument(
+                    f"Input {name} must have at most {self.max_rows} rows. Received: {len(array)}"
+                )
+            if array.dtype != np.object_:
+                continue
+            longest = max(map(len, array.flat), default=0)
+            if longest > self.max_string_bytes:
+                raise invalid_argument(
+                    f"A string of input {name} must have at most {self.max_string_bytes} bytes. "
+                    f"Received: {longest}"
+                )

@@ -1,0 +1,349 @@
+"""Batching (batching/batching_session.cc, batching_util.cc, shared_batch_scheduler.h)."""
+
+import concurrent.futures
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from serving.batch_scheduler import BatchScheduler
+from serving.batching_options import BatchingOptions, read_batching_options
+from serving.batching_servable import BatchingServable
+from serving.caller import Caller
+from serving.errors import Code, ServingError
+
+FOREVER = 60_000_000
+
+
+def signature(inputs, outputs):
+    """A signature of the given shapes: a dictionary from name to sizes, -1 for a free one."""
+    proto = SignatureDef()
+    for group, shapes in ((proto.inputs, inputs), (proto.outputs, outputs)):
+        for name, shape in shapes.items():
+            group[name].name = name
+            for size in shape:
+                group[name].tensor_shape.dim.add(size=size)
+    return proto
+
+
+class Model:
+    """Stands for a loaded model: doubles what it gets, and remembers what that was."""
+
+    name, version = "model", 1
+
+    def __init__(self, inputs=None, outputs=None, answer=None):
+        self.signatures = {
+            "serving_default": signature(inputs or {"x": [-1, -1]}, outputs or {"y": [-1, -1]})
+        }
+        self.seen = []
+        self.go = threading.Event()
+        self.go.set()
+        self._answer = answer or (lambda feeds: [2 * feeds["x"]])
+
+    def run(self, feeds, fetches, caller=None):
+        self.seen.append({name: np.asarray(array).tolist() for name, array in feeds.items()})
+        assert self.go.wait(30)
+        return self._answer(feeds)
+
+
+class Requests:
+    """Sends requests to a batching model, each from a thread of its own."""
+
+    def __init__(self, model, **options):
+        options = {"num_batch_threads": 1, "batch_timeout_micros": FOREVER, **options}
+        options = BatchingOptions(**options)
+        self.scheduler = BatchScheduler(options)
+        self.servable = BatchingServable(model, self.scheduler, options)
+        self.pool = concurrent.futures.ThreadPoolExecutor(8)
+
+        self._queued = threading.Event()
+        submit = self.scheduler.submit
+
+        def submit_and_tell(*arguments):
+            submit(*arguments)
+            self._queued.set()
+
+        self.scheduler.submit = submit_and_tell
+
+    def send(self, x, caller=None, **more):
+        """Returns when the request is in the queue, or was answered without one."""
+        feeds = {"x": np.array(x), **{name: np.array(value) for name, value in more.items()}}
+        self._queued.clear()
+        future = self.pool.submit(self.servable.run, feeds, ["y"], caller)
+        while not (future.done() or self._queued.wait(0.01)):
+            pass
+        return future
+
+
+def answer(future):
+    return future.result(30)[0].tolist()
+
+
+def refusal(future):
+    with pytest.raises(ServingError) as info:
+        future.result(30)
+    return info.value.code.name, info.value.message
+
+
+def test_requests_run_together_and_each_gets_its_own_rows():
+    model = Model()
+    requests = Requests(model, max_batch_size=5)
+    first, second = requests.send([[1], [2]]), requests.send([[3], [4], [5]])
+    assert (answer(first), answer(second)) == ([[2], [4]], [[6], [8], [10]])
+    assert model.seen == [{"x": [[1], [2], [3], [4], [5]]}]
+
+
+def test_a_batch_does_not_wait_for_ever():
+    model = Model()
+    requests = Requests(model, max_batch_size=5, batch_timeout_micros=20_000)
+    assert answer(requests.send([[1]])) == [[2]]
+
+
+def test_shorter_tensors_are_padded_with_their_own_first_element():
+    model = Model()
+    requests = Requests(model, max_batch_size=3, pad_variable_length_inputs=True)
+    first, second = requests.send([[1, 2, 3]]), requests.send([[7], [8]])
+    # Not each row's first element: the tensor's.
+    assert answer(second) == [[14, 14, 14], [16, 14, 14]]
+    assert answer(first) == [[2, 4, 6]]
+    assert model.seen == [{"x": [[1, 2, 3], [7, 7, 7], [8, 7, 7]]}]
+
+
+def test_an_empty_tensor_cannot_be_padded_and_harms_nobody():
+    requests = Requests(Model(), max_batch_size=2, pad_variable_length_inputs=True)
+    good, empty = requests.send([[1, 2]]), requests.send(np.zeros((1, 0)))
+    message = "Got empty tensor in batch of non-empty tensors."
+    assert refusal(empty) == ("INVALID_ARGUMENT", message)
+    assert answer(good) == [[2, 4]]
+
+
+def test_other_shapes_without_padding():
+    model = Model()
+    requests = Requests(model, max_batch_size=2)
+    for future in [requests.send([[1, 2]]), requests.send([[3]])]:
+        code, message = refusal(future)
+        assert code == "FAILED_PRECONDITION"
+        assert message.startswith("Tensors with name 'x' from different tasks have different shap")
+    assert model.seen == []
+
+
+def test_a_batch_is_filled_with_the_first_row_of_its_last_request():
+    model = Model()
+    requests = Requests(
+        model, max_batch_size=7, allowed_batch_sizes=(2, 5, 7), batch_timeout_micros=300_000
+    )
+    first, second = requests.send([[1]]), requests.send([[2], [3]])
+    assert (answer(first), answer(second)) == ([[2]], [[4], [6]])
+    assert model.seen == [{"x": [[1], [2], [3], [2], [2]]}]
+
+
+def test_a_full_queue():
+    model = Model()
+    model.go.clear()
+    requests = Requests(model, max_batch_size=2, max_enqueued_batches=2)
+    running = requests.send([[1], [2]])
+    while not model.seen:
+        threading.Event().wait(0.001)
+    queued = [requests.send([[3], [4]]), requests.send([[5]])]
+    assert refusal(requests.send([[6], [7]])) == (
+        "UNAVAILABLE",
+        "The batch scheduling queue to which this task was submitted is full; currently 2 batches "
+        "enqueued and max_enqueued_batches is 2",
+    )
+    queued.append(requests.send([[8]]))  # There is room in the open batch.
+    model.go.set()
+    assert [answer(future) for future in [running, *queued]] == [
+        [[2], [4]],
+        [[6], [8]],
+        [[10]],
+        [[16]],
+    ]
+
+
+def test_a_request_larger_than_a_batch():
+    message = "Task size 3 is larger than maximum input batch size 2"
+    requests = Requests(Model(), max_batch_size=2)
+    assert refusal(requests.send([[1], [2], [3]])) == ("INVALID_ARGUMENT", message)
+
+
+def test_a_large_request_is_split():
+    model = Model()
+    requests = Requests(
+        model,
+        max_batch_size=7,
+        enable_large_batch_splitting=True,
+        max_execution_batch_size=2,
+        batch_timeout_micros=1000,
+    )
+    rows = [[number] for number in range(5)]
+    assert answer(requests.send(rows)) == [[2 * number] for (number,) in rows]
+    assert model.seen == [{"x": rows[:2]}, {"x": rows[2:4]}, {"x": rows[4:]}]
+
+
+@pytest.mark.parametrize(
+    "inputs, more",
+    [
+        ({"x": [-1, -1], "seed": []}, {"seed": 5}),
+        ({"x": [-1, -1], "memory": [2, -1]}, {"memory": [[0], [0]]}),
+        ({"x": [-1, -1], "ids": [-1]}, {"ids": [1, 2, 3]}),
+    ],
+)
+def test_what_has_no_rows_runs_apart(inputs, more):
+    model = Model(inputs)
+    requests = Requests(model, max_batch_size=2)
+    assert answer(requests.send([[1], [2]], **more)) == [[2], [4]]
+    assert len(model.seen) == 1
+
+
+def test_an_answer_without_rows():
+    model = Model(outputs={"y": [-1]}, answer=lambda feeds: [feeds["x"].sum(axis=0)])
+    requests = Requests(model, max_batch_size=3)
+    first, second = requests.send([[1], [2]]), requests.send([[3]])
+    assert (answer(first), answer(second)) == ([3], [3])
+    # From now on nobody waits for others.
+    assert answer(requests.send([[4]])) == [4]
+    assert [len(seen["x"]) for seen in model.seen] == [3, 2, 1, 1]
+
+
+def test_a_bad_request_fails_alone():
+    def run(feeds):
+        if (feeds["x"] < 0).any():
+            raise ServingError(Code.INVALID_ARGUMENT, "negative")
+        return [2 * feeds["x"]]
+
+    requests = Requests(Model(answer=run), max_batch_size=3)
+    futures = [requests.send([[1]]), requests.send([[-2]]), requests.send([[3]])]
+    assert refusal(futures[1]) == ("INVALID_ARGUMENT", "negative")
+    assert (answer(futures[0]), answer(futures[2])) == ([[2]], [[6]])
+
+
+def test_a_shape_that_contradicts_the_signature_joins_no_batch():
+    model = Model()
+    requests = Requests(model, max_batch_size=2)
+    good = requests.send([[1]])
+    assert answer(requests.send([[[9]]])) == [[[18]]]
+    assert not good.done()
+    assert (answer(requests.send([[2]])), answer(good)) == ([[4]], [[2]])
+
+
+def test_a_time_limit_ends_the_waiting():
+    model = Model()
+    requests = Requests(model, max_batch_size=2)
+    message = "Run() timeout exceeded while waiting in batching queue"
+    assert refusal(requests.send([[1]], Caller(50))) == ("RESOURCE_EXHAUSTED", message)
+    other = requests.send([[2]])
+    assert answer(other) == [[4]]
+    assert model.seen == [{"x": [[2]]}], "nobody waited for the answer of the first"
+
+
+def test_a_time_limit_ends_the_running():
+    model = Model()
+    model.go.clear()
+    requests = Requests(model, max_batch_size=2)
+    hasty, patient = requests.send([[1]], Caller(100)), requests.send([[2]])
+    assert refusal(hasty)[0] == "DEADLINE_EXCEEDED"
+    model.go.set()
+    assert answer(patient) == [[4]]
+
+
+def test_a_client_that_goes_away_leaves_the_queue():
+    model = Model()
+    requests = Requests(model, max_batch_size=2)
+    caller = Caller()
+    gone = requests.send([[1]], caller)
+    caller.cancel()
+    assert refusal(gone)[0] == "CANCELLED"
+    assert refusal(requests.send([[1]], caller))[0] == "CANCELLED"
+    assert answer(requests.send([[2]])) == [[4]]
+    assert model.seen == [{"x": [[2]]}]
+
+
+def test_the_parameters_of_a_file(tmp_path):
+    path = tmp_path / "batching.config"
+    path.write_text(
+        "max_batch_size { value: 8 } batch_timeout_micros { value: 5 } "
+        "max_enqueued_batches { value: 3 } num_batch_threads { value: 2 } "
+        'thread_pool_name { value: "name" } allowed_batch_sizes: 2 allowed_batch_sizes: 4 '
+        "pad_variable_length_inputs: true enable_large_batch_splitting { value: true } "
+        "max_execution_batch_size { value: 4 }"
+    )
+    assert read_batching_options(path) == BatchingOptions(8, 5, 3, 2, (2, 4), True, True, 4, "name")
+    path.write_text("")
+    options = read_batching_options(path)
+    assert (options.max_batch_size, options.batch_timeout_micros) == (1000, 0)
+    assert (options.max_enqueued_batches, options.pad_variable_length_inputs) == (10, False)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("max_batch_size: 8", "is not a BatchingParameters text proto"),
+        ("max_batch_size {}", "max_batch_size must be positive; was 0"),
+        ("num_batch_threads { value: -1 }", "num_batch_threads must be positive; was -1"),
+        ("batch_timeout_micros { value: -1 }", "batch_timeout_micros must be non-negative"),
+        ("max_enqueued_batches {}", "max_enqueued_batches must be positive"),
+        ("allowed_batch_sizes: 5", "last entry was 5; expected 1000"),
+        ("allowed_batch_sizes: [1000, 1000]", "monotonically increasing"),
+    ],
+)
+def test_parameters_that_do_not_fit(tmp_path, text, message):
+    path = tmp_path / "batching.config"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as info:
+        read_batching_options(path)
+    assert str(path) in str(info.value)
+
+
+def test_a_server_that_batches(start_server, toys, tmp_path):
+    base = tmp_path / "base"
+    base.mkdir()
+    toys.export(base, 1)
+    (tmp_path / "batching.config").write_text(
+        "max_batch_size { value: 2 } batch_timeout_micros { value: 20000000 } "
+        "num_batch_threads { value: 2 } pad_variable_length_inputs: true"
+    )
+    with (
+        start_server(
+            "--model_name=toy",
+            f"--model_base_path={base}",
+            "--enable_batching",
+            f"--batching_parameters_file={tmp_path / 'batching.config'}",
+        ) as server,
+        concurrent.futures.ThreadPoolExecutor(8) as pool,
+    ):
+        for texts in (["a", "b"], ["ü", ""], ["x" * 10_000, "🎉"]) * 4:
+            futures = [pool.submit(server.predict, {"instances": [text]}) for text in texts]
+            for text, future in zip(texts, futures):
+                status, body = future.result()
+                assert (status, body["predictions"][0]["translation"]) == (200, f"1:{text}")
+        bodies = [{"signature_name": "echo", "instances": [row]} for row in ([1.0, 2.0], [3.0])]
+        one, other = pool.map(server.predict, bodies)
+        assert one == (200, {"predictions": [[1.0, 2.0]]})
+        assert other == (200, {"predictions": [[3.0, 3.0]]})
+        # A client that goes away leaves no trace: nobody is padded to its length.
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = "toy", "echo"
+        request.inputs["x"].CopyFrom(tf.make_tensor_proto([[1.0, 2.0, 3.0]]))
+        with server.channel() as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            gone = stub.Predict.future(request, timeout=60)
+            time.sleep(0.5)
+            gone.cancel()
+            time.sleep(0.5)
+        assert server.predict(bodies[1]) == (200, {"predictions": [[3.0]]})
+        with pytest.raises(TimeoutError):
+            server.request("POST", "/v1/models/toy:predict", bodies[0], timeout=0.5)
+        time.sleep(0.5)
+        assert server.predict(bodies[1]) == (200, {"predictions": [[3.0]]})
+        assert server.predict({"signature_name": "total", "inputs": [1, 2]}) == (
+            200,
+            {"outputs": 3.0},
+        )
+        bodies = [{"signature_name": "fails", "instances": [number]} for number in (-1.0, 1.0)]
+        (bad, _), good = pool.map(server.predict, bodies)
+        assert bad == 400
+        assert good == (200, {"predictions": [1.0]})

@@ -1,0 +1,118 @@
+"""Requests that bring too much: refused with a sentence, and the server goes on."""
+
+import concurrent.futures
+import socket
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from serving.errors import ServingError
+from serving.limits import Limits
+
+
+@pytest.fixture(scope="module")
+def limited(start_server, toys, tmp_path_factory):
+    base = tmp_path_factory.mktemp("limited")
+    toys.export(base, 1)
+    with start_server(
+        "--model_name=toy",
+        f"--model_base_path={base}",
+        "--max_request_bytes=4000",
+        "--max_json_depth=20",
+        "--max_string_bytes=1000",
+        "--max_rows=7",
+        "--max_waiting_requests=1",
+        "--rest_api_num_threads=2",
+        "--grpc_max_threads=2",
+        "--rest_api_timeout_in_ms=4000",
+    ) as server:
+        yield server
+        assert server.predict({"instances": ["a"]})[0] == 200, "it still serves"
+
+
+def refusal(server, **inputs):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "toy"
+    for name, value in inputs.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    with server.channel() as channel, pytest.raises(grpc.RpcError) as info:
+        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request, timeout=30)
+    return info.value.code().name, info.value.details()
+
+
+def test_rows(limited):
+    message = "Input text must have at most 7 rows. Received: 8"
+    assert limited.predict({"instances": ["a"] * 8}) == (400, {"error": message})
+    assert refusal(limited, text=["a"] * 8) == ("INVALID_ARGUMENT", message)
+    assert limited.predict({"instances": ["a"] * 7})[0] == 200
+
+
+def test_strings(limited):
+    message = "A string of input text must have at most 1000 bytes. Received: 1001"
+    assert limited.predict({"instances": ["ü" * 500 + "a"]}) == (400, {"error": message})
+    assert refusal(limited, text=["a" * 1001]) == ("INVALID_ARGUMENT", message)
+    assert limited.predict({"instances": ["ü" * 500]})[0] == 200
+
+
+def test_bytes(limited):
+    body = b'{"instances": ["a"]}'
+    assert limited.predict((body + b" " * 4000)[:4000].decode())[0] == 200
+    message = "The request must have at most 4000 bytes. Received: 4001 or more"
+    answer = limited.predict((body + b" " * 4001)[:4001].decode())
+    assert answer == (413, {"error": message})
+    code, _ = refusal(limited, text=["a" * 900] * 5)
+    assert code == "RESOURCE_EXHAUSTED"
+
+
+def test_a_body_without_a_length_and_without_an_end(limited):
+    with socket.create_connection((limited.host, limited.rest_port), timeout=30) as connection:
+        connection.sendall(
+            b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        for _ in range(5):
+            connection.sendall(b"3e8\r\n" + b" " * 1000 + b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_does_not_come(limited):
+    with socket.create_connection((limited.host, limited.rest_port), timeout=30) as connection:
+        connection.sendall(
+            b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"
+        )
+        assert connection.recv(1000).startswith(b"HTTP/1.1 504 ")
+
+
+@pytest.mark.parametrize("brackets", [("[", "]"), ('{"a":', "}"), ("[", ""), ('{"a":[', "]}")])
+def test_depth(limited, brackets):
+    opening, closing = brackets
+    value = opening * 30 + "1" + closing * 30
+    status, answer = limited.predict(f'{{"signature_name": "echo", "inputs": {value}}}')
+    assert status == 400
+    assert closing == "" or "nested too deeply" in answer["error"]
+
+
+def test_depth_is_counted_and_not_the_brackets():
+    limits = Limits(max_json_depth=3)
+    body = b'{"a": [[1], [2], {"b": 1}], "c": "[[[["}'
+    limits.check_depth({"a": [[1], [2], {"b": 1}], "c": "[[[["}, body)
+    with pytest.raises(ServingError, match="At most 3 levels"):
+        limits.check_depth({"a": [[1], [[2]]]}, body)
+
+
+def test_strings_of_an_empty_tensor():
+    Limits(max_string_bytes=1).check_tensors({"x": np.zeros((0, 2), object)})
+
+
+def test_requests_that_wait(limited, waiting):
+    body = {"signature_name": "slow", "instances": [2_000_000_000]}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(limited.predict, body) for _ in range(8)]
+        waiting(lambda: sum(future.done() for future in answers) == 5)
+        busy = {"error": "The server is busy: 1 requests wait already"}
+        assert limited.predict({"instances": ["a"]}) == (429, busy)
+        statuses = sorted(future.result()[0] for future in answers)
+    # Two run and one waits until its time is over.
+    assert statuses == [429] * 5 + [504] * 3
