@@ -8,6 +8,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m keras_attn.export", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     _add_saved_model(commands)
+    _add_onnx(commands)
     _add_inspect(commands)
     options = parser.parse_args(arguments)
     try:
@@ -55,6 +56,36 @@ def _saved_model(options):
         version=options.version,
     )
     print(directory)
+    return 0
+
+
+def _add_onnx(commands):
+    command = commands.add_parser(
+        "onnx",
+        help="an ONNX file of a model or a part of it, from ids to ids",
+        description="Writes PATH once ONNX Runtime has given the model's own answers with it.",
+    )
+    command.add_argument("model", help="the model's .keras file")
+    command.add_argument("path", help="the file to write")
+    command.add_argument(
+        "--what",
+        choices=["greedy", "step", "encoder"],
+        help="the whole loop, a decoder's step with its caches, or the encoder (default: the first "
+        "of these that the model has)",
+    )
+    command.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
+    command.add_argument("--max-source-length", type=int, default=1024, help="default: %(default)s")
+    command.set_defaults(run=_onnx)
+
+
+def _onnx(options):
+    import keras
+
+    from keras_attn.export.onnx import onnx
+
+    model = keras.models.load_model(options.model)
+    lengths = {key: getattr(options, key) for key in ("max_length", "max_source_length")}
+    print(onnx(model, options.path, options.what, **lengths))
     return 0
 
 
