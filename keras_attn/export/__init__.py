@@ -4,6 +4,8 @@ from keras_attn.export.id_translator import IdTranslator
 from keras_attn.export.id_writer import IdWriter
 from keras_attn.export.image_enlarger import ImageEnlarger
 from keras_attn.export.image_generator import ImageGenerator
+from keras_attn.export.inspection import Inspection, inspect
+from keras_attn.export.onnx import onnx
 from keras_attn.export.saved_model import saved_model
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
@@ -16,10 +18,13 @@ __all__ = [
     "IdWriter",
     "ImageEnlarger",
     "ImageGenerator",
+    "Inspection",
     "SegmentSteps",
     "TokenEncoder",
     "Translator",
     "Writer",
+    "inspect",
+    "onnx",
     "saved_model",
     "unservable_ops",
 ]

@@ -1,4 +1,4 @@
-"""Exports a trained model as a file that other programs run."""
+"""Exports a trained model as a file that other programs run, and looks into such files."""
 
 import argparse
 import sys
@@ -7,6 +7,18 @@ import sys
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m keras_attn.export", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_saved_model(commands)
+    _add_onnx(commands)
+    _add_inspect(commands)
+    options = parser.parse_args(arguments)
+    try:
+        return options.run(options)
+    except (ValueError, ImportError, OSError) as error:
+        print(f"keras_attn.export: {error}", file=sys.stderr)
+        return 2
+
+
+def _add_saved_model(commands):
     command = commands.add_parser(
         "saved_model",
         help="a SavedModel from text to text, for TensorFlow Serving",
@@ -20,16 +32,10 @@ def main(arguments=None):
     command.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
     command.add_argument("--max-source-length", type=int, default=1024, help="default: %(default)s")
     command.add_argument("--version", type=int, help="default: one more than the highest there is")
-    options = parser.parse_args(arguments)
-    try:
-        print(export(options))
-    except (ValueError, ImportError, OSError) as error:
-        print(f"keras_attn.export: {error}", file=sys.stderr)
-        return 2
-    return 0
+    command.set_defaults(run=_saved_model)
 
 
-def export(options):
+def _saved_model(options):
     import keras
 
     from keras_attn import generation, text
@@ -40,7 +46,7 @@ def export(options):
         strategy = generation.Greedy()
     else:
         strategy = generation.Beam(options.beams, options.length_penalty)
-    return saved_model(
+    directory = saved_model(
         model,
         options.path,
         tokenizer=text.load(options.tokenizer) if options.tokenizer else None,
@@ -49,6 +55,61 @@ def export(options):
         max_source_length=options.max_source_length,
         version=options.version,
     )
+    print(directory)
+    return 0
+
+
+def _add_onnx(commands):
+    command = commands.add_parser(
+        "onnx",
+        help="an ONNX file of a model or a part of it, from ids to ids",
+        description="Writes PATH once ONNX Runtime has given the model's own answers with it.",
+    )
+    command.add_argument("model", help="the model's .keras file")
+    command.add_argument("path", help="the file to write")
+    command.add_argument(
+        "--what",
+        choices=["greedy", "step", "encoder"],
+        help="the whole loop, a decoder's step with its caches, or the encoder (default: the first "
+        "of these that the model has)",
+    )
+    command.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
+    command.add_argument("--max-source-length", type=int, default=1024, help="default: %(default)s")
+    command.set_defaults(run=_onnx)
+
+
+def _onnx(options):
+    import keras
+
+    from keras_attn.export.onnx import onnx
+
+    model = keras.models.load_model(options.model)
+    lengths = {key: getattr(options, key) for key in ("max_length", "max_source_length")}
+    print(onnx(model, options.path, options.what, **lengths))
+    return 0
+
+
+def _add_inspect(commands):
+    command = commands.add_parser(
+        "inspect",
+        help="what an export holds, and whether it still answers as it did",
+        description="Prints what an export holds, and asks it the requests that it carries. The "
+        "status is 1 if it answers otherwise than where it was written, or if TensorFlow Serving "
+        "does not run it, and 2 if there is no export that can be read.",
+    )
+    command.add_argument("path", help="a version's directory, or the one that holds the versions")
+    command.set_defaults(run=_inspect)
+
+
+def _inspect(options):
+    from keras_attn.export.inspection import inspect
+    from keras_attn.export.report import report
+
+    found = inspect(options.path)
+    print("\n".join(report(found)))
+    for fault in found.faults:
+        print(f"keras_attn.export: {fault}", file=sys.stderr)
+    return 1 if found.faults else 0
 
 
 if __name__ == "__main__":

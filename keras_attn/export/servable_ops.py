@@ -1,28 +1,61 @@
-"""Which operations a stock TensorFlow Serving runs."""
+"""Which operations a stock TensorFlow Serving runs, and since which version."""
 
-import os
+import re
 
-from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
-# Linked into the server since its version 2.2; later TF Text ops came with later servers.
-TEXT_OPS = frozenset({"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceDetokenizeOp"})
+from keras_attn.export.saved_file import count_ops, read_saved_model
+
 # Core ops whose kernels the server lacks, leaves to a compiler that is off, or never had.
 _FORBIDDEN_PREFIXES = ("Xla", "_Xla", "PyFunc", "EagerPyFunc", "PyFuncStateless", "Mkl", "_Mkl")
+# What our exports are made of, by the lowest version that is known to have it; later ones have it
+# too. Core ops: from the `tf.raw_ops` of the TensorFlow releases, whose numbers the servers share;
+# those of TensorFlow Text: from its releases that the servers' tags pin.
+_FIRST = {
+    (2, 2): """
+        Abs AddN AddV2 All Any ArgMax Assert AssignVariableOp BatchMatMulV2 BiasAdd BiasAddGrad
+        Bitcast BitwiseAnd BitwiseOr BitwiseXor BroadcastGradientArgs BroadcastTo Case Cast Ceil
+        ConcatOffset ConcatV2 Const Cos Cumsum Einsum EnsureShape Equal Erfc Exp ExpandDims Expm1
+        Fill FloorDiv FloorMod GatherNd GatherV2 Greater GreaterEqual HashTableV2 Identity
+        IdentityN If InvertPermutation IsFinite IsNan LeftShift Less LessEqual Log Log1p LogSoftmax
+        LogicalAnd LogicalNot LogicalOr LookupTableFindV2 LookupTableImportV2 MatMul Max Maximum
+        Mean MergeV2Checkpoints Minimum Mul Neg NoOp NotEqual OneHot OnesLike Pack Pad PadV2
+        PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor
+        RandomUniform Range ReadVariableOp RealDiv Reciprocal ReduceJoin Relu Reshape RestoreV2
+        RightShift Round Rsqrt RsqrtGrad SaveV2 Select SelectV2 Shape ShapeN ShardedFilename
+        Sigmoid SigmoidGrad Sin Size Slice Softmax Softplus Split SplitV Sqrt Square
+        SquaredDifference Squeeze StatefulPartitionedCall StatelessWhile StaticRegexFullMatch
+        StopGradient StridedSlice StridedSliceGrad StringJoin StringLength Sub Substr Sum Tanh
+        TanhGrad TensorListReserve TensorListSetItem TensorListStack TensorScatterSub TopKV2
+        Transpose UnicodeDecode UnicodeEncode Unpack VarHandleOp Where While ZerosLike
+        SentencepieceOp SentencepieceTokenizeOp SentencepieceDetokenizeOp
+    """,
+    (2, 4): "StatelessRandomUniformFullIntV2 StatelessRandomUniformV2",
+    # The first is in all that TensorFlow 2.21 writes, in the part that saves variables again.
+    (2, 10): """
+        DisableCopyOnRead FastWordpieceTokenizeWithOffsets TFText>WhitespaceTokenizeWithOffsetsV2
+    """,
+    (2, 12): """
+        FastBertNormalize PhraseTokenize TFText>FastSentencepieceDetokenize
+        TFText>FastSentencepieceTokenize
+    """,
+    (2, 20): "TFText>RoundRobinTrim TFText>Utf8Binarize",
+}
+FIRST = {op: version for version, ops in _FIRST.items() for op in ops.split()}
 
 
 def unservable_ops(path):
-    """Operations in a SavedModel that a stock TensorFlow Serving does not run.
+    """Operations in a SavedModel that no stock TensorFlow Serving runs.
 
     Args:
         path: directory of the SavedModel, with `saved_model.pb` in it.
 
     Returns:
         A sorted list of names, empty for a model that can be served. TensorFlow's own ops pass,
-        but for those of XLA and Python; of TensorFlow Text those of SentencePiece pass.
+        but for those of XLA and Python; of TensorFlow Text those pass that some server has.
 
     Raises:
-        ValueError: if there is no SavedModel.
+        ValueError: if there is no SavedModel, or its file is broken.
 
     Example:
         >>> from keras_attn.export import unservable_ops
@@ -33,30 +66,29 @@ def unservable_ops(path):
     Reference: the server's SUPPORTED_TENSORFLOW_OPS in
         https://github.com/tensorflow/serving/blob/master/tensorflow_serving/model_servers/BUILD
     """
-    file = os.path.join(path, "saved_model.pb")
-    if not os.path.isfile(file):
-        raise ValueError(f"There is no saved_model.pb. Received: path={os.fspath(path)!r}.")
-    model = saved_model_pb2.SavedModel()
-    with open(file, "rb") as content:
-        model.ParseFromString(content.read())
-    return sorted(name for name in _ops(model) if not _is_servable(name))
+    return unservable_among(count_ops(read_saved_model(path)))
 
 
-def _ops(model):
-    names = set()
-    for meta_graph in model.meta_graphs:
-        graph = meta_graph.graph_def
-        functions = {function.signature.name for function in graph.library.function}
-        for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
-            names.update(node.op for node in nodes)
-            if any("_XlaMustCompile" in n.attr and n.attr["_XlaMustCompile"].b for n in nodes):
-                names.add("_XlaMustCompile")
-        names -= functions
-    return names
+def unservable_among(names):
+    """Those of the operations that no stock TensorFlow Serving runs, sorted."""
+    return sorted(name for name in names if not _is_servable(name))
+
+
+def serving_version(names, written_by):
+    """The lowest version of TensorFlow Serving that surely has all these operations: "2.13".
+
+    Args:
+        names: operations, each servable.
+        written_by: string. The version of TensorFlow that wrote them, which has those, too, of
+            which is not known when they came.
+    """
+    written = tuple(int(number) for number in re.findall(r"\d+", written_by)[:2])
+    versions = {FIRST.get(name, written) for name in names}
+    return ".".join(map(str, max(versions, default=min(_FIRST))))
 
 
 def _is_servable(name):
-    if name in TEXT_OPS:
+    if name in FIRST:
         return True
     if name.startswith(_FORBIDDEN_PREFIXES):
         return False

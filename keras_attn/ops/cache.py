@@ -48,7 +48,7 @@ def write_slots(buffer, update, index):
 def _write_all_slots(buffer, update, index):
     """The same, by choosing between old and new in each slot."""
     num_slots, length = buffer.shape[2], size(update, 2)
-    if length == 1:
+    if isinstance(length, int) and length == 1:
         slots = ops.arange(num_slots, dtype="int32")
         return ops.where((slots == index % num_slots)[:, None], update, buffer)  # (B, N, M, H)
     offset = ring_positions(num_slots, index + length) - index  # below 0: written before

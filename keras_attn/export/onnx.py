@@ -1,0 +1,225 @@
+"""Writing a model as an ONNX file."""
+
+import contextlib
+import logging
+import os
+import re
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+
+from keras_attn.export.onnx_graphs import parts_of
+from keras_attn.export.onnx_handlers import handlers
+from keras_attn.memory import StatefulSegments
+from keras_attn.models.fingerprint import num_tokens
+
+OPSET = 17
+# Relative to the greatest number of an output.
+ANSWERS_DIFFER = 1e-4
+
+
+def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
+    """Writes `path`, an ONNX file of a model or of a part of it.
+
+    "greedy", the whole loop, which stops when all rows have ended:
+
+        source_ids (int32, [B, S]), source_lengths (int32, [B])
+            -> ids (int32, [B, max_length]), score (float32, [B])
+
+    where a causal model has token_ids and lengths; "encoder", of a masked language model
+
+        token_ids (int32, [B, T]), lengths (int32, [B])
+            -> features (float32, [B, T, D]), logits (float32, [B, T, V])
+
+    and of an `EncoderDecoder` what "step" reads of a source:
+
+        source_ids, source_lengths -> context_0_key, context_0_value (float32, [B, N, S, H]), ...
+
+    "step", the logits after each of some tokens more, T of them in each row:
+
+        token_ids (int32, [B, T]), index (int32, []), past_0_attention_key (float32,
+            [B, N, max_length, H]), ..., of an `EncoderDecoder` also source_lengths and context_...
+            -> logits (float32, [B, T, V]), present_0_attention_key, ...
+
+    where `index` says how many tokens the past holds, at first none of zeros; and the "step" of a
+    model with a memory:
+
+        token_ids (or states), lengths, memory (float32, [B, L, M, D]), memory_length (int32, [B])
+            -> logits (or the heads' outputs), next_memory, next_memory_length
+
+    Batch and lengths are dynamic. The file is opened and asked in ONNX Runtime, and has its name
+    only if the answers are the model's: numbers to 1e-4 of an output's greatest, the rest exactly.
+
+    Args:
+        model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, or a model with a
+            memory, that computes in float32.
+        path: the file; one that exists is replaced.
+        what: "greedy", "step" or "encoder"; by default the first of these that the model has.
+        max_length: int. Most tokens to write, or that a past holds.
+        max_source_length: int. Most tokens to read by "greedy", as `saved_model`.
+
+    Returns:
+        `path`, a string.
+
+    Raises:
+        ValueError: if the model has no such part, computes in 16 bits, has an operation that cannot
+            be converted, or answers otherwise in ONNX Runtime.
+        ImportError: if tf2onnx, onnx or onnxruntime is not installed.
+
+    Example:
+        >>> import keras_attn, os, tempfile
+        >>> model = keras_attn.models.bert(vocabulary_size=10, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> path = keras_attn.export.onnx(model, os.path.join(tempfile.mkdtemp(), "bert.onnx"))
+        >>> import onnxruntime
+        >>> [x.name for x in onnxruntime.InferenceSession(path).get_outputs()]
+        ['features', 'logits']
+
+    Reference: https://onnx.ai/onnx/operators/
+    """
+    if isinstance(model, StatefulSegments):
+        model = model.model
+    for name, length in (("max_length", max_length), ("max_source_length", max_source_length)):
+        if length < 1:
+            raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
+    parts = parts_of(model)
+    what = next(iter(parts)) if what is None else what
+    if what not in parts:
+        raise ValueError(
+            f"`what` of this model must be one of {sorted(parts)}. Received: {what!r}."
+        )
+    dtypes = {layer.compute_dtype for layer in model.layers} - {"float32"}
+    if dtypes:
+        raise ValueError(
+            "`model` must compute in float32: load it under that policy. "
+            f"Received: {', '.join(sorted(dtypes))}."
+        )
+    _packages()
+    function = parts[what](max_length, max_source_length)
+    path = os.path.abspath(os.fspath(path))
+    with tempfile.TemporaryDirectory(prefix=".onnx.", dir=os.path.dirname(path)) as folder:
+        file = os.path.join(folder, "model.onnx")
+        _convert(function, file)
+        # A step's example has one token in its past.
+        longest = max(1, max_length - 1) if what == "step" else max_length
+        _compare(function, file, num_tokens(model), longest)
+        os.replace(file, path)
+    return path
+
+
+def _packages():
+    """The optional ones."""
+    try:
+        import onnx
+        import onnxruntime
+        import tf2onnx.convert
+    except ImportError as error:
+        raise ImportError("ONNX files need tf2onnx: pip install 'keras_attn[onnx]'") from error
+    return onnx, onnxruntime, tf2onnx
+
+
+def _convert(function, file):
+    """Writes the file; raises where an operation is not ONNX's: tf2onnx goes on."""
+    onnx, _, tf2onnx = _packages()
+    concrete = function.get_concrete_function()
+    names = {
+        **{spec.name: f"{spec.name}:0" for spec in function.input_signature},
+        **{name: spec.name for name, spec in concrete.structured_outputs.items()},
+    }
+    inputs = [names[spec.name] for spec in function.input_signature]
+    outputs = [names[name] for name in concrete.structured_outputs]
+    frozen = tf2onnx.tf_loader.from_function(concrete, inputs, outputs)
+    with _said_by_tf2onnx() as messages, tf.Graph().as_default() as graph:
+        tf.import_graph_def(frozen, name="")
+        # Its own optimisations are left out: one of them makes another function of Transformer-XL,
+        # they take four fifths of the time, and ONNX Runtime has its own.
+        converted = tf2onnx.tfonnx.process_tf_graph(
+            graph,
+            continue_on_error=True,
+            opset=OPSET,
+            custom_op_handlers=handlers(),
+            input_names=inputs,
+            output_names=outputs,
+            tensors_to_rename={tensor: name for name, tensor in names.items()},
+        )
+        proto = converted.make_model("keras_attn")
+    text = "\n".join(messages)
+    found = set(re.findall(r"op \[[^\]]*: (\w+)\] is not supported", text))
+    found |= set(re.findall(r"\bOP=(\w+)", text))
+    if found:
+        raise ValueError(
+            "The model has operations that cannot be converted to ONNX. "
+            f"Received: {', '.join(sorted(found))}."
+        )
+    for value in (*proto.graph.input, *proto.graph.output):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_param:
+                dim.dim_param = "batch" if axis == 0 else f"length_of_{value.name}"
+    onnx.save(proto, file)
+
+
+@contextlib.contextmanager
+def _said_by_tf2onnx():
+    """A list of what tf2onnx logs, which is not printed."""
+    messages = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = lambda record: messages.append(record.getMessage())
+    logger = logging.getLogger("tf2onnx")
+    propagates, handlers = logger.propagate, logger.handlers
+    logger.propagate, logger.handlers = False, [handler]
+    try:
+        yield messages
+    finally:
+        logger.propagate, logger.handlers = propagates, handlers
+
+
+def _compare(function, file, tokens, longest):
+    """Raises where the file does not open, or answers otherwise than the function.
+
+    It is asked with ids of the first so many `tokens`, in rows of at most `longest`.
+    """
+    _, onnxruntime, _ = _packages()
+    try:
+        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own kinds of errors have no common one
+        raise ValueError(f"ONNX Runtime cannot open the model. Received: {error}") from error
+    names = [output.name for output in session.get_outputs()]
+    for batch, length in ((2, min(3, longest)), (3, min(4, longest))):
+        inputs = {
+            spec.name: _example(spec, batch, length, tokens) for spec in function.input_signature
+        }
+        expected = function(*(tf.constant(x) for x in inputs.values()))
+        read = {x.name for x in session.get_inputs()}
+        try:
+            found = session.run(names, {name: x for name, x in inputs.items() if name in read})
+        except Exception as error:
+            raise ValueError(f"ONNX Runtime cannot run the model. Received: {error}") from error
+        for name, answer in zip(names, found, strict=True):
+            if not _same(expected[name].numpy(), answer):
+                raise ValueError(
+                    f"The model answers otherwise in ONNX Runtime, at its output {name!r}, so it "
+                    "was not written."
+                )
+
+
+def _example(spec, batch, length, tokens):
+    """An input: ids that differ, rows of different lengths, small numbers elsewhere."""
+    random = np.random.default_rng([batch, len(spec.name)])
+    sizes = [batch, *[length if n is None else n for n in spec.shape[1:]]][: spec.shape.rank]
+    if spec.dtype.is_floating:
+        return random.normal(0.0, 0.5, sizes).astype(spec.dtype.as_numpy_dtype)
+    if spec.shape.rank == 2:
+        return random.integers(1, tokens, sizes, "int32", endpoint=True)
+    if spec.shape.rank == 1:
+        return (length - np.arange(batch) % length).astype("int32")
+    return np.array(1, "int32")
+
+
+def _same(expected, found):
+    if expected.dtype != found.dtype or expected.shape != found.shape:
+        return False
+    if expected.dtype.kind != "f":
+        return np.array_equal(expected, found)
+    allowed = ANSWERS_DIFFER * np.abs(expected).max(initial=1e-6)
+    return np.allclose(expected, found, rtol=0, atol=allowed)

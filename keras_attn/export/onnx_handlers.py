@@ -1,0 +1,135 @@
+"""TensorFlow operations as ONNX has them, where tf2onnx has no way or a wrong one."""
+
+import numpy as np
+
+
+def handlers():
+    """What tf2onnx takes as `custom_op_handlers`."""
+    return {
+        "Erfc": (_erfc, []),
+        "FloorDiv": (_floor_div, []),
+        "FloorMod": (_floor_mod, []),
+        "PadV2": (_pad, []),
+        "StridedSlice": (_strided_slice, []),
+    }
+
+
+def _erfc(graph, node, name, arguments):
+    """1 - erf(x): what the exact GELU is made of."""
+    (x,), outputs = node.input, node.output
+    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
+    graph.remove_node(name)
+    erf = graph.make_node("Erf", [x], shapes=[shape], dtypes=[dtype])
+    one = graph.make_const(f"{name}/one", np.ones((), "float32"))
+    inputs = [one.output[0], erf.output[0]]
+    graph.make_node("Sub", inputs, name=name, outputs=outputs, shapes=[shape], dtypes=[dtype])
+
+
+def _floor_mod(graph, node, name, arguments):
+    """tf2onnx's remainder of a negative integer is that of another division."""
+    from tf2onnx.onnx_opset.math import FloorMod
+
+    if _is_of_integers(graph, node):
+        node.type = "Mod"  # which has the sign of the divisor, too
+    else:
+        FloorMod.version_7(graph, node)
+
+
+def _floor_div(graph, node, name, arguments):
+    """As its quotient, which is rounded towards zero: here it is (x - x mod y) / y."""
+    from tf2onnx.onnx_opset.math import FloorDiv
+
+    if not _is_of_integers(graph, node):
+        FloorDiv.version_6(graph, node)
+        return
+    (x, y), outputs = node.input, node.output
+    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
+    graph.remove_node(name)
+    known = {"shapes": [shape], "dtypes": [dtype]}
+    rest = graph.make_node("Mod", [x, y], **known)
+    whole = graph.make_node("Sub", [x, rest.output[0]], **known)
+    graph.make_node("Div", [whole.output[0], y], name=name, outputs=outputs, **known)
+
+
+def _is_of_integers(graph, node):
+    from onnx import helper
+
+    dtype = helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))
+    return np.issubdtype(dtype, np.integer)
+
+
+def _pad(graph, node, name, arguments):
+    """tf2onnx makes a number of a padded truth value, and none of what it is padded with."""
+    from onnx import TensorProto
+    from tf2onnx.onnx_opset.nn import Pad
+
+    outputs = node.output
+    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
+    if dtype == TensorProto.BOOL:
+        x, paddings, value = node.input
+        graph.remove_node(name)
+        inputs = [
+            _cast(graph, x, TensorProto.INT32),
+            paddings,
+            _cast(graph, value, TensorProto.INT32),
+        ]
+        node = graph.make_node("PadV2", inputs, shapes=[shape], dtypes=[TensorProto.INT32])
+        graph.make_node(
+            "Cast",
+            node.output,
+            {"to": dtype},
+            name=name,
+            outputs=outputs,
+            shapes=[shape],
+            dtypes=[dtype],
+        )
+    node.type = "Pad"
+    Pad.version_11(graph, node)
+
+
+def _cast(graph, x, dtype):
+    shape = graph.get_shape(x)
+    return graph.make_node("Cast", [x], {"to": dtype}, shapes=[shape], dtypes=[dtype]).output[0]
+
+
+def _strided_slice(graph, node, name, arguments):
+    """tf2onnx loses track of shapes at x[..., None, :], which is but a new axis."""
+    from tf2onnx.onnx_opset.tensor import StridedSlice
+
+    axes = _new_axes(graph, node)
+    if axes is None:
+        StridedSlice.version_13(graph, node)
+        return
+    x, outputs = node.input[0], node.output
+    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
+    graph.remove_node(name)
+    axes = graph.make_const(f"{name}/axes", np.array(axes, "int64"))
+    graph.make_node(
+        "Unsqueeze", [x, axes.output[0]], name=name, outputs=outputs, shapes=[shape], dtypes=[dtype]
+    )
+
+
+def _new_axes(graph, node):
+    """Which axes of its output are new, if making them is all that a slice does; else None."""
+    masks = {
+        key: node.get_attr_value(f"{key}_mask", 0)
+        for key in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    }
+    shape, strides = graph.get_shape(node.input[0]), node.inputs[3]
+    if not masks["new_axis"] or masks["shrink_axis"] or shape is None or not strides.is_const():
+        return None
+    strides = strides.get_tensor_value()
+    kinds = []
+    for bit, stride in enumerate(strides):
+        if masks["ellipsis"] >> bit & 1:
+            kinds.append("ellipsis")
+        elif masks["new_axis"] >> bit & 1:
+            kinds.append("new")
+        elif masks["begin"] >> bit & masks["end"] >> bit & 1 and stride == 1:
+            kinds.append("whole")
+        else:
+            return None
+    if "ellipsis" in kinds:
+        at = kinds.index("ellipsis")
+        kinds[at : at + 1] = ["whole"] * (len(shape) - kinds.count("whole"))
+    return [axis for axis, kind in enumerate(kinds) if kind == "new"]

@@ -1,0 +1,248 @@
+"""Looking into an export: what is in it, and that damage is seen."""
+
+import os
+import shutil
+
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import export, models, text
+from keras_attn.export.__main__ import main
+from keras_attn.export.replay import replay
+from keras_attn.export.saved_file import count_ops, read_saved_model
+from keras_attn.export.servable_ops import FIRST, serving_version
+
+WORDS = text.Characters.train(["a dog ran"])
+V, DECODING = WORDS.vocabulary_size, {"max_length": 3, "max_source_length": 7}
+RECORDS = os.path.join("assets.extra", "tf_serving_warmup_requests")
+
+
+def made(seed=0):
+    model = models.transformer(V, 1, 2, 8, 11)
+    oracles.scramble(model, seed)
+    return model
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A model, and the directory of its export's version."""
+    model = made()
+    path = tmp_path_factory.mktemp("versions")
+    return model, export.saved_model(model, path, tokenizer=WORDS, **DECODING)
+
+
+@pytest.fixture
+def copied(exported, tmp_path):
+    """The export's files, to be damaged."""
+    return shutil.copytree(exported[1], tmp_path / "3")
+
+
+def test_what_is_in_an_export(exported):
+    model, directory = exported
+    found = export.inspect(directory)
+    assert found.signatures == {
+        "ids": {
+            "inputs": {"source_ids": ("int32", (None, None)), "source_lengths": ("int32", (None,))},
+            "outputs": {"ids": ("int32", (None, 3)), "score": ("float32", (None,))},
+        },
+        "serving_default": {
+            "inputs": {"text": ("string", (None,))},
+            "outputs": {"score": ("float32", (None,)), "translation": ("string", (None,))},
+        },
+    }
+    assert found.num_weights == model.count_params()
+    assert found.weight_bytes == 4 * model.count_params()
+    files = [os.path.join(top, n) for top, _, names in os.walk(directory) for n in names]
+    assert found.file_bytes == sum(len(open(file, "rb").read()) for file in files)
+    assert (found.written_by, found.tokenizer) == (tf.__version__, "characters")
+    assert found.answers == {"ids": "same", "serving_default": "same"}
+    assert found.unservable == found.faults == []
+
+
+def test_operations_are_counted_where_they_stand(tmp_path):
+    """Once in a function that is called twice, whose own name is no operation."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)], autograph=False)
+    def inner(x):
+        return tf.tanh(tf.tanh(x))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)], autograph=False)
+    def outer(x):
+        return tf.atan(inner(inner(x)))
+
+    tf.saved_model.save(tf.Module(), str(tmp_path), signatures=outer)
+    ops = export.inspect(tmp_path).ops
+    assert (ops["Tanh"], ops["Atan"]) == (2, 1)
+    assert all(hasattr(tf.raw_ops, name) for name in ops)
+
+
+def test_every_operation_of_the_export_has_a_known_version(exported):
+    """It is 2.10, by an operation that TensorFlow writes into every SavedModel."""
+    found = export.inspect(exported[1])
+    assert set(found.ops) <= set(FIRST)
+    assert found.serving_version == "2.10"
+
+
+@pytest.mark.parametrize(
+    "names, version",
+    [
+        ({"MatMul", "SentencepieceOp"}, "2.2"),
+        ({"MatMul", "FastBertNormalize"}, "2.12"),
+        ({"StatelessRandomUniformV2"}, "2.4"),
+        ({"MatMul", "IFFTND"}, "2.17"),  # not on the list: as new as what wrote it
+    ],
+)
+def test_the_newest_operation_tells_the_version(names, version):
+    assert serving_version(names, "2.17.3") == version
+
+
+def test_the_highest_of_several_versions_is_inspected(exported, tmp_path):
+    for version in ("2", "10", "9"):
+        shutil.copytree(exported[1], tmp_path / version)
+    (tmp_path / "latest").mkdir()
+    assert export.inspect(tmp_path).directory == str(tmp_path / "10")
+
+
+def test_other_weights_are_seen(tmp_path, capsys):
+    """As those of another training run, copied into this export."""
+    model = models.bert(V, 1, 2, 8, 11, max_length=5)
+    directories = []
+    for seed in range(2):
+        oracles.scramble(model, seed)
+        directories.append(export.saved_model(model, tmp_path))
+    copied, other = directories
+    shutil.rmtree(os.path.join(copied, "variables"))
+    shutil.copytree(os.path.join(other, "variables"), os.path.join(copied, "variables"))
+    assert main(["inspect", copied]) == 1
+    printed = capsys.readouterr()
+    assert "no longer answers as where it was written, at encode, logits" in printed.err
+    assert printed.err.count("\n") == 1
+    assert main(["inspect", other]) == 0
+
+
+def test_a_small_difference_of_numbers_is_none(copied):
+    """Of a thousandth of the greatest at most; and a text is the same or another."""
+    assert replayed(copied, lambda name, x: x * 1.0005 if name == "score" else x) == {"same"}
+    assert replayed(copied, lambda name, x: x * 1.002 if name == "score" else x) == {"differs"}
+    assert replayed(copied, lambda name, x: x + b"." if name == "translation" else x) == {
+        "same",
+        "differs",
+    }
+
+
+def test_what_has_no_recorded_answer_only_runs(copied):
+    """As with a strategy that samples."""
+    assert replayed(copied, lambda name, x: None) == {"runs"}
+
+
+def replayed(directory, change):
+    """The outcomes for records whose answers were changed, or left out where that gives None."""
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    file = str(directory / RECORDS)
+    kept = list(tf.data.TFRecordDataset(file).as_numpy_iterator())
+    with tf.io.TFRecordWriter(file) as writer:
+        for record in kept:
+            log = PredictionLog.FromString(record)
+            outputs = log.predict_log.response.outputs
+            for name, proto in list(outputs.items()):
+                x = tf.make_ndarray(proto)
+                changed = change(name, x)
+                if changed is None:
+                    del outputs[name]
+                else:
+                    proto.CopyFrom(tf.make_tensor_proto(np.asarray(changed, x.dtype)))
+            writer.write(log.SerializeToString())
+    outcomes = set(replay(str(directory)).values())
+    with tf.io.TFRecordWriter(file) as writer:
+        for record in kept:
+            writer.write(record)
+    return outcomes
+
+
+def test_an_export_without_records(copied, capsys):
+    os.remove(copied / RECORDS)
+    assert main(["inspect", str(copied)]) == 0
+    assert "not checked" in capsys.readouterr().out
+
+
+def test_what_serving_does_not_run_is_told(tmp_path, capsys):
+    class Compiled(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)], jit_compile=True)
+        def __call__(self, x):
+            return x + 1
+
+    tf.saved_model.save(Compiled(), str(tmp_path))
+    assert count_ops(read_saved_model(tmp_path))["_XlaMustCompile"] > 0
+    assert main(["inspect", str(tmp_path)]) == 1
+    assert "does not run operations in it: _XlaMustCompile." in capsys.readouterr().err
+
+
+def cut(path, share=0.5):
+    path.write_bytes(path.read_bytes()[: int(len(path.read_bytes()) * share)])
+
+
+def overwrite(path, offset):
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 0xFF
+    path.write_bytes(content)
+
+
+def ask_for_another_signature(directory):
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    log = PredictionLog()
+    log.predict_log.request.model_spec.signature_name = "nobody"
+    with tf.io.TFRecordWriter(str(directory / RECORDS)) as writer:
+        writer.write(log.SerializeToString())
+
+
+DATA = "variables/variables.data-00000-of-00001"
+DAMAGES = {
+    "no graph": (lambda d: os.remove(d / "saved_model.pb"), "neither a saved_model.pb nor"),
+    "graph cut": (lambda d: cut(d / "saved_model.pb"), "The file is damaged, or no SavedModel's"),
+    "empty graph": (lambda d: cut(d / "saved_model.pb", 0), "The file is damaged, or no"),
+    "no variables": (lambda d: shutil.rmtree(d / "variables"), "The variables cannot be read"),
+    "index cut": (lambda d: cut(d / "variables/variables.index"), "The variables cannot be read"),
+    "no numbers": (lambda d: os.remove(d / DATA), "The export cannot be loaded"),
+    "numbers cut": (lambda d: cut(d / DATA), "The export cannot be loaded"),
+    "records cut": (lambda d: cut(d / RECORDS), "The recorded requests are damaged"),
+    "record changed": (lambda d: overwrite(d / RECORDS, 40), "The recorded requests are damaged"),
+    "no such signature": (ask_for_another_signature, "must be for a signature there is"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_files_are_told_in_one_sentence(copied, damage, capsys):
+    spoil, sentence = DAMAGES[damage]
+    spoil(copied)
+    assert main(["inspect", str(copied)]) == 2
+    printed = capsys.readouterr()
+    assert sentence in printed.err and printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+def test_no_directory_and_no_version(tmp_path):
+    with pytest.raises(ValueError, match="no such directory"):
+        export.inspect(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="neither a saved_model.pb nor versions"):
+        export.inspect(tmp_path)
+    (tmp_path / "5").mkdir()
+    with pytest.raises(ValueError, match="no saved_model.pb"):
+        export.inspect(tmp_path)
+
+
+def test_the_command_prints_what_was_found(exported, capsys):
+    assert main(["inspect", os.path.dirname(exported[1])]) == 0
+    printed = capsys.readouterr().out
+    for line in (
+        "<- source_ids: int32 [?, ?]",
+        "-> translation: string [?]",
+        f"weights      {exported[0].count_params():,} in ",
+        "tokenizer    characters",
+        "not servable none",
+        "answers      as where it was written: ids, serving_default",
+    ):
+        assert line in printed

@@ -1,0 +1,309 @@
+"""Models as ONNX files: which parts of which pages convert, and that they answer as in Python."""
+
+import functools
+import os
+import sys
+
+import keras
+import numpy as np
+import onnxruntime
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import export, models
+from keras_attn.export import onnx_handlers
+from keras_attn.export.__main__ import main
+from keras_attn.export.onnx import _convert
+from keras_attn.generation import generate
+
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
+V, SHAPE = 11, (2, 3, 1)
+LENGTHS = {"max_length": 5, "max_source_length": 7}
+YES = True
+# Page, and for each part that it has whether it converts, or the operations that ONNX has not.
+TABLE = {
+    "transformer": (
+        lambda: models.transformer(V, **SIZES),
+        {"encoder": YES, "step": YES, "greedy": YES},
+    ),
+    "universal_transformer": (
+        lambda: models.universal_transformer(V, **SIZES, depth="act"),
+        {"encoder": YES, "step": YES, "greedy": YES},
+    ),
+    "convolution": (
+        lambda: models.universal_transformer(V, **SIZES, transition="separable_conv"),
+        {"encoder": YES, "step": YES, "greedy": YES},
+    ),
+    "super_resolution_transformer": (
+        lambda: models.super_resolution_transformer(V, (1, 3, 1), SHAPE, 1, **SIZES),
+        {"encoder": YES, "step": YES, "greedy": YES},
+    ),
+    "bert": (lambda: models.bert(V, **SIZES, max_length=16), {"encoder": YES}),
+    "gpt": (lambda: models.gpt(V, **SIZES, max_length=16), {"step": YES, "greedy": YES}),
+    "deep_char_transformer": (
+        lambda: models.deep_char_transformer(V, **SIZES, max_length=16),
+        {"step": YES, "greedy": YES},
+    ),
+    "image_transformer": (
+        lambda: models.image_transformer(V, SHAPE, **SIZES),
+        {"step": YES, "greedy": YES},
+    ),
+    "mixture": (lambda: models.image_transformer(V, SHAPE, **SIZES, num_mixtures=2), {"step": YES}),
+    "sparse_transformer": (
+        lambda: models.sparse_transformer(V, **SIZES, image_shape=(2, 8, 1)),
+        {"step": YES, "greedy": YES},
+    ),
+    "reformer": (
+        lambda: models.reformer(V, **SIZES, axial_shape=(4, 4)),
+        {"step": YES, "greedy": "BitwiseAnd, BitwiseXor"},
+    ),
+    "transformer_xl": (
+        lambda: models.transformer_xl(V, **SIZES, memory_length=6, cutoffs=(4,)),
+        {"step": YES},
+    ),
+    "adaptive_span_transformer": (
+        lambda: models.adaptive_span_transformer(V, **SIZES, max_span=6),
+        {"step": "Merge, _SwitchN"},
+    ),
+    "gtrxl": (lambda: models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6), {"step": YES}),
+}
+
+
+@pytest.fixture(scope="module")
+def made():
+    """By name, a page's model: always the same."""
+
+    @functools.cache
+    def made(page):
+        model = TABLE[page][0]()
+        oracles.scramble(model, scale=0.5)
+        if page == "transformer":
+            make_lively(model)
+        return model
+
+    return made
+
+
+def make_lively(model):
+    """Without biases, and with tokens as likely as each other: else one is always written."""
+    random = np.random.default_rng(2)
+    for weight in model.weights:
+        if "gamma" in weight.path:
+            weight.assign(np.ones(weight.shape))
+        elif len(weight.shape) == 1 or "bias" in weight.path:
+            weight.assign(np.zeros(weight.shape))
+        else:
+            weight.assign(random.normal(0.0, 1.0, weight.shape))
+    table = model.embedding.table.numpy()
+    model.embedding.table.assign(table / np.linalg.norm(table, axis=1, keepdims=True))
+
+
+@pytest.fixture(scope="module")
+def written(made, tmp_path_factory):
+    """The file of a page's part, written once."""
+    folder = tmp_path_factory.mktemp("onnx")
+
+    @functools.cache
+    def written(page, what):
+        path = folder / f"{page}_{what}.onnx"
+        assert export.onnx(made(page), path, what, **LENGTHS) == str(path)
+        return str(path)
+
+    return written
+
+
+def opened(path):
+    """The file as a function of arrays by name, and the session."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def run(**inputs):
+        return dict(zip(names, session.run(names, inputs), strict=True))
+
+    return run, session
+
+
+def int32(x):
+    return np.asarray(x, "int32")
+
+
+@pytest.mark.parametrize("page", TABLE)
+def test_what_converts(page, made, written, tmp_path):
+    """What is written was compared with the model: below is a test that this is so."""
+    parts = TABLE[page][1]
+    for what in ("encoder", "step", "greedy"):
+        if parts.get(what) is YES:
+            assert os.path.exists(written(page, what))
+            continue
+        ops = parts.get(what)
+        sentence = f"cannot be converted to ONNX. Received: {ops}." if ops else "must be one of"
+        with pytest.raises(ValueError, match=sentence):
+            export.onnx(made(page), tmp_path / "x.onnx", what, **LENGTHS)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "function, x",
+    [
+        (lambda x: x // 3, np.arange(-7, 8, dtype="int32")),
+        (lambda x: x % 3, np.arange(-7, 8, dtype="int32")),
+        (lambda x: x // 1.5, np.arange(-7, 8, dtype="float32")),
+        (lambda x: x % 1.5, np.arange(-7, 8, dtype="float32")),
+        (lambda x: tf.math.erfc(x), np.linspace(-4, 4, 9, dtype="float32")),
+        (lambda x: tf.pad(x, [[2, 1]], constant_values=True), np.array([False, True, False])),
+        (lambda x: tf.pad(x, [[2, 1]], constant_values=-3.0), np.array([1.5], "float32")),
+        (lambda x: x[..., None, :, None], np.arange(3, dtype="int32")),
+        (lambda x: x[:, None][::-1], np.arange(5, dtype="int32")),
+    ],
+)
+def test_operations_that_tf2onnx_gets_wrong(function, x, tmp_path):
+    spec = tf.TensorSpec([None], x.dtype, "x")
+    traced = tf.function(lambda x: {"y": function(x)}, [spec], autograph=False)
+    _convert(traced, str(tmp_path / "x.onnx"))
+    found = opened(str(tmp_path / "x.onnx"))[0](x=x)["y"]
+    np.testing.assert_allclose(found, function(tf.constant(x)), atol=1e-6, strict=True)
+
+
+@pytest.mark.parametrize("page", ["transformer", "gpt"])
+def test_greedy_ids_are_those_of_python(page, made, written):
+    """For 200 inputs in batches of several sizes and lengths, padded with what is no padding."""
+    model = made(page)
+    run, session = opened(written(page, "greedy"))
+    names = [x.name for x in session.get_inputs()]
+    random, rows = np.random.default_rng(5), []
+    for batch, length in ((1, 1), (60, 3), (100, 7), (39, 6)):
+        ids = int32(random.integers(1, V, (batch, length)))
+        lengths = int32(random.integers(1, length, batch, endpoint=True))
+        found = run(**dict(zip(names, (ids, lengths), strict=True)))
+        real = np.arange(length) < lengths[:, None]
+        expected, scores = generate(model, np.where(real, ids, 0), "greedy", LENGTHS["max_length"])
+        np.testing.assert_array_equal(found["ids"], expected)
+        np.testing.assert_allclose(found["score"], scores, atol=1e-4)
+        rows += found["ids"].tolist()
+    assert len(rows) == 200 and len(set(map(tuple, rows))) > 9
+    nothing = run(**dict(zip(names, (ids[:2], int32([0, 2])), strict=True)))
+    assert not nothing["ids"][0].any() and nothing["score"][0] == 0
+
+
+def empty(session, batch, prefix="past"):
+    """Zeros for the inputs of such names."""
+    return {
+        x.name: np.zeros([batch, *x.shape[1:]], "float32")
+        for x in session.get_inputs()
+        if x.name.startswith(prefix)
+    }
+
+
+def in_steps(run, past, token_ids, cuts, **inputs):
+    """The logits of all tokens, some tokens a step."""
+    logits, index = [], 0
+    for tokens in np.split(token_ids, cuts, axis=1):
+        found = run(token_ids=tokens, index=int32(index), **past, **inputs)
+        logits.append(found.pop("logits"))
+        past = {name.replace("present", "past"): x for name, x in found.items()}
+        index += tokens.shape[1]
+    return np.concatenate(logits, axis=1)
+
+
+def test_steps_of_a_causal_model_are_the_whole(made, written):
+    model, token_ids = made("gpt"), int32(np.random.default_rng(1).integers(1, V, (3, 5)))
+    run, session = opened(written("gpt", "step"))
+    logits = in_steps(run, empty(session, 3), token_ids, (2, 3, 4))
+    np.testing.assert_allclose(logits, model({"token_ids": token_ids}), atol=1e-4)
+
+
+def test_encoder_and_steps_are_the_whole(made, written):
+    """Of sources of different lengths, padded with what is no padding."""
+    model, random = made("transformer"), np.random.default_rng(1)
+    source_ids, target_ids = (int32(random.integers(1, V, (3, n))) for n in (4, 5))
+    lengths = int32([4, 1, 2])
+    encode, _ = opened(written("transformer", "encoder"))
+    run, session = opened(written("transformer", "step"))
+    context = encode(source_ids=source_ids, source_lengths=lengths)
+    past = empty(session, 3)
+    logits = in_steps(run, past, target_ids, (1, 4), source_lengths=lengths, **context)
+    sources = np.where(np.arange(4) < lengths[:, None], source_ids, 0)
+    expected = model({"source_ids": sources, "target_ids": target_ids})
+    np.testing.assert_allclose(logits, expected, atol=1e-4)
+
+
+def test_a_masked_model_gives_features_and_logits(made, written):
+    model, token_ids = made("bert"), int32([[3, 1, 4, 1], [5, 9, 2, 6]])
+    run, _ = opened(written("bert", "encoder"))
+    found = run(token_ids=token_ids, lengths=int32([4, 2]))
+    ids = np.where([[True] * 4, [True, True, False, False]], token_ids, 0)
+    real = ids != 0
+    expected = keras.ops.convert_to_numpy(model({"token_ids": ids}))
+    np.testing.assert_allclose(found["logits"][real], expected[real], atol=1e-4)
+    logits = keras.ops.convert_to_numpy(model.head(found["features"]))
+    np.testing.assert_allclose(logits[real], expected[real], atol=1e-4)
+
+
+def test_a_memory_goes_out_and_in_again(made, written):
+    model, token_ids = made("transformer_xl"), int32([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
+    run, session = opened(written("transformer_xl", "step"))
+    memory, length = np.zeros((2, 1, 6, 8), "float32"), int32([0, 0])
+    logits = []
+    for tokens in np.split(token_ids, (2,), axis=1):
+        lengths = int32([tokens.shape[1]] * 2)
+        found = run(token_ids=tokens, lengths=lengths, memory=memory, memory_length=length)
+        logits.append(found["logits"])
+        memory, length = found["next_memory"], found["next_memory_length"]
+    whole = model({"token_ids": token_ids, **model.initial_memory(2)})["logits"]
+    np.testing.assert_allclose(np.concatenate(logits, axis=1), whole, atol=1e-4)
+
+
+def test_sizes_have_names(written):
+    _, session = opened(written("bert", "encoder"))
+    shapes = {x.name: x.shape for x in (*session.get_inputs(), *session.get_outputs())}
+    assert shapes == {
+        "token_ids": ["batch", "length_of_token_ids"],
+        "lengths": ["batch"],
+        "features": ["batch", "length_of_features", 8],
+        "logits": ["batch", "length_of_logits", V],
+    }
+
+
+def test_a_file_that_answers_otherwise_is_not_written(made, tmp_path, monkeypatch):
+    """tf2onnx alone gets remainders of negative numbers wrong; what was there stays."""
+    path = tmp_path / "step.onnx"
+    path.write_bytes(b"before")
+    all_handlers = onnx_handlers.handlers()
+    del all_handlers["FloorMod"]
+    monkeypatch.setattr(sys.modules["keras_attn.export.onnx"], "handlers", lambda: all_handlers)
+    with pytest.raises(ValueError, match="otherwise in ONNX Runtime, at its output 'present_0"):
+        export.onnx(made("gpt"), path, "step", max_length=5)
+    assert path.read_bytes() == b"before" and os.listdir(tmp_path) == ["step.onnx"]
+
+
+def test_errors(made, tmp_path, monkeypatch):
+    path, gpt = tmp_path / "x.onnx", made("gpt")
+    with pytest.raises(ValueError, match=r"one of \['greedy', 'step'\]. Received: 'encoder'"):
+        export.onnx(gpt, path, "encoder")
+    with pytest.raises(ValueError, match="max_length=0"):
+        export.onnx(gpt, path, max_length=0)
+    with pytest.raises(ValueError, match="`model` must be an `EncoderDecoder`.*Dense"):
+        export.onnx(keras.layers.Dense(2), path)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        half = TABLE["gpt"][0]()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    with pytest.raises(ValueError, match="float32: load it under that policy. Received: bfloat16"):
+        export.onnx(half, path)
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
+    with pytest.raises(ImportError, match=r"pip install 'keras_attn\[onnx\]'"):
+        export.onnx(gpt, path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_command(made, tmp_path, capsys):
+    model, path = made("bert"), str(tmp_path / "bert.onnx")
+    model.save(tmp_path / "model.keras")
+    arguments = ["onnx", str(tmp_path / "model.keras"), path]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.split()[-1] == path
+    assert [x.name for x in opened(path)[1].get_outputs()] == ["features", "logits"]
+    assert main([*arguments, "--what=step"]) == 2
+    assert "must be one of ['encoder']" in capsys.readouterr().err
