@@ -94,7 +94,10 @@ class Comparison:
         seconds = Seconds()
         history = trained.fit(
             EndlessSegments(
-                self._segments("train"), options.steps // options.epochs, remembers
+                self._segments("train"),
+                options.steps // options.epochs,
+                remembers,
+                options.seed,
             ).as_dataset(),
             epochs=options.epochs,
             callbacks=[seconds],

@@ -38,7 +38,8 @@ class Run(run.Run):
         self.batches = EndlessSegments(
             self._segments(self.corpus.ids["train"]),
             steps=options.steps // options.epochs,
-            with_reset=self._remembers,
+            remembers=self._remembers,
+            seed=options.seed,
         )
         self.begin()
         self.corpus.tokenizer.save(self.path("tokenizer.model"))

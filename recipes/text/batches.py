@@ -9,36 +9,43 @@ from keras_attn.text.datasets import dataset_of
 class EndlessSegments:
     """Epochs of so many steps, one going on where the other ended, of a text read over and over.
 
+    A model with a memory reads the segments in their order and hears where a text begins (`reset`).
+    One without reads them in an order that is drawn for each pass: what follows one another is
+    alike, and of a small batch a poor estimate of the gradient.
+
     Args:
         streams: a `keras_attn.text.SegmentStreams`.
         steps: int. Batches of an epoch.
-        with_reset: bool. Whether the model has a memory, and hears where a text begins.
+        remembers: bool. Whether the model has a memory.
+        seed: int. Of the order.
 
     Attributes:
         epoch: the epoch that the next pass over the data set is.
     """
 
-    def __init__(self, streams, steps, with_reset):
-        self._streams, self._steps, self._with_reset = streams, steps, with_reset
+    def __init__(self, streams, steps, remembers, seed):
+        self._streams, self._steps, self._remembers, self._seed = streams, steps, remembers, seed
         self.epoch = 0
 
     def as_dataset(self):
         def one_epoch():
             first, self.epoch = self.epoch * self._steps, self.epoch + 1
             for step in range(first, first + self._steps):
-                yield self._batch(step % len(self._streams))
+                yield self._batch(*divmod(step, len(self._streams)))
 
-        inputs, labels = self._batch(0)
+        inputs, labels = self._batch(0, 0)
         signature = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), inputs)
         return dataset_of(
             one_epoch, (signature, tf.TensorSpec(labels.shape, labels.dtype)), self._steps
         )
 
-    def _batch(self, index):
-        inputs, labels = self._streams[index]
-        if not self._with_reset:
-            inputs = {"token_ids": inputs["token_ids"]}
-        return inputs, labels
+    def _batch(self, number, index):
+        """Of pass `number` the batch at `index`."""
+        if self._remembers:
+            return self._streams[index]
+        order = np.random.default_rng([self._seed, number]).permutation(len(self._streams))
+        inputs, labels = self._streams[order[index]]
+        return {"token_ids": inputs["token_ids"]}, labels
 
 
 class Windows:
