@@ -2,27 +2,35 @@
 
 import contextlib
 import os
+import time
 
 import keras
 
 from keras_attn import training
-from recipes.card import EpochSeconds
+from recipes.card import EpochSeconds, write_card
 from recipes.settings import check_settings, save_settings
 
 
 class Run:
     """A run in the directory `options.out`.
 
+    A subclass makes `model`, and `trained` if another is compiled in its place, calls `begin`, and
+    has `train()`; `evaluate()`, which gives a dict of splits and their results; `export()`; and
+    `facts()`.
+
     Args:
-        options: with `out`, `strategy`, `checkpoint_steps` and `export_version`.
+        options: with `out`, `seed`, `strategy`, `checkpoint_steps` and `export_version`.
         settings: dict of what must not change from one start to the next.
 
     Raises:
         ValueError: if the run was started with other settings, or the export's version exists.
     """
 
+    curve = None  # the metric of history.csv that is drawn beside the losses
+
     def __init__(self, options, settings):
         self.options = options
+        self.model = self.trained = None
         self._settings = settings
         self._distribution = None
         self.exported = None
@@ -35,6 +43,43 @@ class Run:
         """Makes the directory, once the input is known to be right."""
         os.makedirs(self.options.out, exist_ok=True)
         save_settings(self.path("settings.json"), self._settings)
+
+    def complete(self, started):
+        """Trains, evaluates, exports and writes the card.
+
+        Args:
+            started: when the run began, by `time.monotonic()`.
+
+        Returns:
+            The card, a dict.
+        """
+        self.train()
+        results = self.evaluate()
+        facts = self.facts()
+        self.export()
+        return write_card(
+            self.options.out,
+            history=self.path("history.csv"),
+            metric=self.curve,
+            seed=self.options.seed,
+            parameters=self.model.count_params(),
+            options=vars(self.options),
+            steps=self.steps(),
+            results=results,
+            **facts,
+            seconds=round(time.monotonic() - started, 1),
+        )
+
+    def facts(self):
+        """What the card tells of the task, a dict."""
+        raise NotImplementedError
+
+    def report(self, card):
+        """What is printed of a finished run, line by line."""
+        for split, result in card["results"].items():
+            yield f"{split}: {result['metric']} {result['value']:.4g} ({result['signature']})"
+        yield f"Export: {self.exported}"
+        yield f"Card:   {self.path('card.json')}"
 
     def path(self, name):
         return os.path.join(self.options.out, name)
@@ -49,10 +94,11 @@ class Run:
             self._distribution = tf.distribute.MirroredStrategy()
         return self._distribution.scope()
 
-    def steps(self, model):
-        """How many steps a compiled model was trained for."""
+    def steps(self):
+        """How many steps the model was trained for."""
+        trained = self.model if self.trained is None else self.trained
         # Not int(): under a strategy the counter is a variable of several parts.
-        return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+        return int(keras.ops.convert_to_numpy(trained.optimizer.iterations))
 
     def resume(self, model):
         """Restores a compiled model: the callback that saves it, and the epoch to go on with."""

@@ -60,29 +60,6 @@ def read_config(path, name):
         raise ValueError(f"{path} is not a {name} text proto: {error}") from error
 
 
-def read_metrics_path(path=None):
-    """Where a `MonitoringConfig` file wants the page for Prometheus.
-
-    Args:
-        path: string or None. The file, if there is one.
-
-    Returns:
-        String, or None for no page.
-
-    Raises:
-        ValueError: if the file cannot be read or parsed, or names no path of a URL.
-    """
-    if not path:
-        return None
-    config = read_config(path, "MonitoringConfig").prometheus_config
-    if not config.enable:
-        return None
-    page = config.path or "/monitoring/prometheus/metrics"
-    if not page.startswith("/"):
-        raise ValueError(f"{path}: path must start with a slash. Received: {page!r}")
-    return page
-
-
 def _build():
     pool = descriptor_pool.DescriptorPool()  # its own: the real definitions may be loaded too
     wrappers = descriptor_pb2.FileDescriptorProto()

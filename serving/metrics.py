@@ -10,6 +10,8 @@ import time
 import prometheus_client
 from prometheus_client.metrics_core import Metric
 
+from serving.config_protos import read_config
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _registry = prometheus_client.CollectorRegistry()
@@ -123,3 +125,26 @@ def runtime(model, api):
 def page():
     """Everything as text, in bytes."""
     return prometheus_client.generate_latest(_registry)
+
+
+def read_metrics_path(path=None):
+    """Where a `MonitoringConfig` file wants the page for Prometheus.
+
+    Args:
+        path: string or None. The file, if there is one.
+
+    Returns:
+        String, or None for no page.
+
+    Raises:
+        ValueError: if the file cannot be read or parsed, or names no path of a URL.
+    """
+    if not path:
+        return None
+    config = read_config(path, "MonitoringConfig").prometheus_config
+    if not config.enable:
+        return None
+    page = config.path or "/monitoring/prometheus/metrics"
+    if not page.startswith("/"):
+        raise ValueError(f"{path}: path must start with a slash. Received: {page!r}")
+    return page

@@ -51,7 +51,7 @@ def _serve(flags, stopping):
             flags.model_config_file, flags.model_name, flags.model_base_path
         )
         from serving.batching_options import read_batching_options
-        from serving.config_protos import read_metrics_path
+        from serving.metrics import read_metrics_path
         from serving.tls import read_credentials
 
         batching = None

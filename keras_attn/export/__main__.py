@@ -18,19 +18,24 @@ def main(arguments=None):
         return 2
 
 
+def _add_model(command):
+    """What is exported, and how much it reads and writes."""
+    command.add_argument("model", help="the model's .keras file")
+    command.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
+    command.add_argument("--max-source-length", type=int, default=1024, help="default: %(default)s")
+
+
 def _add_saved_model(commands):
     command = commands.add_parser(
         "saved_model",
         help="a SavedModel from text to text, for TensorFlow Serving",
         description="Writes PATH/VERSION/, complete or not at all.",
     )
-    command.add_argument("model", help="the model's .keras file")
+    _add_model(command)
     command.add_argument("path", help="directory that holds the versions")
     command.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
     command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
-    command.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
-    command.add_argument("--max-source-length", type=int, default=1024, help="default: %(default)s")
     command.add_argument("--version", type=int, help="default: one more than the highest there is")
     command.set_defaults(run=_saved_model)
 
@@ -65,7 +70,7 @@ def _add_onnx(commands):
         help="an ONNX file of a model or a part of it, from ids to ids",
         description="Writes PATH once ONNX Runtime has given the model's own answers with it.",
     )
-    command.add_argument("model", help="the model's .keras file")
+    _add_model(command)
     command.add_argument("path", help="the file to write")
     command.add_argument(
         "--what",
@@ -73,8 +78,6 @@ def _add_onnx(commands):
         help="the whole loop, a decoder's step with its caches, or the encoder (default: the first "
         "of these that the model has)",
     )
-    command.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
-    command.add_argument("--max-source-length", type=int, default=1024, help="default: %(default)s")
     command.set_defaults(run=_onnx)
 
 

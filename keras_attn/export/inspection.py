@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_attn.export.replay import replay
 from keras_attn.export.saved_file import count_ops, read_saved_model, size_of_files
 from keras_attn.export.servable_ops import serving_version, unservable_among
+from keras_attn.export.versions import newest
 
 _VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -116,13 +117,13 @@ def _version_in(path):
         raise ValueError(f"There is no such directory. Received: {path!r}.")
     if os.path.exists(os.path.join(path, "saved_model.pb")):
         return path
-    names = [name for name in os.listdir(path) if name.isdecimal()]
-    if not names:
+    version = newest(path)
+    if version is None:
         raise ValueError(
             "The directory holds neither a saved_model.pb nor versions, directories whose names "
             f"are numbers. Received: {path!r}."
         )
-    return os.path.join(path, max(names, key=int))
+    return os.path.join(path, version)
 
 
 def _signatures(meta_graph):

@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.export.answers import same
 from keras_attn.export.onnx_graphs import parts_of
 from keras_attn.export.onnx_handlers import handlers
 from keras_attn.memory import StatefulSegments
@@ -196,7 +197,7 @@ def _compare(function, file, tokens, longest):
         except Exception as error:
             raise ValueError(f"ONNX Runtime cannot run the model. Received: {error}") from error
         for name, answer in zip(names, found, strict=True):
-            if not _same(expected[name].numpy(), answer):
+            if not same(expected[name].numpy(), answer, ANSWERS_DIFFER):
                 raise ValueError(
                     f"The model answers otherwise in ONNX Runtime, at its output {name!r}, so it "
                     "was not written."
@@ -214,12 +215,3 @@ def _example(spec, batch, length, tokens):
     if spec.shape.rank == 1:
         return (length - np.arange(batch) % length).astype("int32")
     return np.array(1, "int32")
-
-
-def _same(expected, found):
-    if expected.dtype != found.dtype or expected.shape != found.shape:
-        return False
-    if expected.dtype.kind != "f":
-        return np.array_equal(expected, found)
-    allowed = ANSWERS_DIFFER * np.abs(expected).max(initial=1e-6)
-    return np.allclose(expected, found, rtol=0, atol=allowed)

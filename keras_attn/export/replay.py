@@ -2,13 +2,13 @@
 
 import os
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from keras_attn.export.answers import same
 from keras_attn.export.warmup import FILE
 
-# Relative to the greatest number of an output: other machines add up in another order.
+# Relative to the greatest number of an output.
 ANSWERS_DIFFER = 1e-3
 
 
@@ -43,7 +43,10 @@ def replay(directory, uses_text=False):
             ) from error
         outcome = "runs"
         if expected:
-            is_same = all(key in answer and _same(expected[key], answer[key]) for key in expected)
+            is_same = all(
+                key in answer and same(expected[key], answer[key].numpy(), ANSWERS_DIFFER)
+                for key in expected
+            )
             outcome = "same" if is_same else "differs"
         if outcomes.get(name) != "differs":
             outcomes[name] = outcome
@@ -92,13 +95,3 @@ def _loaded(directory, uses_text):
 
 def _first_line(error):
     return str(error).strip().partition("\n")[0]
-
-
-def _same(saved, found):
-    found = found.numpy()
-    if saved.dtype != found.dtype or saved.shape != found.shape:
-        return False
-    if saved.dtype.kind != "f":
-        return np.array_equal(saved, found)
-    allowed = ANSWERS_DIFFER * np.abs(saved).max(initial=1e-6)
-    return np.allclose(saved, found, rtol=0, atol=allowed, equal_nan=True)

@@ -99,9 +99,9 @@ def saved_model(
     """
     if isinstance(model, StatefulSegments):
         model = model.model
+    lengths = max_length, max_source_length
+    module, signatures = _servable(model, tokenizer, strategy, lengths)
     with new_version(path, version) as (temporary, directory):
-        lengths = max_length, max_source_length
-        module, signatures = _servable(model, tokenizer, strategy, lengths)
         tf.saved_model.save(module, temporary, signatures=signatures)
         unservable = unservable_ops(temporary)
         if unservable:

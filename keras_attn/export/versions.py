@@ -32,7 +32,8 @@ def new_version(path, version=None):
     Reference: https://www.tensorflow.org/tfx/serving/serving_basic
     """
     path = os.fspath(path)
-    version = _next(path) if version is None else version
+    if version is None:
+        version = 1 + int(newest(path) or 0)
     directory = os.path.join(path, str(version))
     if version < 1:
         raise ValueError(f"`version` must be at least 1. Received: version={version}.")
@@ -51,7 +52,9 @@ def new_version(path, version=None):
         raise
 
 
-def _next(path):
+def newest(path):
+    """The name of the highest version in a directory, "7" or "007"; None if there is none."""
     if not os.path.isdir(path):
-        return 1
-    return 1 + max((int(name) for name in os.listdir(path) if name.isdecimal()), default=0)
+        return None
+    names = (name for name in os.listdir(path) if name.isdecimal())
+    return max(names, key=int, default=None)

@@ -37,8 +37,8 @@ class SeparableConvTransition(keras.layers.Layer):
         x: (B, T, D). padding_mask: bool (B, T), True where a position is real; by default Keras's
             mask of `x`.
         cache: from `initial_cache` or an earlier call; with it `attention_mask`, bool
-            (B, 1, T, slots), `query_positions`, `key_positions` and `padding_mask` (B, slots) are
-            as those of a `MultiHeadAttention`.
+            (T, slots), (B, T, slots) or (B, 1, T, slots), `query_positions`, `key_positions` and
+            `padding_mask` (B, slots) are as those of a `MultiHeadAttention`.
 
     Returns:
         (B, T, D); then, with `cache`, the new cache.
@@ -133,11 +133,8 @@ class SeparableConvTransition(keras.layers.Layer):
     ):
         check_shape(x, "x", (None, None, x.shape[-1]))
         if cache is not None:
-            masks = (
-                None if padding_mask is None else padding_mask[:, None],
-                None if attention_mask is None else attention_mask[:, 0],
-            )
-            seen = seen_at(x, cache, query_positions, key_positions, masks)
+            masks = padding_mask, attention_mask
+            seen = seen_at(x, cache, query_positions, key_positions, *masks)
             return self._continue(x, cache, seen, training)
         padding_mask = keras_mask(x) if padding_mask is None else padding_mask
         real = join_masks((x, padding_mask, "padding_mask"))  # (B, T)

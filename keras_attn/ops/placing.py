@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attn.ops.checks import check_positions
 from keras_attn.ops.cutting import size
+from keras_attn.ops.masks import combine_masks, spread_attention_mask, spread_padding_mask
 from keras_attn.ops.progression import Progression, positions_tensor
 
 
@@ -42,14 +43,16 @@ def positions_of_new(query, key, cache=None, query_positions=None, key_positions
     return query_positions, key_positions
 
 
-def seen_at(x, cache, query_positions=None, key_positions=None, masks=()):
+def seen_at(
+    x, cache, query_positions=None, key_positions=None, padding_mask=None, attention_mask=None
+):
     """Where what stands so many positions before each of the new inputs is kept.
 
     Args:
         x: (B, T, D), new inputs.
         cache: dict of `inputs`, slots (B, 1, M, D), and `index`, without those of `x`.
-        query_positions, key_positions: as an attention layer gets them.
-        masks: bool, each None or broadcastable to (B, T, M + T): the slots that are of the text.
+        query_positions, key_positions, padding_mask, attention_mask: as an attention layer of one
+            head gets them.
 
     Returns:
         A function of a distance that gives a bool (B, T, S), True at the slot of that position: of
@@ -57,16 +60,19 @@ def seen_at(x, cache, query_positions=None, key_positions=None, masks=()):
     """
     cache = {"key": cache["inputs"], "index": cache["index"]}
     places, _ = positions_of_new(x[:, None], x[:, None], cache, query_positions, key_positions)
+    grows = cache["index"] is None
+    num_slots = size(cache["key"], 2) + (size(x, 1) if grows else 0)
     if key_positions is None:
-        grows = cache["index"] is None
-        num_slots = size(cache["key"], 2) + (size(x, 1) if grows else 0)
         key_positions = ops.arange(num_slots, dtype="int32")
+    batch, length, _ = x.shape
+    static = num_slots if isinstance(num_slots, int) else None
+    real = spread_padding_mask(padding_mask, batch, static)
+    allowed = spread_attention_mask(attention_mask, batch, 1, length, static)
+    allowed = combine_masks(real, None if allowed is None else allowed[:, 0])
 
     def seen(distance):
         found = ops.equal(key_positions[..., None, :], places[..., None] - distance)
-        for mask in masks:
-            found = found if mask is None else ops.logical_and(found, mask)
-        return found
+        return combine_masks(found, allowed)
 
     return seen
 

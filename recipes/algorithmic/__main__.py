@@ -7,7 +7,6 @@ See README.md beside this file.
 """
 
 import sys
-import time
 
 from recipes import program
 from recipes.algorithmic.options import parse
@@ -22,13 +21,7 @@ def run(options, started):
     from recipes.algorithmic.sequence_run import SequenceRun
 
     run = (ParityRun if options.task == "parity" else SequenceRun)(options)
-    run.train()
-    results = run.evaluate()
-    run.export()
-    run.write_card(results, seconds=time.monotonic() - started)
-    for name, result in results.items():
-        print(f"{name}: {result['metric']} {result['value']:.4g} ({result['signature']})")
-    print(f"Export: {run.exported}\nCard:   {options.out}/card.json")
+    print("\n".join(run.report(run.complete(started))))
 
 
 if __name__ == "__main__":

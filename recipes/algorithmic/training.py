@@ -6,7 +6,6 @@ from recipes import run
 from recipes.algorithmic.batches import Batches
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.settings import settings
-from recipes.card import write_card
 from recipes.optimizer import adam
 
 _VALIDATION_BATCHES = 8
@@ -82,23 +81,14 @@ class Run(run.Run):
             "signature": f"{sum(measures['examples'] for measures in found)} held-out examples",
         }
 
-    def write_card(self, results, seconds):
-        options = self.options
+    @property
+    def curve(self):
+        return f"val_{self.metric}"
+
+    def facts(self):
+        """Also draws what was found."""
         self._draw()
-        write_card(
-            options.out,
-            history=self.path("history.csv"),
-            metric=f"val_{self.metric}",
-            task=options.task,
-            seed=options.seed,
-            parameters=self.model.count_params(),
-            options=vars(options),
-            steps=self.steps(self.model),
-            results=results,
-            by_length=self.by_length,
-            **self.pondered(),
-            seconds=round(seconds, 1),
-        )
+        return {"task": self.options.task, "by_length": self.by_length, **self.pondered()}
 
     def _draw(self):
         """Draws what was found by length."""

@@ -53,11 +53,7 @@ def _card(name, options):
     started = time.monotonic()
     keras.backend.clear_session()
     keras.utils.set_random_seed(options.seed)
-    run = Run(name, options)
-    run.train()
-    results = run.evaluate()
-    run.export()
-    return run.write_card(results, seconds=time.monotonic() - started)
+    return Run(name, options).complete(started)
 
 
 if __name__ == "__main__":

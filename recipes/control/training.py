@@ -7,7 +7,6 @@ import numpy as np
 
 from keras_attn import export, training
 from recipes import run
-from recipes.card import write_card
 from recipes.control.agents import build
 from recipes.control.environments import Environments
 from recipes.control.options import settings
@@ -26,13 +25,16 @@ class Run(run.Run):
         options: of the command line, with the `seed` and the `out` of this run.
     """
 
+    curve = "return"
+
     def __init__(self, name, options):
         super().__init__(options, {"model": name, **settings(options)})
         self.name = name
         environments = Environments(options.env, options.num_envs, options.seed * HELD_OUT)
         with self.scope():
             self.agent = build(name, environments.state_size, environments.num_actions, options)
-            self.trained = ProximalPolicy(self.agent.model, entropy_weight=options.entropy_weight)
+            self.model = self.agent.model
+            self.trained = ProximalPolicy(self.model, entropy_weight=options.entropy_weight)
             self.trained.compile(
                 training.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
                 jit_compile=False,
@@ -54,7 +56,7 @@ class Run(run.Run):
                 callbacks=[Returns(self.rollouts.environments), *self.logs(first), resume],
                 verbose=1 if os.isatty(1) else 2,
             )
-        self.agent.model.save(self.path("model.keras"))
+        self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """The returns of episodes in other environments, acted as in training."""
@@ -75,26 +77,18 @@ class Run(run.Run):
 
     def export(self):
         """Writes the next version under `export/`, of a model whose memory a client can hold."""
-        if hasattr(self.agent.model, "initial_memory"):
+        if hasattr(self.model, "initial_memory"):
             self.exported = export.saved_model(
-                self.agent.model, self.path("export"), version=self.options.export_version
+                self.model, self.path("export"), version=self.options.export_version
             )
 
-    def write_card(self, results, seconds):
+    def steps(self):
+        """How many steps the environments made."""
         options = self.options
-        return write_card(
-            options.out,
-            history=self.path("history.csv"),
-            metric="return",
-            task=options.env,
-            model=self.name,
-            seed=options.seed,
-            parameters=self.agent.model.count_params(),
-            options=vars(options),
-            steps=options.epochs * options.stretches * options.num_envs * options.rollout,
-            results=results,
-            seconds=round(seconds, 1),
-        )
+        return options.epochs * options.stretches * options.num_envs * options.rollout
+
+    def facts(self):
+        return {"task": self.options.env, "model": self.name}
 
 
 class Returns(keras.callbacks.Callback):

@@ -5,7 +5,6 @@ import time
 
 from keras_attn import export, generation, models, training
 from recipes import run
-from recipes.card import write_card
 from recipes.image.architectures import build
 from recipes.image.batches import Batches, in_order
 from recipes.image.data import KINDS, Images, read_images
@@ -16,6 +15,8 @@ from recipes.optimizer import adam
 
 class Run(run.Run):
     """A run in the directory `options.out`, which a later run with the same options continues."""
+
+    curve = "val_bits_per_dim"
 
     def __init__(self, options):
         super().__init__(options, settings(options))
@@ -78,22 +79,18 @@ class Run(run.Run):
             version=self.options.export_version,
         )
 
-    def write_card(self, results, seconds):
-        options = self.options
-        write_card(
-            options.out,
-            history=self.path("history.csv"),
-            metric="val_bits_per_dim",
-            task=options.dataset,
-            seed=options.seed,
-            parameters=self.model.count_params(),
-            vocabulary_size=self.tokens.vocabulary_size,
-            images={name: len(images) for name, images in self.splits.items()},
-            options=vars(options),
-            steps=self.steps(self.model),
-            results=results,
-            seconds=round(seconds, 1),
-        )
+    def facts(self):
+        """Also draws samples."""
+        self.sample()
+        return {
+            "task": self.options.dataset,
+            "vocabulary_size": self.tokens.vocabulary_size,
+            "images": {name: len(images) for name, images in self.splits.items()},
+        }
+
+    def report(self, card):
+        yield f"Samples: {self.path('samples.png')}"
+        yield from super().report(card)
 
     def _labelled(self, images):
         """What the model reads of a batch, and what it is to predict."""

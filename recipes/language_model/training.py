@@ -9,7 +9,6 @@ import numpy as np
 from keras_attn import export, generation, text, training
 from keras_attn.memory import StatefulSegments
 from recipes import run
-from recipes.card import write_card
 from recipes.language_model.architectures import build, span_patterns, with_memory
 from recipes.language_model.settings import settings
 from recipes.optimizer import adam
@@ -20,6 +19,8 @@ from recipes.text.data import read_text
 
 class Run(run.Run):
     """A run in the directory `options.out`, which a later run with the same options continues."""
+
+    curve = "val_bits_per_character"
 
     def __init__(self, options):
         super().__init__(options, settings(options))
@@ -115,23 +116,17 @@ class Run(run.Run):
             self.model, self.path("export"), version=options.export_version, **decoding
         )
 
-    def write_card(self, results, sample, seconds):
-        options = self.options
-        write_card(
-            options.out,
-            history=self.path("history.csv"),
-            metric="val_bits_per_character",
-            task=self.corpus.name,
-            seed=options.seed,
-            parameters=self.model.count_params(),
-            vocabulary_size=self.corpus.tokenizer.vocabulary_size,
-            options=vars(options),
-            steps=self.steps(self.trained),
-            results=results,
-            sample=sample,
-            seconds=round(seconds, 1),
+    def facts(self):
+        return {
+            "task": self.corpus.name,
+            "vocabulary_size": self.corpus.tokenizer.vocabulary_size,
+            "sample": self.sample(),
             **self._spans(),
-        )
+        }
+
+    def report(self, card):
+        yield f"{card['sample']['prompt']}[...]{card['sample']['continuation']}\n"
+        yield from super().report(card)
 
     @property
     def _remembers(self):

@@ -7,7 +7,6 @@ See README.md beside this file.
 """
 
 import sys
-import time
 
 from recipes import program
 from recipes.masked_language_model.options import parse
@@ -21,17 +20,7 @@ def run(options, started):
     from recipes.masked_language_model.training import Run
 
     run = Run(options)
-    run.train()
-    results = run.evaluate()
-    examples = run.examples()
-    run.export()
-    run.write_card(results, examples, seconds=time.monotonic() - started)
-    for masked, filled in examples:
-        print(f"{masked}\n    {filled}")
-    for split, result in results.items():
-        baseline = f"the most frequent token alone: {result['baseline']:.4g}"
-        print(f"{split}: {result['metric']} {result['value']:.4g} ({baseline})")
-    print(f"Export: {run.exported}\nCard:   {options.out}/card.json")
+    print("\n".join(run.report(run.complete(started))))
 
 
 if __name__ == "__main__":

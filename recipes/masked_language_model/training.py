@@ -6,7 +6,6 @@ import numpy as np
 
 from keras_attn import export, models, training
 from recipes import run
-from recipes.card import write_card
 from recipes.masked_language_model.batches import MaskedSegments, hide
 from recipes.masked_language_model.options import SIZES, settings
 from recipes.optimizer import adam
@@ -19,6 +18,8 @@ MASK = "[MASK]"
 
 class Run(run.Run):
     """A run in the directory `options.out`, which a later run with the same options continues."""
+
+    curve = "val_masked_accuracy"
 
     def __init__(self, options):
         super().__init__(options, settings(options))
@@ -68,12 +69,14 @@ class Run(run.Run):
         guess = np.bincount(self.corpus.ids["train"])[self.first_id :].argmax() + self.first_id
         targets = np.concatenate([segments.batch(i)[1].ravel() for i in range(len(segments))])
         targets = targets[targets > 0]
+        baseline = float(np.mean(targets == guess))
         return {
             "test": {
                 "metric": "masked_accuracy",
                 "value": found["masked_accuracy"],
+                "signature": f"the most frequent token alone: {baseline:.4g}",
                 "perplexity": float(np.exp(found["loss"])),
-                "baseline": float(np.mean(targets == guess)),
+                "baseline": baseline,
                 "masked_tokens": len(targets),
             }
         }
@@ -98,21 +101,17 @@ class Run(run.Run):
             self.model, self.path("export"), version=self.options.export_version
         )
 
-    def write_card(self, results, examples, seconds):
-        write_card(
-            self.options.out,
-            history=self.path("history.csv"),
-            metric="val_masked_accuracy",
-            task=self.corpus.name,
-            seed=self.options.seed,
-            parameters=self.model.count_params(),
-            vocabulary_size=self.mask_id,
-            options=vars(self.options),
-            steps=self.steps(self.model),
-            results=results,
-            examples=examples,
-            seconds=round(seconds, 1),
-        )
+    def facts(self):
+        return {
+            "task": self.corpus.name,
+            "vocabulary_size": self.mask_id,
+            "examples": self.examples(),
+        }
+
+    def report(self, card):
+        for masked, filled in card["examples"]:
+            yield f"{masked}\n    {filled}"
+        yield from super().report(card)
 
     def _segments(self, split, steps=None, most=None):
         ids = self.corpus.ids[split][:most]

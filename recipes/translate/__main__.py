@@ -7,7 +7,6 @@ See README.md beside this file.
 """
 
 import sys
-import time
 
 from recipes import program
 from recipes.translate.options import parse
@@ -21,13 +20,7 @@ def run(options, started):
     from recipes.translate.training import Run
 
     run = Run(options)
-    run.train()
-    results = run.evaluate()
-    run.export()
-    run.write_card(results, seconds=time.monotonic() - started)
-    for split, result in results.items():
-        print(f"{split}: {result['metric']} {result['value']:.4g} ({result['signature']})")
-    print(f"Export: {run.exported}\nCard:   {options.out}/card.json")
+    print("\n".join(run.report(run.complete(started))))
 
 
 if __name__ == "__main__":

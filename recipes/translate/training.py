@@ -7,7 +7,6 @@ import keras
 
 from keras_attn import export, generation, models, text, training
 from recipes import run
-from recipes.card import write_card
 from recipes.translate import task as tasks
 from recipes.translate.settings import settings
 
@@ -39,6 +38,10 @@ class Run(run.Run):
             max_length=options.max_length,
             max_source_length=options.max_source_length,
         )
+
+    @property
+    def curve(self):
+        return f"val_{self.task.metric}"
 
     def train(self):
         """Trains, or goes on training, and leaves the averaged weights in the model."""
@@ -99,21 +102,8 @@ class Run(run.Run):
             version=self.options.export_version,
         )
 
-    def write_card(self, results, seconds):
-        options = self.options
-        write_card(
-            options.out,
-            history=self.path("history.csv"),
-            metric=f"val_{self.task.metric}",
-            task=self.task.name,
-            seed=options.seed,
-            parameters=self.model.count_params(),
-            vocabulary_size=self.tokenizer.vocabulary_size,
-            options=vars(options),
-            steps=self.steps(self.model),
-            results=results,
-            seconds=round(seconds, 1),
-        )
+    def facts(self):
+        return {"task": self.task.name, "vocabulary_size": self.tokenizer.vocabulary_size}
 
     def _tokenizer(self):
         path = self.path("tokenizer.model")

@@ -140,6 +140,33 @@ def test_limit_pieces_with_a_cache_equal_the_whole(ends, slots):
         start = end
 
 
+def test_of_masked_slots_nothing_is_read_whatever_the_masks_rank():
+    """As if what stands in them were zero, of which a convolution reads nothing either."""
+    layer, length = built(causal=True), 3
+    slots = np.ones((B, T, T), bool)
+    slots[1:, :, 1:length] = False
+    _, cache = layer(X[:, :length], cache=layer.initial_cache(B, T))
+    emptied = {
+        name: np.where(slots[:, None, 0, :, None], part, 0.0) if name != "index" else part
+        for name, part in cache.items()
+    }
+    expected, _ = layer(X[:, length:], cache=emptied)
+    mask = slots[:, length:]
+    for attention_mask in (mask, mask[:, None]):
+        found, _ = layer(X[:, length:], cache=cache, attention_mask=attention_mask)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    found, _ = layer(X[:, length:], cache=cache, padding_mask=slots[:, 0])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    found, _ = layer(
+        X[:1, length:],
+        cache=layer(X[:1, :length], cache=layer.initial_cache(1, T))[1],
+        attention_mask=np.ones((T - length, T), bool),
+    )
+    np.testing.assert_allclose(found, np.asarray(layer(X[:1]))[:, length:], atol=1e-5)
+    with pytest.raises(ValueError, match="`attention_mask` must"):
+        layer(X[:, length:], cache=cache, attention_mask=mask[:, :, 1:])
+
+
 def test_generation_equals_the_loop_without_caches(model):
     """Prompts of different length: the neighbours of what is written are a row's own last tokens."""
     check_greedy(model, np.array([[5, 3, 10, 0, 0], [7, 2, 9, 4, 6]]), max_length=6)

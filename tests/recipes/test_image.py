@@ -24,11 +24,6 @@ SMALL = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def untouched_arguments(monkeypatch):
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-
-
 def run(out, *options):
     """The exit code of the recipe, in this process for speed."""
     sys.argv[1:] = ["--out", str(out), *SMALL, *options]

@@ -43,11 +43,6 @@ def data(tmp_path_factory):
     return directory
 
 
-@pytest.fixture(autouse=True)
-def untouched_arguments(monkeypatch):
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-
-
 def run(data, out, *options):
     """The exit code of the recipe, in this process for speed."""
     sys.argv[1:] = ["--data-dir", str(data), "--out", str(out), *SMALL, *options]

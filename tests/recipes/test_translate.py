@@ -134,11 +134,6 @@ def broken(tmp_path):
     return directory
 
 
-@pytest.fixture(autouse=True)
-def untouched_arguments(monkeypatch):
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-
-
 def test_missing_directory(capsys, tmp_path):
     sentence = fails(capsys, tmp_path / "nowhere", tmp_path / "out")
     assert "no such directory" in sentence and "nowhere" in sentence

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from serving.batch_scheduler import BatchScheduler
-from serving.batching_options import BatchingOptions, read_batching_options
+from serving.batching_options import BatchingOptions
 from serving.batching_servable import BatchingServable
 from serving.caller import Caller
 from serving.errors import Code, ServingError
@@ -260,42 +260,6 @@ def test_a_client_that_goes_away_leaves_the_queue():
     assert refusal(requests.send([[1]], caller))[0] == "CANCELLED"
     assert answer(requests.send([[2]])) == [[4]]
     assert model.seen == [{"x": [[2]]}]
-
-
-def test_the_parameters_of_a_file(tmp_path):
-    path = tmp_path / "batching.config"
-    path.write_text(
-        "max_batch_size { value: 8 } batch_timeout_micros { value: 5 } "
-        "max_enqueued_batches { value: 3 } num_batch_threads { value: 2 } "
-        'thread_pool_name { value: "name" } allowed_batch_sizes: 2 allowed_batch_sizes: 4 '
-        "pad_variable_length_inputs: true enable_large_batch_splitting { value: true } "
-        "max_execution_batch_size { value: 4 }"
-    )
-    assert read_batching_options(path) == BatchingOptions(8, 5, 3, 2, (2, 4), True, True, 4, "name")
-    path.write_text("")
-    options = read_batching_options(path)
-    assert (options.max_batch_size, options.batch_timeout_micros) == (1000, 0)
-    assert (options.max_enqueued_batches, options.pad_variable_length_inputs) == (10, False)
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("max_batch_size: 8", "is not a BatchingParameters text proto"),
-        ("max_batch_size {}", "max_batch_size must be positive; was 0"),
-        ("num_batch_threads { value: -1 }", "num_batch_threads must be positive; was -1"),
-        ("batch_timeout_micros { value: -1 }", "batch_timeout_micros must be non-negative"),
-        ("max_enqueued_batches {}", "max_enqueued_batches must be positive"),
-        ("allowed_batch_sizes: 5", "last entry was 5; expected 1000"),
-        ("allowed_batch_sizes: [1000, 1000]", "monotonically increasing"),
-    ],
-)
-def test_parameters_that_do_not_fit(tmp_path, text, message):
-    path = tmp_path / "batching.config"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message) as info:
-        read_batching_options(path)
-    assert str(path) in str(info.value)
 
 
 def test_a_server_that_batches(start_server, toys, tmp_path):
