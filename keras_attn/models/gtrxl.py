@@ -32,7 +32,8 @@ def gtrxl(
 
     States (B, T, *state_shape) go through `embedding`, by default a dense layer, and come out by
     the `heads`, such as `{"policy": 18, "value": 1}`. Another gate is
-    `residual=Gate("output", bias=1.0)`; "post_norm" makes it the Transformer-XL.
+    `residual=Gate("output", bias=1.0)`; `Gate("sum")` makes it the paper's TrXL-I, "post_norm" the
+    Transformer-XL.
 
     Example:
         >>> import keras_attn
@@ -41,8 +42,7 @@ def gtrxl(
         >>> sorted(model.output)
         ['memory', 'memory_length', 'policy', 'value']
 
-    Differs from the paper: states are embedded by a dense layer, where its agents see images. Its
-        TrXL-I, ungated with a ReLU after each sublayer, is no residual here: "pre_norm" has none.
+    Differs from the paper: states are embedded by a dense layer, where its agents see images.
 
     Reference: [Parisotto et al., 2019](https://arxiv.org/abs/1910.06764), sections 3.1 and 3.2,
         figure 1.

@@ -15,7 +15,10 @@ KINDS = {
     "output": (1, 0),
     "highway": (1, 0),
     "sigmoid_tanh": (0, 2),
+    "sum": (0, 0),
 }
+# Those that have a bias.
+_BIASED = ("gru", "output", "highway", "sigmoid_tanh")
 
 
 @axis.register
@@ -30,16 +33,17 @@ class Gate(Residual):
         output:         g(x, y) = x + sigmoid(W x - b) y
         highway:        g(x, y) = s x + (1 - s) y,   s = sigmoid(W x + b)
         sigmoid_tanh:   g(x, y) = x + sigmoid(W y - b) tanh(U y)
+        sum:            g(x, y) = x + y,   the paper's TrXL-I
 
     Products without a matrix are element by element; matrices (D, D) have no bias but b (D,), which
-    is learned from `bias` on. The larger b, the nearer g is to x (`input` has none), so a policy
-    starts out as one without a memory. The relu is there because the norm has left two linear
+    is learned from `bias` on. The larger b, the nearer g is to x (`input` and `sum` have none), so a
+    policy starts out as one without a memory. The relu is there because the norm has left two linear
     layers in a row: the sublayer's last and the gate's first. Nothing but gates stands between the
     first block's input and the last one's output, so a stack of such blocks ends without a norm.
-    Time O(T D^2): six matrices for `gru`, two for `sigmoid_tanh`, one for the others.
+    Time O(T D^2): six matrices for `gru`, two for `sigmoid_tanh`, none for `sum`, one for the others.
 
     Args:
-        kind: "gru", "input", "output", "highway" or "sigmoid_tanh".
+        kind: "gru", "input", "output", "highway", "sigmoid_tanh" or "sum".
         bias: float. Initial value of b. The paper has 2 for `gru` and 1 for the other kinds.
         kernel_initializer: of the matrices.
         epsilon: float. Added to the variance in the normalisation.
@@ -78,7 +82,7 @@ class Gate(Residual):
             self.y_kernel = self._add_matrices(width, of_y, "y_kernel")
         if self.kind == "gru":
             self.candidate_kernel = self._add_matrices(width, 1, "candidate_kernel")
-        if self.kind != "input":
+        if self.kind in _BIASED:
             start = keras.initializers.Constant(self.bias)
             self.gate_bias = self.add_weight((width,), start, name="gate_bias")
 
@@ -122,6 +126,9 @@ class Gate(Residual):
 
     def _sigmoid_tanh(self, x, y, from_x, from_y):
         return x + ops.sigmoid(from_y[0] - self.gate_bias) * ops.tanh(from_y[1])
+
+    def _sum(self, x, y, from_x, from_y):
+        return x + y
 
     def get_config(self):
         return {

@@ -83,7 +83,7 @@ def axes(options):
             "gru": {"residual": residuals.Gate("gru")},
             **{
                 kind: {"residual": residuals.Gate(kind, bias=1.0)}
-                for kind in ("input", "output", "highway", "sigmoid_tanh")
+                for kind in ("input", "output", "highway", "sigmoid_tanh", "sum")
             },
         },
         "depth": {

@@ -199,7 +199,7 @@ def test_what_a_run_leaves(tmp_path, capsys):
     # Started again it has nothing to train.
     again = SequenceRun(parse(sys.argv[1:]))
     again.train()
-    assert again.steps(again.model) == 4
+    assert again.steps() == 4
     assert len((tmp_path / "history.csv").read_text().splitlines()) == 3
 
 

@@ -12,8 +12,8 @@ from keras_attn.testing import check_layer
 
 B, T, D = 2, 5, 7
 X, Y = oracles.random(B, T, D, scale=3), oracles.random(B, T, D, seed=1)
-KINDS = ("gru", "input", "output", "highway", "sigmoid_tanh")
-BIASED = tuple(kind for kind in KINDS if kind != "input")
+KINDS = ("gru", "input", "output", "highway", "sigmoid_tanh", "sum")
+BIASED = tuple(kind for kind in KINDS if kind not in ("input", "sum"))
 # In the order of the weights: U are the matrices of x, W those of y, where both have some.
 NAMES = {
     "gru": ("U_r U_z", "W_r W_z W_g", "U_g"),
@@ -21,6 +21,7 @@ NAMES = {
     "output": ("W_g",),
     "highway": ("W_g",),
     "sigmoid_tanh": ("W_g U_g",),
+    "sum": (),
 }
 OF_ALL = pytest.mark.parametrize("kind", KINDS)
 OF_BIASED = pytest.mark.parametrize("kind", BIASED)
@@ -57,7 +58,7 @@ def matrices(layer):
 def gated(layer, x, y):
     """Section 3.2 of the paper, one position at a time."""
     m = matrices(layer)
-    b = oracles.numpy_of(layer.gate_bias) if layer.kind != "input" else None
+    b = oracles.numpy_of(layer.gate_bias) if layer.kind in BIASED else None
     out = np.zeros(x.shape)
     for place in np.ndindex(x.shape[:-1]):
         s, f = x[place].astype("float64"), np.maximum(y[place].astype("float64"), 0)
@@ -73,6 +74,8 @@ def gated(layer, x, y):
         elif layer.kind == "highway":
             carried = sigmoid(s @ m["W_g"] + b)
             out[place] = carried * s + (1 - carried) * f
+        elif layer.kind == "sum":
+            out[place] = s + f
         else:
             out[place] = s + sigmoid(f @ m["W_g"] - b) * np.tanh(f @ m["U_g"])
     return out
@@ -134,6 +137,7 @@ def test_limits_without_weights():
     layer = built("input", kernel_initializer="zeros")
     np.testing.assert_allclose(layer.after(X, np.abs(Y)), X / 2 + np.abs(Y), atol=1e-6)
     assert [w.name for w in layer.weights] == ["x_kernel", "gamma", "beta"]  # no bias
+    assert [w.name for w in built("sum").weights] == ["gamma", "beta"]
 
 
 @pytest.mark.parametrize("reset_after", [False, True])
