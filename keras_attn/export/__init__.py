@@ -1,5 +1,6 @@
 """Models as files that other programs run. TensorFlow backend only."""
 
+from keras_attn.export.ctranslate2 import ctranslate2
 from keras_attn.export.id_translator import IdTranslator
 from keras_attn.export.id_writer import IdWriter
 from keras_attn.export.image_enlarger import ImageEnlarger
@@ -23,6 +24,7 @@ __all__ = [
     "TokenEncoder",
     "Translator",
     "Writer",
+    "ctranslate2",
     "inspect",
     "onnx",
     "saved_model",

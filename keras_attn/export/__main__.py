@@ -9,6 +9,7 @@ def main(arguments=None):
     commands = parser.add_subparsers(dest="command", required=True)
     _add_saved_model(commands)
     _add_onnx(commands)
+    _add_ctranslate2(commands)
     _add_inspect(commands)
     options = parser.parse_args(arguments)
     try:
@@ -89,6 +90,38 @@ def _onnx(options):
     model = keras.models.load_model(options.model)
     lengths = {key: getattr(options, key) for key in ("max_length", "max_source_length")}
     print(onnx(model, options.path, options.what, **lengths))
+    return 0
+
+
+def _add_ctranslate2(commands):
+    command = commands.add_parser(
+        "ctranslate2",
+        help="a directory for CTranslate2, an engine for CPUs and GPUs",
+        description="Writes PATH once CTranslate2 has given the model's own answers with it.",
+    )
+    command.add_argument("model", help="the model's .keras file")
+    command.add_argument("path", help="the directory to write")
+    command.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
+    command.add_argument("--quantize", help="int8 or another of CTranslate2's (default: float32)")
+    command.add_argument("--max-length", type=int, default=1024, help="default: %(default)s")
+    command.set_defaults(run=_ctranslate2)
+
+
+def _ctranslate2(options):
+    import keras
+
+    from keras_attn import text
+    from keras_attn.export.ctranslate2 import ctranslate2
+
+    print(
+        ctranslate2(
+            keras.models.load_model(options.model),
+            options.path,
+            text.load(options.tokenizer) if options.tokenizer else None,
+            options.quantize,
+            max_length=options.max_length,
+        )
+    )
     return 0
 
 

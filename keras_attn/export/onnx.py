@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_attn.export.answers import same
 from keras_attn.export.onnx_graphs import parts_of
 from keras_attn.export.onnx_handlers import handlers
+from keras_attn.export.precision import check_float32
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.fingerprint import num_tokens
 
@@ -90,12 +91,7 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
         raise ValueError(
             f"`what` of this model must be one of {sorted(parts)}. Received: {what!r}."
         )
-    dtypes = {layer.compute_dtype for layer in model.layers} - {"float32"}
-    if dtypes:
-        raise ValueError(
-            "`model` must compute in float32: load it under that policy. "
-            f"Received: {', '.join(sorted(dtypes))}."
-        )
+    check_float32(model)
     _packages()
     function = parts[what](max_length, max_source_length)
     path = os.path.abspath(os.fspath(path))

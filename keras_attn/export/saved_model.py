@@ -102,7 +102,9 @@ def saved_model(
     lengths = max_length, max_source_length
     module, signatures = _servable(model, tokenizer, strategy, lengths)
     with new_version(path, version) as (temporary, directory):
-        tf.saved_model.save(module, temporary, signatures=signatures)
+        # A server takes no gradients, whose functions can be half the file.
+        without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(module, temporary, signatures, without_gradients)
         unservable = unservable_ops(temporary)
         if unservable:
             raise ValueError(

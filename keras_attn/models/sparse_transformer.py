@@ -45,7 +45,8 @@ def sparse_transformer(
         stride: int. Of the pattern; by default the numbers of a row.
         summary: int. Summary keys at the end of each row, for `Fixed`; None for `Strided`.
         factors: "merged", both in every head; "interleaved", one after the other in the layers;
-            "per_head", one in the first half of the heads and one in the other.
+            "per_head", one in the first half of the heads and one in the other; "full", all keys
+            before a query, which the paper compares with.
         key_dim: int. Size of each head's queries and keys; by default that of its values,
             `hidden_dim / num_heads`, of which the paper's model of small images has half.
         remat: bool. Whether the backward pass computes the blocks again.
@@ -63,7 +64,7 @@ def sparse_transformer(
 
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5.
     """
-    check_choice(("merged", "interleaved", "per_head"), factors=factors)
+    check_choice(("merged", "interleaved", "per_head", "full"), factors=factors)
     stride = stride or image_shape[1] * image_shape[2]
     near, far = ("local", "column") if summary is None else ("block", "summary")
 
@@ -71,6 +72,8 @@ def sparse_transformer(
         return Strided(stride, factor) if summary is None else Fixed(stride, summary, factor)
 
     def pattern_of(index):
+        if factors == "full":
+            return "causal"
         if factors == "merged":
             return pattern("both")
         if factors == "interleaved":

@@ -91,6 +91,9 @@ class Characters(Tokenizer):
         limit = None if vocabulary_size is None else vocabulary_size - _NUM_MARKS
         return cls("".join(ranked[:limit]))
 
+    def tokens(self):
+        return [*self.marks, *self._characters]
+
     def to_bytes(self):
         return json.dumps({"characters": self._characters}, ensure_ascii=False).encode()
 

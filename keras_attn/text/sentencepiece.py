@@ -120,6 +120,11 @@ class SentencePiece(Tokenizer):
             raise _readable(error, vocabulary_size, character_coverage, normalization) from error
         return cls(model.getvalue())
 
+    def tokens(self):
+        processor = _processor(self._model_proto)
+        pieces = map(processor.id_to_piece, range(self.vocabulary_size))
+        return [*self.marks, *list(pieces)[len(self.marks) :]]
+
     def to_bytes(self):
         return self._model_proto
 

@@ -20,7 +20,8 @@ class Tokenizer(tf.Module):
     Text goes in and comes out as a string tensor (B,), so a `tf.function` that calls a tokenizer
     exports as one graph from text to text. Batch and length are dynamic, and a batch may be empty.
     A subclass sets `vocabulary_size` and provides `_split` (strings to ragged ids without marks),
-    `_join` (the inverse), `to_bytes` and `from_bytes`.
+    `_join` (the inverse), `tokens` (a list of strings, the vocabulary in the order of the ids, the
+    marks as "<pad>", "<unk>", "<s>" and "</s>"), `to_bytes` and `from_bytes`.
 
     Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.1.
     """
@@ -29,6 +30,7 @@ class Tokenizer(tf.Module):
     unk_id = 1
     bos_id = 2
     eos_id = 3
+    marks = ("<pad>", "<unk>", "<s>", "</s>")
 
     def encode(self, text, max_length=None):
         """Turns a batch of strings into padded ids, each row closed by `eos_id`.

@@ -73,5 +73,5 @@ _OWN = {
 _FULL = {
     "adaptive_span_transformer": lambda options: {"span_loss": 0.0},
     "reformer": lambda options: {"attention": ("full",)},
-    "sparse_transformer": lambda options: {"stride": options.context},
+    "sparse_transformer": lambda options: {"factors": "full"},
 }

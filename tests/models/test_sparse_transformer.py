@@ -47,7 +47,7 @@ def oracle(model, masks):
     return pages.closing(model, x) @ table.T
 
 
-@pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head"])
+@pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head", "full"])
 @pytest.mark.parametrize("first, second", [(near, column), (block, summary)])
 def test_oracle(factors, first, second):
     model = built(factors=factors, summary=2 if second is summary else None)
@@ -56,6 +56,7 @@ def test_oracle(factors, first, second):
         "merged": [one | other] * 2,
         "interleaved": [one, other],
         "per_head": [np.stack([one, other])] * 2,
+        "full": [np.tri(pages.T, dtype=bool)] * 2,
     }[factors]
     found = model({"token_ids": pages.IDS})
     np.testing.assert_allclose(found, oracle(model, masks), atol=1e-4)

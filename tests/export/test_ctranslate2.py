@@ -1,0 +1,204 @@
+"""Models for CTranslate2, beside the same models in Python."""
+
+import os
+import sys
+
+import ctranslate2
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn import export, models, text
+from keras_attn.depth import Reversible, Stack
+from keras_attn.export import ctranslate2_parts
+from keras_attn.export.__main__ import main
+from keras_attn.generation import generate
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.patterns import Local
+
+V, LONGEST = 23, 7
+SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
+
+
+def scrambled(model):
+    """Whose texts differ: large weights, of which the small ones of the table decide little."""
+    oracles.scramble(model, seed=3, scale=0.7)
+    for weight in model.weights:
+        if weight.name in ("table", "beta") or "bias" in weight.name:
+            weight.assign(0.1 * weight)
+    return model
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return scrambled(models.transformer(V, **SIZES))
+
+
+def words(ids):
+    return [str(i) for i in ids]
+
+
+def until_end(row):
+    row = row.tolist()
+    return row[: row.index(3)] if 3 in row else row
+
+
+@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+def test_translations_are_the_models(tmp_path, residual):
+    model = scrambled(models.transformer(V, **SIZES, residual=residual))
+    path = export.ctranslate2(model, tmp_path / "ct2")
+    generator = np.random.default_rng(0)
+    sources = [generator.integers(4, V, size=n) for n in generator.integers(1, LONGEST, size=200)]
+    padded = np.zeros((len(sources), LONGEST), "int32")
+    for row, source in zip(padded, sources):
+        row[: len(source) + 1] = [*source, 3]
+    ids, _ = generate(model, padded, "greedy", LONGEST)
+    expected = [until_end(row) for row in np.asarray(ids)]
+    engine = ctranslate2.Translator(path)
+    found = engine.translate_batch(
+        [words(source) for source in sources], beam_size=1, max_decoding_length=LONGEST
+    )
+    names = [*text.Tokenizer.marks, *words(range(4, V))]
+    assert [result.hypotheses[0] for result in found] == [[names[i] for i in x] for x in expected]
+    assert len({tuple(x) for x in expected}) > 2  # they say different things
+    scored = engine.score_batch([words(s) for s in sources], [words(s[::-1]) for s in sources])
+    for source, result in zip(sources, scored):
+        inputs = {"source_ids": [[*source, 3]], "target_ids": [[2, *source[::-1]]]}
+        logits = model({name: np.array(ids) for name, ids in inputs.items()})[0]
+        logs = np.asarray(keras.ops.log_softmax(logits, axis=-1))
+        expected = logs[range(len(logs)), [*source[::-1], 3]]
+        np.testing.assert_allclose(result.log_probs, expected, atol=1e-4)
+
+
+def test_continuations_are_the_models(tmp_path):
+    model = scrambled(models.gpt(V, **SIZES, max_length=16))
+    path = export.ctranslate2(model, tmp_path / "ct2")
+    prompts = np.random.default_rng(1).integers(4, V, size=(50, 5))
+    ids, _ = generate(model, prompts, "greedy", LONGEST)
+    engine = ctranslate2.Generator(path)
+    found = engine.generate_batch(
+        [words(prompt) for prompt in prompts], max_length=LONGEST, include_prompt_in_result=False
+    )
+    names = [*text.Tokenizer.marks, *words(range(4, V))]
+    expected = [[names[i] for i in until_end(row)] for row in np.asarray(ids)]
+    assert [result.sequences[0] for result in found] == expected
+    assert len(set(map(tuple, expected))) > 2
+
+
+@pytest.mark.parametrize("kind", ["characters", "pieces"])
+def test_tokens_are_the_tokenizers(tmp_path, kind):
+    sentences = ["the cat sat", "the cat ran", "a cat", "that hat"]
+    if kind == "characters":
+        tokenizer = text.Characters.train(sentences)
+    else:
+        tokenizer = text.SentencePiece.train(sentences, vocabulary_size=V)
+    model = scrambled(models.transformer(tokenizer.vocabulary_size, **SIZES))
+    path = export.ctranslate2(model, tmp_path / "ct2", tokenizer)
+    again = text.load(os.path.join(path, "tokenizer.model"))
+    tokens = again.tokens()
+    rows = again.encode_as_lists(sentences)
+    joined = "".join(tokens[i] for i in rows[0])
+    assert joined.replace("\u2581", " ").strip() == sentences[0]
+    engine = ctranslate2.Translator(path)
+    found = engine.translate_batch(
+        [[tokens[i] for i in row] for row in rows], beam_size=1, max_decoding_length=LONGEST
+    )
+    written = [
+        again.decode(np.array([[*map(tokens.index, result.hypotheses[0])]])).numpy()[0]
+        for result in found
+    ]
+    expected, _ = export.Translator(model, tokenizer, "greedy", LONGEST).translate(sentences)
+    assert [line.decode() for line in written] == expected
+
+
+def test_int8_is_smaller_and_nearly_the_same(tmp_path):
+    model = models.transformer(499, **{**SIZES, "hidden_dim": 64, "intermediate_dim": 257})
+    source, target = [words([5, 9, 11])], [words([4, 8, 20, 77])]
+    sizes, scores = {}, {}
+    for kind in (None, "int8"):
+        path = export.ctranslate2(model, tmp_path / str(kind), quantize=kind)
+        sizes[kind] = os.path.getsize(os.path.join(path, "model.bin"))
+        engine = ctranslate2.Translator(path, compute_type="int8" if kind else "float32")
+        scores[kind] = np.array(engine.score_batch(source, target)[0].log_probs)
+    # Positions stay as they are.
+    table = 2 * 4 * 1024 * 64
+    assert sizes["int8"] - table < 0.3 * (sizes[None] - table)
+    assert 0 < np.abs(scores["int8"] - scores[None]).max() < 0.1
+
+
+def test_nothing_is_written_that_answers_otherwise(tmp_path, translator, monkeypatch):
+    fill = ctranslate2_parts._fill_norm
+
+    def wrong(spec, norm):
+        fill(spec, norm)
+        spec.gamma = spec.gamma * 1.01
+
+    monkeypatch.setattr(ctranslate2_parts, "_fill_norm", wrong)
+    with pytest.raises(ValueError, match="answers otherwise in CTranslate2"):
+        export.ctranslate2(translator, tmp_path / "ct2")
+    assert not list(tmp_path.iterdir())
+
+
+def causal(depth=Stack, **attention):
+    def block(index):
+        layer = MultiHeadAttention(2, 8, **{"pattern": "causal", **attention})
+        return TransformerBlock(layer, FeedForward(5), residual="pre_norm")
+
+    return models.CausalLanguageModel(TokenEmbedding(V, 16), depth(block, 2))
+
+
+REFUSED = {
+    "depth": (lambda: causal(Reversible), "a `Stack`.*Reversible"),
+    "pattern": (lambda: causal(pattern=Local(3)), "pattern Causal"),
+    "rotary": (lambda: causal(position="rotary"), "scaled dot products"),
+    "score": (lambda: causal(score="dot"), "scaled dot products"),
+    "memory": (
+        lambda: models.transformer_xl(V, **SIZES, memory_length=5),
+        "without a memory",
+    ),
+    "bert": (lambda: models.bert(V, **SIZES, max_length=8), "an `EncoderDecoder` or"),
+    "gate": (
+        lambda: models.transformer(V, **SIZES, residual="gate"),
+        "`PostNorm` or `PreNorm`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_ctranslate2_has_not_is_refused(tmp_path, name):
+    make, sentence = REFUSED[name]
+    with pytest.raises(ValueError, match=f"CTranslate2 has no such part.*{sentence}"):
+        export.ctranslate2(make(), tmp_path / "ct2")
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_that_do_not_fit(tmp_path, translator):
+    with pytest.raises(ValueError, match="vocabularies of the same size"):
+        export.ctranslate2(translator, tmp_path / "ct2", text.Characters("abc"))
+    with pytest.raises(ValueError, match="`max_length` must be at least 2.*max_length=1"):
+        export.ctranslate2(translator, tmp_path / "ct2", max_length=1)
+    with pytest.raises(ValueError, match="int5"):
+        export.ctranslate2(translator, tmp_path / "ct2", quantize="int5")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="exists and is not overwritten"):
+        export.ctranslate2(translator, tmp_path)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    with pytest.raises(ValueError, match="must compute in float32.*bfloat16"):
+        export.ctranslate2(models.transformer(V, **SIZES), tmp_path / "ct2")
+
+
+def test_a_missing_package_is_told(tmp_path, translator, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(ImportError, match=r"pip install 'keras_attn\[ctranslate2\]'"):
+        export.ctranslate2(translator, tmp_path / "ct2")
+
+
+def test_command_line(tmp_path, translator, capsys):
+    model, path = tmp_path / "model.keras", tmp_path / "ct2"
+    translator.save(model)
+    assert main(["ctranslate2", str(model), str(path), "--quantize", "int8"]) == 0
+    assert capsys.readouterr().out.strip() == str(path)
+    assert ctranslate2.contains_model(str(path))
+    assert main(["ctranslate2", str(model), str(path)]) == 2
+    assert "exists and is not overwritten" in capsys.readouterr().err
