@@ -37,6 +37,7 @@ def _add_saved_model(commands):
     command.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
     command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
+    command.add_argument("--quantize", choices=["int8"], help="keep large weights in eight bits")
     command.add_argument("--version", type=int, help="default: one more than the highest there is")
     command.set_defaults(run=_saved_model)
 
@@ -59,6 +60,7 @@ def _saved_model(options):
         strategy=strategy,
         max_length=options.max_length,
         max_source_length=options.max_source_length,
+        quantize=options.quantize,
         version=options.version,
     )
     print(directory)

@@ -45,8 +45,12 @@ class MaskedLanguageModel(Model):
     parts = ("embedding", "position", "segment", "norm", "encoder", "head", "dropout")
 
     def __init__(self, embedding, position, segment, norm, encoder, head, dropout=0.0, **kwargs):
-        embedding, segment, norm, encoder, head = restore(embedding, segment, norm, encoder, head)
-        head.embedding = embedding  # one table, also after each was restored from its own config
+        embedding, segment, norm, encoder = restore(embedding, segment, norm, encoder)
+        if isinstance(head, dict):  # which has a table of its own in its configuration
+            head = {**head, "config": {**head["config"], "embedding": embedding}}
+        (head,) = restore(head)
+        if head.embedding is not embedding:
+            head.embedding = embedding
         position = positions.get(position, dtype=embedding.dtype_policy)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")

@@ -193,6 +193,17 @@ def test_loading_in_a_fresh_process(tmp_path):
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_a_configuration_makes_the_same_model(name):
+    model = made(name)
+    again = type(model).from_config(json.loads(json.dumps(model.get_config())))
+    assert json.dumps(again.get_config()) == json.dumps(model.get_config())
+    again.set_weights(model.get_weights())
+    tf.nest.map_structure(
+        np.testing.assert_array_equal, again(inputs_of(name)), model(inputs_of(name))
+    )
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
     model, inputs = made(name), inputs_of(name)
     model.save(tmp_path / "model.keras")
