@@ -1,0 +1,189 @@
+"""A trained translator in each form that it is served in."""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+
+from recipes.benchmarks.task import Task
+
+THREADS = 2
+
+
+def prepare(run, folder, sentences, batch):
+    """Writes what each contender reads: the model, and sentences with the model's translations.
+
+    Args:
+        run: directory of a finished run of `recipes.translate`.
+        folder: where to write `model.keras`, `tokenizer.model` and `task.json`.
+        sentences: int. How many of the first test split.
+        batch: int. Sentences at once.
+
+    Returns:
+        Facts for the card.
+    """
+    import keras
+
+    from keras_attn import export, text
+    from recipes.translate import task as tasks
+
+    with open(os.path.join(run, "card.json"), encoding="utf-8") as file:
+        options = argparse.Namespace(**json.load(file)["options"])
+    if options.data_dir:
+        task = tasks.parallel_text(
+            options.data_dir, options.source, options.target, options.variant
+        )
+    else:
+        task = tasks.dates(options.seed)
+    for name in ("model.keras", "tokenizer.model"):
+        shutil.copy(os.path.join(run, name), folder)
+    pairs = task.splits[task.tests[0]][:sentences]
+    pairs = sorted(pairs, key=lambda pair: len(pair[0]))
+    sources, references = map(list, zip(*pairs, strict=True))
+    keras.config.set_dtype_policy("float32")
+    model = keras.saving.load_model(os.path.join(folder, "model.keras"))
+    tokenizer = text.load(os.path.join(folder, "tokenizer.model"))
+    lengths = options.max_length, options.max_source_length
+    translator = export.Translator(model, tokenizer, "greedy", *lengths)
+    translations, _ = translator.translate(sources, batch)
+    facts = {
+        "parameters": model.count_params(),
+        "metric": task.metric,
+        "value": task.score(translations, references)[0],
+        "sentences": len(sources),
+    }
+    content = {
+        "sources": sources,
+        "references": references,
+        "translations": translations,
+        "metric": task.metric,
+        "tokenize": task.tokenize,
+        "batch": batch,
+        "lengths": lengths,
+    }
+    with open(os.path.join(folder, "task.json"), "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    return facts
+
+
+def translating(form, folder):
+    """All sentences in one form: `saved_model`, `onnx`, `ctranslate2`, or one with `_int8`."""
+    import keras
+
+    from keras_attn import text
+    from recipes.translate.task import Task as Translation
+
+    with open(os.path.join(folder, "task.json"), encoding="utf-8") as file:
+        content = json.load(file)
+    model = keras.saving.load_model(os.path.join(folder, "model.keras"))
+    tokenizer = text.load(os.path.join(folder, "tokenizer.model"))
+    engine = _ENGINES[form.removesuffix("_int8")]
+    quantize = "int8" if form.endswith("_int8") else None
+    directory = tempfile.mkdtemp(dir=folder)
+    translate, path = engine(model, tokenizer, directory, content["lengths"], quantize)
+    sources, size = content["sources"], content["batch"]
+    batches = [sources[start : start + size] for start in range(0, len(sources), size)]
+
+    def call():
+        return [line for batch in batches for line in translate(batch)]
+
+    found = call()
+    task = Translation("", {}, content["metric"], content["tokenize"])
+    expected = content["translations"]
+    facts = {
+        "megabytes": _bytes(path) / 1e6,
+        "weight_megabytes": _bytes(path, _WEIGHTS) / 1e6,
+        "value": task.score(found, content["references"])[0],
+        "same": sum(a == b for a, b in zip(found, expected, strict=True)),
+        "sentences": len(sources),
+    }
+    return Task(call=call, units=len(sources), facts=facts)
+
+
+def _saved_model(model, tokenizer, directory, lengths, quantize):
+    import tensorflow as tf
+
+    from keras_attn import export
+
+    path = export.saved_model(
+        model,
+        directory,
+        tokenizer=tokenizer,
+        strategy="greedy",
+        max_length=lengths[0],
+        max_source_length=lengths[1],
+        quantize=quantize,
+    )
+    loaded = tf.saved_model.load(path)
+
+    def translate(texts):
+        answer = loaded.signatures["serving_default"](text=tf.constant(texts))
+        return [line.decode() for line in answer["translation"].numpy()]
+
+    return translate, path
+
+
+def _onnx(model, tokenizer, directory, lengths, quantize):
+    import onnxruntime
+
+    from keras_attn import export
+
+    path = export.onnx(
+        model,
+        os.path.join(directory, "model.onnx"),
+        "greedy",
+        max_length=lengths[0],
+        max_source_length=lengths[1],
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def translate(texts):
+        ids, counts = tokenizer.encode(texts, max_length=lengths[1])
+        inputs = {"source_ids": ids.numpy(), "source_lengths": counts.numpy()}
+        read = {x.name for x in session.get_inputs()}
+        (found,) = session.run(["ids"], {name: inputs[name] for name in inputs if name in read})
+        return [line.decode() for line in tokenizer.decode(found).numpy()]
+
+    return translate, path
+
+
+def _ctranslate2(model, tokenizer, directory, lengths, quantize):
+    import ctranslate2
+
+    from keras_attn import export
+
+    path = export.ctranslate2(
+        model, os.path.join(directory, "model"), tokenizer, quantize, max_length=max(lengths)
+    )
+    engine = ctranslate2.Translator(path, compute_type=quantize or "float32", intra_threads=THREADS)
+    tokens = tokenizer.tokens()
+    ids = {token: index for index, token in enumerate(tokens)}
+
+    def translate(texts):
+        rows = [[tokens[i] for i in row] for row in tokenizer.encode_as_lists(texts)]
+        results = engine.translate_batch(rows, beam_size=1, max_decoding_length=lengths[0])
+        found = [[ids[token] for token in result.hypotheses[0]] for result in results]
+        width = max(1, *map(len, found))
+        padded = [row + [tokenizer.pad_id] * (width - len(row)) for row in found]
+        return [line.decode() for line in tokenizer.decode(padded).numpy()]
+
+    return translate, path
+
+
+_ENGINES = {"saved_model": _saved_model, "onnx": _onnx, "ctranslate2": _ctranslate2}
+# The files, or beginnings of their names, that hold weights and little else.
+_WEIGHTS = ("variables.data", "model.bin", "model.onnx")
+
+
+def _bytes(path, beginnings=("",)):
+    if os.path.isfile(path):
+        return os.path.getsize(path)
+    return sum(
+        os.path.getsize(os.path.join(folder, name))
+        for folder, _, names in os.walk(path)
+        for name in names
+        if name.startswith(beginnings)
+    )

@@ -1,0 +1,93 @@
+"""The forms in which a trained translator is served: how large, how good, how fast."""
+
+import argparse
+import sys
+import tempfile
+
+from recipes.benchmarks.card import Card, add_card_arguments
+from recipes.benchmarks.harness import Contender, measure
+
+PLACE = "recipes.benchmarks.contenders.exports"
+FORMS = ("saved_model", "saved_model_int8", "onnx", "ctranslate2", "ctranslate2_int8")
+COLUMNS = {
+    "MB": lambda row: f"{row['facts']['megabytes']:.2f}",
+    "MB of weights": lambda row: f"{row['facts']['weight_megabytes']:.2f}",
+    "score": lambda row: f"{row['facts']['value']:.4g}",
+    "as in Python": lambda row: f"{row['facts']['same']} of {row['facts']['sentences']}",
+}
+METHOD = (
+    "The translator in `{run}` ({parameters:,} parameters, {metric}) in each form that it can be "
+    "exported to, greedy, in batches of {batch} sentences of like length, two threads. **as in "
+    "Python** counts the translations that are those of `keras_attn.generation` with float32 "
+    "weights. The score of that is {value:.4g}."
+)
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.exports", description=__doc__
+    )
+    parser.add_argument("run", help="directory of a finished run of recipes.translate")
+    parser.add_argument("--sentences", type=int, default=200, help="of the first test split")
+    parser.add_argument("--batch", type=int, default=32, help="default: %(default)s")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
+    add_card_arguments(parser, name="exports", repetitions=5)
+    return parser.parse_args(arguments)
+
+
+def main():
+    arguments = parse_arguments()
+    from recipes.benchmarks.contenders.exports import prepare
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            facts = prepare(arguments.run, folder, arguments.sentences, arguments.batch)
+        except (OSError, KeyError, ValueError) as error:
+            print(f"{arguments.run} holds no finished run of recipes.translate: {error}")
+            return 2
+        card = Card(
+            arguments.name,
+            "A translator in the forms it is served in",
+            METHOD.format(run=arguments.run, batch=arguments.batch, **facts),
+            "sentences",
+            COLUMNS,
+        )
+        contenders = [
+            Contender(form, f"{PLACE}:translating", {"form": form, "folder": folder})
+            for form in arguments.forms
+        ]
+        rows, skipped = measure(contenders, arguments.repetitions)
+        card.add(f"{facts['sentences']} sentences", rows, skipped, comparisons(rows))
+        card.write(arguments.out)
+    print(card.markdown())
+    return 0
+
+
+def comparisons(rows):
+    """Eight bits against float32 of the same engine."""
+    by_name = {row["name"]: row["facts"] for row in rows}
+    found = []
+    for name, facts in by_name.items():
+        whole = by_name.get(name.removesuffix("_int8"))
+        if whole is None or whole is facts:
+            continue
+        for key, what in (("megabytes", "all files"), ("weight_megabytes", "the weights")):
+            ratio = facts[key] / whole[key]
+            statement = f"**{name}**: {what} take {ratio:.3f} of the bytes"
+            found.append(
+                {
+                    "name": name,
+                    "statement": statement,
+                    "value": ratio,
+                    "at_most": 0.3,
+                    "met": ratio <= 0.3,
+                }
+            )
+        lost = whole["value"] - facts["value"]
+        statement = f"**{name}** loses {lost:.4g} of the score"
+        found.append({"name": name, "statement": statement, "value": lost, "met": None})
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
