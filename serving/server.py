@@ -60,6 +60,7 @@ def _serve(flags, stopping):
         metrics_path = read_metrics_path(flags.monitoring_config_file)
         credentials = read_credentials(flags.ssl_config_file)
         from serving.batch_scheduler import BatchScheduler
+        from serving.demo_page import DemoPage
         from serving.grpc_service import make_grpc_server
         from serving.health import add_health_service
         from serving.limits import Limits
@@ -102,6 +103,7 @@ def _serve(flags, stopping):
             flags.rest_api_timeout_in_ms,
             flags.rest_api_enable_cors_support,
             metrics_path,
+            DemoPage(manager) if flags.demo_page else None,
         )
         servers.append(RestServer(application, flags.host, flags.rest_api_port))
     for server in servers:
