@@ -118,7 +118,7 @@ def test_the_configuration_that_the_readme_shows():
 
 
 def test_no_module_imports_keras():
-    for path in FOLDER.glob("*.py"):
+    for path in FOLDER.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in getattr(node, "names", [])]
             names.append(getattr(node, "module", None) or "")
