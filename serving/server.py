@@ -86,8 +86,9 @@ def _serve(flags, stopping):
         **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
     )
     grpc_server = make_grpc_server(manager, flags.grpc_max_threads, limits)
+    health = None
     if flags.enable_grpc_healthcheck_service:
-        add_health_service(grpc_server)
+        health = add_health_service(grpc_server)
     if flags.port:
         address = f"{flags.host}:{flags.port}"
         if credentials:
@@ -115,6 +116,8 @@ def _serve(flags, stopping):
     stopping.wait()
     _log.info("Stopping; running requests finish first")
     manager.stop()
+    if health:
+        health.stop()
     for done in [server.stop(_GRACE_SECONDS) for server in servers]:
         done.wait()
     return 0
