@@ -117,7 +117,7 @@ def running(log, *flags):
         return True
 
     try:
-        wait_for(answers)
+        wait_for(answers, 180)
         yield server
     finally:
         server.stop()
