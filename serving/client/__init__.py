@@ -1,7 +1,8 @@
 """Clients of TensorFlow Serving and of the server here: `python -m serving.client --help`.
 
-Over REST they need Python's standard library alone, so this folder can be copied to wherever the
-questions are asked; it imports nothing from outside. gRPC needs the extra `serving`.
+The folder imports nothing of this package, nor TensorFlow, so it can be copied to wherever the
+questions are asked. REST needs Python's standard library alone, gRPC the packages grpcio and
+protobuf, which the extra `serving` installs.
 """
 
 from .client import Answer, Client

@@ -4,6 +4,7 @@ from .client import Client
 from .errors import ClientError
 from .tensors import read_tensor, write_tensor
 
+_SIGNATURES = "signature_def"
 _OVERLOADED = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
 _CHANNEL = [
     ("grpc.max_send_message_length", -1),
@@ -54,21 +55,19 @@ class GrpcClient(Client):
             )
         try:
             import grpc
-            from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2, predict_pb2
-            from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
+
+            from .protos import build
         except ImportError as error:
             raise ImportError(f"{error}. gRPC needs: pip install 'keras_attn[serving]'") from error
         self._rpc_error = grpc.RpcError
-        self._metadata_protos = get_model_metadata_pb2
-        self._new_request = predict_pb2.PredictRequest
-        self._spec = model_pb2.ModelSpec(name=model_name, version_label=label)
+        self._protos = build()
+        self._spec = self._protos["ModelSpec"](name=model_name, version_label=label)
         if version is not None:
             self._spec.version.value = version
         if credentials is None:
             self._channel = grpc.insecure_channel(address, _CHANNEL)
         else:
             self._channel = grpc.secure_channel(address, credentials, _CHANNEL)
-        self._stub = PredictionServiceStub(self._channel)
         self._headers = [(name.lower(), value) for name, value in (headers or {}).items()]
         self._signatures = None
 
@@ -77,7 +76,7 @@ class GrpcClient(Client):
 
     def _predict(self, inputs, signature_name, limit):
         signature = self._signature(signature_name, limit)
-        request = self._new_request(model_spec=self._spec)
+        request = self._protos["PredictRequest"](model_spec=self._spec)
         request.model_spec.signature_name = signature_name
         for name, value in inputs.items():
             if name not in signature.inputs:
@@ -87,7 +86,7 @@ class GrpcClient(Client):
                 )
             write_tensor(request.inputs[name], name, value, signature.inputs[name].dtype)
         try:
-            response = self._call(self._stub.Predict, request, limit)
+            response = self._call("Predict", request, limit)
         except ClientError:
             self._signatures = None  # a new version may have others
             raise
@@ -96,11 +95,11 @@ class GrpcClient(Client):
     def _signature(self, name, limit):
         signatures = self._signatures
         if signatures is None:
-            request = self._metadata_protos.GetModelMetadataRequest(model_spec=self._spec)
-            request.metadata_field.append("signature_def")
-            response = self._call(self._stub.GetModelMetadata, request, limit)
-            found = self._metadata_protos.SignatureDefMap()
-            response.metadata["signature_def"].Unpack(found)
+            request = self._protos["GetModelMetadataRequest"](model_spec=self._spec)
+            request.metadata_field.append(_SIGNATURES)
+            response = self._call("GetModelMetadata", request, limit)
+            found = self._protos["SignatureDefMap"]()
+            found.ParseFromString(response.metadata[_SIGNATURES].value)
             signatures = self._signatures = found.signature_def
         if name not in signatures:
             raise ClientError(
@@ -109,7 +108,12 @@ class GrpcClient(Client):
             )
         return signatures[name]
 
-    def _call(self, method, request, limit):
+    def _call(self, name, request, limit):
+        method = self._channel.unary_unary(
+            f"/tensorflow.serving.PredictionService/{name}",
+            request_serializer=self._protos[f"{name}Request"].SerializeToString,
+            response_deserializer=self._protos[f"{name}Response"].FromString,
+        )
         try:
             return method(request, timeout=max(limit.left(), 1e-3), metadata=self._headers)
         except self._rpc_error as error:

@@ -1,15 +1,40 @@
 """The clients on a server: what they send and read, over REST as over gRPC; the command line."""
 
+import pathlib
 import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from google.protobuf import any_pb2, wrappers_pb2
+from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2, predict_pb2
 
 from serving import client as clients
+from serving.client import protos
 from serving.client.__main__ import main
 
+ROOT = pathlib.Path(__file__).parents[2]
+OFFICIAL = {
+    "Dim": tensor_shape_pb2.TensorShapeProto.Dim,
+    **{
+        name: getattr(module, name)
+        for module in (
+            any_pb2,
+            wrappers_pb2,
+            tensor_pb2,
+            tensor_shape_pb2,
+            meta_graph_pb2,
+            get_model_metadata_pb2,
+            model_pb2,
+            predict_pb2,
+        )
+        for name in protos.MESSAGES
+        if hasattr(module, name)
+    },
+}
 TEXTS = ["one", "zwei drei", "四"]
 VERSION = "00000007"
 
@@ -216,3 +241,41 @@ def test_a_copy_of_the_folder_asks_over_rest_without_any_package(url, tmp_path):
         text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{VERSION}:one\n", "")
+
+
+def test_grpc_needs_no_tensorflow(server):
+    code = """
+import sys
+from serving.client import GrpcClient
+with GrpcClient(sys.argv[1], "toy") as client:
+    print(client.translate(["one"])[0].text)
+print(sorted({"tensorflow", "keras", "numpy", "tensorflow_serving"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, f"{server.host}:{server.grpc_port}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{VERSION}:one\n[]\n", done.stderr
+
+
+@pytest.mark.parametrize("name", protos.MESSAGES)
+def test_messages_are_those_of_the_protocol(name):
+    official = OFFICIAL[name].DESCRIPTOR
+    ours = protos.build()[name].DESCRIPTOR
+    assert [field.name for field in ours.fields] == list(protos.MESSAGES[name])
+    pairs = [(field, official.fields_by_name[field.name]) for field in ours.fields]
+    while pairs:
+        field, real = pairs.pop()
+        kinds = {field.type, real.type}
+        assert field.number == real.number and field.is_repeated == real.is_repeated
+        assert len(kinds) == 1 or kinds == {field.TYPE_INT32, field.TYPE_ENUM}
+        if field.message_type is None:
+            continue
+        entry = field.message_type
+        assert entry.GetOptions().map_entry == real.message_type.GetOptions().map_entry
+        if entry.GetOptions().map_entry:
+            pairs += zip(entry.fields, real.message_type.fields, strict=True)
+        else:
+            assert OFFICIAL[entry.name].DESCRIPTOR.full_name == real.message_type.full_name
