@@ -11,6 +11,7 @@ class HealthService(health.HealthServicer):
     def __init__(self):
         super().__init__()
         self._watchers = set()
+        self._stopping = False
         for service in _SERVICES:
             self.set(service, health_pb2.HealthCheckResponse.SERVING)
 
@@ -25,7 +26,9 @@ class HealthService(health.HealthServicer):
             send_response_callback(response)
 
         self._watchers.add(send)
-        return super().Watch(request, context, send)
+        super().Watch(request, context, send)
+        if self._stopping:  # this call came in after the others were ended
+            send(None)
 
     def stop(self):
         """Tells all who watch that no new request is taken, and ends their calls.
@@ -33,6 +36,7 @@ class HealthService(health.HealthServicer):
         A call that goes on would keep the server from stopping.
         """
         self.enter_graceful_shutdown()
+        self._stopping = True
         for send in list(self._watchers):
             send(None)
 

@@ -25,7 +25,7 @@ class Client:
         place: string. What the errors call the model.
         timeout: float. Seconds for a call, all attempts together.
         retries: int. Most attempts after the first where the connection is refused or lost, or the
-            server has too much to do (503, 429). What the server calls wrong is not asked again.
+            server has too much to do (503, 429) or stops. What it calls wrong is not asked again.
 
     Raises:
         ValueError: if `timeout` is not positive, or `retries` is negative.

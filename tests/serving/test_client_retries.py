@@ -206,11 +206,11 @@ def grpc_server(servicer, port=0):
 
 def test_grpc_asks_again_and_sends_headers():
     codes = grpc.StatusCode
-    servicer = Scripted(codes.UNAVAILABLE, codes.RESOURCE_EXHAUSTED, None)
+    servicer = Scripted(codes.UNAVAILABLE, codes.RESOURCE_EXHAUSTED, codes.CANCELLED, None)
     with grpc_server(servicer) as address:
         with GrpcClient(address, headers={"Authorization": "Bearer x"}) as client:
             assert client.translate(["a"]) == [("a", None)]
-    assert servicer.seen == 3 and servicer.headers["authorization"] == "Bearer x"
+    assert servicer.seen == 4 and servicer.headers["authorization"] == "Bearer x"
 
 
 @pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "NOT_FOUND", "INTERNAL", "UNIMPLEMENTED"])
