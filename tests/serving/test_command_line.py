@@ -37,7 +37,7 @@ def test_defaults_are_those_of_the_real_server():
         1,
     )
     assert flags.enable_model_warmup and not flags.rest_api_enable_cors_support
-    assert flags.host == "127.0.0.1"
+    assert flags.host == "127.0.0.1" and flags.demo_page
 
 
 def test_the_limits_of_the_flags_are_those_of_the_class():
