@@ -79,7 +79,8 @@ def _parser():
         prog="python -m serving.server",
         description=(
             "A server for development and small jobs that speaks TensorFlow Serving's REST and "
-            "gRPC API. Its flags are those of tensorflow_model_server, except --host and the limits."
+            "gRPC API. Its flags are those of tensorflow_model_server, except --host, --demo_page "
+            "and the limits."
         ),
         epilog="Flags of tensorflow_model_server that are not supported here: "
         + ", ".join(UNSUPPORTED),
@@ -131,6 +132,14 @@ def _parser():
         const=True,
         default=False,
         help="answer grpc.health.v1.Health too",
+    )
+    add(
+        "--demo_page",
+        type=_bool,
+        nargs="?",
+        const=True,
+        default=True,
+        help="show a page at / of the REST port that translates what is typed (default: true)",
     )
     add("--grpc_max_threads", type=_positive, default=_THREADS, help="gRPC calls run at once")
     add("--model_name", default="default", help="the model's name (default: %(default)s)")

@@ -94,6 +94,11 @@ class ModelManager:
                 record.users -= 1
                 self._close_if_idle(record)
 
+    def names(self):
+        """The names of the models to serve, sorted."""
+        with self._lock:
+            return sorted(self._configs)
+
     def versions(self, name):
         """Copies of a model's `VersionRecord`s, the newest first; empty for an unknown model."""
         with self._lock:

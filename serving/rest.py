@@ -55,9 +55,19 @@ class RestApi:
         timeout_ms: int. Time limit of a request in milliseconds; none if it is not positive.
         cors: bool. Whether answers carry the headers that let web pages of any site read them.
         metrics_path: string or None. Where the page for Prometheus is.
+        demo_page: `DemoPage` or None. What is at `/`.
     """
 
-    def __init__(self, manager, num_threads, limits, timeout_ms, cors=False, metrics_path=None):
+    def __init__(
+        self,
+        manager,
+        num_threads,
+        limits,
+        timeout_ms,
+        cors=False,
+        metrics_path=None,
+        demo_page=None,
+    ):
         self._manager = manager
         self._pool = concurrent.futures.ThreadPoolExecutor(num_threads, "rest")
         self._num_threads = num_threads
@@ -66,6 +76,7 @@ class RestApi:
         self._timeout_ms = timeout_ms if timeout_ms > 0 else None
         self._headers = _CORS if cors else {}
         self._metrics_path = metrics_path
+        self._demo_page = demo_page
 
     async def __call__(self, scope, receive, send):
         """The ASGI entry point."""
@@ -74,6 +85,9 @@ class RestApi:
         path = scope["raw_path"].decode("latin-1")
         if path == self._metrics_path:
             response = Response(metrics.page(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        elif path == "/" and request.method == "GET" and self._demo_page:
+            content, headers = self._demo_page.content()
+            response = Response(content, headers=headers)
         elif not _API.fullmatch(path):
             response = HTMLResponse(_NOT_FOUND, 404)
         elif request.method == "OPTIONS":

@@ -60,6 +60,7 @@ def _serve(flags, stopping):
         metrics_path = read_metrics_path(flags.monitoring_config_file)
         credentials = read_credentials(flags.ssl_config_file)
         from serving.batch_scheduler import BatchScheduler
+        from serving.demo_page import DemoPage
         from serving.grpc_service import make_grpc_server
         from serving.health import add_health_service
         from serving.limits import Limits
@@ -85,8 +86,9 @@ def _serve(flags, stopping):
         **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
     )
     grpc_server = make_grpc_server(manager, flags.grpc_max_threads, limits)
+    health = None
     if flags.enable_grpc_healthcheck_service:
-        add_health_service(grpc_server)
+        health = add_health_service(grpc_server)
     if flags.port:
         address = f"{flags.host}:{flags.port}"
         if credentials:
@@ -102,6 +104,7 @@ def _serve(flags, stopping):
             flags.rest_api_timeout_in_ms,
             flags.rest_api_enable_cors_support,
             metrics_path,
+            DemoPage(manager) if flags.demo_page else None,
         )
         servers.append(RestServer(application, flags.host, flags.rest_api_port))
     for server in servers:
@@ -113,6 +116,8 @@ def _serve(flags, stopping):
     stopping.wait()
     _log.info("Stopping; running requests finish first")
     manager.stop()
+    if health:
+        health.stop()
     for done in [server.stop(_GRACE_SECONDS) for server in servers]:
         done.wait()
     return 0

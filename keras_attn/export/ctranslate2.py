@@ -24,7 +24,7 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
         translator = ctranslate2.Translator(path)
         translator.translate_batch([tokens], beam_size=4)
 
-    reads and writes tokens: the `tokens()` of the tokenizer, whose file is in the directory, or
+    reads and writes tokens: the `vocabulary()` of the tokenizer, whose file is in the directory, or
     without one ids as strings, "4", "5", ..., where the first four are "<pad>", "<unk>", "<s>" and
     "</s>". The end mark of a source is added there, and an empty one is answered with nothing. A
     causal model goes into a `ctranslate2.Generator`. In float32 the log-probabilities of tokens,
@@ -75,7 +75,7 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
     path = os.path.abspath(os.fspath(path))
     if os.path.exists(path):
         raise ValueError(f"`path` exists and is not overwritten. Received: {path}.")
-    words = _words(model) if tokenizer is None else tokenizer.tokens()
+    words = _words(model) if tokenizer is None else tokenizer.vocabulary()
     os.makedirs(os.path.dirname(path), exist_ok=True)
     temporary = tempfile.mkdtemp(prefix=".ctranslate2.", dir=os.path.dirname(path))
     try:

@@ -35,6 +35,8 @@ def saved_model(
 
         serving_default: text (string, [B]) -> translation (string, [B]), score (float32, [B])
         ids: source_ids (int32, [B, S]), source_lengths (int32, [B]) -> ids, score
+        attention: text -> translation, score, source_tokens (string, [B, S]), source_lengths,
+            tokens (string, [B, T]), lengths, cross_attention (float32, [B, L, T, S])
 
     of a causal model
 
@@ -162,7 +164,7 @@ def _servable(model, tokenizer, strategy, lengths):
         translator = IdTranslator(model, *decoding)
         return translator, _ids(translator)
     translator = Translator(model, tokenizer, *decoding)
-    return translator, {"ids": translator.ids, "serving_default": translator.text}
+    return translator, translator.signatures
 
 
 def _of_images(model, strategy):

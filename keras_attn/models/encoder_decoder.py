@@ -86,12 +86,9 @@ class EncoderDecoder(Model):
             and the empty cache.
         """
         source_ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
-        source_ids = ops.convert_to_tensor(source_ids)
-        mask = ops.not_equal(source_ids, 0)
-        x, position = self.embedding(source_ids), self.source_position or self.position
-        context = self.encoder(x if position is None else position(x), padding_mask=mask)
+        context, mask = self._encode(source_ids)
         constants = {"context": self.decoder.context_cache(context), "mask": mask}
-        return constants, self.decoder.initial_cache(ops.shape(source_ids)[0], max_length)
+        return constants, self.decoder.initial_cache(ops.shape(mask)[0], max_length)
 
     def step(self, token_ids, constants, cache, positions, last=None, **attention):
         """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,), and the new cache.
@@ -115,3 +112,32 @@ class EncoderDecoder(Model):
         if last is not None:
             x = ops.take_along_axis(x, last[..., None], axis=1)
         return self.embedding.logits(x), cache
+
+    def cross_attention(self, inputs):
+        """What each target token looks at in the source.
+
+        Args:
+            inputs: as the model's: `source_ids` (B, S) and `target_ids` (B, T).
+
+        Returns:
+            float32 (B, L, T, S), the mean over the heads of each of L layers. A row sums to 1, or
+            to 0 if the source is empty.
+        """
+        context, mask = self._encode(inputs["source_ids"])
+        target_ids = ops.convert_to_tensor(inputs["target_ids"])
+        x = self.embedding(target_ids)
+        _, scores = self.decoder(
+            x if self.position is None else self.position(x),
+            context,
+            padding_mask=ops.not_equal(target_ids, 0),
+            context_padding_mask=mask,
+            return_attention_scores=True,
+        )
+        return ops.stack([ops.mean(of["cross_attention"], axis=1) for of in scores], axis=1)
+
+    def _encode(self, source_ids):
+        """The encoded source, and where it is real."""
+        source_ids = ops.convert_to_tensor(source_ids)
+        mask = ops.not_equal(source_ids, 0)
+        x, position = self.embedding(source_ids), self.source_position or self.position
+        return self.encoder(x if position is None else position(x), padding_mask=mask), mask

@@ -91,7 +91,7 @@ class Characters(Tokenizer):
         limit = None if vocabulary_size is None else vocabulary_size - _NUM_MARKS
         return cls("".join(ranked[:limit]))
 
-    def tokens(self):
+    def vocabulary(self):
         return [*self.marks, *self._characters]
 
     def to_bytes(self):

@@ -1,6 +1,8 @@
+import functools
 import io
 import re
 
+import numpy as np
 import tensorflow as tf
 
 from keras_attn.text.tokenizer import Tokenizer
@@ -16,6 +18,7 @@ except ImportError as error:
 
 # Written for `unk_id`; the library's own " \u2047 " would add spaces around it.
 _UNKNOWN = "\ufffd"
+_SPACE = "\u2581"  # the library's sign for it
 
 
 class SentencePiece(Tokenizer):
@@ -120,7 +123,7 @@ class SentencePiece(Tokenizer):
             raise _readable(error, vocabulary_size, character_coverage, normalization) from error
         return cls(model.getvalue())
 
-    def tokens(self):
+    def vocabulary(self):
         processor = _processor(self._model_proto)
         pieces = map(processor.id_to_piece, range(self.vocabulary_size))
         return [*self.marks, *list(pieces)[len(self.marks) :]]
@@ -137,6 +140,15 @@ class SentencePiece(Tokenizer):
 
     def _join(self, pieces):
         return self._operation().detokenize(pieces)
+
+    @functools.cached_property
+    def _surfaces(self):
+        processor = _processor(self._model_proto)
+        texts = [processor.id_to_piece(i).replace(_SPACE, " ") for i in range(self.vocabulary_size)]
+        for mark in (self.pad_id, self.bos_id, self.eos_id):
+            texts[mark] = ""
+        texts[self.unk_id] = _UNKNOWN
+        return np.array([text.encode() for text in texts], object)
 
     def _operation(self):
         # Not FastSentencepieceTokenizer: it splits BPE models wrongly without a word of warning,

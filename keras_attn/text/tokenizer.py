@@ -20,8 +20,8 @@ class Tokenizer(tf.Module):
     Text goes in and comes out as a string tensor (B,), so a `tf.function` that calls a tokenizer
     exports as one graph from text to text. Batch and length are dynamic, and a batch may be empty.
     A subclass sets `vocabulary_size` and provides `_split` (strings to ragged ids without marks),
-    `_join` (the inverse), `tokens` (a list of strings, the vocabulary in the order of the ids, the
-    marks as "<pad>", "<unk>", "<s>" and "</s>"), `to_bytes` and `from_bytes`.
+    `_join` (the inverse), `_surfaces` (each id's text), `vocabulary` (a list of strings in the order
+    of the ids, beginning with `marks`), `to_bytes` and `from_bytes`.
 
     Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.1.
     """
@@ -72,8 +72,23 @@ class Tokenizer(tf.Module):
         ids = tf.cast(ids, tf.int32)
         is_open = tf.cumsum(tf.cast(ids == self.eos_id, tf.int32), axis=1) == 0
         is_text = is_open & (ids != self.pad_id) & (ids != self.bos_id)
-        is_known = (ids >= 0) & (ids < self.vocabulary_size)
-        return self._join(tf.ragged.boolean_mask(tf.where(is_known, ids, self.unk_id), is_text))
+        return self._join(tf.ragged.boolean_mask(self._known(ids), is_text))
+
+    def tokens(self, ids):
+        """Turns each id into the text that it stands for.
+
+        Args:
+            ids: integer tensor.
+
+        Returns:
+            string tensor of the shape of `ids`: empty for `pad_id`, `bos_id` and `eos_id`, U+FFFD
+            for `unk_id` and ids outside the vocabulary. A row, joined, is what `decode` gives, but
+            for spaces in front, which SentencePiece counts to the first word.
+        """
+        return tf.gather(tf.constant(self._surfaces), self._known(tf.cast(ids, tf.int32)))
+
+    def _known(self, ids):
+        return tf.where((ids >= 0) & (ids < self.vocabulary_size), ids, self.unk_id)
 
     def encode_as_lists(self, sentences):
         """Turns Python strings into one int32 array each, without marks: the rows of a data set."""

@@ -96,7 +96,7 @@ def test_tokens_are_the_tokenizers(tmp_path, kind):
     model = scrambled(models.transformer(tokenizer.vocabulary_size, **SIZES))
     path = export.ctranslate2(model, tmp_path / "ct2", tokenizer)
     again = text.load(os.path.join(path, "tokenizer.model"))
-    tokens = again.tokens()
+    tokens = again.vocabulary()
     rows = again.encode_as_lists(sentences)
     joined = "".join(tokens[i] for i in rows[0])
     assert joined.replace("\u2581", " ").strip() == sentences[0]

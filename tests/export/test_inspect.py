@@ -42,14 +42,22 @@ def copied(exported, tmp_path):
 def test_what_is_in_an_export(exported):
     model, directory = exported
     found = export.inspect(directory)
+    texts = {"score": ("float32", (None,)), "translation": ("string", (None,))}
+    counts = dict.fromkeys(["source_lengths", "lengths"], ("int32", (None,)))
+    tokens = dict.fromkeys(["source_tokens", "tokens"], ("string", (None, None)))
+    weights = {"cross_attention": ("float32", (None, 1, None, None))}
     assert found.signatures == {
+        "attention": {
+            "inputs": {"text": ("string", (None,))},
+            "outputs": {**texts, **counts, **tokens, **weights},
+        },
         "ids": {
             "inputs": {"source_ids": ("int32", (None, None)), "source_lengths": ("int32", (None,))},
             "outputs": {"ids": ("int32", (None, 3)), "score": ("float32", (None,))},
         },
         "serving_default": {
             "inputs": {"text": ("string", (None,))},
-            "outputs": {"score": ("float32", (None,)), "translation": ("string", (None,))},
+            "outputs": texts,
         },
     }
     assert found.num_weights == model.count_params()
@@ -57,7 +65,7 @@ def test_what_is_in_an_export(exported):
     files = [os.path.join(top, n) for top, _, names in os.walk(directory) for n in names]
     assert found.file_bytes == sum(len(open(file, "rb").read()) for file in files)
     assert (found.written_by, found.tokenizer) == (tf.__version__, "characters")
-    assert found.answers == {"ids": "same", "serving_default": "same"}
+    assert found.answers == dict.fromkeys(["attention", "ids", "serving_default"], "same")
     assert found.unservable == found.faults == []
 
 
@@ -243,6 +251,6 @@ def test_the_command_prints_what_was_found(exported, capsys):
         f"weights      {exported[0].count_params():,} in ",
         "tokenizer    characters",
         "not servable none",
-        "answers      as where it was written: ids, serving_default",
+        "answers      as where it was written: attention, ids, serving_default",
     ):
         assert line in printed

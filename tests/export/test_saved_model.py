@@ -104,12 +104,12 @@ def test_empty_texts_have_a_defined_answer(expected):
 
 def test_signatures_are_named_and_dynamic(exported):
     signatures = tf.saved_model.load(exported).signatures
-    assert set(signatures) == {"serving_default", "ids"}
+    assert set(signatures) == {"serving_default", "ids", "attention"}
     inputs = {
         name: {k: (v.dtype, v.shape.rank) for k, v in s.structured_input_signature[1].items()}
         for name, s in signatures.items()
     }
-    assert inputs["serving_default"] == {"text": (tf.string, 1)}
+    assert inputs["serving_default"] == inputs["attention"] == {"text": (tf.string, 1)}
     assert inputs["ids"] == {"source_ids": (tf.int32, 2), "source_lengths": (tf.int32, 1)}
     assert {k: v.dtype for k, v in signatures["serving_default"].structured_outputs.items()} == {
         "translation": tf.string,

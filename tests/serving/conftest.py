@@ -117,7 +117,7 @@ def running(log, *flags):
         return True
 
     try:
-        wait_for(answers)
+        wait_for(answers, 180)
         yield server
     finally:
         server.stop()
@@ -144,7 +144,7 @@ def server(request, tmp_path_factory):
     base = tmp_path_factory.mktemp("models")
     request.getfixturevalue("toys").export(base, f"{VERSION:08d}")
     (base / "not-a-version").mkdir()
-    flags = [f"--model_name={MODEL}", f"--model_base_path={base}"]
+    flags = [f"--model_name={MODEL}", f"--model_base_path={base}", "--demo_page=false"]
     with running(tmp_path_factory.mktemp("log") / "server.log", *flags) as started:
         yield started
 

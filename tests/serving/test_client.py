@@ -1,13 +1,42 @@
-"""The command-line client."""
+"""The clients on a server: what they send and read, over REST as over gRPC; the command line."""
 
+import pathlib
+import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from google.protobuf import any_pb2, wrappers_pb2
+from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2, predict_pb2
 
-from serving.client import main
+from serving import client as clients
+from serving.client import protos
+from serving.client.__main__ import main
 
+ROOT = pathlib.Path(__file__).parents[2]
+OFFICIAL = {
+    "Dim": tensor_shape_pb2.TensorShapeProto.Dim,
+    **{
+        name: getattr(module, name)
+        for module in (
+            any_pb2,
+            wrappers_pb2,
+            tensor_pb2,
+            tensor_shape_pb2,
+            meta_graph_pb2,
+            get_model_metadata_pb2,
+            model_pb2,
+            predict_pb2,
+        )
+        for name in protos.MESSAGES
+        if hasattr(module, name)
+    },
+}
 TEXTS = ["one", "zwei drei", "四"]
+VERSION = "00000007"
 
 
 @pytest.fixture
@@ -15,13 +44,157 @@ def url(server):
     return f"http://{server.host}:{server.rest_port}/v1/models"
 
 
+@pytest.fixture(params=["rest", "grpc"])
+def connect(request, server, url):
+    """A function that makes a client of the toy, over either API."""
+
+    def make(**options):
+        if request.param == "rest":
+            return clients.RestClient(f"{url}/toy", **options)
+        return clients.GrpcClient(f"{server.host}:{server.grpc_port}", "toy", **options)
+
+    return make
+
+
+@pytest.fixture
+def client(connect):
+    with connect() as made:
+        yield made
+
+
+def test_texts(client):
+    answers = client.translate(TEXTS)
+    assert [answer.text for answer in answers] == [f"{VERSION}:{text}" for text in TEXTS]
+    scores = [-len(text.encode()) / 10 for text in TEXTS]
+    np.testing.assert_allclose([answer.score for answer in answers], scores, rtol=1e-6)
+    assert client.translate([]) == []
+    long = "\U0001f600" * 10_000
+    assert client.translate(iter([long]))[0].text == f"{VERSION}:{long}"
+
+
+def test_numbers_of_every_kind(client):
+    outputs = client.predict({"a": [0.5, -1], "b": (3, 4)}, "numbers")
+    assert outputs == {"sum": [3.5, 3.0], "twice": [6, 8]}
+    ends = {
+        "double": [0.1, 5e-324, 1.7976931348623157e308],
+        "long": [-(2**63), 0, 2**63 - 1],
+        "byte": [0, 7, 255],
+        "flag": [True, False, True],
+    }
+    flags = [not flag for flag in ends["flag"]]
+    found = client.predict(ends, "types")
+    assert found == {**ends, "flag": flags}
+    assert set(map(type, found["flag"])) == {bool}
+    arrays = {
+        "double": np.array(ends["double"]),
+        "long": np.array(ends["long"]),
+        "byte": np.array(ends["byte"], np.uint8),
+        "flag": np.array(ends["flag"]),
+    }
+    assert client.predict(arrays, "types") == {**ends, "flag": flags}
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 5), (1, 1, 1, 7)])
+def test_a_float32_comes_back_as_it_went(client, shape):
+    bits = np.random.default_rng(5).integers(0, 2**32, shape, np.uint32)
+    sent = np.array(bits).view(np.float32)
+    sent = np.where(np.isnan(sent), np.float32(1), sent)
+    for value in (sent, sent.tolist()):
+        found = np.array(client.predict({"x": value}, "echo")["y"], np.float32)
+        assert found.shape == shape
+        np.testing.assert_array_equal(found.view(np.uint32), sent.view(np.uint32))
+
+
+def test_numbers_that_are_none(client):
+    found = client.predict({"x": [float("nan"), float("inf"), -float("inf")]}, "echo")["y"]
+    np.testing.assert_array_equal(found, [np.nan, np.inf, -np.inf])
+
+
+def test_a_single_number_and_a_single_output(client):
+    assert client.predict({"x": [1.0, 2.5]}, "total") == {"total": 3.5}
+
+
+def test_bytes_and_strings(client):
+    assert client.predict({"x": [b"\xff\x00", "ä"]}, "as_bytes") == {
+        "x_bytes": [b"\xff\x00", "ä".encode()]
+    }
+    assert client.predict({"x": ["ä", b"b"]}, "as_text") == {"x": ["ä", "b"]}
+
+
+@pytest.mark.parametrize(
+    "inputs, signature, words",
+    [
+        ({"x": [[1.0], [2.0, 3.0]]}, "echo", "input|size"),
+        ({"b": [0.5], "a": [1.0]}, "numbers", "int"),
+        ({"b": [2**40], "a": [1.0]}, "numbers", "int"),
+        ({"a": [1.0]}, "numbers", "b"),
+        ({"text": ["a"], "other": [1]}, "numbers", "other|input"),
+        ({"x": [0.0]}, "fails", "not positive"),
+        ({"x": ["a"]}, "missing", "missing"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_and_not_asked_again(
+    client, inputs, signature, words, monkeypatch
+):
+    monkeypatch.setattr("time.sleep", None)  # nobody waits
+    with pytest.raises(clients.ClientError, match=words) as info:
+        client.predict(inputs, signature)
+    assert not info.value.may_pass and "\n" not in str(info.value)
+    assert client.place in str(info.value) or "input" in str(info.value)
+
+
+def test_what_cannot_be_sent(client, connect):
+    with pytest.raises(ValueError, match="list of strings. Received: texts='abc'"):
+        client.translate("abc")
+    with pytest.raises((ValueError, clients.ClientError), match="input"):
+        client.predict({"x": [object()]}, "echo")
+    with pytest.raises(clients.ClientError, match="no output named continuation"):
+        client.complete(["a"])
+    with pytest.raises(ValueError, match="timeout=0"):
+        connect(timeout=0)
+    with pytest.raises(ValueError, match="retries=-1"):
+        connect(retries=-1)
+    with pytest.raises(ValueError, match="not both"):
+        clients.GrpcClient("127.0.0.1:9", version=1, label="a")
+
+
+def test_a_time_limit_ends_a_call(connect):
+    with connect(timeout=0.3) as client:
+        with pytest.raises(clients.ClientError, match="did not answer within 0.3 seconds"):
+            client.predict({"steps": [500_000]}, "slow")
+
+
+def test_versions_can_be_named(server, url):
+    address = f"{server.host}:{server.grpc_port}"
+    for good, bad in (
+        (
+            clients.RestClient(f"{url}/toy/versions/7"),
+            clients.RestClient(f"{url}/toy/versions/8"),
+        ),
+        (
+            clients.GrpcClient(address, "toy", version=7),
+            clients.GrpcClient(address, "toy", version=8),
+        ),
+    ):
+        with good, bad:
+            assert good.translate(["a"])[0].text == f"{VERSION}:a"
+            with pytest.raises(clients.ClientError, match=r"Specific\(toy, 8\)"):
+                bad.translate(["a"])
+    with clients.GrpcClient(address, "toy", label="canary") as labelled:
+        with pytest.raises(clients.ClientError, match="label: canary"):
+            labelled.translate(["a"])
+
+
 def test_one_translation_per_line(server, url, run_module, capsys):
-    expected = "".join(f"00000007:{text}\n" for text in TEXTS)
+    expected = "".join(f"{VERSION}:{text}\n" for text in TEXTS)
     over_rest = run_module("serving.client", "--url", f"{url}/toy", *TEXTS)
     assert (over_rest.returncode, over_rest.stdout, over_rest.stderr) == (0, expected, "")
     address = f"{server.host}:{server.grpc_port}"
     assert main(["--grpc", address, "--model_name", "toy", *TEXTS]) == 0
     assert capsys.readouterr().out == expected
+    assert main(["--url", f"{url}/toy", "--score", "one"]) == 0
+    score, text = capsys.readouterr().out.split("\t")
+    assert (float(score), text) == (pytest.approx(-0.3), f"{VERSION}:one\n")
 
 
 def test_an_unknown_model_is_one_sentence(url, capsys):
@@ -38,6 +211,7 @@ def test_an_unknown_model_is_one_sentence(url, capsys):
         ["--url", "http://127.0.0.1:9/v1/models/a"],
         ["--url", "a"],
         ["--grpc", "127.0.0.1:9", "--timeout=5"],
+        ["--url", "http://127.0.0.1:9/v1/models/a", "--retries=-1"],
     ],
 )
 def test_no_server_is_one_sentence(capsys, where):
@@ -55,10 +229,53 @@ def test_usage(arguments):
     assert info.value.code == 2
 
 
-def test_the_rest_client_needs_only_the_standard_library():
-    code = (
-        "import sys; import serving.client\n"
-        "print(sorted({'tensorflow', 'keras', 'grpc', 'numpy'} & set(sys.modules)))"
+def test_a_copy_of_the_folder_asks_over_rest_without_any_package(url, tmp_path):
+    folder = clients.__path__[0]
+    shutil.copytree(folder, tmp_path / "ask", ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        # -S: without the folder of installed packages.
+        [sys.executable, "-S", "-m", "ask", "--url", f"{url}/toy", "one"],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{VERSION}:one\n", "")
+
+
+def test_grpc_needs_no_tensorflow(server):
+    code = """
+import sys
+from serving.client import GrpcClient
+with GrpcClient(sys.argv[1], "toy") as client:
+    print(client.translate(["one"])[0].text)
+print(sorted({"tensorflow", "keras", "numpy", "tensorflow_serving"} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, f"{server.host}:{server.grpc_port}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{VERSION}:one\n[]\n", done.stderr
+
+
+@pytest.mark.parametrize("name", protos.MESSAGES)
+def test_messages_are_those_of_the_protocol(name):
+    official = OFFICIAL[name].DESCRIPTOR
+    ours = protos.build()[name].DESCRIPTOR
+    assert [field.name for field in ours.fields] == list(protos.MESSAGES[name])
+    pairs = [(field, official.fields_by_name[field.name]) for field in ours.fields]
+    while pairs:
+        field, real = pairs.pop()
+        kinds = {field.type, real.type}
+        assert field.number == real.number and field.is_repeated == real.is_repeated
+        assert len(kinds) == 1 or kinds == {field.TYPE_INT32, field.TYPE_ENUM}
+        if field.message_type is None:
+            continue
+        entry = field.message_type
+        assert entry.GetOptions().map_entry == real.message_type.GetOptions().map_entry
+        if entry.GetOptions().map_entry:
+            pairs += zip(entry.fields, real.message_type.fields, strict=True)
+        else:
+            assert OFFICIAL[entry.name].DESCRIPTOR.full_name == real.message_type.full_name

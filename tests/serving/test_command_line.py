@@ -37,7 +37,7 @@ def test_defaults_are_those_of_the_real_server():
         1,
     )
     assert flags.enable_model_warmup and not flags.rest_api_enable_cors_support
-    assert flags.host == "127.0.0.1"
+    assert flags.host == "127.0.0.1" and flags.demo_page
 
 
 def test_the_limits_of_the_flags_are_those_of_the_class():
@@ -118,7 +118,7 @@ def test_the_configuration_that_the_readme_shows():
 
 
 def test_no_module_imports_keras():
-    for path in FOLDER.glob("*.py"):
+    for path in FOLDER.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in getattr(node, "names", [])]
             names.append(getattr(node, "module", None) or "")

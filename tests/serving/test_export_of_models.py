@@ -8,6 +8,7 @@ import oracles
 import pytest
 
 from keras_attn import export, models
+from serving import client
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
 V, SHAPE, STATES = 11, (2, 3, 1), oracles.random(2, 3, 5)
@@ -143,6 +144,38 @@ def test_a_text_goes_in_by_segments(served, exported, waiting, name):
     _, steps = exported[name]
     whole = steps.step(ids, [4, 4], **steps.initial_memory(2))
     np.testing.assert_allclose(logits, whole["logits"][:, 2:], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["xl", "agent"])
+def test_a_session_of_the_client_holds_the_memory(served, exported, waiting, name):
+    """Eight steps over REST and over gRPC, as in Python. One that fails changes nothing."""
+    waiting(lambda: served.states(name).get(1) == "AVAILABLE")
+    segment, output = ("states", "policy") if name == "agent" else ("token_ids", "logits")
+    if name == "agent":
+        inputs = oracles.random(2, 8, 5).astype("float32")
+    else:
+        inputs = np.random.default_rng(2).integers(1, V, (2, 8))
+    host = f"{served.host}:"
+    rest = client.RestClient(f"http://{host}{served.rest_port}/v1/models/{name}")
+    with rest, client.GrpcClient(f"{host}{served.grpc_port}", name) as grpc:
+        sessions = rest.session(2), grpc.session(2)
+        found = [[], []]
+        for piece in np.split(inputs, 8, axis=1):
+            before = sessions[0].memory
+            with pytest.raises(client.ClientError):
+                sessions[0].step(**{segment: piece}, lengths=[1, 1, 1])
+            assert sessions[0].memory is before
+            for session, outputs in zip(sessions, found, strict=True):
+                outputs.append(session.step(**{segment: piece})[output])
+    np.testing.assert_array_equal(*(np.array(outputs, np.float32) for outputs in found))
+    memories = [np.array(session.memory["memory"], np.float32) for session in sessions]
+    np.testing.assert_array_equal(*memories)
+    steps, expected = exported[name][1], []
+    state = steps.initial_memory(2)
+    for piece in np.split(inputs, 8, axis=1):
+        state = dict(steps.step(piece, [1, 1], **state))
+        expected.append(state.pop(output))
+    np.testing.assert_allclose(found[0], expected, atol=1e-4)
 
 
 def test_an_export_that_answers_otherwise_than_when_written(start_server, tmp_path, waiting):

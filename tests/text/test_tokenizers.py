@@ -264,3 +264,16 @@ def test_names_are_imported_on_first_use():
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="Nonsense"):
         text.Nonsense  # noqa: B018
+
+
+def test_tokens_joined_are_the_text(tokenizer):
+    """But for the space in front of the first word that SentencePiece counts to it."""
+    sentences = [*SENTENCES, "", "\U0001f680"]
+    ids, lengths = (x.numpy() for x in tokenizer.encode(sentences))
+    tokens = tokenizer.tokens(ids).numpy()
+    assert tokens.shape == ids.shape
+    for row, length, sentence in zip(tokens, lengths, decoded(tokenizer, ids), strict=True):
+        assert b"".join(row).decode().removeprefix(" ") == sentence
+        assert all(row[: length - 1]) and not any(row[length - 1 :])
+    marks = tokenizer.tokens([PAD, BOS, EOS, UNK, -1, tokenizer.vocabulary_size]).numpy()
+    assert [mark.decode() for mark in marks] == ["", "", "", "\ufffd", "\ufffd", "\ufffd"]

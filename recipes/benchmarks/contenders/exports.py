@@ -159,7 +159,7 @@ def _ctranslate2(model, tokenizer, directory, lengths, quantize):
         model, os.path.join(directory, "model"), tokenizer, quantize, max_length=max(lengths)
     )
     engine = ctranslate2.Translator(path, compute_type=quantize or "float32", intra_threads=THREADS)
-    tokens = tokenizer.tokens()
+    tokens = tokenizer.vocabulary()
     ids = {token: index for index, token in enumerate(tokens)}
 
     def translate(texts):

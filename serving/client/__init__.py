@@ -1,0 +1,14 @@
+"""Clients of TensorFlow Serving and of the server here: `python -m serving.client --help`.
+
+The folder imports nothing of this package, nor TensorFlow, so it can be copied to wherever the
+questions are asked. REST needs Python's standard library alone, gRPC the packages grpcio and
+protobuf, which the extra `serving` installs.
+"""
+
+from .client import Answer, Client
+from .errors import ClientError
+from .grpc_client import GrpcClient
+from .rest_client import RestClient
+from .session import Session
+
+__all__ = ["Answer", "Client", "ClientError", "GrpcClient", "RestClient", "Session"]

@@ -1,0 +1,51 @@
+"""Asks a server for translations, one printed per line."""
+
+import argparse
+import sys
+
+from .errors import ClientError
+from .grpc_client import GrpcClient
+from .rest_client import RestClient
+
+
+def main(arguments=None):
+    """Prints one translation per line.
+
+    Returns:
+        The exit code: 0, or 1 if there was no answer. A usage error ends the process with 2.
+    """
+    flags = _parser().parse_args(arguments)
+    options = {"timeout": flags.timeout, "retries": flags.retries}
+    try:
+        if flags.url:
+            client = RestClient(flags.url, **options)
+        else:
+            client = GrpcClient(flags.grpc, flags.model_name, **options)
+        with client:
+            ask = client.complete if flags.complete else client.translate
+            answers = ask(flags.texts)
+    except (ClientError, ImportError, ValueError) as error:
+        print(f"serving.client: {error}", file=sys.stderr)
+        return 1
+    for answer in answers:
+        print(f"{answer.score}\t{answer.text}" if flags.score else answer.text)
+    return 0
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m serving.client", description=__doc__)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--url", help="model over REST, http://HOST:PORT/v1/models/NAME")
+    where.add_argument("--grpc", metavar="HOST:PORT", help="server over gRPC; add --model_name")
+    add = parser.add_argument
+    add("--model_name", default="default", help="model for --grpc")
+    add("--timeout", type=float, default=60.0, help="seconds, with all attempts (default: 60)")
+    add("--retries", type=int, default=4, help="attempts after the first (default: %(default)s)")
+    add("--complete", action="store_true", help="print what follows each text instead")
+    add("--score", action="store_true", help="print each score and a tab before the text")
+    add("texts", nargs="+", metavar="text", help="a sentence to translate")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

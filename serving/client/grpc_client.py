@@ -1,0 +1,127 @@
+"""Over gRPC."""
+
+from .client import Client
+from .errors import ClientError
+from .tensors import read_tensor, write_tensor
+
+_SIGNATURES = "signature_def"
+_TICK = 0.05  # seconds
+# The last is what a server that stops does to what has just come in.
+_PASSING = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED")
+_CHANNEL = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # A server that is back is found again by the next attempt, not after gRPC's second or more.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+]
+
+
+class GrpcClient(Client):
+    """A model over gRPC. Its signatures are asked for once, since lists do not tell their type.
+
+    Args:
+        address: string. `HOST:PORT`.
+        model_name: string.
+        version: int. By default the newest.
+        label: string. That of a version, in its place.
+        credentials: `grpc.ChannelCredentials`, for TLS.
+        timeout: float. Seconds for a call, all attempts together.
+        retries: int. Most attempts after the first.
+        headers: dict of strings, sent with each request: what a gateway before the server wants.
+
+    Raises:
+        ImportError: if the packages of the extra `serving` are missing.
+        ValueError: if both a version and a label are given.
+
+    Reference: https://www.tensorflow.org/tfx/serving/architecture
+    """
+
+    def __init__(
+        self,
+        address,
+        model_name="default",
+        *,
+        version=None,
+        label=None,
+        credentials=None,
+        timeout=60.0,
+        retries=4,
+        headers=None,
+    ):
+        super().__init__(f"{address}, model {model_name}", timeout, retries)
+        if version is not None and label is not None:
+            raise ValueError(
+                "A `version` or a `label` is given, not both. "
+                f"Received: version={version}, label={label!r}."
+            )
+        try:
+            import grpc
+
+            from .protos import build
+        except ImportError as error:
+            raise ImportError(f"{error}. gRPC needs: pip install 'keras_attn[serving]'") from error
+        self._rpc_error = grpc.RpcError
+        self._protos = build()
+        self._spec = self._protos["ModelSpec"](name=model_name, version_label=label)
+        if version is not None:
+            self._spec.version.value = version
+        if credentials is None:
+            self._channel = grpc.insecure_channel(address, _CHANNEL)
+        else:
+            self._channel = grpc.secure_channel(address, credentials, _CHANNEL)
+        self._headers = [(name.lower(), value) for name, value in (headers or {}).items()]
+        self._signatures = None
+
+    def close(self):
+        self._channel.close()
+
+    def _predict(self, inputs, signature_name, limit):
+        signature = self._signature(signature_name, limit)
+        request = self._protos["PredictRequest"](model_spec=self._spec)
+        request.model_spec.signature_name = signature_name
+        for name, value in inputs.items():
+            if name not in signature.inputs:
+                raise ClientError(
+                    f"{self.place} has no input named {name} in {signature_name}. "
+                    f"There are: {', '.join(sorted(signature.inputs))}."
+                )
+            write_tensor(request.inputs[name], name, value, signature.inputs[name].dtype)
+        try:
+            response = self._call("Predict", request, limit)
+        except ClientError:
+            self._signatures = None  # a new version may have others
+            raise
+        return {name: read_tensor(name, proto) for name, proto in response.outputs.items()}
+
+    def _signature(self, name, limit):
+        signatures = self._signatures
+        if signatures is None:
+            request = self._protos["GetModelMetadataRequest"](model_spec=self._spec)
+            request.metadata_field.append(_SIGNATURES)
+            response = self._call("GetModelMetadata", request, limit)
+            found = self._protos["SignatureDefMap"]()
+            found.ParseFromString(response.metadata[_SIGNATURES].value)
+            signatures = self._signatures = found.signature_def
+        if name not in signatures:
+            raise ClientError(
+                f"{self.place} has no signature named {name}. "
+                f"There are: {', '.join(sorted(signatures))}."
+            )
+        return signatures[name]
+
+    def _call(self, name, request, limit):
+        method = self._channel.unary_unary(
+            f"/tensorflow.serving.PredictionService/{name}",
+            request_serializer=self._protos[f"{name}Request"].SerializeToString,
+            response_deserializer=self._protos[f"{name}Response"].FromString,
+        )
+        try:
+            return method(request, timeout=max(limit.left(), 1e-3), metadata=self._headers)
+        except self._rpc_error as error:
+            code = error.code().name
+            # Of the server's own limits it tells itself; ours may end by a tick of the clock early.
+            if code == "DEADLINE_EXCEEDED" and limit.left() < _TICK:
+                raise limit.error(self.place) from error
+            message = f"{self.place} answered {code}: {error.details()}"
+            raise ClientError(message, code in _PASSING) from error

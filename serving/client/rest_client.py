@@ -1,0 +1,114 @@
+"""Over REST, by Python's standard library alone."""
+
+import base64
+import http.client
+import json
+import urllib.error
+import urllib.request
+
+from .client import Client
+from .errors import ClientError
+
+_OVERLOADED = (429, 503)
+_CHUNK = 1 << 16
+
+
+class RestClient(Client):
+    """A model over REST.
+
+    Args:
+        url: string. The model's address, `http://HOST:PORT/v1/models/NAME`, and after it
+            `/versions/N` or `/labels/L` for one version.
+        timeout: float. Seconds for a call, all attempts together.
+        retries: int. Most attempts after the first.
+        headers: dict of strings, sent with each request: what a gateway before the server wants.
+
+    Example:
+        >>> import serving.client
+        >>> client = serving.client.RestClient("http://127.0.0.1:8501/v1/models/translate")
+        >>> client.place
+        'http://127.0.0.1:8501/v1/models/translate'
+
+    Reference: https://www.tensorflow.org/tfx/serving/api_rest
+    """
+
+    def __init__(self, url, *, timeout=60.0, retries=4, headers=None):
+        super().__init__(url.rstrip("/"), timeout, retries)
+        self._headers = {"Content-Type": "application/json", **(headers or {})}
+
+    def _predict(self, inputs, signature_name, limit):
+        question = {"signature_name": signature_name, "inputs": inputs}
+        body = json.dumps(question, default=_jsonable).encode()
+        outputs = self._ask(":predict", "outputs", limit, body)
+        if not isinstance(outputs, dict) or _is_base64(outputs):
+            # The only output stands there without its name.
+            metadata = self._ask("/metadata", "metadata", limit)
+            signature = metadata["signature_def"]["signature_def"][signature_name]
+            outputs = dict.fromkeys(signature["outputs"], outputs)
+        return {
+            name: _unwrapped(value) if name.endswith("_bytes") else value
+            for name, value in outputs.items()
+        }
+
+    def _ask(self, action, key, limit, body=None):
+        """What the answer's object holds under a key."""
+        place = self.place
+        try:
+            request = urllib.request.Request(place + action, body, self._headers)
+            with urllib.request.urlopen(request, timeout=max(limit.left(), 1e-3)) as answer:
+                content = _read(answer, limit)
+            return json.loads(content.decode(errors="replace"))[key]
+        except urllib.error.HTTPError as error:
+            message = f"{place} answered {error.code}: {_reason(error)}"
+            raise ClientError(message, error.code in _OVERLOADED) from error
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                raise limit.error(place) from error
+            lost = isinstance(reason, ConnectionError)
+            raise ClientError(f"No server answers at {place}: {reason}", lost) from error
+        except http.client.IncompleteRead as error:
+            raise ClientError(f"{place} broke off its answer: {error}", True) from error
+        except (http.client.HTTPException, KeyError, TypeError, ValueError) as error:
+            message = f"{place} is not the address of a served model: {error}"
+            raise ClientError(message) from error
+
+
+def _read(answer, limit):
+    """The body; the socket's own limit is for each wait alone."""
+    body = bytearray()
+    while chunk := answer.read1(_CHUNK):
+        body += chunk
+        if limit.left() < 0:
+            raise TimeoutError
+    if answer.length:  # what was announced and did not come
+        raise http.client.IncompleteRead(bytes(body), answer.length)
+    return body
+
+
+def _reason(error):
+    try:
+        return json.loads(error.read())["error"]
+    except (OSError, http.client.HTTPException, KeyError, TypeError, ValueError):
+        return error.reason
+
+
+def _jsonable(value):
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    if hasattr(value, "tolist"):  # of NumPy and its likes
+        return value.tolist()
+    raise ValueError(
+        "An input must be numbers, strings or bytes, or nested lists or arrays of these. "
+        f"Received: {value!r}."
+    )
+
+
+def _is_base64(value):
+    return isinstance(value, dict) and list(value) == ["b64"]
+
+
+def _unwrapped(value):
+    if isinstance(value, list):
+        return [_unwrapped(item) for item in value]
+    return base64.b64decode(value["b64"])

@@ -1,0 +1,252 @@
+"""When a client asks again, how long it waits, and when it gives up."""
+
+import concurrent.futures
+import contextlib
+import http.server
+import json
+import socket
+import threading
+import time
+
+import grpc
+import pytest
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from serving.client import ClientError, GrpcClient, RestClient
+from serving.client.retries import with_retries
+
+GOOD = json.dumps({"outputs": {"translation": ["b"], "score": [-1.5]}}).encode()
+
+
+@contextlib.contextmanager
+def rest_server(*script):
+    """Answers the n-th request by the n-th of the script and later ones by the last; and a list."""
+    seen = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append(time.monotonic())
+            step = script[min(len(seen), len(script)) - 1]
+            if callable(step):
+                step(self)
+                return
+            body = GOOD if step == 200 else json.dumps({"error": f"no {step}"}).encode()
+            answer(self, step, body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/models/m", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def answer(handler, status, body, announced=None):
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(announced or len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def reset(handler):
+    """The connection goes before the answer."""
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    handler.connection.close()
+
+
+def half(handler):
+    """The connection goes in the middle of the answer."""
+    answer(handler, 200, GOOD[:9], len(GOOD))
+
+
+def trickle(handler):
+    """A byte now and then, for ever: no single wait is long."""
+    handler.send_response(200)
+    handler.end_headers()
+    with contextlib.suppress(OSError):
+        while True:
+            handler.wfile.write(b" ")
+            time.sleep(0.05)
+
+
+def stall(handler):
+    time.sleep(1.5)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[503, 200], [429, 503, 200], [reset, 200], [half, 200], [reset, 429, half, 503, 200]],
+    ids=str,
+)
+def test_what_passes_is_asked_again(script):
+    with rest_server(*script) as (url, seen):
+        assert RestClient(url).translate(["a"]) == [("b", -1.5)]
+        assert len(seen) == len(script)
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 500, 501, 504])
+def test_what_does_not_pass_is_asked_once(status):
+    with rest_server(status) as (url, seen):
+        with pytest.raises(ClientError) as info:
+            RestClient(url).translate(["a"])
+        assert str(info.value) == f"{url} answered {status}: no {status}"
+        assert len(seen) == 1 and not info.value.may_pass
+
+
+def test_attempts_are_counted():
+    with rest_server(503) as (url, seen):
+        with pytest.raises(ClientError) as info:
+            RestClient(url, retries=2).translate(["a"])
+        assert str(info.value) == f"{url} answered 503: no 503 (3 attempts)"
+        assert len(seen) == 3
+        with pytest.raises(ClientError, match="no 503$"):
+            RestClient(url, retries=0).translate(["a"])
+        assert len(seen) == 4
+
+
+@pytest.mark.parametrize("step", [503, trickle, stall], ids=str)
+def test_the_time_limit_is_for_all_attempts(step):
+    with rest_server(step) as (url, _):
+        start = time.monotonic()
+        with pytest.raises(ClientError):
+            RestClient(url, timeout=0.6, retries=1000).translate(["a"])
+        assert time.monotonic() - start < 1.4
+
+
+def test_pauses_double_up_to_five_seconds_and_vary(monkeypatch):
+    pauses = []
+    monkeypatch.setattr("serving.client.retries.time.sleep", pauses.append)
+
+    def refuse(limit):
+        raise ClientError("no", may_pass=True)
+
+    runs = []
+    for _ in range(5):
+        with pytest.raises(ClientError, match=r"no \(9 attempts\)"):
+            with_retries(refuse, 1000, 8)
+        runs.append(tuple(pauses))
+        pauses.clear()
+    longest = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    for run in runs:
+        assert len(run) == 8
+        assert all(most / 2 <= pause <= most for pause, most in zip(run, longest, strict=True))
+    assert len(set(runs)) == 5
+
+
+def test_a_server_that_speaks_something_else():
+    def garbage(handler):
+        handler.wfile.write(b"SSH-2.0-x\r\n")
+
+    with rest_server(garbage) as (url, seen):
+        with pytest.raises(ClientError, match="is not the address of a served model"):
+            RestClient(url).translate(["a"])
+        assert len(seen) == 1
+    with rest_server(lambda handler: answer(handler, 200, b"<html>")) as (url, _):
+        with pytest.raises(ClientError, match="is not the address of a served model"):
+            RestClient(url).translate(["a"])
+
+
+def test_headers_are_sent_and_a_writer_completes():
+    def check(handler):
+        token = handler.headers["Authorization"]
+        answer(handler, 200, json.dumps({"outputs": {"continuation": [token]}}).encode())
+
+    with rest_server(check) as (url, _):
+        client = RestClient(url, headers={"Authorization": "Bearer x"})
+        assert client.complete(["a"]) == [("Bearer x", None)]
+        with pytest.raises(ClientError, match="no output named translation"):
+            client.translate(["a"])
+
+
+class Scripted(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """The same over gRPC: a status code is an error, None an answer."""
+
+    def __init__(self, *script):
+        self.script, self.seen, self.headers = script, 0, None
+
+    def GetModelMetadata(self, request, context):
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        signatures.signature_def["serving_default"].inputs["text"].dtype = 7
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        response.metadata["signature_def"].Pack(signatures)
+        return response
+
+    def Predict(self, request, context):
+        self.seen += 1
+        self.headers = dict(context.invocation_metadata())
+        step = self.script[min(self.seen, len(self.script)) - 1]
+        if step is not None:
+            context.abort(step, f"no {step.name}")
+        response = predict_pb2.PredictResponse()
+        response.outputs["translation"].CopyFrom(request.inputs["text"])
+        return response
+
+
+@contextlib.contextmanager
+def grpc_server(servicer, port=0):
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+def test_grpc_asks_again_and_sends_headers():
+    codes = grpc.StatusCode
+    servicer = Scripted(codes.UNAVAILABLE, codes.RESOURCE_EXHAUSTED, codes.CANCELLED, None)
+    with grpc_server(servicer) as address:
+        with GrpcClient(address, headers={"Authorization": "Bearer x"}) as client:
+            assert client.translate(["a"]) == [("a", None)]
+    assert servicer.seen == 4 and servicer.headers["authorization"] == "Bearer x"
+
+
+@pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "NOT_FOUND", "INTERNAL", "UNIMPLEMENTED"])
+def test_grpc_asks_once(code):
+    servicer = Scripted(grpc.StatusCode[code])
+    with grpc_server(servicer) as address, GrpcClient(address) as client:
+        with pytest.raises(ClientError, match=f"answered {code}: no {code}$"):
+            client.translate(["a"])
+    assert servicer.seen == 1
+
+
+@pytest.mark.parametrize("kind", ["rest", "grpc"])
+def test_a_server_that_comes_up_while_a_client_waits(kind):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    @contextlib.contextmanager
+    def later():
+        time.sleep(0.5)
+        if kind == "grpc":
+            with grpc_server(Scripted(None), port):
+                yield
+            return
+        handler = type("Handler", (http.server.BaseHTTPRequestHandler,), {})
+        handler.do_POST = lambda self: answer(self, 200, GOOD)
+        handler.log_message = lambda self, *_: None
+        with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+            yield
+            server.shutdown()
+
+    if kind == "rest":
+        client = RestClient(f"http://127.0.0.1:{port}/v1/models/m", retries=9)
+    else:
+        client = GrpcClient(f"127.0.0.1:{port}", retries=9)
+    with client, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.translate, ["b"])
+        with later():
+            assert asked.result(30)[0].text == "b"
