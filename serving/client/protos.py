@@ -6,7 +6,6 @@ types, for those fields that are used; an enum is its number.
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-_PACKAGE = "keras_attn.client"
 _TYPES = {
     "double": 1,
     "float": 2,
@@ -19,6 +18,7 @@ _TYPES = {
     "uint32": 13,
 }
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
+_PACKAGE = "keras_attn"
 # By name, each field's number and kind; a map's keys are strings.
 MESSAGES = {
     "Int64Value": {"value": (1, "int64")},
@@ -57,12 +57,16 @@ MESSAGES = {
 }
 
 
-def build():
-    """The classes by name."""
+def build(messages=MESSAGES):
+    """The classes by name.
+
+    Args:
+        messages: dict as `MESSAGES`.
+    """
     file = descriptor_pb2.FileDescriptorProto(
-        name="keras_attn_client.proto", package=_PACKAGE, syntax="proto3"
+        name="keras_attn.proto", package=_PACKAGE, syntax="proto3"
     )
-    for name, fields in MESSAGES.items():
+    for name, fields in messages.items():
         message = file.message_type.add(name=name)
         for field, (number, kind) in fields.items():
             label, _, kind = kind.rpartition(" ")
@@ -77,7 +81,7 @@ def build():
     pool.Add(file)
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in MESSAGES
+        for name in messages
     }
 
 
