@@ -22,7 +22,7 @@ from serving.examples import read_examples
 from serving.infer import classify, regress
 from serving.json_inputs import read_inputs, read_signature_name
 from serving.json_outputs import decimals, write_outputs
-from serving.json_text import dump, parse_object
+from serving.json_text import dump, dump_error, parse_object
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
 from serving.predict import input_dtypes, predict
 
@@ -103,7 +103,7 @@ class RestApi:
                 watch.cancel()
         except ServingError as error:
             code = error.code
-            return error.http_status, dump({"error": error.message})
+            return error.http_status, dump_error(error.message)
         finally:
             self._unanswered -= 1
             record.end(code)
@@ -128,10 +128,10 @@ class RestApi:
         try:
             return Code.OK, (200, self._process(method, path, body, caller, record))
         except ServingError as error:
-            return error.code, (error.http_status, dump({"error": error.message}))
+            return error.code, (error.http_status, dump_error(error.message))
         except Exception:  # Whatever a model or this server does wrong, the client gets an answer.
             _log.exception("%s %s failed", method, path)
-            return Code.INTERNAL, (500, dump({"error": "Internal error"}))
+            return Code.INTERNAL, (500, dump_error("Internal error"))
 
     def _process(self, method, path, body, caller, record):
         pattern = {"POST": _POST, "GET": _GET}.get(method)
