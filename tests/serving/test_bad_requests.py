@@ -180,8 +180,10 @@ wrong_signature = texts.filter(lambda name: name not in INPUTS and name != "slow
 wrong_keys = st.dictionaries(texts, leaves, max_size=3).map(
     lambda instance: body("numbers", instances=[instance])
 )
-not_base64 = st.text("*#é=", min_size=1).filter(lambda text: text.strip("=")).map(
-    lambda text: body("as_text", instances=[{"b64": text}])
+not_base64 = (
+    st.text("*#é=", min_size=1)
+    .filter(lambda text: text.strip("="))
+    .map(lambda text: body("as_text", instances=[{"b64": text}]))
 )
 not_utf8 = st.binary(min_size=1, max_size=9).map(
     lambda junk: b'{"signature_name": "\xff' + junk.replace(b'"', b"") + b'", "inputs": [1]}'

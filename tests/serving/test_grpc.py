@@ -127,12 +127,22 @@ def test_a_wrong_dtype(call):
     assert "to be string but float is provided" in text
 
 
-def test_a_broken_tensor(call):
-    request = predict_request(text=["a", "b"])
-    request.inputs["text"].tensor_shape.dim[0].size = 10**15
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensor: setattr(tensor.tensor_shape.dim[0], "size", 3),
+        lambda tensor: setattr(tensor.tensor_shape.dim[0], "size", -1),
+        lambda tensor: setattr(tensor.tensor_shape, "unknown_rank", True),
+        lambda tensor: setattr(tensor, "tensor_content", b"123"),
+        lambda tensor: setattr(tensor, "dtype", 99),
+    ],
+)
+def test_a_broken_tensor(call, change):
+    request = predict_request("echo", x=np.float32([1, 2]))
+    change(request.inputs["x"])
     code, text = refusal(call, "Predict", request)
     assert code == "INVALID_ARGUMENT"
-    assert text == "tensor parsing error: text"
+    assert text == "tensor parsing error: x"
 
 
 def test_what_is_not_there(call):

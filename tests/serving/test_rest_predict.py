@@ -96,6 +96,14 @@ def test_requests_that_are_not_formed_well(server, body, message):
     assert message in text
 
 
+@pytest.mark.parametrize("quoted", [b'["\\ud800"]', b'["\xff"]', b'"\xff"', b'"\xed\xa0\x80"'])
+def test_an_error_is_utf8_whatever_it_quotes(server, quoted):
+    body = b'{"signature_name": ' + quoted + b', "inputs": [1]}'
+    status, _, content = server.request("POST", "/v1/models/toy:predict", body)
+    assert status == 400
+    assert list(json.loads(content.decode())) == ["error"]
+
+
 def test_values_in_errors_are_shown_indented(server):
     _, text = error(server, {"signature_name": 100})
     assert text.startswith('JSON Value: {\n    "signature_name": 100\n} not formatted correctly.')
