@@ -161,7 +161,7 @@ def start_server(tmp_path_factory):
     return start
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def waiting():
     """`wait_for`."""
     return wait_for

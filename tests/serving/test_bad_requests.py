@@ -4,7 +4,6 @@ KERAS_ATTN_SERVING_REQUESTS sets how many requests are made up; the default suit
 """
 
 import contextlib
-import functools
 import http.client
 import json
 import os

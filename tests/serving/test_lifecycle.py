@@ -90,23 +90,6 @@ def test_versions_come_and_go_under_load(start_server, toys, tmp_path, waiting):
         assert server.stop() == 0
 
 
-def test_sigterm_lets_a_request_finish(start_server, toys, tmp_path):
-    toys.export(tmp_path, 1)
-    with start_server(*flags(tmp_path)) as server:
-        steps = 100_000
-        start = time.monotonic()
-        server.predict({"signature_name": "slow", "instances": [steps]})
-        steps = int(steps * max(2.0 / (time.monotonic() - start), 1))
-        body = {"signature_name": "slow", "instances": [steps]}
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            running = pool.submit(server.predict, body)
-            time.sleep(0.5)
-            assert not running.done()
-            server.process.terminate()
-            assert running.result() == (200, {"predictions": [steps]})
-        assert server.process.wait(timeout=30) == 0
-
-
 def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting):
     for version in (1, 2, 3):
         toys.export(tmp_path, version)
