@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 
+from serving.errors import ServingError
 from serving.flags import parse_flags
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ def main(arguments=None):
     except (ImportError, ValueError) as error:
         print(f"serving.server: {error}", file=sys.stderr)
         return 2
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ServingError) as error:
         print(f"serving.server: {error}", file=sys.stderr)
         return 1
 
@@ -75,6 +76,7 @@ def _serve(flags, stopping):
         functools.partial(_load, flags, batching and (BatchScheduler(batching), batching)),
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
+        unavailable_labels=flags.allow_version_labels_for_unavailable_models,
     )
     manager.configure(configs)
     _await_models(manager, configs, flags, stopping)

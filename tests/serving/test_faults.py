@@ -168,6 +168,7 @@ def never_goes_back(traffic):
     return all(answers == sorted(answers) for answers in traffic.answers)
 
 
+@pytest.mark.point(n=17)
 def test_twenty_swaps(served):
     before = served.newest
     with Traffic(served.server) as traffic:
@@ -211,6 +212,7 @@ def with_a_corrupt_graph(folder):
     graph.write_bytes(content)
 
 
+@pytest.mark.point(n=17)
 @pytest.mark.parametrize("spoil", [without_a_variables_file, with_a_corrupt_graph])
 def test_a_version_that_cannot_be_loaded(served, spoil):
     old = served.publish()
@@ -230,6 +232,7 @@ def test_a_version_that_cannot_be_loaded(served, spoil):
     assert version not in traffic.counts()
 
 
+@pytest.mark.point(n=17)
 def test_a_base_path_that_empties_and_fills(served):
     old = served.publish()
     with Traffic(served.server, refusals=["404", "NOT_FOUND"]) as traffic:
@@ -274,6 +277,8 @@ def test_clients_that_stall_or_go_away(served):
         traffic.wait_for_answers()
 
 
+@pytest.mark.point(n=5)
+@pytest.mark.point(n=20)
 def test_a_full_queue(served):
     """Who is refused may ask again; who was taken is answered."""
     version = served.publish()

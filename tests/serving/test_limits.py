@@ -137,6 +137,7 @@ def test_a_shape_that_takes_more_than_a_message_may(limited):
             )
 
 
+@pytest.mark.point(n=5)
 def test_requests_that_wait(limited, waiting):
     body = {"signature_name": "slow", "instances": [2_000_000_000]}
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
