@@ -156,4 +156,7 @@ def _await_models(manager, configs, flags, stopping):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _code = main()
+    logging.shutdown()
+    # All requests are answered. To take TensorFlow's modules apart would only cost seconds.
+    os._exit(_code)

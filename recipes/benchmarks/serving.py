@@ -30,7 +30,9 @@ METHOD = (
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="python -m recipes.benchmarks.serving", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.serving", description=__doc__
+    )
     add = parser.add_argument
     add("--export", help="directory of versions that translate dates (default: one untrained)")
     add("--minutes", type=float, default=10.0, help="of load each (default: %(default)s)")

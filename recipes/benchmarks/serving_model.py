@@ -51,7 +51,7 @@ class InProcess:
 
     def __init__(self, version):
         import tensorflow as tf
-        import tensorflow_text  # noqa: F401: registers the ops of the tokenizer
+        import tensorflow_text  # noqa: F401, it registers the ops of the tokenizer
 
         self._constant = tf.constant
         self._loaded = tf.saved_model.load(version)  # kept: the signature does not hold it
