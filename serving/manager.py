@@ -75,7 +75,10 @@ class ModelManager:
 
         def poll():
             while not self._stopping.wait(seconds):
-                self.poll()
+                try:
+                    self.poll()
+                except Exception:  # Whatever a directory holds, the next look may be better.
+                    _log.exception("Looking for versions failed")
 
         threading.Thread(target=poll, name="poll-versions", daemon=True).start()
 

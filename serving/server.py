@@ -105,7 +105,8 @@ def _serve(flags, stopping):
             flags.rest_api_enable_cors_support,
             metrics_path,
         )
-        servers.append(RestServer(application, flags.host, flags.rest_api_port))
+        head_seconds = max(flags.rest_api_timeout_in_ms, 0) / 1000
+        servers.append(RestServer(application, flags.host, flags.rest_api_port, head_seconds))
     for server in servers:
         server.start()
     _log.info(

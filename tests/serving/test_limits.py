@@ -1,7 +1,9 @@
 """Requests that bring too much: refused with a sentence, and the server goes on."""
 
 import concurrent.futures
+import contextlib
 import socket
+import time
 
 import grpc
 import numpy as np
@@ -84,12 +86,30 @@ def test_a_body_without_a_length_and_without_an_end(limited):
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_does_not_come(limited):
-    with socket.create_connection((limited.host, limited.rest_port), timeout=30) as connection:
-        connection.sendall(
-            b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"
-        )
-        assert connection.recv(1000).startswith(b"HTTP/1.1 504 ")
+def test_a_request_that_does_not_come(limited):
+    """Its head, nothing of it, a head that drips, a second head, or the body."""
+    head = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\n"
+    whole = b"GET /v1/models/toy HTTP/1.1\r\nHost: a\r\n\r\n"
+    sent = {"head": head, "nothing": b"", "drip": head, "second": whole, "body": head}
+    sent["body"] += b"Content-Length: 9\r\n\r\n{"
+    start = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        connections = {}
+        for name, content in sent.items():
+            connections[name] = stack.enter_context(
+                socket.create_connection((limited.host, limited.rest_port), timeout=30)
+            )
+            connections[name].sendall(content)
+        assert connections["second"].recv(1000).startswith(b"HTTP/1.1 200 ")
+        connections["second"].sendall(head)
+        for _ in range(7):
+            time.sleep(0.5)
+            connections["drip"].sendall(b"a")
+        assert connections["body"].recv(1000).startswith(b"HTTP/1.1 504 ")
+        for name in ("head", "nothing", "drip", "second"):
+            assert connections[name].recv(1000) == b""
+    assert 3.9 < time.monotonic() - start < 25
+    assert limited.predict({"instances": ["a"]})[0] == 200
 
 
 @pytest.mark.parametrize("brackets", [("[", "]"), ('{"a":', "}"), ("[", ""), ('{"a":[', "]}")])
