@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import threading
 import time
@@ -36,6 +37,7 @@ class ModelManager:
         self._configs = {}
         self._records = {}  # model name -> version -> VersionRecord
         self._complaints = {}  # model name -> the last complaint about its base path
+        self._garbage = False  # a version was unloaded since memory was last collected
         self._lock = threading.Lock()
         self._poll_lock = threading.Lock()
         self._stopping = threading.Event()
@@ -69,6 +71,10 @@ class ModelManager:
                 names = [*self._configs, *(self._records.keys() - self._configs.keys())]
             for name in names:
                 self._poll_model(name)
+            if self._garbage:
+                # Objects of a graph hold one another; left to itself Python finds them too late.
+                self._garbage = False
+                gc.collect()
 
     def poll_every(self, seconds):
         """Polls in the background until `stop`."""
@@ -227,6 +233,7 @@ class ModelManager:
             record.servable.close()
             record.servable = None
             record.state = State.END
+            self._garbage = True
 
     def _complain(self, name, complaint):
         if self._complaints.get(name) != complaint:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gc
 import logging
 import os
 import signal
@@ -78,6 +79,8 @@ def _serve(flags, stopping):
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
         unavailable_labels=flags.allow_version_labels_for_unavailable_models,
     )
+    # What the imports made stays: to look for garbage among it would hold up requests for a second.
+    gc.freeze()
     manager.configure(configs)
     _await_models(manager, configs, flags, stopping)
     if flags.file_system_poll_wait_seconds > 0:
