@@ -5,7 +5,6 @@ import os
 
 # Real flags of the real server: naming one is not a typing mistake, and the error says so.
 UNSUPPORTED = (
-    "enable_per_model_batching_parameters",
     "enable_profiler",
     "enable_serialization_as_tensor_content",
     "enable_signature_method_name_check",
@@ -114,6 +113,14 @@ def _parser():
     add(
         "--batching_parameters_file",
         help="text file of a BatchingParameters proto: sizes, waiting time, padding, threads",
+    )
+    add(
+        "--enable_per_model_batching_parameters",
+        type=_bool,
+        nargs="?",
+        const=True,
+        default=False,
+        help="batch only versions that hold a batching_params.pbtxt, each by its own parameters",
     )
     add(
         "--monitoring_config_file",

@@ -125,13 +125,17 @@ def _serve(flags, stopping):
 
 
 def _load(flags, batching, name, version, path):
+    from serving.batching_options import read_own_batching_options
     from serving.batching_servable import BatchingServable
     from serving.servable import Servable
     from serving.warmup import warm_up
 
+    scheduler, options = batching or (None, None)
+    if options and flags.enable_per_model_batching_parameters:
+        options = read_own_batching_options(path, options)
     servable = Servable(name, version, path)
-    if batching:
-        servable = BatchingServable(servable, *batching)
+    if options:
+        servable = BatchingServable(servable, scheduler, options)
     if flags.enable_model_warmup:
         try:
             warm_up(servable, path, max(flags.num_request_iterations_for_warmup, 1))
