@@ -88,6 +88,7 @@ def check(ours):
             )
 
     yield check
+    print(f"{count} requests")  # pytest -rP shows it
     count = CHECK_EVERY - 1
     check()
 
