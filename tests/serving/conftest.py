@@ -130,7 +130,7 @@ def running(log, *flags, program=OURS):
         return True
 
     try:
-        wait_for(answers, 180)  # Some tests serve a dozen models, and a machine may be busy.
+        wait_for(answers, 180)
         yield server
     finally:
         server.stop()
