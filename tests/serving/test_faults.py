@@ -215,7 +215,7 @@ def test_sigterm_in_mid_request(start_server, toys, tmp_path):
         steps = 100_000
         start = time.monotonic()
         server.predict({"signature_name": "slow", "instances": [steps]})
-        steps = int(steps * max(1.0 / (time.monotonic() - start), 1))
+        steps = int(steps * max(2.0 / (time.monotonic() - start), 1))
         request = predict_pb2.PredictRequest()
         request.model_spec.name, request.model_spec.signature_name = "toy", "slow"
         request.inputs["steps"].CopyFrom(tf.make_tensor_proto([steps]))
