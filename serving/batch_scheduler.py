@@ -15,6 +15,7 @@ _log = logging.getLogger(__name__)
 class _Batch:
     run: object
     due: float
+    full: int
     tasks: list = dataclasses.field(default_factory=list)
     size: int = 0
 
@@ -30,59 +31,45 @@ class BatchScheduler:
     long enough. Queues take turns.
 
     Args:
-        options: `BatchingOptions`.
+        options: `BatchingOptions`, for the threads; the rest may differ from queue to queue.
     """
 
     def __init__(self, options):
-        self._options = options
-        self._full = options.max_execution_batch_size
-        self._patience = options.batch_timeout_micros / 1e6
         self._queues = {}  # key -> deque of batches, never empty; tasks join the last one
         self._changed = threading.Condition()
         for index in range(options.num_batch_threads):
             name = f"{options.thread_pool_name}-{index}"
             threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    def submit(self, key, tasks, run):
+    def submit(self, key, tasks, run, options):
         """Queues the tasks of one request; all of them or none.
 
         Args:
             key: hashable. Tasks of one key may share a batch.
             tasks: list of objects with a `size`, none greater than a batch.
             run: function of a list of tasks that settles each of them and does not raise.
+            options: `BatchingOptions`, the same for all tasks of a key.
 
         Raises:
             ServingError: if the request is too large or the queue is full.
         """
-        size, limit = sum(task.size for task in tasks), self._options.max_batch_size
+        size, limit = sum(task.size for task in tasks), options.max_batch_size
         if size > limit:
             raise invalid_argument(
                 f"Task size {size} is larger than maximum input batch size {limit}"
             )
         with self._changed:
             batches = self._queues.get(key) or collections.deque()
-            self._check_room(batches, size)
+            _check_room(batches, size, options)
             self._queues[key] = batches
             for task in tasks:
-                if not batches or batches[-1].size + task.size > self._full:
-                    batches.append(_Batch(run, time.monotonic() + self._patience))
+                full = options.max_execution_batch_size
+                if not batches or batches[-1].size + task.size > full:
+                    due = time.monotonic() + options.batch_timeout_micros / 1e6
+                    batches.append(_Batch(run, due, full))
                 batches[-1].add(task)
             # Each thread sleeps until the batches that it knows of are due.
             self._changed.notify_all()
-
-    def _check_room(self, batches, size):
-        count, most = max(len(batches), 1), self._options.max_enqueued_batches
-        free = self._full - (batches[-1].size if batches else 0)
-        if self._options.enable_large_batch_splitting:
-            free += max(most - count, 0) * self._full
-        elif count < most:
-            return
-        if size > free:
-            raise ServingError(
-                Code.UNAVAILABLE,
-                "The batch scheduling queue to which this task was submitted is full; currently "
-                f"{count} batches enqueued and max_enqueued_batches is {most}",
-            )
 
     def _work(self):
         while True:
@@ -98,7 +85,7 @@ class BatchScheduler:
                 now, soonest = time.monotonic(), None
                 for key, batches in self._queues.items():
                     first = batches[0]
-                    if len(batches) > 1 or first.size >= self._full or first.due <= now:
+                    if len(batches) > 1 or first.size >= first.full or first.due <= now:
                         batches.popleft()
                         del self._queues[key]
                         if batches:  # again, behind the others
@@ -106,3 +93,19 @@ class BatchScheduler:
                         return first
                     soonest = first.due if soonest is None else min(soonest, first.due)
                 self._changed.wait(None if soonest is None else soonest - now)
+
+
+def _check_room(batches, size, options):
+    count, most = max(len(batches), 1), options.max_enqueued_batches
+    full = options.max_execution_batch_size
+    free = full - (batches[-1].size if batches else 0)
+    if options.enable_large_batch_splitting:
+        free += max(most - count, 0) * full
+    elif count < most:
+        return
+    if size > free:
+        raise ServingError(
+            Code.UNAVAILABLE,
+            "The batch scheduling queue to which this task was submitted is full; currently "
+            f"{count} batches enqueued and max_enqueued_batches is {most}",
+        )

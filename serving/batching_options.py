@@ -73,6 +73,33 @@ def read_batching_options(path=None):
     """
     if not path:
         return BatchingOptions(thread_pool_name="model_server_batch_threads")
+    return _read(path)
+
+
+def read_own_batching_options(version_path, common):
+    """The options that a version brings in `batching_params.pbtxt`.
+
+    Args:
+        version_path: string. The version's directory.
+        common: `BatchingOptions` of the server, whose threads all versions share.
+
+    Returns:
+        `BatchingOptions`, or None for a version that brings none and is not batched.
+
+    Raises:
+        ValueError: as above.
+    """
+    path = os.path.join(version_path, "batching_params.pbtxt")
+    if not os.path.exists(path):
+        return None
+    return dataclasses.replace(
+        _read(path),
+        num_batch_threads=common.num_batch_threads,
+        thread_pool_name=common.thread_pool_name,
+    )
+
+
+def _read(path):
     proto = read_config(path, "BatchingParameters")
     values = {}
     for field, value in proto.ListFields():

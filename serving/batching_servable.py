@@ -65,7 +65,7 @@ class BatchingServable:
             return self._servable.run(feeds, fetches, caller)
         caller.remaining()  # A caller that is gone takes no place in the queue.
         tasks = [_Task(piece, caller) for piece in self._split(feeds, size)]
-        self._scheduler.submit(key, tasks, lambda batch: self._run(batch, key))
+        self._scheduler.submit(key, tasks, lambda batch: self._run(batch, key), self._options)
         for task in tasks:
             caller.on_cancel(task.future.cancel)
         answers = [_await(task) for task in tasks]

@@ -5,8 +5,6 @@ import os
 
 # Real flags of the real server: naming one is not a typing mistake, and the error says so.
 UNSUPPORTED = (
-    "allow_version_labels_for_unavailable_models",
-    "enable_per_model_batching_parameters",
     "enable_profiler",
     "enable_serialization_as_tensor_content",
     "enable_signature_method_name_check",
@@ -118,6 +116,14 @@ def _parser():
         help="text file of a BatchingParameters proto: sizes, waiting time, padding, threads",
     )
     add(
+        "--enable_per_model_batching_parameters",
+        type=_bool,
+        nargs="?",
+        const=True,
+        default=False,
+        help="batch only versions that hold a batching_params.pbtxt, each by its own parameters",
+    )
+    add(
         "--monitoring_config_file",
         help="text file of a MonitoringConfig proto: metrics for Prometheus on the REST port",
     )
@@ -147,6 +153,14 @@ def _parser():
     add(
         "--model_config_file",
         help="text file of a ModelServerConfig proto: several models, version policies, labels",
+    )
+    add(
+        "--allow_version_labels_for_unavailable_models",
+        type=_bool,
+        nargs="?",
+        const=True,
+        default=False,
+        help="let a new label point to a version that is not loaded yet, as when the server starts",
     )
     add(
         "--file_system_poll_wait_seconds",

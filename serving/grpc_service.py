@@ -1,6 +1,5 @@
 """The gRPC API: PredictionService and ModelService."""
 
-import concurrent.futures
 import contextlib
 import logging
 
@@ -11,6 +10,7 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 
 from serving.caller import Caller
 from serving.errors import Code, ServingError, invalid_argument
+from serving.grpc_admission import Admission, CountedPool
 from serving.infer import classify, multi_inference, regress
 from serving.metrics import Record
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
@@ -128,14 +128,15 @@ def make_grpc_server(manager, num_threads, limits):
     Returns:
         `grpc.Server`.
     """
+    pool = CountedPool(num_threads, "grpc")
     server = grpc.server(
-        concurrent.futures.ThreadPoolExecutor(num_threads, "grpc"),
+        pool,
+        interceptors=[Admission(pool, limits)],
         options=[
             ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
             ("grpc.max_receive_message_length", limits.max_request_bytes),
             ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a partner
         ],
-        maximum_concurrent_rpcs=num_threads + limits.max_waiting_requests,
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
         PredictionService(manager, limits), server

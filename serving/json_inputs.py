@@ -6,7 +6,7 @@ Checks, their order and their texts are those of TensorFlow Serving's `util/json
 import math
 
 from serving.errors import ServingError, invalid_argument
-from serving.json_text import quote
+from serving.json_text import quote, readable
 from serving.json_values import build, is_object, shape_and_leaves
 
 
@@ -21,7 +21,7 @@ def read_signature_name(document):
         raise _format_error(
             document, "not formatted correctly. 'signature_name' key must be a string value."
         )
-    return name
+    return readable(name)
 
 
 def read_inputs(document, dtypes):

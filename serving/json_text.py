@@ -19,6 +19,7 @@ _REASONS = {
 }
 NUMBER_TOO_BIG = "JSON Parse error: Number too big to be stored in double."
 _DEBUG_LENGTH = 256
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse_object(body):
@@ -74,6 +75,16 @@ def encode(text):
 def dump(value):
     """A value as JSON bytes; the surrogates of `parse_object` become bytes again."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+
+
+def dump_error(message):
+    """The body of an answer that is an error: always UTF-8, whatever the message quotes."""
+    return json.dumps({"error": readable(message)}, ensure_ascii=False).encode()
+
+
+def readable(text):
+    """A text whose characters that were no UTF-8 are question marks."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def quote(value):

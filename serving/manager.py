@@ -2,11 +2,12 @@
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import threading
 import time
 
-from serving.errors import Code, invalid_argument, not_found
+from serving.errors import Code, ServingError, invalid_argument, not_found
 from serving.metrics import LOAD_ATTEMPTS
 from serving.version_record import State, VersionRecord
 from serving.versions import find_versions, wanted_versions
@@ -25,15 +26,18 @@ class ModelManager:
         load: function of (name, version, path) that returns a `Servable`.
         max_retries: int. How often a version that failed is tried again.
         retry_seconds: float. How long after a failure.
+        unavailable_labels: bool. Whether a new label may point to a version that cannot answer yet.
     """
 
-    def __init__(self, load, max_retries=5, retry_seconds=60.0):
+    def __init__(self, load, max_retries=5, retry_seconds=60.0, unavailable_labels=False):
         self._load_servable = load
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
+        self._unavailable_labels = unavailable_labels
         self._configs = {}
         self._records = {}  # model name -> version -> VersionRecord
         self._complaints = {}  # model name -> the last complaint about its base path
+        self._garbage = False  # a version was unloaded since memory was last collected
         self._lock = threading.Lock()
         self._poll_lock = threading.Lock()
         self._stopping = threading.Event()
@@ -45,12 +49,19 @@ class ModelManager:
             configs: list of `ModelConfig` protos.
 
         Raises:
-            ServingError: if two models have the same name.
+            ServingError: if two models have the same name, or a label points to a version that is
+                not available; the models then stay what they were.
         """
-        by_name = {config.name: config for config in configs}
-        if len(by_name) != len(configs):
-            raise invalid_argument("Illegal to list multiple models with the same name")
+        by_name = {}
+        for config in configs:
+            if config.name in by_name:
+                raise invalid_argument(
+                    f"Illegal to list model {config.name} multiple times in config list"
+                )
+            by_name[config.name] = config
         with self._lock:
+            for config in configs:
+                self._check_labels(config)
             self._configs = by_name
 
     def poll(self):
@@ -60,13 +71,20 @@ class ModelManager:
                 names = [*self._configs, *(self._records.keys() - self._configs.keys())]
             for name in names:
                 self._poll_model(name)
+            if self._garbage:
+                # Objects of a graph hold one another; left to itself Python finds them too late.
+                self._garbage = False
+                gc.collect()
 
     def poll_every(self, seconds):
         """Polls in the background until `stop`."""
 
         def poll():
             while not self._stopping.wait(seconds):
-                self.poll()
+                try:
+                    self.poll()
+                except Exception:  # Whatever a directory holds, the next look may be better.
+                    _log.exception("Looking for versions failed")
 
         threading.Thread(target=poll, name="poll-versions", daemon=True).start()
 
@@ -104,6 +122,20 @@ class ModelManager:
         with self._lock:
             records = self._records.get(name, {})
             return [dataclasses.replace(records[key]) for key in sorted(records, reverse=True)]
+
+    def _check_labels(self, config):
+        records = self._records.get(config.name, {})
+        before = self._configs[config.name].version_labels if config.name in self._configs else {}
+        for label, version in config.version_labels.items():
+            if version in records and records[version].loaded:
+                continue
+            moved = label in before and before[label] != version
+            if moved or not self._unavailable_labels:
+                raise ServingError(
+                    Code.FAILED_PRECONDITION,
+                    f"Request to assign label to version {version} of model {config.name}, which "
+                    "is not currently available for inference",
+                )
 
     def _find(self, model_spec):
         name = model_spec.name
@@ -206,6 +238,7 @@ class ModelManager:
             record.servable.close()
             record.servable = None
             record.state = State.END
+            self._garbage = True
 
     def _complain(self, name, complaint):
         if self._complaints.get(name) != complaint:

@@ -22,7 +22,7 @@ from serving.examples import read_examples
 from serving.infer import classify, regress
 from serving.json_inputs import read_inputs, read_signature_name
 from serving.json_outputs import decimals, write_outputs
-from serving.json_text import dump, parse_object
+from serving.json_text import dump, dump_error, parse_object
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
 from serving.predict import input_dtypes, predict
 
@@ -43,6 +43,15 @@ _CORS = {
 }
 
 
+class _Lane:
+    """Threads, and the number of requests that they have yet to answer."""
+
+    def __init__(self, num_threads, name):
+        self.num_threads = num_threads
+        self.pool = concurrent.futures.ThreadPoolExecutor(num_threads, name)
+        self.unanswered = 0
+
+
 class RestApi:
     """Answers `/v1/models/...` as TensorFlow Serving does.
 
@@ -50,7 +59,7 @@ class RestApi:
 
     Args:
         manager: `ModelManager`.
-        num_threads: int. Requests that run at once; others wait.
+        num_threads: int. Requests that run models at once; others wait.
         limits: `Limits`.
         timeout_ms: int. Time limit of a request in milliseconds; none if it is not positive.
         cors: bool. Whether answers carry the headers that let web pages of any site read them.
@@ -69,10 +78,10 @@ class RestApi:
         demo_page=None,
     ):
         self._manager = manager
-        self._pool = concurrent.futures.ThreadPoolExecutor(num_threads, "rest")
-        self._num_threads = num_threads
+        self._models = _Lane(num_threads, "rest")
+        # Whoever asks whether the server is well must be told when it is busy, too.
+        self._states = _Lane(1, "rest-states")
         self._limits = limits
-        self._unanswered = 0
         self._timeout_ms = timeout_ms if timeout_ms > 0 else None
         self._headers = _CORS if cors else {}
         self._metrics_path = metrics_path
@@ -103,23 +112,24 @@ class RestApi:
 
     async def _respond(self, request, path):
         caller, record, code = Caller(self._timeout_ms), metrics.Record("REST"), Code.CANCELLED
-        self._unanswered += 1
+        lane = self._models if request.method == "POST" else self._states
+        lane.unanswered += 1
         try:
-            self._limits.check_waiting(self._unanswered - self._num_threads)
+            self._limits.check_waiting(lane.unanswered - lane.num_threads)
             body = await self._read(request, caller)
             watch = asyncio.create_task(_watch(request.receive, caller))
             try:
                 code, answer = await asyncio.get_running_loop().run_in_executor(
-                    self._pool, self._answer, request.method, path, body, caller, record
+                    lane.pool, self._answer, request.method, path, body, caller, record
                 )
                 return answer
             finally:
                 watch.cancel()
         except ServingError as error:
             code = error.code
-            return error.http_status, dump({"error": error.message})
+            return error.http_status, dump_error(error.message)
         finally:
-            self._unanswered -= 1
+            lane.unanswered -= 1
             record.end(code)
 
     async def _read(self, request, caller):
@@ -142,10 +152,10 @@ class RestApi:
         try:
             return Code.OK, (200, self._process(method, path, body, caller, record))
         except ServingError as error:
-            return error.code, (error.http_status, dump({"error": error.message}))
+            return error.code, (error.http_status, dump_error(error.message))
         except Exception:  # Whatever a model or this server does wrong, the client gets an answer.
             _log.exception("%s %s failed", method, path)
-            return Code.INTERNAL, (500, dump({"error": "Internal error"}))
+            return Code.INTERNAL, (500, dump_error("Internal error"))
 
     def _process(self, method, path, body, caller, record):
         pattern = {"POST": _POST, "GET": _GET}.get(method)

@@ -2,12 +2,14 @@
 
 import dataclasses
 import functools
+import gc
 import logging
 import os
 import signal
 import sys
 import threading
 
+from serving.errors import ServingError
 from serving.flags import parse_flags
 
 _log = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ def main(arguments=None):
     except (ImportError, ValueError) as error:
         print(f"serving.server: {error}", file=sys.stderr)
         return 2
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ServingError) as error:
         print(f"serving.server: {error}", file=sys.stderr)
         return 1
 
@@ -76,7 +78,10 @@ def _serve(flags, stopping):
         functools.partial(_load, flags, batching and (BatchScheduler(batching), batching)),
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
+        unavailable_labels=flags.allow_version_labels_for_unavailable_models,
     )
+    # What the imports made stays: to look for garbage among it would hold up requests for a second.
+    gc.freeze()
     manager.configure(configs)
     _await_models(manager, configs, flags, stopping)
     if flags.file_system_poll_wait_seconds > 0:
@@ -106,7 +111,8 @@ def _serve(flags, stopping):
             metrics_path,
             DemoPage(manager) if flags.demo_page else None,
         )
-        servers.append(RestServer(application, flags.host, flags.rest_api_port))
+        head_seconds = max(flags.rest_api_timeout_in_ms, 0) / 1000
+        servers.append(RestServer(application, flags.host, flags.rest_api_port, head_seconds))
     for server in servers:
         server.start()
     _log.info(
@@ -124,13 +130,17 @@ def _serve(flags, stopping):
 
 
 def _load(flags, batching, name, version, path):
+    from serving.batching_options import read_own_batching_options
     from serving.batching_servable import BatchingServable
     from serving.servable import Servable
     from serving.warmup import warm_up
 
+    scheduler, options = batching or (None, None)
+    if options and flags.enable_per_model_batching_parameters:
+        options = read_own_batching_options(path, options)
     servable = Servable(name, version, path)
-    if batching:
-        servable = BatchingServable(servable, *batching)
+    if options:
+        servable = BatchingServable(servable, scheduler, options)
     if flags.enable_model_warmup:
         try:
             warm_up(servable, path, max(flags.num_request_iterations_for_warmup, 1))
@@ -159,4 +169,7 @@ def _await_models(manager, configs, flags, stopping):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _code = main()
+    logging.shutdown()
+    # All requests are answered. To take TensorFlow's modules apart would only cost seconds.
+    os._exit(_code)

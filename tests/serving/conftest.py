@@ -1,4 +1,4 @@
-"""A server to test: the one at KERAS_ATTN_SERVING_ADDRESS, or ours on free ports."""
+"""The servers to test: the one at KERAS_ATTN_SERVING_ADDRESS, or ours and the real one."""
 
 import contextlib
 import dataclasses
@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,8 +21,15 @@ for _name in ("grpc", "starlette", "tensorflow_serving", "uvicorn"):
 
 ROOT = pathlib.Path(__file__).parents[2]
 ADDRESS = os.environ.get("KERAS_ATTN_SERVING_ADDRESS")
+OURS, REAL = "serving.server", "tensorflow_model_server"
+# Whom the tests ask: the server at the address, or ours, and the real one where it is installed.
+PROGRAMS = [ADDRESS] if ADDRESS else [OURS, *filter(shutil.which, [REAL])]
 MODEL = "toy"
 VERSION = 7
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "point(n): a point of test_points.py that the test is about")
 
 
 @dataclasses.dataclass
@@ -33,6 +41,11 @@ class Server:
     grpc_port: int
     process: subprocess.Popen = None
     log: pathlib.Path = None
+    program: str = None
+
+    @property
+    def is_ours(self):
+        return self.program == OURS
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         """Sends a path exactly as it is given; returns status, headers and the body's bytes."""
@@ -97,16 +110,16 @@ def environment():
 
 
 @contextlib.contextmanager
-def running(log, *flags):
-    """Our server as a process, stopped in the end."""
+def running(log, *flags, program=OURS):
+    """Our server, or a program that takes the same flags, as a process that is stopped in the end."""
     ports = free_port(), free_port()
-    command = [sys.executable, "-m", "serving.server", *flags]
-    command += [f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
+    command = [sys.executable, "-m", OURS] if program == OURS else [program]
+    command += [*flags, f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
     with open(log, "wb") as output:
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT
         )
-    server = Server("127.0.0.1", *ports, process, log)
+    server = Server("127.0.0.1", *ports, process, log, program)
 
     def answers():
         assert process.poll() is None, log.read_text()
@@ -134,18 +147,21 @@ def toys():
     return module
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", params=PROGRAMS)
 def server(request, tmp_path_factory):
     """A server that has the toy model, version 7."""
-    if ADDRESS:
+    if request.param == ADDRESS:
         host, rest_port, grpc_port = ADDRESS.rsplit(":", 2)
         yield Server(host, int(rest_port), int(grpc_port))
         return
     base = tmp_path_factory.mktemp("models")
     request.getfixturevalue("toys").export(base, f"{VERSION:08d}")
     (base / "not-a-version").mkdir()
-    flags = [f"--model_name={MODEL}", f"--model_base_path={base}", "--demo_page=false"]
-    with running(tmp_path_factory.mktemp("log") / "server.log", *flags) as started:
+    flags = [f"--model_name={MODEL}", f"--model_base_path={base}"]
+    if request.param == OURS:
+        flags.append("--demo_page=false")  # which the real one does not know
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    with running(log, *flags, program=request.param) as started:
         yield started
 
 
@@ -161,7 +177,7 @@ def start_server(tmp_path_factory):
     return start
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def waiting():
     """`wait_for`."""
     return wait_for

@@ -17,6 +17,7 @@ from serving.caller import Caller
 from serving.errors import Code, ServingError
 
 FOREVER = 60_000_000
+pytestmark = pytest.mark.point(n=20)
 
 
 def signature(inputs, outputs):

@@ -28,6 +28,8 @@ def test_help_names_what_is_and_what_is_not_supported(run_module):
     assert set(UNSUPPORTED) <= words
 
 
+@pytest.mark.point(n=17)
+@pytest.mark.point(n=21)
 def test_defaults_are_those_of_the_real_server():
     flags = parse_flags(["--model_base_path=/models"])
     assert (flags.port, flags.rest_api_port, flags.model_name) == (8500, 0, "default")

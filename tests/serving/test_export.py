@@ -105,6 +105,7 @@ def test_ids_that_a_server_padded_with_their_first_element(served, translator, e
     assert decoded.numpy()[0].decode() == expected[0][0]
 
 
+@pytest.mark.point(n=20)
 def test_the_same_answers_in_batches(exported, translator, expected, tmp_path):
     config = tmp_path / "batching.config"
     config.write_text(

@@ -44,6 +44,8 @@ def refusal(call, method, request):
     return info.value.code().name, info.value.details()
 
 
+@pytest.mark.point(n=7)
+@pytest.mark.point(n=13)
 def test_predict(call):
     response = call("Predict", predict_request(text=["a", "ü"]))
     assert response.model_spec.name == "toy"
@@ -57,6 +59,7 @@ def test_predict(call):
     np.testing.assert_allclose(response.outputs["score"].float_val, [-0.1, -0.2], rtol=1e-6)
 
 
+@pytest.mark.point(n=13)
 def test_predict_by_version_and_by_signature(call):
     request = predict_request("numbers", a=np.float32([1.5]), b=np.int32([2]))
     request.model_spec.version.value = 7
@@ -95,6 +98,7 @@ def test_strings_are_bytes(call):
     assert list(outputs["x"].string_val) == [data, b""]
 
 
+@pytest.mark.point(n=13)
 def test_output_filter(call):
     inputs = {"a": np.float32([1]), "b": np.int32([2])}
     response = call("Predict", predict_request("numbers", ["twice"], **inputs))
@@ -106,6 +110,7 @@ def test_output_filter(call):
     assert (code, text) == ("INVALID_ARGUMENT", "duplicate output tensor alias: sum")
 
 
+@pytest.mark.point(n=13)
 def test_the_names_must_be_the_signatures(call):
     a, b = np.float32([1]), np.int32([2])
     code, text = refusal(call, "Predict", predict_request("numbers", a=a))
@@ -127,14 +132,26 @@ def test_a_wrong_dtype(call):
     assert "to be string but float is provided" in text
 
 
-def test_a_broken_tensor(call):
-    request = predict_request(text=["a", "b"])
-    request.inputs["text"].tensor_shape.dim[0].size = 10**15
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensor: setattr(tensor.tensor_shape.dim[0], "size", 3),
+        lambda tensor: setattr(tensor.tensor_shape.dim[0], "size", -1),
+        lambda tensor: setattr(tensor.tensor_shape, "unknown_rank", True),
+        lambda tensor: setattr(tensor, "tensor_content", b"123"),
+        lambda tensor: setattr(tensor, "dtype", 99),
+    ],
+)
+def test_a_broken_tensor(call, change):
+    request = predict_request("echo", x=np.float32([1, 2]))
+    change(request.inputs["x"])
     code, text = refusal(call, "Predict", request)
     assert code == "INVALID_ARGUMENT"
-    assert text == "tensor parsing error: text"
+    assert text == "tensor parsing error: x"
 
 
+@pytest.mark.point(n=6)
+@pytest.mark.point(n=7)
 def test_what_is_not_there(call):
     for change, code, message in [
         ({"signature": "nope"}, "FAILED_PRECONDITION", 'Serving signature key "nope" not found.'),
@@ -160,12 +177,14 @@ def test_no_model_spec(call, method, request_type):
     assert refusal(call, method, request_type()) == ("INVALID_ARGUMENT", "Missing ModelSpec")
 
 
+@pytest.mark.point(n=8)
 def test_long_errors_are_truncated(call):
     code, text = refusal(call, "Predict", predict_request("n" * 5000, text=["a"]))
     assert code == "FAILED_PRECONDITION"
     assert text == f'Serving signature key "{"n" * 5000}'[:1024] + "...TRUNCATED"
 
 
+@pytest.mark.point(n=21)
 def test_messages_beyond_four_megabytes(call):
     text = "x" * (6 << 20)
     outputs = call("Predict", predict_request("as_text", x=[text])).outputs
@@ -177,6 +196,7 @@ def test_a_deadline_that_is_far_or_not_there(call, timeout):
     assert call("Predict", predict_request(text=["a"]), timeout=timeout).outputs
 
 
+@pytest.mark.point(n=21)
 def test_a_deadline(call):
     request = predict_request("slow", steps=np.int32([1_000_000_000]))
     with pytest.raises(grpc.RpcError) as info:
@@ -184,6 +204,7 @@ def test_a_deadline(call):
     assert info.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+@pytest.mark.point(n=15)
 def test_metadata(call):
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     request.model_spec.name = "toy"
@@ -194,6 +215,7 @@ def test_metadata(call):
     assert signatures.signature_def["numbers"].inputs["b"].dtype == tf.int32.as_datatype_enum
 
 
+@pytest.mark.point(n=15)
 def test_metadata_fields(call):
     request = get_model_metadata_pb2.GetModelMetadataRequest()
     request.model_spec.name = "toy"
@@ -204,6 +226,8 @@ def test_metadata_fields(call):
     assert refusal(call, "GetModelMetadata", request) == ("INVALID_ARGUMENT", message)
 
 
+@pytest.mark.point(n=14)
+@pytest.mark.point(n=18)
 def test_status(call):
     request = get_model_status_pb2.GetModelStatusRequest()
     request.model_spec.name = "toy"

@@ -49,6 +49,7 @@ def post(server, action, body):
     return server.json("POST", f"/v1/models/toy:{action}", body)
 
 
+@pytest.mark.point(n=13)
 def test_classify_over_rest(server):
     body = {"signature_name": "classify", "examples": [{"x": 0.25}, {"x": [0.5]}]}
     status, answer = post(server, "classify", body)
@@ -61,11 +62,13 @@ def test_classify_over_rest(server):
     }
 
 
+@pytest.mark.point(n=13)
 def test_regress_over_rest_with_a_context(server):
     body = {"signature_name": "regress", "context": {"x": 0.1}, "examples": [{}, {"y": "a"}]}
     assert post(server, "regress", body) == (200, {"results": [0.2, 0.2]})
 
 
+@pytest.mark.point(n=13)
 def test_classify_over_grpc(stub):
     response = stub.Classify(fill(classification_pb2.ClassificationRequest(), "classify"))
     spec = response.model_spec
@@ -77,6 +80,7 @@ def test_classify_over_grpc(stub):
     )
 
 
+@pytest.mark.point(n=13)
 def test_regress_over_grpc(stub):
     response = stub.Regress(fill(regression_pb2.RegressionRequest(), "regress"))
     assert [item.value for item in response.result.regressions] == [0.5, 1.0]

@@ -1,10 +1,14 @@
 """Versions, hot swap, broken versions, warm-up, stopping (core/, sources/storage_path/)."""
 
 import concurrent.futures
+import gc
 import shutil
 import threading
 import time
+import weakref
 
+import grpc
+import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import (
     model_management_pb2,
@@ -12,6 +16,13 @@ from tensorflow_serving.apis import (
     predict_pb2,
     regression_pb2,
 )
+from tensorflow_serving.config.model_server_config_pb2 import ModelConfig
+
+from serving.errors import ServingError
+from serving.manager import ModelManager
+from serving.servable import Servable
+from serving.versions import find_versions
+from serving.warmup import warm_up
 
 FAST_RETRY = ["--max_num_load_retries=1", "--load_retry_interval_micros=1000"]
 
@@ -34,6 +45,8 @@ def stream(server, stop):
     return answers
 
 
+@pytest.mark.point(n=16)
+@pytest.mark.point(n=17)
 def test_versions_come_and_go_under_load(start_server, toys, tmp_path, waiting):
     toys.export(tmp_path, 1)
     with start_server(*flags(tmp_path)) as server:
@@ -90,23 +103,9 @@ def test_versions_come_and_go_under_load(start_server, toys, tmp_path, waiting):
         assert server.stop() == 0
 
 
-def test_sigterm_lets_a_request_finish(start_server, toys, tmp_path):
-    toys.export(tmp_path, 1)
-    with start_server(*flags(tmp_path)) as server:
-        steps = 100_000
-        start = time.monotonic()
-        server.predict({"signature_name": "slow", "instances": [steps]})
-        steps = int(steps * max(2.0 / (time.monotonic() - start), 1))
-        body = {"signature_name": "slow", "instances": [steps]}
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            running = pool.submit(server.predict, body)
-            time.sleep(0.5)
-            assert not running.done()
-            server.process.terminate()
-            assert running.result() == (200, {"predictions": [steps]})
-        assert server.process.wait(timeout=30) == 0
-
-
+@pytest.mark.point(n=3)
+@pytest.mark.point(n=16)
+@pytest.mark.point(n=18)
 def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting):
     for version in (1, 2, 3):
         toys.export(tmp_path, version)
@@ -128,7 +127,9 @@ def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting
         }}"""
     (tmp_path / "models.config").write_text(config)
     with start_server(
-        f"--model_config_file={tmp_path / 'models.config'}", "--rest_api_enable_cors_support"
+        f"--model_config_file={tmp_path / 'models.config'}",
+        "--allow_version_labels_for_unavailable_models",
+        "--rest_api_enable_cors_support",
     ) as server:
         waiting(lambda: list(server.states("all")) == [3, 2, 1])
         assert list(server.states("two")) == [2]
@@ -142,17 +143,116 @@ def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting
         _, headers, _ = server.request("GET", "/v1/models/all")
         assert headers["Access-Control-Allow-Origin"] == "*"
 
-        request = model_management_pb2.ReloadConfigRequest()
-        request.config.model_config_list.config.add(name="new", base_path=str(tmp_path))
-        with server.channel() as channel:
-            stub = model_service_pb2_grpc.ModelServiceStub(channel)
-            response = stub.HandleReloadConfigRequest(request, timeout=60)
-        assert response.status.error_code == 0
+        def reload(*names, **labels):
+            request = model_management_pb2.ReloadConfigRequest()
+            for name in names:
+                model = request.config.model_config_list.config.add(name=name)
+                model.base_path = str(tmp_path)
+                model.version_labels.update(labels)
+            with server.channel() as channel:
+                stub = model_service_pb2_grpc.ModelServiceStub(channel)
+                return stub.HandleReloadConfigRequest(request, timeout=60)
+
+        def refusal(*names, **labels):
+            with pytest.raises(grpc.RpcError) as info:
+                reload(*names, **labels)
+            return info.value.code().name, info.value.details()
+
+        # What is refused changes nothing.
+        assert refusal("all", "all") == (
+            "INVALID_ARGUMENT",
+            "Illegal to list model all multiple times in config list",
+        )
+        assert refusal("all", stable=4) == (
+            "FAILED_PRECONDITION",
+            "Request to assign label to version 4 of model all, which is not currently available "
+            "for inference",
+        )
+        assert answer(server, "all/labels/stable") == 1
+        assert reload("new").status.error_code == 0
         assert answer(server, "new") == 3
         waiting(lambda: set(server.states("all").values()) == {"END"})
         assert answer(server, "all") == 404
 
 
+@pytest.mark.point(n=18)
+@pytest.mark.parametrize("allowed", [False, True])
+def test_labels_of_versions_that_do_not_answer_yet(allowed):
+    manager = ModelManager(None, unavailable_labels=allowed)
+    labels = {"stable": 1}
+    if not allowed:
+        with pytest.raises(ServingError, match="label to version 1 of model toy, which is not cur"):
+            manager.configure([ModelConfig(name="toy", version_labels=labels)])
+        return
+    manager.configure([ModelConfig(name="toy", version_labels=labels)])
+    manager.configure([ModelConfig(name="toy", version_labels={**labels, "new": 2})])
+    with pytest.raises(ServingError, match="label to version 3 "):
+        manager.configure([ModelConfig(name="toy", version_labels={"stable": 3})])
+
+
+@pytest.mark.point(n=16)
+def test_which_directories_are_versions(tmp_path):
+    for name in ("1", "00000023", "4a", "-5", "6.0", "temp", str(2**63), str(2**63 - 1)):
+        (tmp_path / name).mkdir()
+    assert sorted(find_versions(tmp_path)) == [1, 23, 2**63 - 1]
+
+
+def test_an_unloaded_version_leaves_nothing_behind(tmp_path):
+    """Its objects hold one another, as those of a TensorFlow graph do."""
+
+    class Loaded:
+        def __init__(self, *_):
+            self.itself = self
+            alive.add(self)
+
+        def close(self):
+            pass
+
+    alive = weakref.WeakSet()
+    manager = ModelManager(Loaded)
+    manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
+    gc.disable()
+    try:
+        for version in range(1, 6):
+            (tmp_path / str(version)).mkdir()
+            manager.poll()
+            assert len(alive) == 1
+    finally:
+        gc.enable()
+
+
+def test_a_look_for_versions_that_fails_is_not_the_last(waiting):
+    looks = []
+
+    class Surprised(ModelManager):
+        def poll(self):
+            looks.append(1)
+            raise RuntimeError("no such surprise")
+
+    manager = Surprised(None)
+    manager.poll_every(0.01)
+    waiting(lambda: len(looks) > 2)
+    manager.stop()
+
+
+@pytest.mark.point(n=19)
+@pytest.mark.parametrize("records", [1000, 1001])
+def test_the_number_of_warm_up_records(toys, tmp_path, records):
+    request = predict_pb2.PredictRequest()
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
+    toys.export(tmp_path, 1, warmup=[request] * records)
+    servable = Servable("toy", 1, str(tmp_path / "1"))
+    try:
+        warm_up(servable, str(tmp_path / "1"))
+        assert records == 1000
+    except ServingError as error:
+        assert "exceeds the maximum (1000)" in error.message and records == 1001
+    finally:
+        servable.close()
+
+
+@pytest.mark.point(n=19)
+@pytest.mark.point(n=21)
 def test_warm_up_and_a_time_limit(start_server, toys, tmp_path, waiting):
     good, bad = predict_pb2.PredictRequest(), predict_pb2.PredictRequest()
     for request, text in ((good, "text"), (bad, "wrong")):

@@ -1,13 +1,21 @@
 """Requests that bring too much: refused with a sentence, and the server goes on."""
 
 import concurrent.futures
+import contextlib
 import socket
+import time
 
 import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
 
 from serving.errors import ServingError
 from serving.limits import Limits
@@ -28,6 +36,7 @@ def limited(start_server, toys, tmp_path_factory):
         "--rest_api_num_threads=2",
         "--grpc_max_threads=2",
         "--rest_api_timeout_in_ms=4000",
+        "--enable_grpc_healthcheck_service",
     ) as server:
         yield server
         assert server.predict({"instances": ["a"]})[0] == 200, "it still serves"
@@ -77,12 +86,30 @@ def test_a_body_without_a_length_and_without_an_end(limited):
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_does_not_come(limited):
-    with socket.create_connection((limited.host, limited.rest_port), timeout=30) as connection:
-        connection.sendall(
-            b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"
-        )
-        assert connection.recv(1000).startswith(b"HTTP/1.1 504 ")
+def test_a_request_that_does_not_come(limited):
+    """Its head, nothing of it, a head that drips, a second head, or the body."""
+    head = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\n"
+    whole = b"GET /v1/models/toy HTTP/1.1\r\nHost: a\r\n\r\n"
+    sent = {"head": head, "nothing": b"", "drip": head, "second": whole, "body": head}
+    sent["body"] += b"Content-Length: 9\r\n\r\n{"
+    start = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        connections = {}
+        for name, content in sent.items():
+            connections[name] = stack.enter_context(
+                socket.create_connection((limited.host, limited.rest_port), timeout=30)
+            )
+            connections[name].sendall(content)
+        assert connections["second"].recv(1000).startswith(b"HTTP/1.1 200 ")
+        connections["second"].sendall(head)
+        for _ in range(7):
+            time.sleep(0.5)
+            connections["drip"].sendall(b"a")
+        assert connections["body"].recv(1000).startswith(b"HTTP/1.1 504 ")
+        for name in ("head", "nothing", "drip", "second"):
+            assert connections[name].recv(1000) == b""
+    assert 3.9 < time.monotonic() - start < 25
+    assert limited.predict({"instances": ["a"]})[0] == 200
 
 
 @pytest.mark.parametrize("brackets", [("[", "]"), ('{"a":', "}"), ("[", ""), ('{"a":[', "]}")])
@@ -106,6 +133,31 @@ def test_strings_of_an_empty_tensor():
     Limits(max_string_bytes=1).check_tensors({"x": np.zeros((0, 2), object)})
 
 
+def test_a_shape_that_takes_more_than_a_message_may(limited):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "toy", "echo"
+    tensor = request.inputs["x"]
+    tensor.dtype = tf.float32.as_datatype_enum
+    tensor.float_val.append(1.0)
+    for sizes, code in (
+        ([1000], "OK"),
+        ([1001], "INVALID_ARGUMENT"),
+        ([10**9] * 2, "INVALID_ARGUMENT"),
+    ):
+        del tensor.tensor_shape.dim[:]
+        for size in [1, *sizes]:
+            tensor.tensor_shape.dim.add(size=size)
+        with limited.channel() as channel:
+            predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+            call = predict.future(request, timeout=30)
+            assert call.code().name == code
+        if code != "OK":
+            assert call.details().startswith(
+                "Input x must take at most 4000 bytes. Its shape [1, 1"
+            )
+
+
+@pytest.mark.point(n=5)
 def test_requests_that_wait(limited, waiting):
     body = {"signature_name": "slow", "instances": [2_000_000_000]}
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -113,6 +165,32 @@ def test_requests_that_wait(limited, waiting):
         waiting(lambda: sum(future.done() for future in answers) == 5)
         busy = {"error": "The server is busy: 1 requests wait already"}
         assert limited.predict({"instances": ["a"]}) == (429, busy)
+        # Whoever asks for a state is told.
+        assert limited.states() == {1: "AVAILABLE"}
+        assert limited.json("GET", "/v1/models/toy/metadata")[0] == 200
         statuses = sorted(future.result()[0] for future in answers)
     # Two run and one waits until its time is over.
     assert statuses == [429] * 5 + [504] * 3
+
+
+def test_grpc_calls_that_wait(limited, waiting):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "toy", "slow"
+    request.inputs["steps"].CopyFrom(tf.make_tensor_proto(np.int32([2_000_000_000])))
+    with limited.channel() as channel:
+        predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+        calls = [predict.future(request, timeout=4) for _ in range(8)]
+        waiting(lambda: sum(call.done() for call in calls) == 5)
+        refused = [call for call in calls if call.done()]
+        assert {(call.code().name, call.details()) for call in refused} == {
+            ("RESOURCE_EXHAUSTED", "The server is busy: 1 requests wait already")
+        }
+        status = get_model_status_pb2.GetModelStatusRequest()
+        status.model_spec.name = "toy"
+        asked = model_service_pb2_grpc.ModelServiceStub(channel).GetModelStatus(status, timeout=2)
+        assert asked.model_version_status[0].version == 1
+        health = health_pb2_grpc.HealthStub(channel)
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=2).status == 1
+        assert not all(call.done() for call in calls), "it was busy all the time"
+        codes = [call.code().name for call in calls if call not in refused]
+    assert codes == ["DEADLINE_EXCEEDED"] * 3

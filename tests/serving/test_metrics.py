@@ -26,6 +26,7 @@ def key(name, **labels):
     return name, frozenset(labels.items())
 
 
+@pytest.mark.point(n=22)
 def test_what_is_counted(start_server, toys, tmp_path):
     base = tmp_path / "base"
     base.mkdir()
@@ -97,5 +98,6 @@ def test_files_that_do_not_fit(tmp_path, text, message):
         read_metrics_path(file)
 
 
+@pytest.mark.point(n=22)
 def test_without_a_file_there_is_no_page(server):
     assert server.request("GET", "/monitoring/prometheus/metrics")[0] == 404

@@ -22,6 +22,7 @@ def error(server, body):
     return status, answer["error"]
 
 
+@pytest.mark.point(n=10)
 def test_rows_of_values_and_of_objects_give_the_same(server):
     texts = ["a", "über", "日本語 🎉", ""]
     expected = [
@@ -32,6 +33,7 @@ def test_rows_of_values_and_of_objects_give_the_same(server):
     assert plain == named == (200, {"predictions": expected})
 
 
+@pytest.mark.point(n=10)
 def test_columns(server):
     status, answer = server.predict({"inputs": {"text": ["a", "b"]}})
     assert status == 200
@@ -39,6 +41,7 @@ def test_columns(server):
     assert server.predict({"inputs": ["a", "b"]}) == (status, answer)
 
 
+@pytest.mark.point(n=12)
 def test_one_output_is_not_wrapped(server):
     assert server.predict(row("as_text", "p", "q")) == (200, {"predictions": ["p", "q"]})
     assert server.predict(column("as_text", ["p"])) == (200, {"outputs": ["p"]})
@@ -48,6 +51,8 @@ def test_an_empty_column_is_a_batch_of_none(server):
     assert server.predict(column("as_text", [])) == (200, {"outputs": []})
 
 
+@pytest.mark.point(n=10)
+@pytest.mark.point(n=12)
 def test_several_inputs(server):
     status, answer = server.predict(row("numbers", {"a": 1.5, "b": 2}, {"b": -3, "a": 1}))
     assert status == 200
@@ -56,6 +61,7 @@ def test_several_inputs(server):
     assert answer["outputs"] == {"sum": [4.0, 6.0], "twice": [6, 8]}
 
 
+@pytest.mark.point(n=10)
 def test_extra_columns_are_ignored_and_extra_row_keys_are_not(server):
     extra = {"a": [1], "b": [3], "c": [5]}
     assert server.predict(column("numbers", extra))[0] == 200
@@ -64,6 +70,7 @@ def test_extra_columns_are_ignored_and_extra_row_keys_are_not(server):
     assert "JSON object: does not have named input: c" in message
 
 
+@pytest.mark.point(n=9)
 @pytest.mark.parametrize(
     "body, message",
     [
@@ -96,6 +103,16 @@ def test_requests_that_are_not_formed_well(server, body, message):
     assert message in text
 
 
+@pytest.mark.point(n=4)
+@pytest.mark.parametrize("quoted", [b'["\\ud800"]', b'["\xff"]', b'"\xff"', b'"\xed\xa0\x80"'])
+def test_an_error_is_utf8_whatever_it_quotes(server, quoted):
+    body = b'{"signature_name": ' + quoted + b', "inputs": [1]}'
+    status, _, content = server.request("POST", "/v1/models/toy:predict", body)
+    assert status == 400
+    assert list(json.loads(content.decode())) == ["error"]
+
+
+@pytest.mark.point(n=9)
 def test_values_in_errors_are_shown_indented(server):
     _, text = error(server, {"signature_name": 100})
     assert text.startswith('JSON Value: {\n    "signature_name": 100\n} not formatted correctly.')
@@ -106,6 +123,7 @@ def test_long_values_in_errors_are_cut(server):
     assert 256 <= len(text) < 256 + 150
 
 
+@pytest.mark.point(n=10)
 @pytest.mark.parametrize(
     "body, message",
     [
@@ -129,6 +147,7 @@ def test_shapes_that_do_not_fit(server, body, message):
     assert message in text
 
 
+@pytest.mark.point(n=11)
 @pytest.mark.parametrize(
     "name, value, dtype, shown",
     [
@@ -152,6 +171,7 @@ def test_types_that_do_not_fit(server, name, value, dtype, shown):
     assert shown in text
 
 
+@pytest.mark.point(n=11)
 def test_types_that_fit(server):
     inputs = {
         "double": [1, 0.1],
@@ -175,6 +195,7 @@ def test_a_float32_is_written_with_six_digits_or_nine(server, value):
     assert written == float(digits)
 
 
+@pytest.mark.point(n=11)
 def test_numbers_that_json_does_not_have(server):
     _, _, content = server.request(
         "POST",
@@ -187,11 +208,14 @@ def test_numbers_that_json_does_not_have(server):
     assert numbers[1:] == [math.inf, -math.inf, math.inf]
 
 
+@pytest.mark.point(n=11)
 def test_bytes_after_the_document_are_ignored(server):
     status, answer = server.predict('{"signature_name": "as_text", "instances": ["a"]} and more')
     assert (status, answer) == (200, {"predictions": ["a"]})
 
 
+@pytest.mark.point(n=11)
+@pytest.mark.point(n=12)
 def test_base64_goes_in_and_comes_out(server):
     data = bytes(range(256))
     sent = {"b64": base64.b64encode(data).decode()}
@@ -214,6 +238,7 @@ def test_more_dimensions_than_a_tensor_has(server):
     assert status == 400
 
 
+@pytest.mark.point(n=12)
 def test_outputs_that_have_no_rows(server):
     assert server.predict(column("total", [1, 2])) == (200, {"outputs": 3.0})
     status, text = error(server, row("total", 1, 2))
@@ -223,6 +248,9 @@ def test_outputs_that_have_no_rows(server):
     assert "has inconsistent batch size: " in text
 
 
+@pytest.mark.point(n=5)
+@pytest.mark.point(n=11)
+@pytest.mark.point(n=12)
 def test_half_precision_has_no_json(server):
     status, text = error(server, row("half", 1.0))
     assert (status, text) == (400, "Failed to write JSON value for tensor type: half")
@@ -230,11 +258,13 @@ def test_half_precision_has_no_json(server):
     assert (status, text) == (501, "Conversion of JSON Value: 1.0 to type: bfloat16")
 
 
+@pytest.mark.point(n=7)
 def test_a_signature_that_is_not_there(server):
     message = 'Serving signature name: "nope" not found in signature def'
     assert error(server, row("nope", 1)) == (400, message)
 
 
+@pytest.mark.point(n=4)
 def test_an_error_of_the_graph(server):
     status, text = error(server, row("fails", -1.0))
     assert status == 400

@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+from serving.errors import Code, ServingError
+
 BODY = {"instances": ["a"]}
 
 
+@pytest.mark.point(n=2)
 @pytest.mark.parametrize(
     "method, path",
     [
@@ -35,6 +38,7 @@ def test_a_path_or_verb_that_does_not_parse(server, method, path):
     assert answer == {"error": f"Malformed request: {method} {path}"}
 
 
+@pytest.mark.point(n=2)
 def test_a_version_beyond_int64(server):
     status, _, content = server.request("POST", f"/v1/models/toy/versions/{2**63}:predict", BODY)
     assert status == 400
@@ -43,6 +47,7 @@ def test_a_version_beyond_int64(server):
     assert content == b"" or json.loads(content) == {"error": message}
 
 
+@pytest.mark.point(n=2)
 @pytest.mark.parametrize("digits", [2**63 - 1, "0" * 5000 + "8"])
 def test_a_version_that_fits_int64_is_looked_up(server, digits):
     status, answer = server.json("POST", f"/v1/models/toy/versions/{digits}:predict", BODY)
@@ -51,10 +56,13 @@ def test_a_version_that_fits_int64_is_looked_up(server, digits):
     assert answer == {"error": f"Servable not found for request: Specific(toy, {version})"}
 
 
+@pytest.mark.point(n=2)
 def test_no_model_name(server):
     assert server.json("GET", "/v1/models") == (400, {"error": "Missing model name in request."})
 
 
+@pytest.mark.point(n=2)
+@pytest.mark.point(n=22)
 @pytest.mark.parametrize("path", ["/", "/index", "/v2/models/toy", "/v1", "/healthz"])
 def test_a_path_outside_the_api_is_not_found_and_not_json(server, path):
     status, headers, _ = server.request("GET", path)
@@ -62,6 +70,7 @@ def test_a_path_outside_the_api_is_not_found_and_not_json(server, path):
     assert "json" not in headers["content-type"]
 
 
+@pytest.mark.point(n=1)
 @pytest.mark.parametrize(
     "path",
     [
@@ -79,12 +88,14 @@ def test_ways_to_name_the_same_model(server, path):
     assert answer["predictions"][0]["translation"].endswith(":a")
 
 
+@pytest.mark.point(n=1)
 def test_the_name_is_decoded_after_the_path_is_cut(server):
     status, answer = server.json("POST", "/v1/models/to%2Fy%3A:predict", BODY)
     assert status == 404
     assert answer == {"error": "Servable not found for request: Latest(to/y:)"}
 
 
+@pytest.mark.point(n=1)
 def test_the_words_at_the_end_are_case_sensitive(server):
     status, answer = server.json("POST", "/v1/models/toy:PREDICT", BODY)
     assert (status, answer["error"]) == (400, "Malformed request: POST /v1/models/toy:PREDICT")
@@ -93,6 +104,8 @@ def test_the_words_at_the_end_are_case_sensitive(server):
     assert "model_version_status" in answer
 
 
+@pytest.mark.point(n=4)
+@pytest.mark.point(n=6)
 def test_unknown_model_version_and_label(server):
     for path, status, message in [
         ("foo:predict", 404, "Servable not found for request: Latest(foo)"),
@@ -103,6 +116,7 @@ def test_unknown_model_version_and_label(server):
         assert server.json("POST", f"/v1/models/{path}", BODY) == (status, {"error": message})
 
 
+@pytest.mark.point(n=3)
 @pytest.mark.parametrize(
     "origin, status",
     [("https://example.org", 200), ("http://a", 200), (None, 400), ("ftp://a", 400)],
@@ -114,6 +128,38 @@ def test_preflight(server, origin, status):
     assert "Access-Control-Allow-Origin" not in answer[1]
 
 
+@pytest.mark.point(n=3)
+@pytest.mark.point(n=4)
+@pytest.mark.parametrize(
+    "method, path, expected",
+    [
+        ("POST", "/v1/models/toy:predict", 200),
+        ("GET", "/v1/models/toy", 200),
+        ("GET", "/v1/models/foo", 404),
+        ("PUT", "/v1/models/toy", 400),
+    ],
+)
+def test_every_answer_is_json_and_names_no_other_site(server, method, path, expected):
+    status, headers, content = server.request(method, path, BODY)
+    assert (status, headers["content-type"]) == (expected, "application/json")
+    assert not [name for name in headers if name.lower().startswith("access-control")]
+    assert (list(json.loads(content)) == ["error"]) == (status != 200)
+
+
+@pytest.mark.point(n=5)
+@pytest.mark.parametrize("code", Code)
+def test_the_status_of_every_code(code):
+    """ToHTTPStatusCode of http_server.cc."""
+    expected = {
+        **{"OK": 200, "CANCELLED": 499, "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400},
+        **{"OUT_OF_RANGE": 400, "DEADLINE_EXCEEDED": 504, "NOT_FOUND": 404, "ALREADY_EXISTS": 409},
+        **{"ABORTED": 409, "PERMISSION_DENIED": 403, "UNAUTHENTICATED": 401, "UNAVAILABLE": 503},
+        **{"RESOURCE_EXHAUSTED": 429, "UNIMPLEMENTED": 501},
+    }
+    assert ServingError(code, "").http_status == expected.get(code.name, 500)
+
+
+@pytest.mark.point(n=3)
 def test_a_content_type_is_not_asked_for(server):
     headers = {"Content-Type": "text/plain"}
     status, _, _ = server.request("POST", "/v1/models/toy:predict", BODY, headers)

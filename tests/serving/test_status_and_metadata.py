@@ -9,12 +9,16 @@ AVAILABLE = {
 }
 
 
-@pytest.mark.parametrize("path", ["toy", "toy/versions/7", "toy/versions/07"])
+@pytest.mark.point(n=14)
+# A label does not narrow the answer, whether there is one or not.
+@pytest.mark.parametrize("path", ["toy", "toy/versions/7", "toy/versions/07", "toy/labels/any"])
 def test_status(server, path):
     answer = server.json("GET", f"/v1/models/{path}")
     assert answer == (200, {"model_version_status": [AVAILABLE]})
 
 
+@pytest.mark.point(n=6)
+@pytest.mark.point(n=14)
 @pytest.mark.parametrize(
     "path, message",
     [
@@ -27,6 +31,7 @@ def test_status_of_what_is_not_there(server, path, message):
     assert server.json("GET", f"/v1/models/{path}") == (404, {"error": message})
 
 
+@pytest.mark.point(n=15)
 @pytest.mark.parametrize("path", ["toy/metadata", "toy/versions/7/metadata"])
 def test_metadata(server, path):
     status, answer = server.json("GET", f"/v1/models/{path}")
@@ -47,12 +52,15 @@ def test_metadata(server, path):
     assert signature["outputs"]["sum"]["dtype"] == "DT_FLOAT"
 
 
+@pytest.mark.point(n=15)
 def test_metadata_of_an_unknown_rank(server):
     _, answer = server.json("GET", "/v1/models/toy/metadata")
     signature = answer["metadata"]["signature_def"]["signature_def"]["echo"]
     assert signature["inputs"]["x"]["tensor_shape"] == {"dim": [], "unknown_rank": True}
 
 
+@pytest.mark.point(n=6)
+@pytest.mark.point(n=15)
 def test_metadata_of_what_is_not_there(server):
     message = "Servable not found for request: Specific(toy, 50)"
     assert server.json("GET", "/v1/models/toy/versions/50/metadata") == (404, {"error": message})

@@ -106,6 +106,7 @@ def test_a_file_that_is_none(tmp_path):
         read_credentials(tmp_path / "ssl.config")
 
 
+@pytest.mark.point(n=22)
 def test_the_health_service_is_off_unless_asked_for(server):
     with server.channel() as channel, pytest.raises(grpc.RpcError) as info:
         stub = health_pb2_grpc.HealthStub(channel)

@@ -1,0 +1,190 @@
+"""The embedded server under load: requests a second, latency, memory, with and without batching."""
+
+import argparse
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from recipes import provenance
+from recipes.benchmarks.card import Card, add_card_arguments, sentence
+from recipes.benchmarks.serving_clients import GrpcClient, Load, RestClient
+from recipes.benchmarks.serving_model import InProcess, dates, newest, untrained
+from recipes.benchmarks.serving_process import BATCHING, MemoryLog, first_call_seconds, serving
+
+ALONE, BATCHED = "one by one", "batched"
+PERCENTILES = (50, 95, 99)
+METHOD = (
+    "A server process with the export of a translation model ({export}), asked by {clients} "
+    "clients of another process on the same cores, half over REST and half over gRPC, one sentence "
+    "a request, without a pause, for {minutes:g} minutes **one by one** and **batched**. Each "
+    "answer is compared with what the SavedModel says in process. Memory is that of the server "
+    "process, its slope that of the second half. **One sentence** is timed on a server that does "
+    "nothing else, in turn with the loaded SavedModel in process, {calls} times; **the start** "
+    "from the start of a process to its first answer, in turn with one that loads the SavedModel "
+    "and calls it once, {repetitions} times."
+)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.serving", description=__doc__
+    )
+    add = parser.add_argument
+    add("--export", help="directory of versions that translate dates (default: one untrained)")
+    add("--minutes", type=float, default=10.0, help="of load each (default: %(default)s)")
+    add("--clients", type=int, default=32, help="at once (default: %(default)s)")
+    add("--sentences", type=int, default=200, help="different ones (default: %(default)s)")
+    add("--calls", type=int, default=300, help="for one sentence (default: %(default)s)")
+    add("--batching", help="file of a BatchingParameters proto in place of the benchmark's")
+    add_card_arguments(parser, name="serving", repetitions=5)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    batching = pathlib.Path(arguments.batching).read_text() if arguments.batching else BATCHING
+    method = METHOD.format(
+        **{**vars(arguments), "export": arguments.export or "untrained, of dates"}
+    )
+    card = Card(arguments.name, "The embedded server under load", method)
+    libraries = ("tensorflow", "grpcio", "starlette", "uvicorn", "h11")
+    card.content["versions"] = provenance.versions("keras_attn", *libraries)
+    with tempfile.TemporaryDirectory() as scratch:
+        results = run(arguments, batching, pathlib.Path(scratch))
+    card.content.update(results, batching=batching)
+    card.headline(*page(results, batching))
+    card.write(arguments.out)
+    print(card.markdown())
+    # Its numbers are for a reader; a lost or wrong answer is a failure for a program, too.
+    sys.exit(any(soak["errors"] or soak["wrong"] for soak in results["soaks"].values()))
+
+
+def run(arguments, batching, scratch):
+    """What was measured, ready for JSON."""
+    texts = dates(arguments.sentences)
+    export = arguments.export or untrained(scratch / "export", texts)
+    version = newest(export)
+    model = InProcess(version)
+    expected = {text: model(text) for text in texts}
+    config = scratch / "batching.config"
+    config.write_text(batching)
+    # As many threads as clients: what waits for a thread cannot join a batch.
+    clients = arguments.clients
+    flags = [f"--rest_api_num_threads={clients}", f"--grpc_max_threads={clients}"]
+    batch_flags = ["--enable_batching", f"--batching_parameters_file={config}"]
+    soaks = {}
+    for name, more in {ALONE: [], BATCHED: batch_flags}.items():
+        with serving(export, scratch / f"{name}.log", *flags, *more) as server:
+            soaks[name] = soak(server, expected, clients, 60 * arguments.minutes)
+        print(row(name, soaks[name]), flush=True)
+    with serving(export, scratch / "latency.log") as server:
+        latency = one_sentence(server, model, texts, arguments.calls)
+    start = [
+        start_seconds(export, version, texts[0], scratch) for _ in range(arguments.repetitions)
+    ]
+    return {"soaks": soaks, "one_sentence": latency, "start": start}
+
+
+def soak(server, expected, clients, seconds):
+    """Asks for so many seconds; a second before that warms up."""
+    Load(server, expected, clients).run(1.0)
+    load = Load(server, expected, clients)
+    with MemoryLog(server.process.pid) as memory:
+        took = load.run(seconds)
+    milliseconds = 1e3 * np.array(load.seconds or [np.nan])
+    return {
+        "seconds": round(took, 2),
+        "requests": len(load.seconds),
+        "requests_per_second": len(load.seconds) / took,
+        "percentiles_ms": dict(zip(PERCENTILES, np.percentile(milliseconds, PERCENTILES).tolist())),
+        "errors": dict(load.errors),
+        "wrong": load.wrong[:10],
+        "memory_mb": memory.samples,
+        "memory_mb_per_minute": memory.slope(),
+    }
+
+
+def one_sentence(server, model, texts, calls):
+    """Seconds of each call over REST, over gRPC and in process, taken in turn."""
+    contenders = {"REST": RestClient(server), "gRPC": GrpcClient(server), "in process": model}
+    seconds = {name: [] for name in contenders}
+    for turn in range(-5, calls):  # the first five warm up
+        for name, call in contenders.items():
+            start = time.perf_counter()
+            call(texts[turn % len(texts)])
+            if turn >= 0:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def start_seconds(export, version, text, scratch):
+    """Seconds to the first answer of a server, and of a process that has none."""
+    start = time.perf_counter()
+    with serving(export, scratch / "start.log") as server:
+        RestClient(server)(text)
+        served = time.perf_counter() - start
+    return {"server": served, "in process": first_call_seconds(version, text)}
+
+
+def page(results, batching):
+    """Markdown: the tables and what is asked of their numbers."""
+    soaks, latency, start = results["soaks"], results["one_sentence"], results["start"]
+    gain = soaks[BATCHED]["requests_per_second"] / soaks[ALONE]["requests_per_second"]
+    medians = {name: 1e3 * statistics.median(values) for name, values in latency.items()}
+    starts = {name: statistics.median(each[name] for each in start) for name in start[0]}
+    over = statistics.median(each["server"] / each["in process"] for each in start)
+    return [
+        "| | requests/s | p50 ms | p95 ms | p99 ms | requests | errors | wrong | memory MB | MB/min |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
+        *(row(name, soak) for name, soak in soaks.items()),
+        "",
+        demand("batched", "times the requests a second of one by one", gain, at_least=2),
+        "",
+        "| | one sentence, median ms | to the first answer, median s |",
+        "| --- | --: | --: |",
+        *(
+            f"| {name} | {medians[name]:.1f} | {starts[key]:.1f} |"
+            for name, key in (("REST", "server"), ("in process", "in process"))
+        ),
+        f"| gRPC | {medians['gRPC']:.1f} | |",
+        "",
+        demand(
+            "REST",
+            "times the time of a call in process",
+            medians["REST"] / medians["in process"],
+            at_most=1.15,
+        ),
+        demand("The start", "times loading and one call", over, at_most=1.5),
+        "",
+        "Batching parameters:",
+        "",
+        "```",
+        *batching.splitlines(),
+        "```",
+    ]
+
+
+def row(name, soak):
+    """One line of the table of loads."""
+    times = " | ".join(f"{value:.1f}" for value in soak["percentiles_ms"].values())
+    first, last = soak["memory_mb"][0][1], soak["memory_mb"][-1][1]
+    return (
+        f"| {name} | {soak['requests_per_second']:.0f} | {times} | {soak['requests']:,} "
+        f"| {sum(soak['errors'].values())} | {len(soak['wrong'])} | {first:.0f} to {last:.0f} "
+        f"| {soak['memory_mb_per_minute']:+.2f} |"
+    )
+
+
+def demand(name, what, value, at_least=None, at_most=None):
+    """A number, and whether it is what is asked for."""
+    met = value >= at_least if at_most is None else value <= at_most
+    statement = f"**{name}**: {value:.2f} {what}"
+    return f"- {sentence({'statement': statement, 'at_least': at_least, 'at_most': at_most, 'met': met})}"
+
+
+if __name__ == "__main__":
+    main()

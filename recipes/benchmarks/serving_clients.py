@@ -1,0 +1,125 @@
+"""Clients that ask a server without a pause and check every answer."""
+
+import collections
+import contextlib
+import http.client
+import json
+import random
+import threading
+import time
+
+from recipes.benchmarks.serving_process import MODEL
+
+SCORE_TOLERANCE = 1e-5
+
+
+class RestClient:
+    """Translates one sentence a call over a connection that stays open.
+
+    Args:
+        server: `Server`.
+    """
+
+    def __init__(self, server):
+        self._connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=120)
+
+    def __call__(self, text):
+        """The translation and its score."""
+        body = json.dumps({"instances": [text]}).encode()
+        self._connection.request("POST", f"/v1/models/{MODEL}:predict", body)
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status != 200:
+            raise RuntimeError(f"{response.status}: {content[:200]}")
+        (row,) = json.loads(content)["predictions"]
+        return row["translation"], row["score"]
+
+    def close(self):
+        self._connection.close()
+
+
+class GrpcClient:
+    """Translates one sentence a call over a channel of its own.
+
+    Args:
+        server: `Server`.
+    """
+
+    def __init__(self, server):
+        import grpc
+        from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+        self._request_type = predict_pb2.PredictRequest
+        self._channel = grpc.insecure_channel(
+            f"127.0.0.1:{server.grpc_port}", options=[("grpc.use_local_subchannel_pool", 1)]
+        )
+        self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
+
+    def __call__(self, text):
+        """The translation and its score."""
+        request = self._request_type()
+        request.model_spec.name = MODEL
+        tensor = request.inputs["text"]
+        tensor.dtype = 7  # DT_STRING
+        tensor.tensor_shape.dim.add(size=1)
+        tensor.string_val.append(text.encode())
+        outputs = self._stub.Predict(request, timeout=120).outputs
+        return outputs["translation"].string_val[0].decode(), outputs["score"].float_val[0]
+
+    def close(self):
+        self._channel.close()
+
+
+class Load:
+    """Clients on threads, every other one over gRPC, that ask until the time is over.
+
+    Args:
+        server: `Server`.
+        expected: dict from sentence to its translation and score.
+        clients: int.
+    """
+
+    def __init__(self, server, expected, clients):
+        self.seconds = []  # of every right answer
+        self.errors, self.wrong = collections.Counter(), []
+        self._server, self._clients = server, clients
+        self._expected, self._sentences = expected, list(expected)
+
+    def run(self, seconds):
+        """Asks for so many seconds, waits for the last answers, and returns the time it took."""
+        start = time.perf_counter()
+        threads = [
+            threading.Thread(target=self._ask, args=(index, start + seconds))
+            for index in range(self._clients)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return time.perf_counter() - start
+
+    def _ask(self, index, end):
+        choice = random.Random(index).choice
+        make = GrpcClient if index % 2 else RestClient
+        client = make(self._server)
+        while (start := time.perf_counter()) < end:
+            text = choice(self._sentences)
+            try:
+                answer = client(text)
+            except Exception as error:  # Each is counted: none is expected.
+                self.errors[f"{type(error).__name__}: {error}"[:200]] += 1
+                with contextlib.suppress(Exception):
+                    client.close()
+                client = make(self._server)
+                continue
+            if same(answer, self._expected[text]):
+                self.seconds.append(time.perf_counter() - start)
+            else:
+                self.wrong.append((text, answer, self._expected[text]))
+        client.close()
+
+
+def same(answer, expected):
+    """Whether text and score are those that the model gives in process."""
+    difference = abs(answer[1] - expected[1])
+    return answer[0] == expected[0] and difference <= SCORE_TOLERANCE * max(1, abs(expected[1]))

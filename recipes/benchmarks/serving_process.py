@@ -1,0 +1,140 @@
+"""A server of an export as a process of its own, and what it holds in memory."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import numpy as np
+
+MODEL = "translate"
+BATCHING = """\
+max_batch_size { value: 32 }
+batch_timeout_micros { value: 0 }
+max_enqueued_batches { value: 1000 }
+num_batch_threads { value: 1 }
+"""
+_START_SECONDS = 120
+_FIRST_CALL = """\
+import sys
+import tensorflow as tf
+import tensorflow_text
+model = tf.saved_model.load(sys.argv[1])
+print(model.signatures["serving_default"](text=tf.constant(sys.argv[2:])), flush=True)
+"""
+
+
+@dataclasses.dataclass
+class Server:
+    """Where a server listens; `start_seconds` is the time until it was available."""
+
+    rest_port: int
+    grpc_port: int
+    process: subprocess.Popen
+    start_seconds: float = 0.0
+
+    def url(self, ending=""):
+        return f"http://127.0.0.1:{self.rest_port}/v1/models/{MODEL}{ending}"
+
+
+@contextlib.contextmanager
+def serving(export, log, *flags):
+    """Serves the versions in a directory until the block ends.
+
+    Args:
+        export: path of the directory.
+        log: path of a file for what the server prints.
+        flags: strings, further flags of `serving.server`.
+    """
+    ports = [free_port(), free_port()]
+    command = [sys.executable, "-m", "serving.server", f"--model_base_path={export}"]
+    command += [f"--model_name={MODEL}", f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
+    start = time.perf_counter()
+    with open(log, "wb") as output:
+        process = subprocess.Popen([*command, *flags], stdout=output, stderr=subprocess.STDOUT)
+    server = Server(*ports, process)
+    try:
+        while not answers(server):
+            if process.poll() is not None or time.perf_counter() > start + _START_SECONDS:
+                raise RuntimeError(
+                    f"The server does not answer. {pathlib.Path(log).read_text()[-2000:]}"
+                )
+            time.sleep(0.01)
+        server.start_seconds = time.perf_counter() - start
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def answers(server):
+    """Whether the model is available."""
+    try:
+        with urllib.request.urlopen(server.url(), timeout=30):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def first_call_seconds(version, text):
+    """Seconds from the start of a process that loads a version without a server to its answer."""
+    start = time.perf_counter()
+    with subprocess.Popen(
+        [sys.executable, "-c", _FIRST_CALL, version, text],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        if not process.stdout.readline():
+            raise RuntimeError(f"{version} cannot be loaded and called in a process of its own.")
+        return time.perf_counter() - start
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+class MemoryLog:
+    """Resident megabytes of a process once in so many seconds, while the block runs.
+
+    Args:
+        pid: int.
+        seconds: float.
+    """
+
+    def __init__(self, pid, seconds=1.0):
+        self.samples = []
+        self._pid, self._seconds = pid, seconds
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self):
+        start = time.perf_counter()
+        while True:
+            pages = int(pathlib.Path(f"/proc/{self._pid}/statm").read_text().split()[1])
+            megabytes = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+            self.samples.append((round(time.perf_counter() - start, 2), round(megabytes, 2)))
+            if self._done.wait(self._seconds):
+                return
+
+    def slope(self):
+        """Megabytes a minute over the second half, by least squares; the first half warms up."""
+        seconds, megabytes = np.array(self.samples[len(self.samples) // 2 :]).T
+        if len(seconds) < 2:
+            return 0.0
+        return float(60 * np.polyfit(seconds, megabytes, 1)[0])

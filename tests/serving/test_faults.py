@@ -1,0 +1,249 @@
+"""Faults while many ask: no answer is lost, and each is right for the version that gave it."""
+
+import concurrent.futures
+import contextlib
+import http.client
+import itertools
+import shutil
+import socket
+import time
+
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from traffic import Refusal, Traffic, over_grpc, over_rest
+
+TIMEOUT_MS = 4000
+UNFINISHED = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{"
+
+
+class Served:
+    """A server that batches, and the directory in which it finds its versions."""
+
+    def __init__(self, server, base, toys, waiting):
+        self.server, self.base, self.toys, self.waiting = server, base, toys, waiting
+        self.newest = 1
+
+    def unpublished(self):
+        """A version's directory, complete, beside the base path; and its number."""
+        self.newest += 1
+        elsewhere = self.base.parent / "unpublished"
+        elsewhere.mkdir(exist_ok=True)
+        self.toys.export_small(elsewhere, self.newest)
+        return elsewhere / str(self.newest), self.newest
+
+    def publish(self):
+        """The number of a new version that will be served."""
+        folder, version = self.unpublished()
+        folder.rename(self.base / str(version))
+        return version
+
+    def status(self, version):
+        _, body = self.server.json("GET", f"/v1/models/toy/versions/{version}")
+        return body["model_version_status"][0]
+
+
+@pytest.fixture(scope="module")
+def served(start_server, toys, tmp_path_factory, waiting):
+    base = tmp_path_factory.mktemp("faults") / "base"
+    base.mkdir()
+    toys.export_small(base, 1)
+    config = base.parent / "batching.config"
+    config.write_text(
+        "max_batch_size { value: 5 } max_enqueued_batches { value: 1 } "
+        "num_batch_threads { value: 1 }"
+    )
+    with start_server(
+        "--model_name=toy",
+        f"--model_base_path={base}",
+        "--file_system_poll_wait_seconds=0.05",
+        "--max_num_load_retries=1000000",
+        "--load_retry_interval_micros=100000",
+        f"--rest_api_timeout_in_ms={TIMEOUT_MS}",
+        "--rest_api_num_threads=16",
+        "--enable_batching",
+        f"--batching_parameters_file={config}",
+    ) as server:
+        yield Served(server, base, toys, waiting)
+
+
+def never_goes_back(traffic):
+    return all(answers == sorted(answers) for answers in traffic.answers)
+
+
+@pytest.mark.point(n=17)
+def test_twenty_swaps(served):
+    before = served.newest
+    with Traffic(served.server) as traffic:
+        for _ in range(20):
+            traffic.wait_for_answers(2, of=served.publish())
+            shutil.rmtree(served.base / str(served.newest - 1))
+    assert never_goes_back(traffic)
+    assert set(traffic.counts()) <= set(range(before, before + 21))
+    states = served.server.states()
+    assert states.pop(before + 20) == "AVAILABLE" and set(states.values()) == {"END"}
+
+
+def test_files_that_appear_slowly(served):
+    """As a copy over a slow network makes them: the directory first, then file by file."""
+    old = served.publish()
+    with Traffic(served.server) as traffic:
+        traffic.wait_for_answers(of=old)
+        source, version = served.unpublished()
+        target = served.base / source.name
+        target.mkdir()
+        for file in sorted(path for path in source.rglob("*") if path.is_file()):
+            destination = target / file.relative_to(source)
+            destination.parent.mkdir(exist_ok=True)
+            content = file.read_bytes()
+            for size in (0, len(content) // 2, len(content)):
+                destination.write_bytes(content[:size])
+                traffic.wait_for_answers()
+        traffic.wait_for_answers(of=version)
+    assert never_goes_back(traffic)
+    assert set(traffic.counts()) <= {old - 1, old, version}
+
+
+def without_a_variables_file(folder):
+    next(folder.glob("variables/variables.data*")).unlink()
+
+
+def with_a_corrupt_graph(folder):
+    graph = folder / "saved_model.pb"
+    content = bytearray(graph.read_bytes())
+    content[len(content) // 3 : len(content) // 2] = bytes(len(content) // 2 - len(content) // 3)
+    graph.write_bytes(content)
+
+
+@pytest.mark.point(n=17)
+@pytest.mark.parametrize("spoil", [without_a_variables_file, with_a_corrupt_graph])
+def test_a_version_that_cannot_be_loaded(served, spoil):
+    old = served.publish()
+    with Traffic(served.server) as traffic:
+        traffic.wait_for_answers(of=old)
+        folder, version = served.unpublished()
+        spoil(folder)
+        folder.rename(served.base / str(version))
+        served.waiting(lambda: served.server.states().get(version))
+        served.waiting(lambda: served.status(version)["status"]["error_code"] != "OK")
+        assert served.status(version)["state"] != "AVAILABLE"
+        assert served.status(version)["status"]["error_message"]
+        traffic.wait_for_answers()
+        # A good one follows.
+        traffic.wait_for_answers(of=served.publish())
+    assert never_goes_back(traffic)
+    assert version not in traffic.counts()
+
+
+@pytest.mark.point(n=17)
+def test_a_base_path_that_empties_and_fills(served):
+    old = served.publish()
+    with Traffic(served.server, refusals=["404", "NOT_FOUND"]) as traffic:
+        traffic.wait_for_answers(of=old)
+        for folder in served.base.iterdir():
+            shutil.rmtree(folder)
+        traffic.wait_for_answers(of="404")
+        new = served.publish()
+        traffic.wait_for_answers(of=new)
+    for answers in traffic.answers:
+        runs = [key for key, _ in itertools.groupby(isinstance(a, int) for a in answers)]
+        assert runs == [True, False, True], "refused from the first to the last moment without"
+    assert set(traffic.counts()) <= {old - 1, old, new, "404", "NOT_FOUND"}
+
+
+def test_clients_that_stall_or_go_away(served):
+    """They hold no thread: the others go on as before, and who stalls is told in the end."""
+
+    def connect(content):
+        connection = socket.create_connection(
+            (served.server.host, served.server.rest_port), timeout=60
+        )
+        connection.sendall(content)
+        return connection
+
+    body = b'{"instances": ["gone"]}'
+    whole = UNFINISHED.replace(b"99\r\n\r\n{", b"%d\r\n\r\n" % len(body)) + body
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "toy"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["gone"]))
+    with Traffic(served.server) as traffic, served.server.channel() as channel:
+        stalled = [connect(UNFINISHED) for _ in range(40)]
+        for _ in range(20):
+            connect(UNFINISHED).close()
+            connect(whole).close()
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            stub.Predict.future(request).cancel()
+        traffic.wait_for_answers()
+        for connection in stalled:
+            with connection:
+                assert connection.recv(1000).startswith(b"HTTP/1.1 504 ")
+        traffic.wait_for_answers()
+
+
+@pytest.mark.point(n=5)
+@pytest.mark.point(n=20)
+def test_a_full_queue(served):
+    """Who is refused may ask again; who was taken is answered."""
+    version = served.publish()
+    served.newest += 1
+    served.toys.export(served.base, served.newest)
+    served.waiting(lambda: served.server.states().get(served.newest) == "AVAILABLE")
+    slow = predict_pb2.PredictRequest()
+    slow.model_spec.name, slow.model_spec.signature_name = "toy", "slow"
+    slow.inputs["steps"].CopyFrom(tf.make_tensor_proto([2_000_000_000]))
+    refusals = ["503", "UNAVAILABLE"]
+    with (
+        Traffic(served.server, refusals, threads=12) as traffic,
+        served.server.channel() as channel,
+    ):
+        # The only thread that runs batches is busy; five of twelve find room in the queue.
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        busy = stub.Predict.future(slow, timeout=2)
+        served.waiting(lambda: traffic.counts()["503"] and traffic.counts()["UNAVAILABLE"])
+        assert busy.code().name == "DEADLINE_EXCEEDED"
+        traffic.wait_for_answers(20)
+    for answers in traffic.answers:
+        assert served.newest in answers, "everyone is served in the end"
+    assert set(traffic.counts()) <= {version, served.newest, *refusals}
+
+
+def test_sigterm_in_mid_request(start_server, toys, tmp_path):
+    toys.export(tmp_path, 1)
+    flags = ["--model_name=toy", f"--model_base_path={tmp_path}"]
+    with start_server(*flags) as server, server.channel() as channel:
+        predict = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict
+        steps = 100_000
+        start = time.monotonic()
+        server.predict({"signature_name": "slow", "instances": [steps]})
+        steps = int(steps * max(2.0 / (time.monotonic() - start), 1))
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name, request.model_spec.signature_name = "toy", "slow"
+        request.inputs["steps"].CopyFrom(tf.make_tensor_proto([steps]))
+
+        def quick(number):
+            """How the server refuses the first request that it does not take."""
+            while True:
+                try:
+                    assert over_rest(server, f"{number}") == 1
+                except (ConnectionError, http.client.RemoteDisconnected) as error:
+                    return error
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            body = {"signature_name": "slow", "instances": [steps]}
+            over_http = [pool.submit(server.predict, body) for _ in range(2)]
+            calls = [predict.future(request, timeout=60) for _ in range(2)]
+            others = [pool.submit(quick, number) for number in range(2)]
+            time.sleep(0.5)
+            assert not any(running.done() for running in [*over_http, *calls, *others])
+            server.process.terminate()
+            for running in over_http:
+                assert running.result() == (200, {"predictions": [steps]})
+            for running in calls:
+                assert list(running.result().outputs["count"].int_val) == [steps]
+            for running in others:
+                running.result()
+        with pytest.raises(Refusal, match="UNAVAILABLE"):
+            over_grpc(predict, "late")
+        assert server.process.wait(timeout=30) == 0
+        with contextlib.suppress(ConnectionError):
+            pytest.fail(f"answered after its end: {server.request('GET', '/v1/models/toy')}")
