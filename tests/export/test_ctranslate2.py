@@ -62,8 +62,9 @@ def test_translations_are_the_models(tmp_path, residual):
     names = [*text.Tokenizer.marks, *words(range(4, V))]
     assert [result.hypotheses[0] for result in found] == [[names[i] for i in x] for x in expected]
     assert len({tuple(x) for x in expected}) > 2  # they say different things
-    scored = engine.score_batch([words(s) for s in sources], [words(s[::-1]) for s in sources])
-    for source, result in zip(sources, scored):
+    few = sources[:20]
+    scored = engine.score_batch([words(s) for s in few], [words(s[::-1]) for s in few])
+    for source, result in zip(few, scored):
         inputs = {"source_ids": [[*source, 3]], "target_ids": [[2, *source[::-1]]]}
         logits = model({name: np.array(ids) for name, ids in inputs.items()})[0]
         logs = np.asarray(keras.ops.log_softmax(logits, axis=-1))

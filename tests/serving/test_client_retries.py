@@ -86,7 +86,6 @@ def stall(handler):
 @pytest.mark.parametrize(
     "script",
     [[503, 200], [429, 503, 200], [reset, 200], [half, 200], [reset, 429, half, 503, 200]],
-    ids=str,
 )
 def test_what_passes_is_asked_again(script):
     with rest_server(*script) as (url, seen):
@@ -114,7 +113,7 @@ def test_attempts_are_counted():
         assert len(seen) == 4
 
 
-@pytest.mark.parametrize("step", [503, trickle, stall], ids=str)
+@pytest.mark.parametrize("step", [503, trickle, stall])
 def test_the_time_limit_is_for_all_attempts(step):
     with rest_server(step) as (url, _):
         start = time.monotonic()
