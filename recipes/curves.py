@@ -14,13 +14,13 @@ def draw_curves(path, curves, label, title=None):
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for name, values in curves.items():
         axes.plot(range(1, len(values) + 1), values, ".-", label=name)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="epoch", ylabel=label, title=title)
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside right upper")  # many lines leave no room among them
     with files.replacing(path) as temporary:
         figure.savefig(temporary, dpi=120)
