@@ -16,7 +16,7 @@ class Run:
 
     A subclass makes `model`, and `trained` if another is compiled in its place, calls `begin`, and
     has `train()`; `evaluate()`, which gives a dict of splits and their results; `export()`; and
-    `facts()`.
+    `facts()`, a dict of what else the card tells.
 
     Args:
         options: with `out`, `seed`, `strategy`, `checkpoint_steps` and `export_version`.
@@ -69,10 +69,6 @@ class Run:
             **facts,
             seconds=round(time.monotonic() - started, 1),
         )
-
-    def facts(self):
-        """What the card tells of the task, a dict."""
-        raise NotImplementedError
 
     def report(self, card):
         """What is printed of a finished run, line by line."""

@@ -3,6 +3,9 @@
 import argparse
 import sys
 
+_MODEL = "the model's .keras file"
+_TOKENIZER = "the tokenizer's file; without it ids go in and out"
+
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m keras_attn.export", description=__doc__)
@@ -19,9 +22,7 @@ def main(arguments=None):
         return 2
 
 
-def _add_model(command):
-    """What is exported, and how much it reads and writes."""
-    command.add_argument("model", help="the model's .keras file")
+def _add_lengths(command):
     command.add_argument("--max-length", type=int, default=64, help="default: %(default)s")
     command.add_argument("--max-source-length", type=int, default=1024, help="default: %(default)s")
 
@@ -32,9 +33,10 @@ def _add_saved_model(commands):
         help="a SavedModel from text to text, for TensorFlow Serving",
         description="Writes PATH/VERSION/, complete or not at all.",
     )
-    _add_model(command)
+    command.add_argument("model", help=_MODEL)
     command.add_argument("path", help="directory that holds the versions")
-    command.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
+    command.add_argument("--tokenizer", help=_TOKENIZER)
+    _add_lengths(command)
     command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
     command.add_argument("--quantize", choices=["int8"], help="keep large weights in eight bits")
@@ -73,8 +75,9 @@ def _add_onnx(commands):
         help="an ONNX file of a model or a part of it, from ids to ids",
         description="Writes PATH once ONNX Runtime has given the model's own answers with it.",
     )
-    _add_model(command)
+    command.add_argument("model", help=_MODEL)
     command.add_argument("path", help="the file to write")
+    _add_lengths(command)
     command.add_argument(
         "--what",
         choices=["greedy", "step", "encoder"],
@@ -101,9 +104,9 @@ def _add_ctranslate2(commands):
         help="a directory for CTranslate2, an engine for CPUs and GPUs",
         description="Writes PATH once CTranslate2 has given the model's own answers with it.",
     )
-    command.add_argument("model", help="the model's .keras file")
+    command.add_argument("model", help=_MODEL)
     command.add_argument("path", help="the directory to write")
-    command.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
+    command.add_argument("--tokenizer", help=_TOKENIZER)
     command.add_argument("--quantize", help="int8 or another of CTranslate2's (default: float32)")
     command.add_argument("--max-length", type=int, default=1024, help="default: %(default)s")
     command.set_defaults(run=_ctranslate2)

@@ -11,7 +11,7 @@ import numpy as np
 
 from recipes import provenance
 from recipes.benchmarks.card import Card, add_card_arguments, sentence
-from recipes.benchmarks.serving_clients import GrpcClient, Load, RestClient
+from recipes.benchmarks.serving_clients import GrpcConnection, Load, RestConnection
 from recipes.benchmarks.serving_model import InProcess, dates, newest, untrained
 from recipes.benchmarks.serving_process import BATCHING, MemoryLog, first_call_seconds, serving
 
@@ -110,7 +110,11 @@ def soak(server, expected, clients, seconds):
 
 def one_sentence(server, model, texts, calls):
     """Seconds of each call over REST, over gRPC and in process, taken in turn."""
-    contenders = {"REST": RestClient(server), "gRPC": GrpcClient(server), "in process": model}
+    contenders = {
+        "REST": RestConnection(server),
+        "gRPC": GrpcConnection(server),
+        "in process": model,
+    }
     seconds = {name: [] for name in contenders}
     for turn in range(-5, calls):  # the first five warm up
         for name, call in contenders.items():
@@ -125,7 +129,7 @@ def start_seconds(export, version, text, scratch):
     """Seconds to the first answer of a server, and of a process that has none."""
     start = time.perf_counter()
     with serving(export, scratch / "start.log") as server:
-        RestClient(server)(text)
+        RestConnection(server)(text)
         served = time.perf_counter() - start
     return {"server": served, "in process": first_call_seconds(version, text)}
 

@@ -1,4 +1,8 @@
-"""Clients that ask a server without a pause and check every answer."""
+"""Clients that ask a server without a pause and check every answer.
+
+They are not those of `serving.client`, which ask again where an answer is lost, share gRPC's
+connections and open one for each REST call: here each has its own, and what is lost is counted.
+"""
 
 import collections
 import contextlib
@@ -13,7 +17,7 @@ from recipes.benchmarks.serving_process import MODEL
 SCORE_TOLERANCE = 1e-5
 
 
-class RestClient:
+class RestConnection:
     """Translates one sentence a call over a connection that stays open.
 
     Args:
@@ -38,7 +42,7 @@ class RestClient:
         self._connection.close()
 
 
-class GrpcClient:
+class GrpcConnection:
     """Translates one sentence a call over a channel of its own.
 
     Args:
@@ -100,7 +104,7 @@ class Load:
 
     def _ask(self, index, end):
         choice = random.Random(index).choice
-        make = GrpcClient if index % 2 else RestClient
+        make = GrpcConnection if index % 2 else RestConnection
         client = make(self._server)
         while (start := time.perf_counter()) < end:
             text = choice(self._sentences)

@@ -19,7 +19,8 @@ class Answer(typing.NamedTuple):
 class Client:
     """One served model: `RestClient` or `GrpcClient`, whose answers are the same.
 
-    Safe to use from many threads at once, and a context manager, which closes it.
+    Safe to use from many threads at once, and a context manager, which closes it. A subclass has
+    `_predict(inputs, signature_name, limit)`, one attempt within a `TimeLimit`.
 
     Args:
         place: string. What the errors call the model.
@@ -99,9 +100,6 @@ class Client:
 
     def __exit__(self, *_):
         self.close()
-
-    def _predict(self, inputs, signature_name, limit):
-        raise NotImplementedError
 
     def _write(self, texts, output):
         if isinstance(texts, (str, bytes)):

@@ -12,7 +12,7 @@ for _name in ("grpc", "starlette", "tensorflow_serving", "uvicorn"):
 
 from recipes.benchmarks import serving as benchmark  # noqa: E402
 from recipes.benchmarks import serving_model, serving_process  # noqa: E402
-from recipes.benchmarks.serving_clients import GrpcClient, Load, RestClient, same  # noqa: E402
+from recipes.benchmarks.serving_clients import GrpcConnection, Load, RestConnection, same  # noqa: E402
 from recipes.benchmarks.serving_model import InProcess, newest, untrained  # noqa: E402
 
 
@@ -79,7 +79,7 @@ def test_wrong_and_lost_answers_are_counted(server):
     assert not load.seconds and not load.wrong
 
 
-@pytest.mark.parametrize("client", [RestClient, GrpcClient])
+@pytest.mark.parametrize("client", [RestConnection, GrpcConnection])
 def test_a_refusal_is_an_error(server, client, monkeypatch):
     monkeypatch.setattr("recipes.benchmarks.serving_clients.MODEL", "other")
     with pytest.raises(Exception, match="Servable not found"):

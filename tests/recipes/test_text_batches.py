@@ -1,0 +1,49 @@
+"""What a model of a text is trained on and tested on, each token as often as it should be."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attn.text import SegmentStreams
+from recipes.text.batches import EndlessSegments, Windows
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(2, 60), st.integers(1, 13), st.integers(1, 13), st.integers(1, 5))
+def test_each_token_but_the_first_is_scored_once(length, context, stride, batch_size):
+    stride = min(stride, context)
+    windows = Windows(np.arange(1, length + 1), context, stride, batch_size)
+    scored = []
+    for index in range(len(windows)):
+        inputs, targets = windows[index]
+        for tokens, labels in zip(inputs["token_ids"], targets):
+            places = np.flatnonzero(labels)
+            assert (labels[places] == tokens[places] + 1).all()
+            scored.extend(labels[places])
+            if len(tokens) and tokens[0] > 1:
+                assert (places >= context - stride).all()
+    assert sorted(scored) == list(range(2, length + 1))
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_each_pass_reads_every_segment_once(remembers):
+    """In epochs that do not fit the passes, from whichever epoch it goes on."""
+    steps, rows, context = 5, 2, 3
+    streams = SegmentStreams(np.arange(1, 44), rows, context)
+    assert len(streams) == 7
+
+    def read(first, number):
+        segments = EndlessSegments(streams, steps, remembers, seed=11)
+        segments.epoch, data = first, segments.as_dataset()
+        return [inputs["token_ids"].numpy().tolist() for _ in range(number) for inputs, _ in data]
+
+    whole, in_order = (
+        read(0, 6),
+        [batch["token_ids"].tolist() for batch, _ in map(streams.__getitem__, range(7))],
+    )
+    assert read(3, 3) == whole[3 * steps :]
+    passes = [whole[start : start + 7] for start in range(0, 28, 7)]
+    assert all(sorted(one) == sorted(in_order) for one in passes)
+    assert all((one == in_order) == remembers for one in passes)
+    assert remembers or passes[0] != passes[1]
