@@ -17,7 +17,7 @@ def main(arguments=None):
     )
     parser.add_argument("cards", nargs="+", metavar="CARD", help="a run's card.json")
     parser.add_argument("--curves", metavar="PNG", help="draws what the runs have in common")
-    parser.add_argument("--metric", help="of the curves (default: the validation's of the result)")
+    parser.add_argument("--metric", help="of the curves (default: the validation's of the first result)")
     options = parser.parse_args(arguments)
     try:
         cards = {name_of(path): read(path) for path in options.cards}
@@ -45,24 +45,31 @@ def read(path):
     with open(path, encoding="utf-8") as file:
         try:
             card = json.load(file)
-            card["results"]["test"]["value"], card["history"], card["steps"]
-        except (ValueError, KeyError, TypeError) as error:
+            _first(card)["value"], card["history"], card["steps"]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not the card of a finished run.") from error
     return card
 
 
 def row(name, card):
     """What the table says of a card: a string for each column."""
-    test = card["results"]["test"]
     return (
         name,
         card["task"],
         f"{card['parameters']:,}",
         f"{card['steps']:,}",
         f"{card['training_seconds'] / 60:.0f}",
-        f"{test['value']:.3f} {test['metric'].replace('_', ' ')}",
+        result(card),
         f"`{card['command']}`",
     )
+
+
+def result(card):
+    """The first split's number and what it measures, and the other splits' numbers."""
+    measured = _first(card)["metric"].replace("_", " ")
+    (first, found), *others = card["results"].items()
+    told = [f"{found['value']:.3f} {measured}" + (f" ({first})" if others else "")]
+    return ", ".join([*told, *(f"{other['value']:.3f} ({name})" for name, other in others)])
 
 
 def table(cards):
@@ -82,7 +89,7 @@ def draw(cards, path, metric=None):
         ValueError: if a run did not record it.
     """
     if metric is None:
-        metric = f"val_{next(iter(cards.values()))['results']['test']['metric']}"
+        metric = f"val_{_first(next(iter(cards.values())))['metric']}"
     curves = {
         name: [epoch.get(metric) for epoch in card["history"]] for name, card in cards.items()
     }
@@ -90,6 +97,12 @@ def draw(cards, path, metric=None):
     if lacking:
         raise ValueError(f"There is no {metric} in each epoch of {', '.join(lacking)}.")
     draw_curves(path, curves, metric.replace("_", " "))
+
+
+def _first(card):
+    """What was found on the first split that the run was tested on."""
+    first, *_ = card["results"].values()
+    return first
 
 
 if __name__ == "__main__":

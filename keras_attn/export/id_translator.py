@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_attn.export.limits import check_positions, real
 from keras_attn.generation import generate
 
 
@@ -15,10 +16,10 @@ class IdTranslator(tf.Module):
         strategy: name or object of a decoding strategy.
         max_length: int. Most tokens to write.
         max_source_length: int. Most source tokens to read, the end token included; a longer source
-            is cut.
+            is cut, as is one that the model has no positions for.
 
     Raises:
-        ValueError: if a length is below 1.
+        ValueError: if a length is below 1, or the model has too few positions for `max_length`.
 
     Example:
         >>> import keras_attn
@@ -35,6 +36,10 @@ class IdTranslator(tf.Module):
         for name, length in (("max_length", max_length), ("max_source_length", max_source_length)):
             if length < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
+        if model.max_length is not None:
+            check_positions("max_length", max_length, model.max_length)
+        if model.max_source_length is not None:
+            max_source_length = min(max_source_length, model.max_source_length)
         # The weights alone: to track the model would export its optimizer too.
         self.weights = [weight.value for weight in model.weights]
         self._decode = lambda ids: generate(model, ids, strategy, max_length)
@@ -54,8 +59,7 @@ class IdTranslator(tf.Module):
         length 0 is answered by padding, with score 0.
         """
         source_ids = source_ids[:, : self._max_source_length]
-        real = tf.sequence_mask(source_lengths, tf.shape(source_ids)[1])
-        ids, score = self._decode(tf.where(real, source_ids, 0))
+        ids, score = self._decode(tf.where(real(source_ids, source_lengths), source_ids, 0))
         is_empty = source_lengths < 1
         return {
             "ids": tf.where(is_empty[:, None], 0, ids),

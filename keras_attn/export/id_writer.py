@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from keras_attn.export.limits import check_positions, real
 from keras_attn.generation import generate
 from keras_attn.ops.crossentropy import crossentropy
 
@@ -15,11 +16,11 @@ class IdWriter(tf.Module):
         model: a `CausalLanguageModel` without a memory.
         strategy: name or object of a decoding strategy.
         max_length: int. Most tokens to write.
-        max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. A model that
-            knows so many positions needs it to leave room for what is written.
+        max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. Fewer where
+            the model has no positions for so many and for what is written.
 
     Raises:
-        ValueError: if a length is below 1.
+        ValueError: if a length is below 1, or the model has too few positions for `max_length`.
 
     Example:
         >>> import keras_attn
@@ -38,12 +39,19 @@ class IdWriter(tf.Module):
         for name, length in (("max_length", max_length), ("max_prompt_length", max_prompt_length)):
             if length < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
+        max_scored_length = max_prompt_length + max_length
+        positions = model.max_length
+        if positions is not None:
+            check_positions("max_length", max_length, positions)
+            # The last token written is not read.
+            max_prompt_length = min(max_prompt_length, positions - max_length + 1)
+            max_scored_length = min(max_scored_length, positions)
         # The weights alone: to track the model would export its optimizer too.
         self.weights = [weight.value for weight in model.weights]
         self._write = lambda ids: generate(model, ids, strategy, max_length)
         self._logits = lambda ids: model({"token_ids": ids}, training=False)
         self._max_prompt_length = max_prompt_length
-        self._max_scored_length = max_prompt_length + max_length
+        self._max_scored_length = max_scored_length
 
     @tf.function(
         autograph=False,
@@ -94,9 +102,9 @@ class IdWriter(tf.Module):
         labels = token_ids[:, 1:]
         losses = crossentropy(labels, self._logits(token_ids)[:, :-1])
         scored = tf.maximum(tf.minimum(lengths, tf.shape(token_ids)[1]) - 1, 0)
-        real = tf.sequence_mask(scored, tf.shape(labels)[1])
+        counts = tf.sequence_mask(scored, tf.shape(labels)[1])
         return {
-            "log_probability": -tf.reduce_sum(tf.where(real, losses, 0.0), axis=1),
+            "log_probability": -tf.reduce_sum(tf.where(counts, losses, 0.0), axis=1),
             "num_tokens": scored,
         }
 
@@ -104,5 +112,5 @@ class IdWriter(tf.Module):
 def _real(token_ids, lengths):
     """The ids with 0 for what is not real, and one more, so that there is a first token."""
     lengths = tf.clip_by_value(lengths, 0, tf.shape(token_ids)[1])
-    token_ids = tf.where(tf.sequence_mask(lengths, tf.shape(token_ids)[1]), token_ids, 0)
+    token_ids = tf.where(real(token_ids, lengths), token_ids, 0)
     return tf.pad(token_ids, [[0, 0], [0, 1]]), lengths

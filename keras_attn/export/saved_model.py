@@ -82,8 +82,8 @@ def saved_model(
         strategy: name or object of a decoding strategy; by default "greedy", and for images one that
             samples.
         max_length: int. Most tokens to write.
-        max_source_length: int. Most source tokens to read; a longer source is cut, and of a longer
-            prompt the last tokens are read.
+        max_source_length: int. Most source tokens to read, or as many as the model has positions
+            for; a longer source is cut, and of a longer prompt the last tokens are read.
         quantize: "int8" keeps large weights, those of two axes or more, in eight bits: a file of a
             quarter of the size, and other answers. It computes in what the model computes in.
         version: int. By default one more than the highest there is.
@@ -92,8 +92,9 @@ def saved_model(
         The directory written, a string.
 
     Raises:
-        ValueError: if the version exists, is not positive, a model with a memory or of images is
-            given a tokenizer, or the graph has an operation that TensorFlow Serving does not run.
+        ValueError: if the version exists or is not positive, the model has too few positions for
+            `max_length`, one with a memory or of images is given a tokenizer, or the graph has an
+            operation that TensorFlow Serving does not run.
 
     Example:
         >>> import keras_attn, tempfile

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from keras_attn.export.limits import real
+
 
 class SegmentSteps(tf.Module):
     """A model with a memory, as functions from tensors to tensors.
@@ -48,10 +50,9 @@ class SegmentSteps(tf.Module):
             are real. What lies beyond is neither read nor remembered, whatever a server padded it
             with, and its outputs mean nothing.
             """
-            real = tf.sequence_mask(lengths, tf.shape(segment)[1])
             outputs = model(
                 {
-                    **padded(segment, real),
+                    **padded(segment, real(segment, lengths)),
                     "memory": tf.cast(memory, dtype),
                     "memory_length": memory_length,
                 },
@@ -81,5 +82,5 @@ class SegmentSteps(tf.Module):
 def _segment_of(model):
     """The name of what a model reads, and a function that makes its inputs of that and a mask."""
     if "token_ids" in model.input:
-        return "token_ids", lambda ids, real: {"token_ids": tf.where(real, ids, 0)}
-    return "states", lambda states, real: {"states": states, "padding_mask": real}
+        return "token_ids", lambda ids, mask: {"token_ids": tf.where(mask, ids, 0)}
+    return "states", lambda states, mask: {"states": states, "padding_mask": mask}

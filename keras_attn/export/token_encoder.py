@@ -3,6 +3,8 @@
 import keras
 import tensorflow as tf
 
+from keras_attn.export.limits import real
+
 IDS = [
     tf.TensorSpec([None, None], tf.int32, "token_ids"),
     tf.TensorSpec([None], tf.int32, "lengths"),
@@ -53,4 +55,4 @@ class TokenEncoder(tf.Module):
 
 
 def _real(token_ids, lengths):
-    return tf.where(tf.sequence_mask(lengths, tf.shape(token_ids)[1]), token_ids, 0)
+    return tf.where(real(token_ids, lengths), token_ids, 0)

@@ -19,12 +19,12 @@ class Writer(IdWriter):
         tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy.
         max_length: int. Most tokens to write.
-        max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. A model that
-            knows so many positions needs it to leave room for what is written.
+        max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. Fewer where
+            the model has no positions for so many and for what is written.
 
     Raises:
-        ValueError: if the vocabularies of model and tokenizer differ in size, or a length is
-            below 1.
+        ValueError: if the vocabularies of model and tokenizer differ in size, a length is below 1,
+            or the model has too few positions for `max_length`.
 
     Example:
         >>> import keras_attn

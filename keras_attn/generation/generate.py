@@ -43,8 +43,8 @@ def generate(
         (B,), the log-probability under the strategy's normalisation.
 
     Raises:
-        ValueError: if `max_length` < 1, `inputs` are not integers of rank 2, or the strategy is
-            unknown.
+        ValueError: if `max_length` < 1, `inputs` are not integers of rank 2, both together are more
+            than the model has positions for, or the strategy is unknown.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -77,9 +77,28 @@ def generate(
             "`inputs` must be integer token ids of shape (batch, length). "
             f"Received: shape={tuple(inputs.shape)}, dtype={inputs.dtype}."
         )
+    _check_positions(model, inputs.shape[1], max_length)
     strategy = axis.resolve(strategy, NAMES, "strategy")
     decode = _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile)
     return decode(ops.cast(inputs, "int32"))
+
+
+def _check_positions(model, length, max_length):
+    """Refuses more tokens than the model has positions for; the last one written needs none."""
+    positions = getattr(model, "max_length", None)
+    read = (length or 1) if model.reads_prompt else 1
+    if positions is not None and read + max_length - 1 > positions:
+        what = "`inputs` and `max_length`" if model.reads_prompt else "`max_length`"
+        raise ValueError(
+            f"{what} must fit the {positions} positions of the model {model.name!r}, one for each "
+            f"token but the last. Received: inputs of {length} tokens, max_length={max_length}."
+        )
+    positions = getattr(model, "max_source_length", None)
+    if positions is not None and (length or 0) > positions:
+        raise ValueError(
+            f"`inputs` must fit the {positions} positions of a source of the model {model.name!r}. "
+            f"Received: inputs of {length} tokens."
+        )
 
 
 @functools.lru_cache(maxsize=16)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import axis, positions
-from keras_attn.models.model import Model, restore
+from keras_attn.models.model import Model, check_causal, num_positions, restore
 from keras_attn.ops.masks import keras_mask
 
 
@@ -45,7 +45,8 @@ class CausalLanguageModel(Model):
         and `memory_length`.
 
     Raises:
-        ValueError: if there is a memory and `depth` reads none, or no embedding.
+        ValueError: if a pattern in `depth` is not causal, there is a memory and `depth` reads none,
+            or there is no embedding.
 
     Example:
         >>> import keras_attn
@@ -75,6 +76,7 @@ class CausalLanguageModel(Model):
                 "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
                 f"Received: head={head!r}."
             )
+        check_causal(depth)
         if position is not None:
             position = positions.get(position, dtype=embedding.dtype_policy)
         if memory is not None and "memory" not in inspect.signature(depth.call).parameters:
@@ -106,6 +108,11 @@ class CausalLanguageModel(Model):
         self.memory = memory
         self.dropout = dropout
         self.head = head
+
+    @property
+    def max_length(self):
+        """The most tokens of a text, read and written; None for any number."""
+        return num_positions(self.position, self.depth)
 
     def initial_memory(self, batch_size):
         """The memory before the first segment: a dict of `memory` and `memory_length`."""

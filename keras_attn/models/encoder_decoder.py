@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import axis, positions
-from keras_attn.models.model import Model, restore
+from keras_attn.models.model import Model, num_positions, restore
 
 
 @axis.register
@@ -73,6 +73,16 @@ class EncoderDecoder(Model):
         self.encoder = encoder
         self.decoder = decoder
         self.dropout = dropout
+
+    @property
+    def max_length(self):
+        """The most tokens of a target; None for any number."""
+        return num_positions(self.position, self.decoder)
+
+    @property
+    def max_source_length(self):
+        """The most tokens of a source; None for any number."""
+        return num_positions(self.source_position or self.position, self.encoder)
 
     def start(self, inputs, max_length):
         """What decoding needs once, for at most `max_length` target tokens.

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.models.fingerprint import Fingerprint, is_optional
+from keras_attn.patterns.pattern import Pattern
 
 
 class Model(keras.Model):
@@ -54,6 +55,24 @@ class Model(keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(**config)
+
+
+def num_positions(*layers):
+    """How many positions some layers and those inside them tell apart; None for any number."""
+    parts = (part for layer in layers if layer is not None for part in layer._flatten_layers())
+    lengths = (getattr(part, "max_length", None) for part in parts)
+    return min((length for length in lengths if length is not None), default=None)
+
+
+def check_causal(depth):
+    """Raises a `ValueError` where a layer of `depth` lets a position attend to a later one."""
+    for layer in depth._flatten_layers():
+        pattern = getattr(layer, "pattern", None)
+        if isinstance(pattern, Pattern) and not pattern.causal:
+            raise ValueError(
+                "The blocks' `pattern` must be causal, since each token is predicted from those "
+                f"before it. Received: pattern={pattern!r} in the layer {layer.name!r}."
+            )
 
 
 def restore(*parts):

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import axis
-from keras_attn.models.model import Model, restore
+from keras_attn.models.model import Model, check_causal, restore
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.cutting import size
 from keras_attn.ops.episodes import episode_masks
@@ -46,7 +46,8 @@ class SequenceModel(Model):
         `memory_length`.
 
     Raises:
-        ValueError: if `depth` reads no memory, or a head has the name of a part of the memory.
+        ValueError: if a pattern in `depth` is not causal, `depth` reads no memory, or a head has the
+            name of a part of the memory.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -76,6 +77,7 @@ class SequenceModel(Model):
                 "`depth` must read a memory, as a `Stack` does. "
                 f"Received: depth of type {type(depth).__name__}."
             )
+        check_causal(depth)
         if heads is not None:
             heads = {name: _head(name, layer) for name, layer in heads.items()}
         states = keras.Input((None, *state_shape), name="states")

@@ -1,5 +1,7 @@
 """Learned positions, factored along the axes of a grid."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -67,6 +69,11 @@ class Axial(keras.layers.Layer):
             initializer = keras.initializers.RandomNormal(stddev=1.0)
         self.initializer = keras.initializers.get(initializer)
         self.supports_masking = True
+
+    @property
+    def max_length(self):
+        """Number of positions in the grid."""
+        return math.prod(self.shape)
 
     def build(self, x_shape, positions_shape=None):
         if sum(self.dims) != x_shape[-1]:

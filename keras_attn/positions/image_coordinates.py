@@ -88,6 +88,11 @@ class ImageCoordinates(keras.layers.Layer):
             self.query_shape = integer_pair(1, query_shape=query_shape)
         self.supports_masking = True
 
+    @property
+    def max_length(self):
+        """Number of positions in the image."""
+        return math.prod(self._shape())
+
     def build(self, x_shape, positions_shape=None):
         if self.encoding == "learned":
             self.tables = [

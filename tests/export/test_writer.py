@@ -109,4 +109,28 @@ def test_errors(model, tokenizer):
     with pytest.raises(ValueError, match="max_prompt_length=0"):
         export.IdWriter(model, max_prompt_length=0)
     with pytest.raises(ValueError, match="vocabularies of the same size"):
-        export.Writer(made(tokenizer.vocabulary_size + 1), tokenizer)
+        export.Writer(made(tokenizer.vocabulary_size + 1), tokenizer, max_length=MAX_LENGTH)
+    with pytest.raises(ValueError, match="`max_length` must be at most 16.*max_length=17"):
+        export.IdWriter(model, max_length=MAX_LENGTH + MAX_PROMPT + 1)
+
+
+def test_a_prompt_gets_what_positions_are_left(model):
+    """The default prompt is longer than the model's 16 positions."""
+    ids = np.random.default_rng(5).integers(4, 9, (1, 40)).astype("int32")
+    writer = export.IdWriter(model, Sample(seed=1), max_length=MAX_LENGTH)
+    expected, score = generate(model, ids[:, -12:], Sample(seed=1), MAX_LENGTH)
+    answer = writer.ids(ids, [40])
+    np.testing.assert_array_equal(answer["ids"], expected)
+    np.testing.assert_allclose(answer["score"], score, atol=1e-4)
+    scored = writer.score_ids(ids, [40])
+    assert scored["num_tokens"].numpy() == [15]
+    expected = log_probability(model, ids[0, :16])
+    assert float(scored["log_probability"][0]) == pytest.approx(expected, 1e-4)
+
+
+@pytest.mark.parametrize("counts", [[3], [3, 2, 1]])
+def test_another_number_of_lengths_than_of_rows(model, counts):
+    writer = export.IdWriter(model, max_length=MAX_LENGTH)
+    for ask in (writer.ids, writer.score_ids):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="one number for each row"):
+            ask([[5, 7, 9], [5, 7, 9]], counts)

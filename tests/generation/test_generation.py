@@ -273,6 +273,28 @@ def test_errors(subject, arguments, message):
     assert message in str(error.value)
 
 
+def test_as_many_tokens_as_there_are_positions():
+    """The last one written is not read, and needs none."""
+    model, prompt = models.gpt(13, 1, 2, 6, 7, max_length=5), np.array([[5, 6, 7]])
+    assert model.max_length == 5
+    assert generate(model, prompt, max_length=3)[0].shape == (1, 3)
+    message = "the 5 positions of the model 'gpt'.*inputs of 3 tokens, max_length=4"
+    with pytest.raises(ValueError, match=message):
+        generate(model, prompt, max_length=4)
+
+
+def test_as_many_tokens_as_there_are_positions_of_a_source():
+    model = models.super_resolution_transformer(
+        13, (1, 2, 1), (1, 5, 1), 1, 1, num_heads=2, hidden_dim=6, intermediate_dim=7
+    )
+    assert (model.max_source_length, model.max_length) == (2, 5)
+    assert generate(model, np.array([[5, 6]]), max_length=5)[0].shape == (1, 5)
+    with pytest.raises(ValueError, match="`max_length` must fit the 5 positions"):
+        generate(model, np.array([[5, 6]]), max_length=6)
+    with pytest.raises(ValueError, match="the 2 positions of a source.*inputs of 3 tokens"):
+        generate(model, np.array([[5, 6, 7]]), max_length=5)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

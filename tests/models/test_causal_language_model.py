@@ -16,6 +16,7 @@ from keras_attn.generation import generate
 from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax, TokenEmbedding
 from keras_attn.memory import SegmentMemory
 from keras_attn.models import CausalLanguageModel
+from keras_attn.patterns import Causal, Local
 
 V = 17
 IDS = np.random.default_rng(1).integers(1, V, (B, T)).astype("int32")
@@ -154,3 +155,6 @@ def test_errors(model):
         CausalLanguageModel(model.embedding, keras.layers.Identity(), memory=SegmentMemory(3))
     with pytest.raises(ValueError, match="`initial_memory` needs a model with a memory"):
         made(None).initial_memory(2)
+    for pattern in ("dense", Causal() | Local(3, causal=False)):
+        with pytest.raises(ValueError, match="`pattern` must be causal.*'multi_head_attention"):
+            CausalLanguageModel(model.embedding, segments.built(pattern=pattern))

@@ -252,3 +252,6 @@ def test_errors(model):
     block = TransformerBlock(MultiHeadAttention(2, 4, pattern="causal"), FeedForward(7))
     with pytest.raises(ValueError, match="`heads` cannot have.*'memory'"):
         SequenceModel(S, model.embedding, Stack([block]), SegmentMemory(3), {"memory": 2})
+    block = TransformerBlock(MultiHeadAttention(2, 4, score="relative"), FeedForward(7))
+    with pytest.raises(ValueError, match="`pattern` must be causal.*Dense"):
+        SequenceModel(S, model.embedding, Stack([block]), SegmentMemory(3))

@@ -46,9 +46,21 @@ def test_table_and_curves(files, tmp_path, capsys):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_each_split_has_its_number(tmp_path):
+    found = card(0.25)
+    found["results"] = {
+        name: {"metric": "sequence_accuracy", "value": value}
+        for name, value in (("trained lengths", 1.0), ("length 15", 0.5))
+    }
+    path = tmp_path / "copy.json"
+    path.write_text(json.dumps(found))
+    told = results.row("copy", results.read(path))
+    assert told[5] == "1.000 sequence accuracy (trained lengths), 0.500 (length 15)"
+
+
 def test_what_is_no_card_gets_a_sentence(files, tmp_path, capsys):
     broken = tmp_path / "broken.json"
-    for content in ("", "[]", "{}", json.dumps({"results": {}})):
+    for content in ("", "[]", "{}", json.dumps({"results": {}}), json.dumps({"results": []})):
         broken.write_text(content)
         assert results.main([files[0], str(broken)]) == 2
         assert "broken.json is not the card of a finished run" in capsys.readouterr().err
