@@ -116,4 +116,4 @@ def test_unknown_factors():
 @pytest.mark.parametrize("num_layers", [0, "2"])
 def test_no_number_of_layers(num_layers):
     with pytest.raises(ValueError, match=f"num_layers={num_layers!r}"):
-        built(num_layers=num_layers)
+        sparse_transformer(**{**pages.SIZES, "num_layers": num_layers}, image_shape=SHAPE)
