@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import json
 import os
 import zlib
 from pathlib import Path
@@ -47,6 +48,26 @@ def read(path):
     if not content:
         raise ValueError(f"The file {path} is empty.")
     return content
+
+
+def read_object(path, remedy, *names):
+    """What a run wrote as JSON, a dict.
+
+    Args:
+        path: str.
+        remedy: str. What the user can do about a file that is damaged.
+        *names: what it must tell.
+
+    Raises:
+        ValueError: if the file holds no such dict.
+    """
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(name in found for name in names):
+        raise ValueError(f"The file {path} is damaged; {remedy}.")
+    return found
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ def add_size_options(add, sizes):
 
 
 def add_page_option(add, example):
-    """Adds `--with`, for `page_arguments`."""
+    """Adds `--with`, for `from_page`."""
     add(
         "--with",
         dest="more",
@@ -73,9 +73,32 @@ def check_learning_rate(parser, options):
         parser.error("--learning-rate must be above 0")
 
 
-def page_arguments(assignments, page):
-    """What `--with` gives, NAME=VALUE each, as arguments of a model's page."""
-    known = list(inspect.signature(page).parameters)
+def from_page(page, arguments, assignments):
+    """A model.
+
+    Args:
+        page: function of `keras_attn.models`.
+        arguments: dict of its arguments.
+        assignments: list of what `--with` gives beside them or in their place, NAME=VALUE each.
+
+    Raises:
+        ValueError: if the page has no such argument, or a value does not fit.
+    """
+    more = _page_arguments(assignments, page)
+    try:
+        return page(**{**arguments, **more})
+    except (TypeError, AttributeError, IndexError, ArithmeticError) as error:
+        if not more:
+            raise
+        raise ValueError(
+            f"--with must fit {page.__name__}, which says: {error}. "
+            f"Received: {', '.join(assignments)}."
+        ) from error
+
+
+def _page_arguments(assignments, page):
+    # How many ids there are is for the data to say.
+    known = [name for name in inspect.signature(page).parameters if name != "vocabulary_size"]
     found = {}
     for assignment in assignments:
         name, _, value = assignment.partition("=")

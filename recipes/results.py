@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from pathlib import Path
 
 from recipes.curves import draw_curves
 
@@ -17,10 +18,12 @@ def main(arguments=None):
     )
     parser.add_argument("cards", nargs="+", metavar="CARD", help="a run's card.json")
     parser.add_argument("--curves", metavar="PNG", help="draws what the runs have in common")
-    parser.add_argument("--metric", help="of the curves (default: the validation's of the first result)")
+    parser.add_argument(
+        "--metric", help="of the curves (default: the validation's of the first result)"
+    )
     options = parser.parse_args(arguments)
     try:
-        cards = {name_of(path): read(path) for path in options.cards}
+        cards = {name_of(path, options.cards): read(path) for path in options.cards}
         print("\n".join(table(cards)))
         if options.curves:
             draw(cards, options.curves, options.metric)
@@ -30,10 +33,25 @@ def main(arguments=None):
     return 0
 
 
-def name_of(path):
-    """The card's own name, or that of the run's directory."""
-    directory, file = os.path.split(os.path.abspath(path))
-    return os.path.basename(directory) if file == "card.json" else os.path.splitext(file)[0]
+def name_of(path, paths=()):
+    """The card's own name, or that of the run's directory, and before it what tells it apart.
+
+    Args:
+        path: str.
+        paths: list of str. The cards that it is shown beside.
+    """
+    own = _parts(path)
+    others = [_parts(other) for other in paths if os.path.abspath(other) != os.path.abspath(path)]
+    for length in range(1, len(own) + 1):
+        if all(other[-length:] != own[-length:] for other in others):
+            return os.path.join(*own[-length:])
+    return path  # "run/card.json" beside "run.json"
+
+
+def _parts(path):
+    """Of a path what names the card, from the root on."""
+    path = Path(os.path.abspath(path))
+    return (path.parent if path.name == "card.json" else path.with_suffix("")).parts
 
 
 def read(path):
@@ -45,7 +63,7 @@ def read(path):
     with open(path, encoding="utf-8") as file:
         try:
             card = json.load(file)
-            _first(card)["value"], card["history"], card["steps"]
+            row("", card), card["history"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not the card of a finished run.") from error
     return card

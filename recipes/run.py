@@ -8,22 +8,23 @@ import keras
 
 from keras_attn import training
 from recipes.card import EpochSeconds, write_card
-from recipes.settings import check_settings, save_settings
+from recipes.settings import check_out, check_settings, save_settings
 
 
 class Run:
     """A run in the directory `options.out`.
 
-    A subclass makes `model`, and `trained` if another is compiled in its place, calls `begin`, and
-    has `train()`; `evaluate()`, which gives a dict of splits and their results; `export()`; and
-    `facts()`, a dict of what else the card tells.
+    A subclass makes `model`, and `trained` if another is compiled in its place, and has `train()`;
+    `evaluate()`, which gives a dict of splits and their results; `export()`; and `facts()`, a dict
+    of what else the card tells.
 
     Args:
         options: with `out`, `seed`, `strategy`, `checkpoint_steps` and `export_version`.
         settings: dict of what must not change from one start to the next.
 
     Raises:
-        ValueError: if the run was started with other settings, or the export's version exists.
+        ValueError: if `out` is a file, the run was started with other settings, or the export's
+            version exists.
     """
 
     curve = None  # the metric of history.csv that is drawn beside the losses
@@ -34,13 +35,14 @@ class Run:
         self._settings = settings
         self._distribution = None
         self.exported = None
+        check_out(options.out)
         check_settings(self.path("settings.json"), settings, options.out)
         version = self.path(os.path.join("export", str(options.export_version)))
         if os.path.exists(version):
             raise ValueError(f"The export {version} exists and is not overwritten.")
 
     def begin(self):
-        """Makes the directory, once the input is known to be right."""
+        """Keeps what a later run must have in common, once a step has shown that it works."""
         os.makedirs(self.options.out, exist_ok=True)
         save_settings(self.path("settings.json"), self._settings)
 
@@ -103,9 +105,24 @@ class Run:
             return resume, resume.initial_epoch(model)
 
     def logs(self, first_epoch):
-        """Callbacks that write seconds, losses and metrics to files."""
+        """Callbacks that begin the run, and write seconds, losses and metrics to files."""
+        os.makedirs(self.options.out, exist_ok=True)
         return [
+            Begin(self),
             EpochSeconds(),
             keras.callbacks.CSVLogger(self.path("history.csv"), append=first_epoch > 0),
             keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False),
         ]
+
+
+class Begin(keras.callbacks.Callback):
+    """Begins a run after its first step; a start that fails before it leaves no settings."""
+
+    def __init__(self, run):
+        super().__init__()
+        self._run, self._begun = run, False
+
+    def on_train_batch_end(self, batch, logs=None):
+        if not self._begun:
+            self._run.begin()
+            self._begun = True

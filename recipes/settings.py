@@ -5,6 +5,21 @@ import os
 
 from recipes import files
 
+_PATHS = ("text", "data_dir")
+
+
+def check_out(out):
+    """Refuses a run's directory that cannot be one.
+
+    Raises:
+        ValueError: if `out`, or what it is to lie in, is a file.
+    """
+    path = os.path.abspath(out)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
+        raise ValueError(f"--out must be a directory, and {path} is none. Received: --out {out}.")
+
 
 def check_settings(path, settings, out):
     """Refuses to go on with a run that was started with other settings.
@@ -19,12 +34,8 @@ def check_settings(path, settings, out):
     """
     if not os.path.exists(path):
         return
-    try:
-        with open(path, encoding="utf-8") as file:
-            before = json.load(file)
-    except ValueError as error:
-        raise ValueError(f"The file {path} is damaged; give another --out.") from error
-    changed = [name for name in settings if before.get(name) != settings[name]]
+    before = files.read_object(path, "give another --out")
+    changed = [name for name in settings if not _same(name, before.get(name), settings[name])]
     if changed:
         differences = ", ".join(f"{n}={before.get(n)!r}, now {settings[n]!r}" for n in changed)
         raise ValueError(
@@ -36,3 +47,10 @@ def check_settings(path, settings, out):
 def save_settings(path, settings):
     """Writes the settings to `path`, which appears complete or not at all."""
     files.write(path, json.dumps(settings, indent=1))
+
+
+def _same(name, before, now):
+    """Whether a setting has not changed; of a file or a directory any spelling is the same."""
+    if name in _PATHS and isinstance(before, str) and isinstance(now, str):
+        return os.path.realpath(before) == os.path.realpath(now)
+    return before == now

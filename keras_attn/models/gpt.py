@@ -8,6 +8,7 @@ from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
+from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.heads import head_size
 from keras_attn.positions import Learned
 from keras_attn.residuals import PreNorm
@@ -43,6 +44,7 @@ def gpt(
     Reference: [Radford et al., 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
         section 2.3.
     """
+    check_sizes(num_layers=num_layers)
     normal = keras.initializers.RandomNormal(stddev=0.02)
     # Each layer adds twice to the residual stream, whose variance so stays that of one sum.
     into_residual = keras.initializers.RandomNormal(stddev=0.02 / math.sqrt(2 * num_layers))

@@ -8,7 +8,7 @@ from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_sigmoid
-from keras_attn.ops.checks import check_choice
+from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.heads import head_size
 from keras_attn.patterns import Fixed, PerHead, Strided
 from keras_attn.positions import ImageCoordinates
@@ -65,6 +65,7 @@ def sparse_transformer(
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5.
     """
     check_choice(("merged", "interleaved", "per_head", "full"), factors=factors)
+    check_sizes(num_layers=num_layers)
     stride = stride or image_shape[1] * image_shape[2]
     near, far = ("local", "column") if summary is None else ("block", "summary")
 

@@ -103,7 +103,8 @@ def parse(arguments=None):
     ):
         if value < shortest:
             parser.error(f"{name} must be at least {shortest} for {options.task}")
-    if options.hidden_dim % options.num_heads:
+    # Parity's networks have no heads.
+    if options.task != "parity" and options.hidden_dim % options.num_heads:
         parser.error("--num-heads must divide --hidden-dim")
     divide(options, options.steps)
     return options

@@ -35,7 +35,6 @@ class Run(run.Run):
         self.by_length = {}
         with self.scope():
             self._make()
-        self.begin()
 
     def pondered(self):
         """What is known of the model's steps, as JSON holds it, drawn too."""

@@ -29,7 +29,7 @@ def parse(arguments=None):
     )
     add = parser.add_argument
     add("--axis", required=True, choices=AXES)
-    add("--values", nargs="+", help="only these (default: all)")
+    add("--values", nargs="+", help="train only these (default: all)")
     add_text_options(add, tokenizer="characters")
     add("--out", help="default: runs/compare-AXIS")
     for name, value in SIZES.items():

@@ -14,7 +14,7 @@ from recipes.compare.options import settings
 from recipes.curves import draw_curves
 from recipes.optimizer import adam
 from recipes.provenance import command_line, hardware, versions
-from recipes.settings import check_settings, save_settings
+from recipes.settings import check_out, check_settings, save_settings
 from recipes.text.batches import EndlessSegments, Windows
 from recipes.text.corpus import Corpus, train_tokenizer
 from recipes.text.data import read_text
@@ -24,35 +24,35 @@ class Comparison:
     """The values of an axis in the directory `options.out`, which a later start goes on with."""
 
     def __init__(self, options):
+        check_out(options.out)
         check_settings(self._path(options, "settings.json"), settings(options), options.out)
         known = axes(options)[options.axis]
-        self.names = options.values or list(known)
-        unknown = [name for name in self.names if name not in known]
+        chosen = options.values or known
+        unknown = [name for name in chosen if name not in known]
         if unknown:
             raise ValueError(
                 f"--values must be among {', '.join(known)} for the axis {options.axis}. "
                 f"Received: {', '.join(unknown)}."
             )
         self.options = options
+        self.names = [
+            name for name in known if name in chosen or os.path.exists(self._result(name))
+        ]
         name, splits = read_text(options.data_dir, options.text)
         tokenizer = train_tokenizer(options.tokenizer, splits["train"], options.vocabulary_size)
         self.corpus = Corpus.of(name, splits, tokenizer)
-        os.makedirs(options.out, exist_ok=True)
-        save_settings(self._path(options, "settings.json"), settings(options))
+        self.corpus.check_rows(options.batch_size, "train", "valid")
 
     def run(self):
-        """The results of all values, of which those found before are read."""
-        results = {}
+        """The results of the values that are asked for, and of those found before."""
+        paths = {name: self._result(name) for name in self.names}
+        results = {name: _read(path) for name, path in paths.items() if os.path.exists(path)}
         for name in self.names:
-            path = self._path(self.options, f"{name}.json")
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as file:
-                    results[name] = json.load(file)
-                continue
-            print(name, flush=True)
-            results[name] = self._train(name)
-            files.write(path, json.dumps(results[name], indent=1))
-        return results
+            if name not in results:
+                print(name, flush=True)
+                results[name] = self._train(name)
+                self._keep(name, results[name])
+        return {name: results[name] for name in self.names}
 
     def write(self, results):
         """The card, the table and the curves of some results."""
@@ -72,6 +72,13 @@ class Comparison:
         label = "bits per character, validation"
         draw_curves(self._path(options, "curves.png"), curves, label, options.axis)
         return lines
+
+    def _keep(self, name, result):
+        """Writes a result, and what a later start must have in common with it."""
+        options = self.options
+        os.makedirs(options.out, exist_ok=True)
+        save_settings(self._path(options, "settings.json"), settings(options))
+        files.write(self._result(name), json.dumps(result, indent=1))
 
     def _train(self, name):
         options = self.options
@@ -117,10 +124,15 @@ class Comparison:
 
     def _validation(self, remembers):
         options = self.options
+        most = max(options.valid_tokens, options.batch_size + 1)
         if remembers:
-            return self._segments("valid", options.valid_tokens)
-        ids = self.corpus.ids["valid"][: options.valid_tokens]
+            return self._segments("valid", most)
+        ids = self.corpus.ids["valid"][:most]
         return Windows(ids, options.context, options.context, options.batch_size)
+
+    def _result(self, name):
+        """Where the result of a value is kept."""
+        return self._path(self.options, f"{name}.json")
 
     @staticmethod
     def _path(options, name):
@@ -142,6 +154,11 @@ class Seconds(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.found.append(self._ended - self._started)
+
+
+def _read(path):
+    remedy = "delete it, and its value is trained again"
+    return files.read_object(path, remedy, "bits_per_character", "parameters", "seconds_per_step")
 
 
 def table(axis, results):

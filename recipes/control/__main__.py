@@ -6,7 +6,6 @@ See README.md beside this file.
 """
 
 import copy
-import json
 import os
 import sys
 import time
@@ -36,7 +35,7 @@ def run(options, started):
 
 
 def _card(name, options):
-    """The card of one run, trained unless it is there."""
+    """The card of one run, trained unless it is there, and tested anew for other `--episodes`."""
     import keras
 
     from recipes.control.options import settings
@@ -47,8 +46,11 @@ def _card(name, options):
     if os.path.exists(path):
         before = os.path.join(options.out, "settings.json")
         check_settings(before, {"model": name, **settings(options)}, options.out)
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        names = ("task", "results", "history", "steps", "parameters")
+        remedy = "delete it, and the run is tested again"
+        card = files.read_object(path, remedy, *names)
+        if card["results"]["test"]["episodes"] == options.episodes:
+            return card
     print(f"{name}, seed {options.seed}", flush=True)
     started = time.monotonic()
     keras.backend.clear_session()

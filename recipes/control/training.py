@@ -40,7 +40,6 @@ class Run(run.Run):
                 jit_compile=False,
             )
         self.rollouts = Rollouts(environments, self.agent, options)
-        self.begin()
 
     def train(self):
         """Trains, or goes on training; episodes begin anew."""

@@ -4,26 +4,24 @@ import math
 
 from keras_attn import models, patterns
 from recipes.image.shapes import grid
-from recipes.options import page_arguments
+from recipes.options import from_page
 
 
 def build(options, kind):
     """The model `options.model` of images of a `Kind`."""
     page = getattr(models, options.model)
     own = _image if options.model == "image_transformer" else _sparse
-    return page(
-        **{
-            "vocabulary_size": kind.num_values + 2,
-            "image_shape": kind.image_shape,
-            "num_layers": options.num_layers,
-            "num_heads": options.num_heads,
-            "hidden_dim": options.hidden_dim,
-            "intermediate_dim": options.intermediate_dim,
-            "dropout": options.dropout,
-            **own(options, kind),
-            **page_arguments(options.more, page),
-        }
-    )
+    arguments = {
+        "vocabulary_size": kind.num_values + 2,
+        "image_shape": kind.image_shape,
+        "num_layers": options.num_layers,
+        "num_heads": options.num_heads,
+        "hidden_dim": options.hidden_dim,
+        "intermediate_dim": options.intermediate_dim,
+        "dropout": options.dropout,
+        **own(options, kind),
+    }
+    return from_page(page, arguments, options.more)
 
 
 def _image(options, kind):

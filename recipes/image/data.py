@@ -69,6 +69,11 @@ def read_images(dataset, data_dir=None, seed=0):
     train, test = (_cifar10 if dataset == "cifar10" else _imagenet32)(data_dir)
     order = random.permutation(len(train))
     held_out = min(MOST_HELD_OUT, int(len(train) * HELD_OUT))
+    if not held_out:
+        raise ValueError(
+            "A tenth of the images to train on must be held out. "
+            f"Received: {len(train)} in {data_dir}."
+        )
     return {
         "train": Images(train, order[held_out:]),
         "valid": Images(train, order[:held_out]),
@@ -140,7 +145,7 @@ def _array(path):
                 found = found["data" if "data" in names else names[0]] if names else np.zeros(0)
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"The file {path} is not a complete .npy or .npz file: {error}") from error
-    if found.dtype == np.uint8 and len(found) and found.shape[1:] in (_SHAPE, (_SIZE,)):
+    if found.dtype == np.uint8 and found.size and found.shape[1:] in (_SHAPE, (_SIZE,)):
         return found if found.shape[1:] == _SHAPE else _pixels(found)
     raise ValueError(
         f"The file {path} must have an array of uint8 of shape (images, 32, 32, 3), or (images, "

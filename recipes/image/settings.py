@@ -1,5 +1,7 @@
 """The options that make a run what it is; the rest may change from one start to the next."""
 
+import os
+
 NAMES = (
     *("dataset", "data_dir", "model", "num_layers", "num_heads", "hidden_dim", "intermediate_dim"),
     *("dropout", "pattern", "block_length", "lookback", "query_shape", "flange", "stride"),
@@ -9,5 +11,6 @@ NAMES = (
 
 
 def settings(options):
-    """The options of `NAMES`."""
-    return {name: getattr(options, name) for name in NAMES}
+    """The options of `NAMES`, the directory in one spelling."""
+    data_dir = options.data_dir and os.path.realpath(options.data_dir)
+    return {**{name: getattr(options, name) for name in NAMES}, "data_dir": data_dir}

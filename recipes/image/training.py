@@ -30,7 +30,6 @@ class Run(run.Run):
         self.batches = Batches(
             self.splits["train"], options.batch_size, options.steps // options.epochs, options.seed
         )
-        self.begin()
 
     def train(self):
         """Trains, or goes on training."""

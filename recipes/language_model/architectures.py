@@ -4,25 +4,23 @@ import math
 
 from keras_attn import models
 from keras_attn.memory import SegmentMemory
-from recipes.options import page_arguments
+from recipes.options import from_page
 
 
 def build(options, vocabulary_size):
     """The model `options.model` of so many tokens."""
     page = getattr(models, options.model)
-    model = page(
-        **{
-            "vocabulary_size": vocabulary_size,
-            "num_layers": options.num_layers,
-            "num_heads": options.num_heads,
-            "hidden_dim": options.hidden_dim,
-            "intermediate_dim": options.intermediate_dim,
-            "dropout": options.dropout,
-            **_OWN[options.model](options),
-            **(_FULL[options.model](options) if options.full_attention else {}),
-            **page_arguments(options.more, page),
-        }
-    )
+    arguments = {
+        "vocabulary_size": vocabulary_size,
+        "num_layers": options.num_layers,
+        "num_heads": options.num_heads,
+        "hidden_dim": options.hidden_dim,
+        "intermediate_dim": options.intermediate_dim,
+        "dropout": options.dropout,
+        **_OWN[options.model](options),
+        **(_FULL[options.model](options) if options.full_attention else {}),
+    }
+    model = from_page(page, arguments, options.more)
     if options.full_attention and options.model == "adaptive_span_transformer":
         for pattern in span_patterns(model):
             pattern.span.assign([1.0] * options.num_heads)

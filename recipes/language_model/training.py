@@ -27,12 +27,7 @@ class Run(run.Run):
         name, splits = read_text(options.data_dir, options.text)
         tokenizer = kept_tokenizer(self.path("tokenizer.model"), options, splits["train"])
         self.corpus = Corpus.of(name, splits, tokenizer)
-        for split, ids in self.corpus.ids.items():
-            if len(ids) <= options.batch_size:
-                raise ValueError(
-                    "Each split must have a token to predict for each row of a batch. "
-                    f"Received: {split} with {len(ids)} tokens, --batch-size {options.batch_size}."
-                )
+        self.corpus.check_rows(options.batch_size, *self.corpus.ids)
         with self.scope():
             self.model = build(options, self.corpus.tokenizer.vocabulary_size)
             self.trained = self._trained()
@@ -42,7 +37,9 @@ class Run(run.Run):
             remembers=self._remembers,
             seed=options.seed,
         )
-        self.begin()
+
+    def begin(self):
+        super().begin()
         self.corpus.tokenizer.save(self.path("tokenizer.model"))
 
     def train(self):

@@ -42,8 +42,10 @@ class Run(run.Run):
                 jit_compile=False,
             )
         self.batches = self._segments("train", steps=options.steps // options.epochs)
-        self.begin()
-        tokenizer.save(self.path("tokenizer.model"))
+
+    def begin(self):
+        super().begin()
+        self.corpus.tokenizer.save(self.path("tokenizer.model"))
 
     def train(self):
         """Trains, or goes on training."""

@@ -25,6 +25,16 @@ class Corpus(NamedTuple):
     def characters_per_token(self, split):
         return self.characters[split] / len(self.ids[split])
 
+    def check_rows(self, batch_size, *splits):
+        """Refuses a split that has not a token to predict for each row of a batch."""
+        for split in splits:
+            if len(self.ids[split]) <= batch_size:
+                raise ValueError(
+                    "Each split must have a token to predict for each row of a batch. "
+                    f"Received: {split} with {len(self.ids[split])} tokens, "
+                    f"--batch-size {batch_size}."
+                )
+
     def bits_per_character(self):
         """The metric, in which a token counts for what one of the training text stands for."""
         length = self.characters_per_token("train")
@@ -39,10 +49,25 @@ def kept_tokenizer(path, options, part):
 
 
 def train_tokenizer(kind, part, vocabulary_size=None):
-    """A tokenizer of `characters`, or of subwords: `bpe` or `unigram`."""
-    if kind == "characters":
-        return text.Characters.train([part], vocabulary_size)
-    return text.SentencePiece.train(part.split("\n"), vocabulary_size, kind)
+    """A tokenizer of a text."""
+    sentences = [part] if kind == "characters" else part.split("\n")
+    return tokenizer_of(sentences, kind, vocabulary_size)
+
+
+def tokenizer_of(sentences, kind, vocabulary_size=None):
+    """A tokenizer of `characters`, or of subwords: `bpe` or `unigram`.
+
+    Raises:
+        ValueError: if there is nothing to learn, or `--vocabulary-size` does not fit.
+    """
+    try:
+        if kind == "characters":
+            return text.Characters.train(sentences, vocabulary_size)
+        return text.SentencePiece.train(sentences, vocabulary_size, kind)
+    except ValueError as error:
+        if "vocabulary_size" not in str(error):
+            raise
+        raise ValueError(f"--vocabulary-size does not fit --tokenizer {kind}: {error}") from error
 
 
 def encode(tokenizer, part):

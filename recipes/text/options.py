@@ -1,6 +1,7 @@
 """Options of recipes that learn from a text, and what follows from them."""
 
 import math
+import os
 
 from recipes.options import add_schedule_options, divide, set_missing
 
@@ -43,5 +44,6 @@ def fill_budget(options):
 
 def settings(options, names):
     """The options of those names, and what is learned: what must not change between two starts."""
-    text = options.data_dir or options.text or "Python's standard library"
+    path = options.data_dir or options.text
+    text = os.path.realpath(path) if path else "Python's standard library"
     return {"text": text, **{name: getattr(options, name) for name in names}}

@@ -7,6 +7,7 @@ import keras
 
 from keras_attn import export, generation, models, text, training
 from recipes import run
+from recipes.text.corpus import tokenizer_of
 from recipes.translate import task as tasks
 from recipes.translate.settings import settings
 
@@ -25,8 +26,6 @@ class Run(run.Run):
             self.task = tasks.dates(options.seed)
         self.tokenizer = self._tokenizer()
         self.batches = self._batches("train", options.tokens_per_batch, shuffle=True)
-        self.begin()
-        self.tokenizer.save(self.path("tokenizer.model"))
         self.epochs = options.epochs
         if options.steps is not None:
             self.epochs = math.ceil(options.steps / len(self.batches))
@@ -42,6 +41,10 @@ class Run(run.Run):
     @property
     def curve(self):
         return f"val_{self.task.metric}"
+
+    def begin(self):
+        super().begin()
+        self.tokenizer.save(self.path("tokenizer.model"))
 
     def train(self):
         """Trains, or goes on training, and leaves the averaged weights in the model."""
@@ -110,11 +113,9 @@ class Run(run.Run):
         if os.path.exists(path):
             return text.load(path)
         sentences = [sentence for pair in self.task.splits["train"] for sentence in pair]
-        if self.options.tokenizer == "characters":
-            return text.Characters.train(sentences)
-        return text.SentencePiece.train(
-            sentences, self.options.vocabulary_size, self.options.tokenizer
-        )
+        kind = self.options.tokenizer
+        most = None if kind == "characters" else self.options.vocabulary_size
+        return tokenizer_of(sentences, kind, most)
 
     def _batches(self, split, tokens_per_batch, shuffle=False):
         sides = zip(*self.task.splits[split], strict=True)

@@ -79,3 +79,9 @@ def test_the_longest_text_and_one_token_more(model):
     assert model({"token_ids": ids}).shape == (1, 7, 17)
     with pytest.raises(ValueError, match="length 8, max_length=7"):
         model({"token_ids": np.full((1, 8), 5)})
+
+
+@pytest.mark.parametrize("num_layers", [0, "2"])
+def test_no_number_of_layers(num_layers):
+    with pytest.raises(ValueError, match=f"num_layers={num_layers!r}"):
+        gpt(**{**SIZES, "num_layers": num_layers})

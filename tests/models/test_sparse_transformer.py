@@ -111,3 +111,9 @@ def test_initial_deviations():
 def test_unknown_factors():
     with pytest.raises(ValueError, match="factors='both'"):
         built(factors="both")
+
+
+@pytest.mark.parametrize("num_layers", [0, "2"])
+def test_no_number_of_layers(num_layers):
+    with pytest.raises(ValueError, match=f"num_layers={num_layers!r}"):
+        sparse_transformer(**{**pages.SIZES, "num_layers": num_layers}, image_shape=SHAPE)

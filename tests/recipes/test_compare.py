@@ -9,7 +9,7 @@ import pytest
 from recipes.compare import __main__ as recipe
 from recipes.compare.axes import axes, build
 from recipes.compare.options import AXES, parse
-from recipes.compare.training import table
+from recipes.compare.training import Comparison, table
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
@@ -39,12 +39,33 @@ def test_a_comparison_and_going_on_with_it(monkeypatch, tmp_path, capsys):
     lines = (out / "table.md").read_text().splitlines()
     assert lines == table("memory", card["results"]) and len(lines) == 4
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
-    capsys.readouterr()
+    assert run(monkeypatch, out, "--axis", "memory", "--values", "none") == 0
+    assert (out / "table.md").read_text().splitlines() == lines  # nothing was lost
+    assert json.loads((out / "card.json").read_text())["results"] == card["results"]
+    for damaged in ("{", "[]", "{}"):
+        (out / "none.json").write_text(damaged)
+        assert run(monkeypatch, out, "--axis", "memory", "--values", "segment") == 2
+        assert f"{out / 'none.json'} is damaged" in capsys.readouterr().err
     assert run(monkeypatch, out, "--axis", "loss") == 2
     assert "started with other options" in capsys.readouterr().err
     assert run(monkeypatch, tmp_path / "other", "--axis", "loss", "--values", "none") == 2
     assert "--values must be among plain, label_smoothed, auxiliary" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+def test_there_is_something_to_validate_with(monkeypatch, tmp_path, capsys):
+    path = tmp_path / "text.txt"
+    path.write_text("to be or not to be, that is the question\n" * 30)
+    options = ["--axis", "memory", "--text", str(path), *SMALL, "--valid-tokens", "1"]
+    comparison = Comparison(parse([*options, "--out", str(tmp_path / "out")]))
+    for remembers in (False, True):
+        ((_, targets),) = comparison._validation(remembers).as_dataset()
+        assert np.count_nonzero(targets) == 3
+    assert run(monkeypatch, tmp_path / "out", "--axis", "memory", "--batch-size", "61") == 2
+    assert "valid with 61 tokens, --batch-size 61" in capsys.readouterr().err
+    assert run(monkeypatch, path, "--axis", "memory") == 2
+    assert "--out must be a directory" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("axis", AXES)

@@ -131,6 +131,14 @@ def test_what_a_run_leaves(monkeypatch, tmp_path, capsys):
     assert json.loads((tmp_path / "gtrxl-0" / "card.json").read_text())["seconds"] == seconds
     assert run("--discount", "0.5") == 2
     assert "started with other options" in capsys.readouterr().err
+    # With more episodes it is tested again, not trained.
+    lines = (tmp_path / "memoryless-0" / "history.csv").read_text()
+    options = parse([*SMALL, "--out", str(tmp_path / "memoryless-0"), "--episodes", "7"])
+    assert recipe._card("memoryless", options)["results"]["test"]["episodes"] == 7
+    assert (tmp_path / "memoryless-0" / "history.csv").read_text() == lines
+    (tmp_path / "gtrxl-0" / "card.json").write_text("{}")
+    assert run() == 2
+    assert "gtrxl-0/card.json is damaged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

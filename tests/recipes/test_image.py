@@ -16,6 +16,7 @@ from recipes.image.batches import Batches
 from recipes.image.data import Images, read_images
 from recipes.image.drawing import GAP, arranged
 from recipes.image.options import parse
+from recipes.image.settings import settings
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "6", "--intermediate-dim", "7"),
@@ -249,11 +250,14 @@ def test_bad_imagenet32(capsys, tmp_path):
     directory.mkdir()
     assert "There is no file train*.npy or train*.npz" in said()
     path, images = directory / "train.npy", np.zeros((2, 32, 32, 3), "uint8")
-    for wrong in (images[:0], images.astype("float32"), images[:, :8]):
+    for wrong in (images[:0], images.astype("float32"), images[:, :8], images[0, 0, 0, 0]):
         np.save(path, wrong)
         assert "train.npy must have an array of uint8 of shape (images, 32, 32, 3)" in said()
     np.save(path, images)
     assert "There is no file val*.npy" in said()
+    np.save(directory / "val.npy", images)
+    assert "A tenth of the images to train on must be held out. Received: 2 in" in said()
+    (directory / "val.npy").unlink()
     path.write_bytes(path.read_bytes()[:-1])
     assert "train.npy is not a complete .npy or .npz file" in said()
     path.unlink()
@@ -313,7 +317,15 @@ def test_images_side_by_side():
     assert (picture[2 * GAP + 48, GAP] == 128).all() and (picture[0] == 128).all()
 
 
+def test_a_directory_is_the_same_however_it_is_spelled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spellings = ("d", "x/../d", str(tmp_path / "d"), "e")
+    files = [parse(["--dataset", "cifar10", "--data-dir", path]) for path in spellings]
+    first, *same, other = map(settings, files)
+    assert same == [first] * 2 and other != first
+
+
 def test_another_run_in_the_same_directory(capsys, tmp_path):
-    made(tmp_path / "out")
+    made(tmp_path / "out").begin()
     assert run(tmp_path / "out", "--pattern", "dense") == 2
     assert "pattern='block_local_1d', now 'dense'" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_auxiliary_losses_go_on_where_they_were(data, tmp_path, killed_after_an_
 
 def test_what_a_run_leaves(data, tmp_path, capsys):
     assert run(data, tmp_path, "--model", "gpt", "--stride", "5", "--max-length", "4") == 0
-    for name in ("card.json", "curve.png", "model.keras", "tokenizer.model"):
+    for name in ("card.json", "curve.png", "model.keras", "tokenizer.model", "settings.json"):
         assert (tmp_path / name).stat().st_size > 0
     facts = card(tmp_path)
     test = facts["results"]["test"]
@@ -253,6 +253,10 @@ def test_bad_text(capsys, broken, tmp_path):
         (("--temperature", "0"), "--temperature must be above 0"),
         (("--preset", "bert_base"), "--preset must be one of gpt2_small"),
         (("--with", "colour=1"), "--with must name an argument of gpt"),
+        (("--with", "vocabulary_size=5"), "--with must name an argument of gpt"),
+        (("--with", "num_layers=abc"), "num_layers='abc'"),
+        (("--model", "sparse_transformer", "--with", "image_shape=3"), "--with must fit sparse"),
+        (("--tokenizer", "bpe", "--vocabulary-size", "5"), "--vocabulary-size does not fit"),
         (("--model", "reformer", "--context", "13"), "--context must be a product"),
     ],
 )
@@ -276,7 +280,28 @@ def test_presets():
     assert (options.model, options.context, options.more) == ("deep_char_transformer", 512, [])
 
 
-def test_another_run_in_the_same_directory(capsys, broken, tmp_path):
-    made(broken, tmp_path / "out")
-    sentence = fails(capsys, broken, tmp_path / "out", "--seed", "7")
+def test_another_run_in_the_same_directory(capsys, broken, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    made(broken, out).begin()
+    sentence = fails(capsys, broken, out, "--seed", "7")
     assert "seed=0, now 7" in sentence and "--out" in sentence
+    monkeypatch.chdir(tmp_path)
+    made("../" + tmp_path.name + "/broken", out)
+    (tmp_path / "other").mkdir()
+    assert "other'" in fails(capsys, tmp_path / "other", out)
+    (out / "settings.json").write_text("[]")
+    assert "settings.json is damaged; give another --out" in fails(capsys, broken, out)
+
+
+def test_a_start_that_fails_leaves_the_directory_free(capsys, broken, tmp_path):
+    """A model that can be made, and not trained."""
+    assert run(broken, tmp_path, "--with", "max_length=5") == 2
+    assert "max_length=5" in capsys.readouterr().err
+    assert not (tmp_path / "settings.json").exists()
+    made(broken, tmp_path)
+
+
+def test_out_is_a_directory(capsys, broken, tmp_path):
+    for out in (broken / "test.txt", broken / "test.txt" / "run"):
+        sentence = fails(capsys, broken, out)
+        assert "--out must be a directory" in sentence and f"--out {out}" in sentence

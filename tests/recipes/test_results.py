@@ -58,9 +58,23 @@ def test_each_split_has_its_number(tmp_path):
     assert told[5] == "1.000 sequence accuracy (trained lengths), 0.500 (length 15)"
 
 
+def test_cards_of_one_name_are_told_apart(tmp_path, capsys):
+    paths = ("a/x/r/card.json", "b/x/r/card.json", "b/y/r/card.json", "b/y/r.json", "b/s.json")
+    for number, path in enumerate(paths):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(json.dumps(card(float(number))))
+    assert results.main([str(tmp_path / path) for path in paths]) == 0
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    same = [str(tmp_path / path) for path in paths[2:4]]  # only the whole path tells them apart
+    assert [(row.split("|")[1].strip(), row.split("|")[6][1]) for row in rows] == [
+        ("a/x/r", "0"), ("b/x/r", "1"), (same[0], "2"), (same[1], "3"), ("s", "4"),
+    ]  # fmt: skip
+
+
 def test_what_is_no_card_gets_a_sentence(files, tmp_path, capsys):
     broken = tmp_path / "broken.json"
-    for content in ("", "[]", "{}", json.dumps({"results": {}}), json.dumps({"results": []})):
+    lacking = [{k: v for k, v in card(1.0).items() if k != name} for name in card(1.0)]
+    for content in ("", "[]", *map(json.dumps, ({}, {"results": {}}, {"results": []}, *lacking))):
         broken.write_text(content)
         assert results.main([files[0], str(broken)]) == 2
         assert "broken.json is not the card of a finished run" in capsys.readouterr().err
