@@ -1,5 +1,7 @@
 """What can be asked of a served model, over whichever API."""
 
+import collections.abc
+import numbers
 import typing
 
 from .errors import ClientError
@@ -33,10 +35,10 @@ class Client:
     """
 
     def __init__(self, place, timeout, retries):
-        if not timeout > 0:
-            raise ValueError(f"`timeout` must be positive. Received: timeout={timeout}.")
-        if retries < 0:
-            raise ValueError(f"`retries` must not be negative. Received: retries={retries}.")
+        if not (isinstance(timeout, numbers.Real) and timeout > 0):
+            raise ValueError(f"`timeout` must be positive. Received: timeout={timeout!r}.")
+        if not (isinstance(retries, numbers.Real) and retries >= 0):
+            raise ValueError(f"`retries` must not be negative. Received: retries={retries!r}.")
         self.place = place
         self._timeout = timeout
         self._retries = retries
@@ -55,8 +57,12 @@ class Client:
             the one that the model gave.
 
         Raises:
-            ClientError: if there is no answer, or the server refuses.
+            ClientError: if there is no answer, the server refuses, or the inputs cannot be sent.
         """
+        if not isinstance(inputs, collections.abc.Mapping):
+            raise ClientError(f"The inputs must be a dict by name. Received: {inputs!r}.")
+        if not isinstance(signature_name, str):
+            raise ClientError(f"`signature_name` must be a string. Received: {signature_name!r}.")
         return with_retries(
             lambda limit: self._predict(dict(inputs), signature_name, limit),
             self._timeout,
@@ -67,7 +73,8 @@ class Client:
         """A translation of each text, by the export of an encoder-decoder.
 
         Args:
-            texts: list of strings.
+            texts: list of strings. A server with batching refuses more of them in one call than
+                its `max_batch_size`: ask for longer lists in parts.
 
         Returns:
             List of `Answer`s.
@@ -102,8 +109,9 @@ class Client:
         self.close()
 
     def _write(self, texts, output):
-        if isinstance(texts, (str, bytes)):
-            raise ValueError(f"`texts` must be a list of strings. Received: texts={texts!r}.")
+        is_list = isinstance(texts, collections.abc.Iterable)
+        if not is_list or isinstance(texts, (str, bytes)):
+            raise ClientError(f"`texts` must be a list of strings. Received: texts={texts!r}.")
         texts = list(texts)
         if not texts:
             return []
