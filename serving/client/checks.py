@@ -1,10 +1,11 @@
 """What a client is made with."""
 
+import numbers
 import re
 import urllib.parse
 
 _URL = "http://HOST:PORT/v1/models/NAME"
-_INT64 = range(-(2**63), 2**63)
+_INT64 = 2**63
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -42,7 +43,8 @@ def check_model(model_name, version, label):
             "A `version` or a `label` is given, not both. "
             f"Received: version={version}, label={label!r}."
         )
-    if version is not None and (isinstance(version, bool) or version not in _INT64):
+    is_whole = isinstance(version, numbers.Integral) and not isinstance(version, bool)
+    if version is not None and not (is_whole and -_INT64 <= version < _INT64):
         raise ValueError(f"`version` must be a whole number. Received: version={version!r}.")
     if label is not None and not isinstance(label, str):
         raise ValueError(f"`label` must be a string. Received: label={label!r}.")
