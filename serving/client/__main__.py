@@ -37,8 +37,9 @@ def main(arguments=None):
         sys.stdout.flush()
     except (OSError, UnicodeError) as error:
         print(f"serving.client: The answers cannot be written: {error}", file=sys.stderr)
-        # What is left in the buffer would be an error once more, at the process's end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, OSError):
+            # What is left in the buffer would be an error once more, at the process's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
 

@@ -63,11 +63,17 @@ class Client:
             raise ClientError(f"The inputs must be a dict by name. Received: {inputs!r}.")
         if not isinstance(signature_name, str):
             raise ClientError(f"`signature_name` must be a string. Received: {signature_name!r}.")
-        return with_retries(
-            lambda limit: self._predict(dict(inputs), signature_name, limit),
-            self._timeout,
-            self._retries,
-        )
+        try:
+            return with_retries(
+                lambda limit: self._predict(dict(inputs), signature_name, limit),
+                self._timeout,
+                self._retries,
+            )
+        except (LookupError, StopIteration, TypeError, ValueError) as error:
+            # Such as half a character in a name, or bytes that came without their code.
+            raise ClientError(
+                f"What {self.place} is asked or answers cannot be sent or read: {error!r}"
+            ) from error
 
     def translate(self, texts):
         """A translation of each text, by the export of an encoder-decoder.
@@ -118,5 +124,7 @@ class Client:
         outputs = self.predict({"text": texts})
         if output not in outputs:
             raise ClientError(f"{self.place} has no output named {output}.")
-        scores = outputs.get("score", [None] * len(texts))
-        return [Answer(*pair) for pair in zip(outputs[output], scores, strict=True)]
+        columns = outputs[output], outputs.get("score", [None] * len(texts))
+        if not all(isinstance(x, list) and len(x) == len(texts) for x in columns):
+            raise ClientError(f"{self.place} did not answer each text.")
+        return [Answer(*pair) for pair in zip(*columns)]

@@ -155,6 +155,9 @@ def test_what_cannot_be_sent(client, connect):
         signature = "as_text" if value == ["\udcff"] else "echo"
         with pytest.raises(clients.ClientError):
             client.predict({"x": value}, signature)
+    for question in (({"\udcff": [1.0]}, "echo"), ({"x": [1.0]}, "\udcff")):
+        with pytest.raises(clients.ClientError):
+            client.predict(*question)
     for question in ((5,), ({"x": [1.0]}, 5)):
         with pytest.raises(clients.ClientError, match="must be .* Received: 5"):
             client.predict(*question)
@@ -174,6 +177,21 @@ def test_bounds_that_are_none(connect, options):
     ((name, value),) = options.items()
     with pytest.raises(ValueError, match=f"`{name}` must .* Received: {name}={value!r}"):
         connect(**options)
+
+
+class Remembering(clients.Client):
+    """A model whose memory holds nothing."""
+
+    def _predict(self, inputs, signature_name, limit):
+        return {"memory": []} if signature_name == "initial_memory" else inputs
+
+
+@pytest.mark.parametrize("segment", [{}, {"token_ids": [5]}, {"token_ids": [[5]], "states": [[6]]}])
+def test_a_step_of_no_segment(segment):
+    session = Remembering("m", 1, 0).session()
+    assert session.step(token_ids=[[5, 7]]) == {"token_ids": [[5, 7]], "lengths": [2]}
+    with pytest.raises(clients.ClientError, match="reads rows of `token_ids` or of `states`"):
+        session.step(**segment)
 
 
 @pytest.mark.parametrize("headers", ["Authorization", {"a": 1}, {"a b": "c"}, {"a": "hidden\n"}])
