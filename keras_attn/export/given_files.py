@@ -58,9 +58,7 @@ def load_tokenizer(path):
     try:
         return text.load(path)
     except ValueError as error:
-        raise ValueError(
-            f"The file for --tokenizer holds no tokenizer. Received: {path!r}: {error}"
-        ) from error
+        raise ValueError(f"The file for --tokenizer holds no tokenizer: {error}") from error
 
 
 def _is_whole(path):
