@@ -1,7 +1,12 @@
 """Exports a trained model as a file that other programs run, and looks into such files."""
 
 import argparse
+import contextlib
+import signal
 import sys
+import threading
+
+from keras_attn.export.given_files import check_files, load_model, load_tokenizer
 
 _MODEL = "the model's .keras file"
 _TOKENIZER = "the tokenizer's file; without it ids go in and out"
@@ -16,10 +21,24 @@ def main(arguments=None):
     _add_inspect(commands)
     options = parser.parse_args(arguments)
     try:
-        return options.run(options)
+        with _sigterm_as_exit():
+            return options.run(options)
     except (ValueError, ImportError, OSError) as error:
         print(f"keras_attn.export: {error}", file=sys.stderr)
         return 2
+
+
+@contextlib.contextmanager
+def _sigterm_as_exit():
+    """Ends by an exception, so that nothing half written is left."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # others are sent no signal
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _add_lengths(command):
@@ -45,12 +64,14 @@ def _add_saved_model(commands):
 
 
 def _saved_model(options):
-    import keras
-
-    from keras_attn import generation, text
+    from keras_attn import generation
     from keras_attn.export.saved_model import saved_model
+    from keras_attn.export.versions import free_version
 
-    model = keras.models.load_model(options.model)
+    check_files(options.model, options.tokenizer)
+    free_version(options.path, options.version)
+    tokenizer = load_tokenizer(options.tokenizer)
+    model = load_model(options.model)
     if options.beams == 1:
         strategy = generation.Greedy()
     else:
@@ -58,7 +79,7 @@ def _saved_model(options):
     directory = saved_model(
         model,
         options.path,
-        tokenizer=text.load(options.tokenizer) if options.tokenizer else None,
+        tokenizer=tokenizer,
         strategy=strategy,
         max_length=options.max_length,
         max_source_length=options.max_source_length,
@@ -88,11 +109,10 @@ def _add_onnx(commands):
 
 
 def _onnx(options):
-    import keras
-
     from keras_attn.export.onnx import onnx
 
-    model = keras.models.load_model(options.model)
+    check_files(options.model)
+    model = load_model(options.model)
     lengths = {key: getattr(options, key) for key in ("max_length", "max_source_length")}
     print(onnx(model, options.path, options.what, **lengths))
     return 0
@@ -113,20 +133,13 @@ def _add_ctranslate2(commands):
 
 
 def _ctranslate2(options):
-    import keras
-
-    from keras_attn import text
     from keras_attn.export.ctranslate2 import ctranslate2
 
-    print(
-        ctranslate2(
-            keras.models.load_model(options.model),
-            options.path,
-            text.load(options.tokenizer) if options.tokenizer else None,
-            options.quantize,
-            max_length=options.max_length,
-        )
-    )
+    check_files(options.model, options.tokenizer)
+    tokenizer = load_tokenizer(options.tokenizer)
+    model = load_model(options.model)
+    lengths = {"max_length": options.max_length}
+    print(ctranslate2(model, options.path, tokenizer, options.quantize, **lengths))
     return 0
 
 

@@ -32,6 +32,8 @@ class Inspection:
         file_bytes: bytes of all files.
         answers: dict of a signature's name and what came of its recorded request: "same",
             "differs" or, where no answer was recorded, "runs". Empty without records.
+        has_own_variables: whether the variables are those that the export was written with, by the
+            hash that TensorFlow wrote; True also where it wrote none.
     """
 
     directory: str
@@ -45,6 +47,7 @@ class Inspection:
     weight_bytes: int
     file_bytes: int
     answers: dict
+    has_own_variables: bool
 
     @property
     def faults(self):
@@ -53,6 +56,11 @@ class Inspection:
         if self.unservable:
             names = ", ".join(self.unservable)
             faults.append(f"TensorFlow Serving does not run operations in it: {names}.")
+        if not self.has_own_variables:
+            faults.append(
+                "The export is damaged: the files in variables/ are not those that it was written "
+                "with, by the hash in its fingerprint.pb."
+            )
         differing = [name for name, outcome in self.answers.items() if outcome == "differs"]
         if differing:
             faults.append(
@@ -65,7 +73,7 @@ class Inspection:
 def inspect(path):
     """Reads an export, asks it what it was asked when it was written, and compares the answers.
 
-    Numbers may differ by a thousandth of an output's greatest; all else is to be the same. The
+    The hash of the variables is compared too, which tells where no answer was recorded. Numbers may differ by a thousandth of an output's greatest; all else is to be the same. The
     model is loaded and runs, so the file must be from a source that is trusted.
 
     Args:
@@ -90,6 +98,8 @@ def inspect(path):
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
+    from serving.checkpoint_hash import has_own_variables
+
     directory = _version_in(os.fspath(path))
     meta_graph = read_saved_model(directory)
     ops = count_ops(meta_graph)
@@ -109,6 +119,7 @@ def inspect(path):
         weight_bytes=weight_bytes,
         file_bytes=size_of_files(directory),
         answers=replay(directory, uses_text="SentencepieceOp" in ops),
+        has_own_variables=has_own_variables(directory),
     )
 
 

@@ -9,6 +9,7 @@ def report(found):
         for arrow, side in (("<-", "inputs"), ("->", "outputs")):
             lines += [f"    {arrow} {_tensor(key, *x)}" for key, x in signature[side].items()]
     unservable = ", ".join(found.unservable) or "none"
+    others = "" if found.has_own_variables else ", OTHERS than it was written with"
     lines += [
         "",
         f"operations   {sum(found.ops.values())} of {len(found.ops)} kinds",
@@ -16,7 +17,7 @@ def report(found):
         f"needs        TensorFlow Serving {found.serving_version} or later "
         f"(written by TensorFlow {found.written_by})",
         f"tokenizer    {found.tokenizer or 'none: ids go in and out'}",
-        f"weights      {found.num_weights:,} in {_size(found.weight_bytes)}",
+        f"weights      {found.num_weights:,} in {_size(found.weight_bytes)}{others}",
         f"files        {_size(found.file_bytes)}",
         f"answers      {_answers(found.answers)}",
     ]

@@ -11,7 +11,9 @@ def new_version(path, version=None):
     """A directory to write a version to, and the name that it gets when all is written.
 
     It is written under another name and renamed, so that a server that polls `path` finds the
-    version complete or not at all; if anything fails, nothing is left.
+    version complete or not at all; if anything fails, nothing is left. A process that is killed
+    (SIGKILL) leaves `.VERSION.*`, which no server reads: nobody else can tell safely that it writes
+    no more, so it stays until someone removes it.
 
     Args:
         path: directory that holds the versions.
@@ -32,15 +34,7 @@ def new_version(path, version=None):
     Reference: https://www.tensorflow.org/tfx/serving/serving_basic
     """
     path = os.fspath(path)
-    if version is None:
-        version = 1 + int(newest(path) or 0)
-    directory = os.path.join(path, str(version))
-    if version < 1:
-        raise ValueError(f"`version` must be at least 1. Received: version={version}.")
-    if os.path.exists(directory):
-        raise ValueError(
-            f"The version exists and is not overwritten; give another. Received: {directory}."
-        )
+    version, directory = free_version(path, version)
     os.makedirs(path, exist_ok=True)
     temporary = tempfile.mkdtemp(prefix=f".{version}.", dir=path)
     try:
@@ -50,6 +44,26 @@ def new_version(path, version=None):
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def free_version(path, version=None):
+    """The number of a version that is not there yet, and its directory.
+
+    Raises:
+        ValueError: if the version exists or is not positive, or `path` is a file.
+    """
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise ValueError(f"The path of the versions must be a directory. Received: {path!r}.")
+    if version is None:
+        version = 1 + int(newest(path) or 0)
+    directory = os.path.join(path, str(version))
+    if version < 1:
+        raise ValueError(f"`version` must be at least 1. Received: version={version}.")
+    if os.path.exists(directory):
+        raise ValueError(
+            f"The version exists and is not overwritten; give another. Received: {directory}."
+        )
+    return version, directory
 
 
 def newest(path):

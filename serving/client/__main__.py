@@ -1,6 +1,7 @@
 """Asks a server for translations, one printed per line."""
 
 import argparse
+import os
 import sys
 
 from .errors import ClientError
@@ -14,21 +15,32 @@ def main(arguments=None):
     Returns:
         The exit code: 0, or 1 if there was no answer. A usage error ends the process with 2.
     """
-    flags = _parser().parse_args(arguments)
+    parser = _parser()
+    flags = parser.parse_args(arguments)
+    if flags.url is not None and flags.model_name is not None:
+        parser.error("--model_name is for --grpc; a --url names its model itself")
     options = {"timeout": flags.timeout, "retries": flags.retries}
     try:
-        if flags.url:
+        if flags.url is not None:
             client = RestClient(flags.url, **options)
         else:
-            client = GrpcClient(flags.grpc, flags.model_name, **options)
+            client = GrpcClient(flags.grpc, flags.model_name or "default", **options)
         with client:
             ask = client.complete if flags.complete else client.translate
             answers = ask(flags.texts)
     except (ClientError, ImportError, ValueError) as error:
         print(f"serving.client: {error}", file=sys.stderr)
         return 1
-    for answer in answers:
-        print(f"{answer.score}\t{answer.text}" if flags.score else answer.text)
+    try:
+        for answer in answers:
+            print(f"{answer.score}\t{answer.text}" if flags.score else answer.text)
+        sys.stdout.flush()
+    except (OSError, UnicodeError) as error:
+        print(f"serving.client: The answers cannot be written: {error}", file=sys.stderr)
+        if isinstance(error, OSError):
+            # What is left in the buffer would be an error once more, at the process's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return 0
 
 
@@ -38,7 +50,7 @@ def _parser():
     where.add_argument("--url", help="model over REST, http://HOST:PORT/v1/models/NAME")
     where.add_argument("--grpc", metavar="HOST:PORT", help="server over gRPC; add --model_name")
     add = parser.add_argument
-    add("--model_name", default="default", help="model for --grpc")
+    add("--model_name", help="model for --grpc (default: default)")
     add("--timeout", type=float, default=60.0, help="seconds, with all attempts (default: 60)")
     add("--retries", type=int, default=4, help="attempts after the first (default: %(default)s)")
     add("--complete", action="store_true", help="print what follows each text instead")

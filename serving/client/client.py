@@ -1,5 +1,7 @@
 """What can be asked of a served model, over whichever API."""
 
+import collections.abc
+import numbers
 import typing
 
 from .errors import ClientError
@@ -33,10 +35,10 @@ class Client:
     """
 
     def __init__(self, place, timeout, retries):
-        if not timeout > 0:
-            raise ValueError(f"`timeout` must be positive. Received: timeout={timeout}.")
-        if retries < 0:
-            raise ValueError(f"`retries` must not be negative. Received: retries={retries}.")
+        if not (isinstance(timeout, numbers.Real) and timeout > 0):
+            raise ValueError(f"`timeout` must be positive. Received: timeout={timeout!r}.")
+        if not (isinstance(retries, numbers.Real) and retries >= 0):
+            raise ValueError(f"`retries` must not be negative. Received: retries={retries!r}.")
         self.place = place
         self._timeout = timeout
         self._retries = retries
@@ -55,19 +57,30 @@ class Client:
             the one that the model gave.
 
         Raises:
-            ClientError: if there is no answer, or the server refuses.
+            ClientError: if there is no answer, the server refuses, or the inputs cannot be sent.
         """
-        return with_retries(
-            lambda limit: self._predict(dict(inputs), signature_name, limit),
-            self._timeout,
-            self._retries,
-        )
+        if not isinstance(inputs, collections.abc.Mapping):
+            raise ClientError(f"The inputs must be a dict by name. Received: {inputs!r}.")
+        if not isinstance(signature_name, str):
+            raise ClientError(f"`signature_name` must be a string. Received: {signature_name!r}.")
+        try:
+            return with_retries(
+                lambda limit: self._predict(dict(inputs), signature_name, limit),
+                self._timeout,
+                self._retries,
+            )
+        except (LookupError, StopIteration, TypeError, ValueError) as error:
+            # Such as half a character in a name, or bytes that came without their code.
+            raise ClientError(
+                f"What {self.place} is asked or answers cannot be sent or read: {error!r}"
+            ) from error
 
     def translate(self, texts):
         """A translation of each text, by the export of an encoder-decoder.
 
         Args:
-            texts: list of strings.
+            texts: list of strings. A server with batching refuses more of them in one call than
+                its `max_batch_size`: ask for longer lists in parts.
 
         Returns:
             List of `Answer`s.
@@ -102,13 +115,16 @@ class Client:
         self.close()
 
     def _write(self, texts, output):
-        if isinstance(texts, (str, bytes)):
-            raise ValueError(f"`texts` must be a list of strings. Received: texts={texts!r}.")
+        is_list = isinstance(texts, collections.abc.Iterable)
+        if not is_list or isinstance(texts, (str, bytes)):
+            raise ClientError(f"`texts` must be a list of strings. Received: texts={texts!r}.")
         texts = list(texts)
         if not texts:
             return []
         outputs = self.predict({"text": texts})
         if output not in outputs:
             raise ClientError(f"{self.place} has no output named {output}.")
-        scores = outputs.get("score", [None] * len(texts))
-        return [Answer(*pair) for pair in zip(outputs[output], scores, strict=True)]
+        columns = outputs[output], outputs.get("score", [None] * len(texts))
+        if not all(isinstance(x, list) and len(x) == len(texts) for x in columns):
+            raise ClientError(f"{self.place} did not answer each text.")
+        return [Answer(*pair) for pair in zip(*columns)]

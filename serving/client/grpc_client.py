@@ -1,5 +1,6 @@
 """Over gRPC."""
 
+from .checks import check_address, check_model, checked_headers
 from .client import Client
 from .errors import ClientError
 from .tensors import read_tensor, write_tensor
@@ -32,7 +33,7 @@ class GrpcClient(Client):
 
     Raises:
         ImportError: if the packages of the extra `serving` are missing.
-        ValueError: if both a version and a label are given.
+        ValueError: if both a version and a label are given, or something is of another type.
 
     Reference: https://www.tensorflow.org/tfx/serving/architecture
     """
@@ -49,12 +50,10 @@ class GrpcClient(Client):
         retries=4,
         headers=None,
     ):
+        check_address(address)
+        check_model(model_name, version, label)
         super().__init__(f"{address}, model {model_name}", timeout, retries)
-        if version is not None and label is not None:
-            raise ValueError(
-                "A `version` or a `label` is given, not both. "
-                f"Received: version={version}, label={label!r}."
-            )
+        headers = checked_headers(headers)
         try:
             import grpc
 
@@ -70,7 +69,7 @@ class GrpcClient(Client):
             self._channel = grpc.insecure_channel(address, _CHANNEL)
         else:
             self._channel = grpc.secure_channel(address, credentials, _CHANNEL)
-        self._headers = [(name.lower(), value) for name, value in (headers or {}).items()]
+        self._headers = [(name.lower(), value) for name, value in headers.items()]
         self._signatures = None
 
     def close(self):
@@ -117,7 +116,9 @@ class GrpcClient(Client):
             response_deserializer=self._protos[f"{name}Response"].FromString,
         )
         try:
-            return method(request, timeout=max(limit.left(), 1e-3), metadata=self._headers)
+            return method(request, timeout=limit.wait(), metadata=self._headers)
+        except ValueError as error:  # of a channel that is closed
+            raise ClientError(f"The client of {self.place} cannot ask: {error}") from error
         except self._rpc_error as error:
             code = error.code().name
             # Of the server's own limits it tells itself; ours may end by a tick of the clock early.

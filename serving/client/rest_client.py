@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 
+from .checks import checked_headers, url_to_ask
 from .client import Client
 from .errors import ClientError
 
@@ -23,6 +24,9 @@ class RestClient(Client):
         retries: int. Most attempts after the first.
         headers: dict of strings, sent with each request: what a gateway before the server wants.
 
+    Raises:
+        ValueError: if `url` is no such address, or a header no single line of ASCII.
+
     Example:
         >>> import serving.client
         >>> client = serving.client.RestClient("http://127.0.0.1:8501/v1/models/translate")
@@ -33,12 +37,17 @@ class RestClient(Client):
     """
 
     def __init__(self, url, *, timeout=60.0, retries=4, headers=None):
+        self._url = url_to_ask(url)
         super().__init__(url.rstrip("/"), timeout, retries)
-        self._headers = {"Content-Type": "application/json", **(headers or {})}
+        self._headers = {"Content-Type": "application/json", **checked_headers(headers)}
 
     def _predict(self, inputs, signature_name, limit):
         question = {"signature_name": signature_name, "inputs": inputs}
-        body = json.dumps(question, default=_jsonable).encode()
+        try:
+            # Not as escapes: half a character would come to the server as one.
+            body = json.dumps(question, default=_jsonable, ensure_ascii=False).encode()
+        except (RecursionError, TypeError, ValueError) as error:  # such as a list that holds itself
+            raise ClientError(f"The inputs cannot be sent: {error}") from error
         outputs = self._ask(":predict", "outputs", limit, body)
         if not isinstance(outputs, dict) or _is_base64(outputs):
             # The only output stands there without its name.
@@ -54,8 +63,8 @@ class RestClient(Client):
         """What the answer's object holds under a key."""
         place = self.place
         try:
-            request = urllib.request.Request(place + action, body, self._headers)
-            with urllib.request.urlopen(request, timeout=max(limit.left(), 1e-3)) as answer:
+            request = urllib.request.Request(self._url + action, body, self._headers)
+            with urllib.request.urlopen(request, timeout=limit.wait()) as answer:
                 content = _read(answer, limit)
             return json.loads(content.decode(errors="replace"))[key]
         except urllib.error.HTTPError as error:
@@ -69,6 +78,11 @@ class RestClient(Client):
             raise ClientError(f"No server answers at {place}: {reason}", lost) from error
         except http.client.IncompleteRead as error:
             raise ClientError(f"{place} broke off its answer: {error}", True) from error
+        except http.client.BadStatusLine as error:
+            raise ClientError(
+                f"{place} is not the address of a served model: what answers there is no HTTP, as "
+                "at the port for gRPC."
+            ) from error
         except (http.client.HTTPException, KeyError, TypeError, ValueError) as error:
             message = f"{place} is not the address of a served model: {error}"
             raise ClientError(message) from error
@@ -98,7 +112,7 @@ def _jsonable(value):
         return {"b64": base64.b64encode(value).decode()}
     if hasattr(value, "tolist"):  # of NumPy and its likes
         return value.tolist()
-    raise ValueError(
+    raise ClientError(
         "An input must be numbers, strings or bytes, or nested lists or arrays of these. "
         f"Received: {value!r}."
     )

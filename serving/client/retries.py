@@ -7,6 +7,8 @@ from .errors import ClientError
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+# A socket takes no less than zero, and no more than an int32 of milliseconds.
+_SHORTEST_WAIT, _LONGEST_WAIT = 1e-3, 1e6
 
 
 class TimeLimit:
@@ -23,6 +25,10 @@ class TimeLimit:
     def left(self):
         """Seconds until the end, negative after it."""
         return self._end - time.monotonic()
+
+    def wait(self):
+        """The same for a socket, which is to wait until then."""
+        return min(max(self.left(), _SHORTEST_WAIT), _LONGEST_WAIT)
 
     def error(self, place):
         """What to raise when it is over."""

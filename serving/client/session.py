@@ -1,5 +1,7 @@
 """A conversation with a model that has a memory."""
 
+from .errors import ClientError
+
 
 class Session:
     """Holds what the model remembers and passes it on: the server keeps nothing.
@@ -34,11 +36,17 @@ class Session:
             dict of the outputs, without the memory: `logits` (B, T, V), or what the heads give.
 
         Raises:
-            ClientError: if there is no answer, or the server refuses.
+            ClientError: if there is no answer, the server refuses, or the segment has no rows.
         """
         if lengths is None:
-            (rows,) = segment.values()
-            lengths = [len(row) for row in rows]
+            try:
+                (rows,) = segment.values()
+                lengths = [len(row) for row in rows]
+            except (TypeError, ValueError) as error:
+                raise ClientError(
+                    "A step reads rows of `token_ids` or of `states`, and without `lengths` nothing "
+                    f"else. Received: {segment!r}."
+                ) from error
         inputs = {**segment, "lengths": lengths, **self.memory}
         outputs = self._client.predict(inputs, "step")
         self.memory = {name: outputs.pop(name) for name in self.memory}

@@ -7,6 +7,7 @@ import math
 from .errors import ClientError
 
 _STRING, _BOOL = 7, 10
+_MOST_AXES = 254  # of TensorFlow
 # By number of the type: its name, the field that holds its values, their code in `tensor_content`.
 _TYPES = {
     1: ("float32", "float_val", "f"),
@@ -33,7 +34,7 @@ def write_tensor(proto, name, value, dtype):
         dtype: int. Number of the type that the signature wants.
 
     Raises:
-        ClientError: if the value is of another type, or its lists differ in length.
+        ClientError: if the value is of another type, or its lists differ in length or are too deep.
     """
     type_name, field, _ = _known(name, dtype)
     value = value.tolist() if hasattr(value, "tolist") else value
@@ -44,10 +45,12 @@ def write_tensor(proto, name, value, dtype):
         if len(sizes) > 1:
             raise ClientError(f"The lists of the input {name} must be of the same length.")
         proto.tensor_shape.dim.add(size=sizes.pop())
+        if len(proto.tensor_shape.dim) > _MOST_AXES:
+            raise ClientError(f"The lists of the input {name} are too deep, or hold themselves.")
         values = list(itertools.chain.from_iterable(values))
-    if dtype == _STRING:
-        values = [item.encode() if isinstance(item, str) else item for item in values]
     try:
+        if dtype == _STRING:
+            values = [item.encode() if isinstance(item, str) else item for item in values]
         getattr(proto, field).extend(values)
     except (TypeError, ValueError) as error:
         raise ClientError(f"The input {name} must be {type_name}: {error}") from error

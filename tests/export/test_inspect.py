@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import keras
 import numpy as np
 import oracles
 import pytest
@@ -113,8 +114,10 @@ def test_the_highest_of_several_versions_is_inspected(exported, tmp_path):
     assert export.inspect(tmp_path).directory == str(tmp_path / "10")
 
 
-def test_other_weights_are_seen(tmp_path, capsys):
-    """As those of another training run, copied into this export."""
+@pytest.mark.parametrize("policy, outcome", [("float32", "OTHERS"), ("bfloat16", "run,")])
+def test_other_weights_are_seen(tmp_path, capsys, policy, outcome):
+    """As those of another training run, copied into this export; in 16 bits, by the hash alone."""
+    keras.config.set_dtype_policy(policy)
     model = models.bert(V, 1, 2, 8, 11, max_length=5)
     directories = []
     for seed in range(2):
@@ -125,9 +128,15 @@ def test_other_weights_are_seen(tmp_path, capsys):
     shutil.copytree(os.path.join(other, "variables"), os.path.join(copied, "variables"))
     assert main(["inspect", copied]) == 1
     printed = capsys.readouterr()
-    assert "no longer answers as where it was written, at encode, logits" in printed.err
-    assert printed.err.count("\n") == 1
+    faults = ["the files in variables/ are not those that it was written with"]
+    if policy == "float32":
+        faults.append("no longer answers as where it was written, at encode, logits")
+    assert ", OTHERS than it was written with" in printed.out
+    assert f"answers      {outcome} " in printed.out
+    for line, fault in zip(printed.err.splitlines(), faults, strict=True):
+        assert fault in line
     assert main(["inspect", other]) == 0
+    assert "OTHERS" not in capsys.readouterr().out
 
 
 def test_a_small_difference_of_numbers_is_none(copied):

@@ -99,6 +99,8 @@ def test_answers_are_those_of_rounded_weights(model, tmp_path):
     np.testing.assert_allclose(score, expected["score"], atol=1e-4)
     inspection = export.inspect(directory)
     assert set(inspection.answers.values()) == {"same"} and not inspection.faults
+    # The hash of the variables is that of the int8 ones, and has been compared.
+    assert tf.saved_model.experimental.read_fingerprint(directory).checkpoint_hash
 
 
 def test_the_file_is_a_quarter(tmp_path):

@@ -144,18 +144,117 @@ def test_what_does_not_fit_is_one_sentence_and_not_asked_again(
 
 
 def test_what_cannot_be_sent(client, connect):
-    with pytest.raises(ValueError, match="list of strings. Received: texts='abc'"):
-        client.translate("abc")
-    with pytest.raises((ValueError, clients.ClientError), match="input"):
-        client.predict({"x": [object()]}, "echo")
+    for texts in ("abc", 5):
+        with pytest.raises(clients.ClientError, match=f"of strings. Received: texts={texts!r}"):
+            client.translate(texts)
     with pytest.raises(clients.ClientError, match="no output named continuation"):
         client.complete(["a"])
-    with pytest.raises(ValueError, match="timeout=0"):
-        connect(timeout=0)
-    with pytest.raises(ValueError, match="retries=-1"):
-        connect(retries=-1)
-    with pytest.raises(ValueError, match="not both"):
-        clients.GrpcClient("127.0.0.1:9", version=1, label="a")
+    in_itself = []
+    in_itself.append(in_itself)
+    for value in (object(), [object()], ["\udcff"], in_itself):
+        signature = "as_text" if value == ["\udcff"] else "echo"
+        with pytest.raises(clients.ClientError):
+            client.predict({"x": value}, signature)
+    for question in (({"\udcff": [1.0]}, "echo"), ({"x": [1.0]}, "\udcff")):
+        with pytest.raises(clients.ClientError):
+            client.predict(*question)
+    for question in ((5,), ({"x": [1.0]}, 5)):
+        with pytest.raises(clients.ClientError, match="must be .* Received: 5"):
+            client.predict(*question)
+
+
+def test_a_client_that_is_closed_says_so(server):
+    client = clients.GrpcClient(f"{server.host}:{server.grpc_port}", "toy")
+    client.close()
+    with pytest.raises(clients.ClientError, match="cannot ask: .* closed"):
+        client.translate(["a"])
+
+
+@pytest.mark.parametrize(
+    "options", [{"timeout": 0}, {"timeout": "5"}, {"retries": -1}, {"retries": None}]
+)
+def test_bounds_that_are_none(connect, options):
+    ((name, value),) = options.items()
+    with pytest.raises(ValueError, match=f"`{name}` must .* Received: {name}={value!r}"):
+        connect(**options)
+
+
+class Remembering(clients.Client):
+    """A model whose memory holds nothing."""
+
+    def _predict(self, inputs, signature_name, limit):
+        return {"memory": []} if signature_name == "initial_memory" else inputs
+
+
+@pytest.mark.parametrize("segment", [{}, {"token_ids": [5]}, {"token_ids": [[5]], "states": [[6]]}])
+def test_a_step_of_no_segment(segment):
+    session = Remembering("m", 1, 0).session()
+    assert session.step(token_ids=[[5, 7]]) == {"token_ids": [[5, 7]], "lengths": [2]}
+    with pytest.raises(clients.ClientError, match="reads rows of `token_ids` or of `states`"):
+        session.step(**segment)
+
+
+@pytest.mark.parametrize("headers", ["Authorization", {"a": 1}, {"a b": "c"}, {"a": "hidden\n"}])
+def test_headers_that_are_none(connect, headers):
+    with pytest.raises(ValueError, match="`headers` must be") as info:
+        connect(headers=headers)
+    assert "hidden" not in str(info.value)
+
+
+def test_no_limit_at_all(connect):
+    with connect(timeout=float("inf")) as client:
+        assert client.translate(["a"])[0].text == f"{VERSION}:a"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        "",
+        "a",
+        "http://127.0.0.1:18601",
+        "http://127.0.0.1:x/v1/models/a",
+        "127.0.0.1:18601/v1/models/a",
+        "localhost:18601/v1/models/a",
+        "http://127.0.0.1:18601/v1/models/a?version=1",
+    ],
+)
+def test_a_url_that_is_none(url):
+    with pytest.raises(ValueError, match="`url` must be a model's address, http://HOST:PORT") as e:
+        clients.RestClient(url)
+    assert repr(url) in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, words",
+    [
+        ((None,), {}, "`address` must be HOST:PORT"),
+        (("",), {}, "`address` must be HOST:PORT"),
+        (("http://127.0.0.1:9",), {}, "`address` must be HOST:PORT"),
+        (("127.0.0.1:9", 5), {}, "`model_name` must be a string. Received: model_name=5"),
+        (("127.0.0.1:9",), {"version": "x"}, "`version` must be a whole number"),
+        (("127.0.0.1:9",), {"version": 2**63}, "`version` must be a whole number"),
+        (("127.0.0.1:9",), {"label": 7}, "`label` must be a string. Received: label=7"),
+        (("127.0.0.1:9",), {"version": 1, "label": "a"}, "not both"),
+    ],
+)
+def test_what_names_no_model_over_grpc(arguments, options, words):
+    with pytest.raises(ValueError, match=words):
+        clients.GrpcClient(*arguments, **options)
+
+
+def test_the_port_for_grpc_is_no_address_for_rest(server):
+    client = clients.RestClient(f"http://{server.host}:{server.grpc_port}/v1/models/toy")
+    with pytest.raises(clients.ClientError, match="no HTTP, as at the port for gRPC") as info:
+        client.translate(["a"])
+    assert str(info.value).isprintable()
+
+
+def test_names_beyond_ascii_are_found(url):
+    """As far as the server's own word, which names the model."""
+    client = clients.RestClient(f"{url}/modèle 1")
+    with pytest.raises(clients.ClientError, match=r"answered 404: .*Latest\(modèle 1\)"):
+        client.translate(["a"])
 
 
 def test_a_time_limit_ends_a_call(connect):
@@ -210,6 +309,8 @@ def test_an_unknown_model_is_one_sentence(url, capsys):
     [
         ["--url", "http://127.0.0.1:9/v1/models/a"],
         ["--url", "a"],
+        ["--url", ""],
+        ["--grpc", ""],
         ["--grpc", "127.0.0.1:9", "--timeout=5"],
         ["--url", "http://127.0.0.1:9/v1/models/a", "--retries=-1"],
     ],
@@ -222,7 +323,24 @@ def test_no_server_is_one_sentence(capsys, where):
     assert output.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [[], ["a"], ["--url", "http://a"]])
+def test_answers_that_cannot_be_written_are_one_sentence(url):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "serving.client", "--url", f"{url}/toy", "one"],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("serving.client: The answers cannot be written: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["a"], ["--url", "http://a"], ["--url", "http://a/b", "--model_name", "c", "d"]],
+)
 def test_usage(arguments):
     with pytest.raises(SystemExit) as info:
         main(arguments)

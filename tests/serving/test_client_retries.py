@@ -155,6 +155,23 @@ def test_a_server_that_speaks_something_else():
             RestClient(url).translate(["a"])
 
 
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {"translation": ["b", "c"]},
+        {"translation": ["b"], "score": [0.1, 0.2]},
+        {"translation": 5},
+        {"translation": ["b"], "x_bytes": ["b"]},
+        {"translation": ["b"], "x_bytes": [{"b64": "b"}]},
+    ],
+)
+def test_an_answer_that_is_none(outputs):
+    body = json.dumps({"outputs": outputs}).encode()
+    with rest_server(lambda handler: answer(handler, 200, body)) as (url, _):
+        with pytest.raises(ClientError, match="did not answer each text|cannot be sent or read"):
+            RestClient(url).translate(["a"])
+
+
 def test_headers_are_sent_and_a_writer_completes():
     def check(handler):
         token = handler.headers["Authorization"]

@@ -1,0 +1,70 @@
+"""What a client is made with."""
+
+import numbers
+import re
+import urllib.parse
+
+_URL = "http://HOST:PORT/v1/models/NAME"
+_INT64 = 2**63
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+def url_to_ask(url):
+    """A model's address as it is sent: letters that are not of ASCII, and spaces, as `%C3%A9`.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
+        has_host = parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:  # of a port that is no number
+        has_host = False
+    is_plain = has_host and not (parts.query or parts.fragment or "@" in parts.netloc)
+    if not is_plain or parts.scheme not in ("http", "https") or not parts.path.strip("/"):
+        raise ValueError(f"`url` must be a model's address, {_URL}. Received: url={url!r}.")
+    path = urllib.parse.quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~", errors="replace")
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def check_address(address):
+    """Raises a ValueError if it is not one for gRPC."""
+    is_url = isinstance(address, str) and address.startswith(("http://", "https://"))
+    if not isinstance(address, str) or not address or is_url:
+        raise ValueError(f"`address` must be HOST:PORT. Received: address={address!r}.")
+
+
+def check_model(model_name, version, label):
+    """Raises a ValueError if these do not name a model or one version of it."""
+    if not isinstance(model_name, str) or not model_name:
+        raise ValueError(f"`model_name` must be a string. Received: model_name={model_name!r}.")
+    if version is not None and label is not None:
+        raise ValueError(
+            "A `version` or a `label` is given, not both. "
+            f"Received: version={version}, label={label!r}."
+        )
+    is_whole = isinstance(version, numbers.Integral) and not isinstance(version, bool)
+    if version is not None and not (is_whole and -_INT64 <= version < _INT64):
+        raise ValueError(f"`version` must be a whole number. Received: version={version!r}.")
+    if label is not None and not isinstance(label, str):
+        raise ValueError(f"`label` must be a string. Received: label={label!r}.")
+
+
+def checked_headers(headers):
+    """A dict of headers, or an empty one for None; a value may be secret, and is not told.
+
+    Raises:
+        ValueError: if a name or a value is none of HTTP's.
+    """
+    if headers is not None and not isinstance(headers, dict):
+        raise ValueError(
+            f"`headers` must be a dict of strings. Received: a {type(headers).__name__}."
+        )
+    for name, value in (headers or {}).items():
+        is_name = isinstance(name, str) and _HEADER_NAME.fullmatch(name)
+        is_line = isinstance(value, str) and value.isascii() and value.isprintable()
+        if not is_name or not is_line:
+            raise ValueError(
+                f"`headers` must be single lines of ASCII by name. Received: the one of {name!r}."
+            )
+    return dict(headers or {})

@@ -1,0 +1,109 @@
+"""What `python -m keras_attn.export` says of files that do not fit, and what it leaves behind."""
+
+import os
+import signal
+import zipfile
+
+import keras
+import pytest
+
+from keras_attn import models
+from keras_attn.export import __main__ as command
+from keras_attn.export.versions import new_version
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.keras"
+    models.transformer(7, 1, 2, 8, 11).save(path)
+    return path
+
+
+@pytest.fixture
+def refused(capsys):
+    """A function that runs the command, and returns the one line that it says."""
+
+    def run(*arguments):
+        assert command.main([str(argument) for argument in arguments]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == "" and printed.err.count("\n") == 1
+        assert printed.err.startswith("keras_attn.export: ")
+        return printed.err
+
+    return run
+
+
+@pytest.fixture
+def loads_nothing(monkeypatch):
+    monkeypatch.setattr(keras.models, "load_model", None)
+
+
+@pytest.mark.parametrize("form", ["saved_model", "onnx", "ctranslate2"])
+def test_a_missing_model(refused, loads_nothing, tmp_path, form):
+    said = refused(form, tmp_path / "none.keras", tmp_path / "out")
+    assert "no such file of a model" in said and "none.keras" in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("form", ["saved_model", "ctranslate2"])
+def test_what_is_no_tokenizer_is_told_before_the_model_is_loaded(
+    refused, loads_nothing, saved, tmp_path, form
+):
+    arguments = form, saved, tmp_path / "out", "--tokenizer"
+    said = refused(*arguments, tmp_path / "none.model")
+    assert "no such file for --tokenizer" in said and "none.model" in said
+    said = refused(*arguments, saved)
+    assert "file for --tokenizer holds no tokenizer" in said and str(saved) in said
+
+
+def test_versions_that_cannot_be_written(refused, loads_nothing, saved, tmp_path):
+    (tmp_path / "1").mkdir()
+    assert "not overwritten" in refused("saved_model", saved, tmp_path, "--version=1")
+    assert "at least 1" in refused("saved_model", saved, tmp_path, "--version=0")
+    assert "must be a directory" in refused("saved_model", saved, saved)
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 0.99])
+def test_a_model_that_is_cut(refused, loads_nothing, saved, tmp_path, share):
+    content = saved.read_bytes()
+    (tmp_path / "cut.keras").write_bytes(content[: int(len(content) * share)])
+    said = refused("saved_model", tmp_path / "cut.keras", tmp_path / "out")
+    assert "no whole .keras file" in said and "cut.keras" in said
+
+
+def test_a_zip_of_something_else(refused, loads_nothing, tmp_path):
+    with zipfile.ZipFile(tmp_path / "other.keras", "w") as file:
+        file.writestr("a", "b")
+    said = refused("saved_model", tmp_path / "other.keras", tmp_path / "out")
+    assert "no whole .keras file" in said
+
+
+def test_a_model_that_is_damaged_inside(refused, saved, tmp_path):
+    """The weights are no such file, and the configuration another byte than its checksum says."""
+    with zipfile.ZipFile(saved) as whole:
+        parts = {name: whole.read(name) for name in whole.namelist()}
+    with zipfile.ZipFile(tmp_path / "weights.keras", "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content[:100] if name.endswith(".h5") else content)
+    content = saved.read_bytes()
+    place = content.index(parts["config.json"][:20])
+    flipped = bytes([content[place] ^ 1])
+    (tmp_path / "config.keras").write_bytes(content[:place] + flipped + content[place + 1 :])
+    for name in ("weights.keras", "config.keras"):
+        said = refused("saved_model", tmp_path / name, tmp_path / "out")
+        assert "model cannot be loaded" in said and name in said
+
+
+def test_what_is_ended_by_sigterm_leaves_nothing(monkeypatch, tmp_path):
+    def end(options):
+        with new_version(tmp_path):
+            assert len(os.listdir(tmp_path)) == 1
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(command, "_inspect", end)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as info:
+        command.main(["inspect", str(tmp_path)])
+    assert info.value.code == 128 + signal.SIGTERM
+    assert os.listdir(tmp_path) == []
+    assert signal.getsignal(signal.SIGTERM) is before
