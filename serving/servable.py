@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from serving.checkpoint_hash import has_own_variables
 from serving.errors import Code, ServingError, invalid_argument
 
 try:
@@ -24,10 +25,17 @@ class Servable:
         path: string. The version's directory.
 
     Raises:
+        ServingError: if the variables are not those that the export was written with.
         Exception: whatever TensorFlow raises for a directory that it cannot load.
     """
 
     def __init__(self, name, version, path):
+        if not has_own_variables(path):
+            raise ServingError(
+                Code.DATA_LOSS,
+                "The export is damaged: the files in variables/ are not those that it was written "
+                "with, by the hash in its fingerprint.pb.",
+            )
         self.name = name
         self.version = version
         graph = tf.Graph()
