@@ -27,9 +27,12 @@ class ModelManager:
         max_retries: int. How often a version that failed is tried again.
         retry_seconds: float. How long after a failure.
         unavailable_labels: bool. Whether a new label may point to a version that cannot answer yet.
+        stopping: `threading.Event` or None. Nothing more is loaded once it is set.
     """
 
-    def __init__(self, load, max_retries=5, retry_seconds=60.0, unavailable_labels=False):
+    def __init__(
+        self, load, max_retries=5, retry_seconds=60.0, unavailable_labels=False, stopping=None
+    ):
         self._load_servable = load
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
@@ -40,7 +43,7 @@ class ModelManager:
         self._garbage = False  # a version was unloaded since memory was last collected
         self._lock = threading.Lock()
         self._poll_lock = threading.Lock()
-        self._stopping = threading.Event()
+        self._stopping = stopping or threading.Event()
 
     def configure(self, configs):
         """Replaces the models to serve, from the next `poll` on.
@@ -70,6 +73,8 @@ class ModelManager:
             with self._lock:
                 names = [*self._configs, *(self._records.keys() - self._configs.keys())]
             for name in names:
+                if self._stopping.is_set():
+                    return
                 self._poll_model(name)
             if self._garbage:
                 # Objects of a graph hold one another; left to itself Python finds them too late.
@@ -89,7 +94,7 @@ class ModelManager:
         threading.Thread(target=poll, name="poll-versions", daemon=True).start()
 
     def stop(self):
-        """Ends the polling."""
+        """Ends the polling; what is being loaded is the last."""
         self._stopping.set()
 
     @contextlib.contextmanager
@@ -173,17 +178,20 @@ class ModelManager:
         records = self._want(name, {version: found[version] for version in wanted})
         for record in records:
             if record.wanted and record.state in (State.START, State.LOADING):
-                if time.monotonic() >= record.next_attempt:
+                if time.monotonic() >= record.next_attempt and not self._stopping.is_set():
                     self._load(name, record)
         self._retire(records)
 
     def _want(self, name, paths):
-        """Marks what is wanted; a version that ended and came back starts again."""
+        """Marks what is wanted; a version that ended and came back starts again.
+
+        It may have come back before it ended: while its last requests ran.
+        """
         with self._lock:
             records = self._records.setdefault(name, {})
             for version, path in paths.items():
                 record = records.get(version)
-                if record is None or (record.ended and not record.wanted):
+                if record is None or record.unloaded or (record.ended and not record.wanted):
                     records[version] = VersionRecord(version, path)
             for version, record in records.items():
                 record.wanted = version in paths

@@ -79,11 +79,15 @@ def _serve(flags, stopping):
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
         unavailable_labels=flags.allow_version_labels_for_unavailable_models,
+        stopping=stopping,
     )
     # What the imports made stays: to look for garbage among it would hold up requests for a second.
     gc.freeze()
     manager.configure(configs)
     _await_models(manager, configs, flags, stopping)
+    if stopping.is_set():
+        _log.info("Stopping before all models are available")
+        return 0
     if flags.file_system_poll_wait_seconds > 0:
         manager.poll_every(flags.file_system_poll_wait_seconds)
 
@@ -151,9 +155,14 @@ def _load(flags, batching, name, version, path):
 
 
 def _await_models(manager, configs, flags, stopping):
-    """Returns when every model can answer: like the real server, no port opens before."""
+    """Returns when every model can answer: like the real server, no port opens before.
+
+    Returns earlier when the server is to stop.
+    """
     while not stopping.is_set():
         manager.poll()
+        if stopping.is_set():
+            return
         missing = [
             config.name
             for config in configs

@@ -5,6 +5,7 @@ import dataclasses
 import pathlib
 import re
 import socket
+import threading
 
 import pytest
 from google.protobuf import text_format
@@ -16,6 +17,7 @@ from serving.grpc_service import make_grpc_server
 from serving.limits import Limits
 from serving.model_configs import read_model_configs
 from serving.rest_server import RestServer
+from serving.server import _serve
 
 FOLDER = pathlib.Path(serving.__file__).parent
 
@@ -101,6 +103,36 @@ def test_a_broken_only_version_ends_the_server(run_module, tmp_path):
     assert done.returncode == 1
     assert "Model default did not become available: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_a_signal_while_models_load(monkeypatch, caplog, tmp_path, free_port):
+    (tmp_path / "1").mkdir()
+    stopping = threading.Event()
+
+    class Loaded:
+        """A version; the signal comes in while it loads."""
+
+        def __init__(self, *_):
+            stopping.set()
+
+    def no_port(*_):
+        pytest.fail("opens a port")
+
+    monkeypatch.setattr("serving.server._load", Loaded)
+    monkeypatch.setattr("serving.server.gc.freeze", lambda: None)
+    monkeypatch.setattr("serving.grpc_service.make_grpc_server", no_port)
+    monkeypatch.setattr("serving.rest_server.RestServer", no_port)
+    flags = [f"--model_base_path={tmp_path}", "--port=0", f"--rest_api_port={free_port}"]
+    with caplog.at_level("INFO"):
+        assert _serve(parse_flags(flags), stopping) == 0
+    assert "Stopping before all models are available" in caplog.text
+    assert "Serving on" not in caplog.text
 
 
 def test_a_port_that_is_taken():

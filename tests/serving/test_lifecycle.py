@@ -16,11 +16,13 @@ from tensorflow_serving.apis import (
     predict_pb2,
     regression_pb2,
 )
+from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.config.model_server_config_pb2 import ModelConfig
 
 from serving.errors import ServingError
 from serving.manager import ModelManager
 from serving.servable import Servable
+from serving.version_record import State
 from serving.versions import find_versions
 from serving.warmup import warm_up
 
@@ -219,6 +221,78 @@ def test_an_unloaded_version_leaves_nothing_behind(tmp_path):
             assert len(alive) == 1
     finally:
         gc.enable()
+
+
+@pytest.fixture
+def loads():
+    """Versions as they are loaded, and the function that "loads" them."""
+
+    class Loaded:
+        versions = []
+
+        def __init__(self, name, version, path):
+            self.version = version
+            self.versions.append(version)
+
+        def close(self):
+            self.version = None
+
+    return Loaded
+
+
+def test_a_version_that_comes_back_while_it_is_unloaded(loads, tmp_path):
+    manager = ModelManager(loads)
+    manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
+    (tmp_path / "3").mkdir()
+    manager.poll()
+    with manager.use(ModelSpec(name="toy")) as servable:
+        (tmp_path / "3").rename(tmp_path / "away")
+        manager.poll()
+        assert manager.versions("toy")[0].state == State.UNLOADING
+        (tmp_path / "away").rename(tmp_path / "3")
+        manager.poll()
+        assert servable.version == 3 and loads.versions == [3], "not twice in memory"
+    manager.poll()
+    with manager.use(ModelSpec(name="toy")) as servable:
+        assert servable.version == 3 and loads.versions == [3, 3]
+
+
+def test_a_version_that_was_given_up_is_not_tried_again(tmp_path):
+    tried = []
+
+    def load(name, version, path):
+        tried.append(version)
+        raise ValueError("broken")
+
+    manager = ModelManager(load, max_retries=1, retry_seconds=0)
+    manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
+    (tmp_path / "3").mkdir()
+    for _ in range(5):
+        manager.poll()
+    assert tried == [3, 3]
+    (tmp_path / "3").rename(tmp_path / "away")
+    manager.poll()
+    (tmp_path / "away").rename(tmp_path / "3")
+    manager.poll()
+    assert tried == [3, 3, 3]
+
+
+def test_nothing_is_loaded_once_the_server_stops(loads, tmp_path):
+    stopping = threading.Event()
+
+    def load(*arguments):
+        stopping.set()  # a signal comes in during the first load
+        return loads(*arguments)
+
+    manager = ModelManager(load, stopping=stopping)
+    configs = [ModelConfig(name=name, base_path=str(tmp_path)) for name in ("one", "two")]
+    for config in configs:
+        config.model_version_policy.all.SetInParent()
+    manager.configure(configs)
+    for version in ("3", "5"):
+        (tmp_path / version).mkdir()
+    manager.poll()
+    assert loads.versions == [5]
 
 
 def test_a_look_for_versions_that_fails_is_not_the_last(waiting):
