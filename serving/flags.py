@@ -73,8 +73,14 @@ def parse_flags(arguments=None):
     return flags
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """One sentence, which the usage of all flags would hide."""
+        self.exit(2, f"serving.server: {message}. --help lists the flags\n")
+
+
 def _parser():
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m serving.server",
         description=(
             "A server for development and small jobs that speaks TensorFlow Serving's REST and "

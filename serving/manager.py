@@ -49,23 +49,16 @@ class ModelManager:
         """Replaces the models to serve, from the next `poll` on.
 
         Args:
-            configs: list of `ModelConfig` protos.
+            configs: list of `ModelConfig` protos that `check_model_configs` lets pass.
 
         Raises:
-            ServingError: if two models have the same name, or a label points to a version that is
-                not available; the models then stay what they were.
+            ServingError: if a label points to a version that is not available; the models then stay
+                what they were.
         """
-        by_name = {}
-        for config in configs:
-            if config.name in by_name:
-                raise invalid_argument(
-                    f"Illegal to list model {config.name} multiple times in config list"
-                )
-            by_name[config.name] = config
         with self._lock:
             for config in configs:
                 self._check_labels(config)
-            self._configs = by_name
+            self._configs = {config.name: config for config in configs}
 
     def poll(self):
         """Looks at every base path once, loads what is new and unloads what is not wanted."""

@@ -70,7 +70,9 @@ def test_usage_errors(capsys, arguments, message):
     with pytest.raises(SystemExit) as info:
         parse_flags(arguments)
     assert info.value.code == 2
-    assert message in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert message in printed and printed.startswith("serving.server: ")
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,17 @@ def test_usage_errors(capsys, arguments, message):
         ("model_config_list { config { nonsense: 1 } }", "is not a ModelServerConfig text proto"),
         ("", "must list at least one model"),
         ('model_config_list { config { name: "a" base_path: "/no/such" } }', "model a must be"),
+        ('model_config_list { config { base_path: "/" } }', "with the base path '/' has none"),
+        (
+            'model_config_list { config { name: "a" base_path: "/" } '
+            'config { name: "a" base_path: "/" } }',
+            "Illegal to list model a multiple times",
+        ),
+        (
+            'model_config_list { config { name: "a" base_path: "/" '
+            'version_labels { key: "" value: 1 } } }',
+            "labels of model a must not be empty",
+        ),
         (None, "cannot be read"),
     ],
 )

@@ -21,6 +21,7 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelConfig
 
 from serving.errors import ServingError
 from serving.manager import ModelManager
+from serving.reload import reload_models
 from serving.servable import Servable
 from serving.version_record import State
 from serving.versions import find_versions
@@ -293,6 +294,49 @@ def test_nothing_is_loaded_once_the_server_stops(loads, tmp_path):
         (tmp_path / version).mkdir()
     manager.poll()
     assert loads.versions == [5]
+
+
+@pytest.mark.point(n=18)
+def test_a_new_configuration_waits_for_its_new_models(loads, tmp_path):
+    def load(name, version, path):
+        if name == "broken":
+            raise ValueError("not a graph")
+        return loads(name, version, path)
+
+    def model(name, base=tmp_path, **labels):
+        return ModelConfig(name=name, base_path=str(base), version_labels=labels)
+
+    (tmp_path / "3").mkdir()
+    (tmp_path / "3" / "empty").mkdir()
+    manager = ModelManager(load, unavailable_labels=True)
+    reload_models(manager, [model("one"), model("two", **{"a/b": 3})])
+    assert loads.versions == [3, 3]
+
+    def refusal(*configs):
+        with pytest.raises(ServingError) as info:
+            reload_models(manager, configs)
+        return info.value.code.name, info.value.message
+
+    # What is wrong in itself changes nothing.
+    for configs, message in [
+        ([model("one"), model("")], "Each model must have a name."),
+        ([model("one", **{"": 3})], "The labels of model one must not be empty"),
+        ([model("new", tmp_path / "missing")], "The base path of model new must be a directory"),
+    ]:
+        code, text = refusal(*configs)
+        assert code == "INVALID_ARGUMENT" and text.startswith(message)
+        assert manager.names() == ["one", "two"]
+
+    assert refusal(model("one"), model("broken"), model("none", tmp_path / "3" / "empty")) == (
+        "UNKNOWN",
+        "2 servable(s) did not become available: {{{name: broken version: 3} due to error: not a "
+        f"graph}}, {{No versions of servable none found under {tmp_path}/3/empty}}, }}",
+    )
+    # The others are served, and who was there before is not waited for.
+    assert manager.names() == ["broken", "none", "one"]
+    reload_models(manager, [model("broken"), model("new")])
+    with manager.use(ModelSpec(name="new")) as servable:
+        assert servable.version == 3
 
 
 def test_a_look_for_versions_that_fails_is_not_the_last(waiting):
