@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import os
 import threading
 import time
 
@@ -202,7 +203,7 @@ class ModelManager:
                 record.failures += 1
                 record.next_attempt = time.monotonic() + self._retry_seconds
                 record.code = Code(getattr(error, "code", Code.UNKNOWN))
-                record.message = str(error) or type(error).__name__
+                record.message = _message(error, record.path)
                 if record.failures > self._max_retries:
                     record.state = State.END
             _log.error(
@@ -245,3 +246,9 @@ class ModelManager:
         if self._complaints.get(name) != complaint:
             self._complaints[name] = complaint
             _log.warning(complaint)
+
+
+def _message(error, path):
+    """What an error says; TensorFlow prints a path at times as Python prints bytes."""
+    as_bytes = repr(os.fsencode(path)).rstrip("\"'")
+    return str(error).replace(as_bytes, as_bytes[1] + path) or type(error).__name__

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 
+from serving.addresses import check_address
 from serving.errors import ServingError
 from serving.flags import parse_flags
 
@@ -56,6 +57,7 @@ def _serve(flags, stopping):
         from serving.metrics import read_metrics_path
         from serving.tls import read_credentials
 
+        _check_addresses(flags)
         batching = None
         if flags.enable_batching:
             batching = read_batching_options(flags.batching_parameters_file)
@@ -99,7 +101,9 @@ def _serve(flags, stopping):
     if flags.enable_grpc_healthcheck_service:
         health = add_health_service(grpc_server)
     if flags.port:
-        address = f"{flags.host}:{flags.port}"
+        address = (
+            f"[{flags.host}]:{flags.port}" if ":" in flags.host else f"{flags.host}:{flags.port}"
+        )
         if credentials:
             grpc_server.add_secure_port(address, credentials)
         else:
@@ -131,6 +135,12 @@ def _serve(flags, stopping):
     for done in [server.stop(_GRACE_SECONDS) for server in servers]:
         done.wait()
     return 0
+
+
+def _check_addresses(flags):
+    for api, port in (("gRPC", flags.port), ("REST", flags.rest_api_port)):
+        if port:
+            check_address(api, flags.host, port)
 
 
 def _load(flags, batching, name, version, path):

@@ -12,6 +12,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
+from serving.addresses import check_address
 from serving.flags import UNSUPPORTED, parse_flags
 from serving.grpc_service import make_grpc_server
 from serving.limits import Limits
@@ -155,6 +156,47 @@ def test_a_port_that_is_taken():
             RestServer(None, "127.0.0.1", port)
         with pytest.raises(RuntimeError, match=str(port)):
             make_grpc_server(None, 1, Limits()).add_insecure_port(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("api, flag", [("gRPC", "port"), ("REST", "rest_api_port")])
+def test_where_it_cannot_listen_is_told_before_models_load(tmp_path, monkeypatch, api, flag):
+    (tmp_path / "1").mkdir()
+    monkeypatch.setattr("serving.server._load", lambda *_: pytest.fail("loads"))
+    monkeypatch.setattr("serving.server.gc.freeze", lambda: None)
+
+    def refusal(host, port):
+        flags = {"port": 0, "rest_api_port": 0, flag: port, "host": host}
+        arguments = [f"--{name}={value}" for name, value in flags.items()]
+        with pytest.raises(OSError) as info:
+            _serve(parse_flags([f"--model_base_path={tmp_path}", *arguments]), threading.Event())
+        return str(info.value)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        expected = f"{api} cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert refusal("127.0.0.1", port) == expected
+    assert refusal("no.such.host.invalid", port).startswith(
+        f"{api} cannot listen on no.such.host.invalid:{port}: "
+    )
+    # An address of documentation (RFC 5737), which no machine has.
+    assert refusal("192.0.2.1", port).endswith(": Cannot assign requested address")
+
+
+def test_the_check_leaves_the_port(free_port):
+    for _ in range(2):
+        check_address("REST", "127.0.0.1", free_port)
+    with socket.create_server(("127.0.0.1", free_port)):
+        pass
+
+
+def test_an_address_of_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    check_address("gRPC", "::1", 0)
+    with RestServer(None, "::1", 0)._socket as listener:
+        assert listener.getsockname()[0] == "::1"
 
 
 def test_the_configuration_that_the_readme_shows():

@@ -278,6 +278,17 @@ def test_a_version_that_was_given_up_is_not_tried_again(tmp_path):
     assert tried == [3, 3, 3]
 
 
+def test_an_error_names_a_path_as_it_is_written(tmp_path):
+    folder = tmp_path / "ü" / "3"
+    folder.mkdir(parents=True)
+    (folder / "saved_model.pb").write_bytes(b"not a graph")
+    manager = ModelManager(Servable)
+    manager.configure([ModelConfig(name="toy", base_path=str(tmp_path / "ü"))])
+    manager.poll()
+    message = manager.versions("toy")[0].message
+    assert message.startswith(f"Cannot parse file '{folder}/saved_model.pb': ")
+
+
 def test_nothing_is_loaded_once_the_server_stops(loads, tmp_path):
     stopping = threading.Event()
 
