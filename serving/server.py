@@ -88,7 +88,7 @@ def _serve(flags, stopping):
     manager.configure(configs)
     _await_models(manager, configs, flags, stopping)
     if stopping.is_set():
-        _log.info("Stopping before all models are available")
+        _log.info("Stopped while the models were loading")
         return 0
     if flags.file_system_poll_wait_seconds > 0:
         manager.poll_every(flags.file_system_poll_wait_seconds)

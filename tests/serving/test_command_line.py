@@ -145,7 +145,7 @@ def test_a_signal_while_models_load(monkeypatch, caplog, tmp_path, free_port):
     flags = [f"--model_base_path={tmp_path}", "--port=0", f"--rest_api_port={free_port}"]
     with caplog.at_level("INFO"):
         assert _serve(parse_flags(flags), stopping) == 0
-    assert "Stopping before all models are available" in caplog.text
+    assert "Stopped while the models were loading" in caplog.text
     assert "Serving on" not in caplog.text
 
 
