@@ -37,7 +37,8 @@ _LIMITS = (
     ("max_request_bytes", 256 << 20, "bytes of a request's body or message"),
     ("max_json_depth", 256, "lists and objects inside each other in a request"),
     ("max_string_bytes", 16 << 20, "bytes of one string of a request"),
-    ("max_rows", 100_000, "rows of one request"),
+    ("max_rows", 4096, "rows of one request"),
+    ("max_ids", 1 << 20, "integers or strings of one tensor of a request, rows times length"),
     ("max_waiting_requests", 1000, "requests of one API that wait for a thread"),
 )
 _THREADS = 4 * (os.cpu_count() or 1)
@@ -72,8 +73,14 @@ def parse_flags(arguments=None):
     return flags
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """One sentence, which the usage of all flags would hide."""
+        self.exit(2, f"serving.server: {message}. --help lists the flags\n")
+
+
 def _parser():
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m serving.server",
         description=(
             "A server for development and small jobs that speaks TensorFlow Serving's REST and "

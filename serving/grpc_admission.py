@@ -5,6 +5,7 @@ import functools
 import threading
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from serving.errors import ServingError
 
@@ -58,16 +59,31 @@ class Admission(grpc.ServerInterceptor):
             return handler
         quick = handler_call_details.method.rpartition("/")[2] in _ASK_FOR_A_STATE
         pool = self._states if quick else self._pool
-        call, read = handler.unary_unary, handler.request_deserializer
+        call = functools.partial(_answer, handler.unary_unary)
+        read = functools.partial(_read, handler.request_deserializer)
         try:
             self._limits.check_waiting(pool.unfinished + 1 - pool.num_threads)
         except ServingError as error:
             # The message is not even read.
             quick, call, read = True, functools.partial(_refuse, error), None
-        call = functools.partial(call)
         if quick:
             call.experimental_thread_pool = self._states  # as grpc_health's own servicer does
         return grpc.unary_unary_rpc_method_handler(call, read, handler.response_serializer)
+
+
+def _read(read, content):
+    """The request, or the error: gRPC itself would log each with a traceback."""
+    try:
+        return read(content)
+    except DecodeError as error:
+        return error
+
+
+def _answer(call, request, context):
+    if isinstance(request, DecodeError):
+        # The code that gRPC gives in every language.
+        context.abort(grpc.StatusCode.INTERNAL, "The bytes are not this call's request")
+    return call(request, context)
 
 
 def _refuse(error, _request, context):

@@ -15,6 +15,7 @@ from serving.infer import classify, multi_inference, regress
 from serving.metrics import Record
 from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
 from serving.predict_request import run_predict_request
+from serving.reload import reload_models
 
 _log = logging.getLogger(__name__)
 
@@ -110,8 +111,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
                     "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
                     "ModelConfigList is currently supported"
                 )
-            self._manager.configure(request.config.model_config_list.config)
-            self._manager.poll()
+            reload_models(self._manager, request.config.model_config_list.config)
             response = ReloadConfigResponse()
             response.status.SetInParent()
             return response

@@ -84,7 +84,7 @@ def _read_rows(instances, dtypes):
                 f"{quote(instance)} keys must be equal to: {','.join(sorted(dtypes))}"
             )
     return {
-        name: build(leaves, [len(instances), *shapes[name]], dtypes[name])
+        name: build(name, leaves, [len(instances), *shapes[name]], dtypes[name])
         for name, leaves in columns.items()
     }
 
@@ -116,7 +116,7 @@ def _read_columns(inputs, dtypes):
         if name not in inputs:
             raise invalid_argument(f"Missing named input: {name} in 'inputs' object.")
         shape, leaves = shape_and_leaves(name, inputs[name], dtype)
-        arrays[name] = build(leaves, shape, dtype)
+        arrays[name] = build(name, leaves, shape, dtype)
     return arrays
 
 

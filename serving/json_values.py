@@ -12,6 +12,7 @@ from serving.json_text import NUMBER_TOO_BIG, encode, quote, type_name
 from serving.tensor_proto import dtype_name
 
 _MAX_RANK = 254  # of a TensorFlow shape
+_MAX_ARRAY_RANK = 64  # of a NumPy array
 
 
 class _Kind(typing.NamedTuple):
@@ -75,8 +76,16 @@ def shape_and_leaves(name, value, dtype):
     return shape, leaves
 
 
-def build(leaves, shape, dtype):
-    """The array of the leaves that `shape_and_leaves` gave."""
+def build(name, leaves, shape, dtype):
+    """The array of the leaves that `shape_and_leaves` gave.
+
+    Raises:
+        ServingError: if NumPy holds no such array.
+    """
+    if len(shape) > _MAX_ARRAY_RANK:
+        raise invalid_argument(
+            f"Input {name} must have at most {_MAX_ARRAY_RANK} dimensions. Received: {len(shape)}"
+        )
     holder = _KINDS[dtype].holder if leaves else dtype.as_numpy_dtype
     if holder is object:
         array = np.empty(len(leaves), object)

@@ -1,10 +1,14 @@
 """What one request may bring, and how many requests may wait."""
 
 import dataclasses
+import math
 
 import numpy as np
+import tensorflow as tf
 
 from serving.errors import Code, ServingError, TooLarge, invalid_argument
+
+_POINTER = 8  # what a string takes in an array, beside itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,13 +20,16 @@ class Limits:
         max_json_depth: int. Lists and objects inside each other.
         max_string_bytes: int. Bytes of one string of a tensor.
         max_rows: int. The first axis of a tensor.
+        max_ids: int. Integers, bools or strings of a tensor, rows times length. A model makes a
+            vector of each, so they take a thousand times the memory; floats are such already.
         max_waiting_requests: int. Requests of one API that wait for a thread.
     """
 
     max_request_bytes: int = 256 << 20
     max_json_depth: int = 256
     max_string_bytes: int = 16 << 20
-    max_rows: int = 100_000
+    max_rows: int = 4096
+    max_ids: int = 1 << 20
     max_waiting_requests: int = 1000
 
     def check_body(self, size):
@@ -60,17 +67,41 @@ class Limits:
                 if isinstance(child, (dict, list))
             ]
 
+    def check_shape(self, name, shape, dtype):
+        """Refuses a tensor by its shape, before there is one.
+
+        In a proto one value stands for a whole shape, so a few bytes can ask for any amount.
+
+        Args:
+            name: string. The input's name.
+            shape: list of ints.
+            dtype: `tf.DType`.
+        """
+        if shape and shape[0] > self.max_rows:
+            raise invalid_argument(
+                f"Input {name} must have at most {self.max_rows} rows. Received: {shape[0]}"
+            )
+        count = math.prod(shape)
+        if count > self.max_ids and not (dtype.is_floating or dtype.is_complex):
+            raise invalid_argument(
+                f"Input {name} must have at most {self.max_ids} values. Its shape {shape} has "
+                f"{count}"
+            )
+        size = count * (dtype.size or _POINTER)
+        if size > self.max_request_bytes:
+            raise invalid_argument(
+                f"Input {name} must take at most {self.max_request_bytes} bytes. Its shape {shape} "
+                f"takes {size}"
+            )
+
     def check_tensors(self, tensors):
-        """Refuses tensors with too many rows or too long strings.
+        """Refuses tensors that are too large or have too long strings.
 
         Args:
             tensors: dictionary from input name to array.
         """
         for name, array in tensors.items():
-            if array.ndim and len(array) > self.max_rows:
-                raise invalid_argument(
-                    f"Input {name} must have at most {self.max_rows} rows. Received: {len(array)}"
-                )
+            self.check_shape(name, list(array.shape), tf.as_dtype(array.dtype))
             if array.dtype != np.object_:
                 continue
             longest = max(map(len, array.flat), default=0)

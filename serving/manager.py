@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import os
 import threading
 import time
 
@@ -27,9 +28,12 @@ class ModelManager:
         max_retries: int. How often a version that failed is tried again.
         retry_seconds: float. How long after a failure.
         unavailable_labels: bool. Whether a new label may point to a version that cannot answer yet.
+        stopping: `threading.Event` or None. Nothing more is loaded once it is set.
     """
 
-    def __init__(self, load, max_retries=5, retry_seconds=60.0, unavailable_labels=False):
+    def __init__(
+        self, load, max_retries=5, retry_seconds=60.0, unavailable_labels=False, stopping=None
+    ):
         self._load_servable = load
         self._max_retries = max_retries
         self._retry_seconds = retry_seconds
@@ -40,29 +44,22 @@ class ModelManager:
         self._garbage = False  # a version was unloaded since memory was last collected
         self._lock = threading.Lock()
         self._poll_lock = threading.Lock()
-        self._stopping = threading.Event()
+        self._stopping = stopping or threading.Event()
 
     def configure(self, configs):
         """Replaces the models to serve, from the next `poll` on.
 
         Args:
-            configs: list of `ModelConfig` protos.
+            configs: list of `ModelConfig` protos that `check_model_configs` lets pass.
 
         Raises:
-            ServingError: if two models have the same name, or a label points to a version that is
-                not available; the models then stay what they were.
+            ServingError: if a label points to a version that is not available; the models then stay
+                what they were.
         """
-        by_name = {}
-        for config in configs:
-            if config.name in by_name:
-                raise invalid_argument(
-                    f"Illegal to list model {config.name} multiple times in config list"
-                )
-            by_name[config.name] = config
         with self._lock:
             for config in configs:
                 self._check_labels(config)
-            self._configs = by_name
+            self._configs = {config.name: config for config in configs}
 
     def poll(self):
         """Looks at every base path once, loads what is new and unloads what is not wanted."""
@@ -70,6 +67,8 @@ class ModelManager:
             with self._lock:
                 names = [*self._configs, *(self._records.keys() - self._configs.keys())]
             for name in names:
+                if self._stopping.is_set():
+                    return
                 self._poll_model(name)
             if self._garbage:
                 # Objects of a graph hold one another; left to itself Python finds them too late.
@@ -89,7 +88,7 @@ class ModelManager:
         threading.Thread(target=poll, name="poll-versions", daemon=True).start()
 
     def stop(self):
-        """Ends the polling."""
+        """Ends the polling; what is being loaded is the last."""
         self._stopping.set()
 
     @contextlib.contextmanager
@@ -173,17 +172,20 @@ class ModelManager:
         records = self._want(name, {version: found[version] for version in wanted})
         for record in records:
             if record.wanted and record.state in (State.START, State.LOADING):
-                if time.monotonic() >= record.next_attempt:
+                if time.monotonic() >= record.next_attempt and not self._stopping.is_set():
                     self._load(name, record)
         self._retire(records)
 
     def _want(self, name, paths):
-        """Marks what is wanted; a version that ended and came back starts again."""
+        """Marks what is wanted; a version that ended and came back starts again.
+
+        It may have come back before it ended: while its last requests ran.
+        """
         with self._lock:
             records = self._records.setdefault(name, {})
             for version, path in paths.items():
                 record = records.get(version)
-                if record is None or (record.ended and not record.wanted):
+                if record is None or record.unloaded or (record.ended and not record.wanted):
                     records[version] = VersionRecord(version, path)
             for version, record in records.items():
                 record.wanted = version in paths
@@ -201,7 +203,7 @@ class ModelManager:
                 record.failures += 1
                 record.next_attempt = time.monotonic() + self._retry_seconds
                 record.code = Code(getattr(error, "code", Code.UNKNOWN))
-                record.message = str(error) or type(error).__name__
+                record.message = _message(error, record.path)
                 if record.failures > self._max_retries:
                     record.state = State.END
             _log.error(
@@ -244,3 +246,9 @@ class ModelManager:
         if self._complaints.get(name) != complaint:
             self._complaints[name] = complaint
             _log.warning(complaint)
+
+
+def _message(error, path):
+    """What an error says; TensorFlow prints a path at times as Python prints bytes."""
+    as_bytes = repr(os.fsencode(path)).rstrip("\"'")
+    return str(error).replace(as_bytes, as_bytes[1] + path) or type(error).__name__

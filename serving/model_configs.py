@@ -19,19 +19,43 @@ def read_model_configs(model_config_file=None, model_name=None, model_base_path=
         List of `ModelConfig` protos.
 
     Raises:
-        ValueError: if the file cannot be read or parsed, or a directory does not exist.
+        ValueError: if the file cannot be read or parsed, or `check_model_configs` finds a fault.
     """
     if model_config_file:
         configs = _read(model_config_file)
     else:
         configs = [ModelConfig(name=model_name, base_path=model_base_path)]
+    check_model_configs(configs)
+    return configs
+
+
+def check_model_configs(configs):
+    """Refuses models that nothing could ask, before one is loaded.
+
+    Args:
+        configs: list of `ModelConfig` protos.
+
+    Raises:
+        ValueError: if a name or a label is empty, two models have the same name, or a directory
+            does not exist.
+    """
+    names = set()
     for config in configs:
+        if not config.name:
+            raise ValueError(
+                f"Each model must have a name. The one with the base path {config.base_path!r} has "
+                "none"
+            )
+        if config.name in names:
+            raise ValueError(f"Illegal to list model {config.name} multiple times in config list")
+        names.add(config.name)
+        if "" in config.version_labels:
+            raise ValueError(f"The labels of model {config.name} must not be empty")
         if not os.path.isdir(config.base_path):
             raise ValueError(
                 f"The base path of model {config.name} must be a directory that holds one "
                 f"sub-directory per version. Received: {config.base_path!r}"
             )
-    return configs
 
 
 def _read(path):

@@ -21,8 +21,7 @@ def run_predict_request(servable, request, caller=None, limits=None):
     Raises:
         ServingError: if the request does not fit the signature, or the run fails.
     """
-    most = limits and limits.max_request_bytes
-    inputs = {name: to_array(name, proto, most) for name, proto in request.inputs.items()}
+    inputs = {name: to_array(name, proto, limits) for name, proto in request.inputs.items()}
     if limits:
         limits.check_tensors(inputs)
     signature_name = request.model_spec.signature_name or DEFAULT_SIGNATURE

@@ -8,6 +8,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from serving.addresses import family
+
 
 class _Connection(H11Protocol):
     """Closes a connection whose request head does not arrive in time, however slowly it drips.
@@ -63,7 +65,7 @@ class RestServer:
 
     def __init__(self, application, host, port, head_seconds=None):
         try:
-            self._socket = socket.create_server((host, port), backlog=2048)
+            self._socket = socket.create_server((host, port), family=family(host), backlog=2048)
         except OSError as error:
             raise OSError(f"REST cannot listen on {host}:{port}: {error.strerror}") from error
         # Accepted connections inherit it; without it an answer's body waits for the client's

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 
+from serving.addresses import check_address
 from serving.errors import ServingError
 from serving.flags import parse_flags
 
@@ -56,6 +57,7 @@ def _serve(flags, stopping):
         from serving.metrics import read_metrics_path
         from serving.tls import read_credentials
 
+        _check_addresses(flags)
         batching = None
         if flags.enable_batching:
             batching = read_batching_options(flags.batching_parameters_file)
@@ -79,11 +81,15 @@ def _serve(flags, stopping):
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
         unavailable_labels=flags.allow_version_labels_for_unavailable_models,
+        stopping=stopping,
     )
     # What the imports made stays: to look for garbage among it would hold up requests for a second.
     gc.freeze()
     manager.configure(configs)
     _await_models(manager, configs, flags, stopping)
+    if stopping.is_set():
+        _log.info("Stopped while the models were loading")
+        return 0
     if flags.file_system_poll_wait_seconds > 0:
         manager.poll_every(flags.file_system_poll_wait_seconds)
 
@@ -95,7 +101,9 @@ def _serve(flags, stopping):
     if flags.enable_grpc_healthcheck_service:
         health = add_health_service(grpc_server)
     if flags.port:
-        address = f"{flags.host}:{flags.port}"
+        address = (
+            f"[{flags.host}]:{flags.port}" if ":" in flags.host else f"{flags.host}:{flags.port}"
+        )
         if credentials:
             grpc_server.add_secure_port(address, credentials)
         else:
@@ -129,6 +137,12 @@ def _serve(flags, stopping):
     return 0
 
 
+def _check_addresses(flags):
+    for api, port in (("gRPC", flags.port), ("REST", flags.rest_api_port)):
+        if port:
+            check_address(api, flags.host, port)
+
+
 def _load(flags, batching, name, version, path):
     from serving.batching_options import read_own_batching_options
     from serving.batching_servable import BatchingServable
@@ -151,9 +165,14 @@ def _load(flags, batching, name, version, path):
 
 
 def _await_models(manager, configs, flags, stopping):
-    """Returns when every model can answer: like the real server, no port opens before."""
+    """Returns when every model can answer: like the real server, no port opens before.
+
+    Returns earlier when the server is to stop.
+    """
     while not stopping.is_set():
         manager.poll()
+        if stopping.is_set():
+            return
         missing = [
             config.name
             for config in configs

@@ -1,14 +1,11 @@
 """Arrays to and from `TensorProto`."""
 
-import math
-
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from serving.errors import invalid_argument
 
-_POINTER = 8  # what a string takes in an array, beside itself
 _FIELDS = {
     tf.float32: "float_val",
     tf.float64: "double_val",
@@ -28,30 +25,27 @@ def dtype_name(dtype):
     return {"float32": "float", "float64": "double", "float16": "half"}.get(dtype.name, dtype.name)
 
 
-def to_array(name, proto, max_bytes=None):
+def to_array(name, proto, limits=None):
     """The array that a client sent.
 
     Args:
         name: string. The input's name, for the error.
         proto: `TensorProto`.
-        max_bytes: int or None. What the array may take: one value stands for a whole shape in a
-            proto, so a few bytes can ask for any amount.
+        limits: `Limits` or None. What the array may be.
 
     Returns:
         numpy array; strings are bytes objects.
 
     Raises:
-        ServingError: if the proto's shape, type and values do not fit together.
+        ServingError: if the proto's shape, type and values do not fit together, or its shape is
+            too large.
     """
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or min(sizes, default=0) < 0:
         raise invalid_argument(f"tensor parsing error: {name}")
     try:
-        count = math.prod(sizes) * (tf.as_dtype(proto.dtype).size or _POINTER)
-        if max_bytes is not None and count > max_bytes:
-            raise invalid_argument(
-                f"Input {name} must take at most {max_bytes} bytes. Its shape {sizes} takes {count}"
-            )
+        if limits:
+            limits.check_shape(name, sizes, tf.as_dtype(proto.dtype))
         return tf.make_ndarray(proto)
     except (KeyError, MemoryError, OverflowError, TypeError, ValueError) as error:
         raise invalid_argument(f"tensor parsing error: {name}") from error

@@ -1,5 +1,9 @@
 """TLS for gRPC by an `SSLConfig` file."""
 
+import os
+import ssl
+import tempfile
+
 import grpc
 
 from serving.config_protos import read_config
@@ -16,7 +20,8 @@ def read_credentials(path=None):
         `grpc.ServerCredentials`, or None without a file.
 
     Raises:
-        ValueError: if the file cannot be read or parsed, or lacks what TLS needs.
+        ValueError: if the file cannot be read or parsed, lacks what TLS needs, or holds no key and
+            certificate that belong together.
     """
     if not path:
         return None
@@ -26,8 +31,38 @@ def read_credentials(path=None):
             raise ValueError(f"{path}: {name} must hold a key or certificate in PEM form.")
     if config.client_verify and not config.custom_ca:
         raise ValueError(f"{path}: client_verify needs the clients' authority in custom_ca.")
+    _check_pair(path, config)
     return grpc.ssl_server_credentials(
         [(config.server_key.encode(), config.server_cert.encode())],
         root_certificates=config.custom_ca.encode() or None,
         require_client_auth=config.client_verify,
     )
+
+
+def _check_pair(path, config):
+    """gRPC takes anything and fails when the port is opened, without a reason."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:  # of this user alone; OpenSSL reads only files
+        paths = {name: os.path.join(folder, name) for name in ("server_cert", "server_key")}
+        for name, file_path in paths.items():
+            with open(file_path, "w", encoding="utf-8") as file:
+                file.write(getattr(config, name))
+        try:
+            # An empty password: a key that needs one is refused, and nobody is asked for it.
+            context.load_cert_chain(*paths.values(), password="")
+        except (ssl.SSLError, ValueError) as error:
+            raise ValueError(
+                f"{path}: server_key and server_cert must be a key without a password and its "
+                f"certificate. Received: {_reason(error)}."
+            ) from error
+    try:
+        if config.custom_ca:
+            context.load_verify_locations(cadata=config.custom_ca)
+    except (ssl.SSLError, ValueError) as error:
+        raise ValueError(
+            f"{path}: custom_ca must be a certificate in PEM form. Received: {_reason(error)}."
+        ) from error
+
+
+def _reason(error):
+    return getattr(error, "reason", None) or error

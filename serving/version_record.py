@@ -38,3 +38,8 @@ class VersionRecord:
     def ended(self):
         """True when it was unloaded or given up."""
         return self.state == State.END
+
+    @property
+    def unloaded(self):
+        """True when it ended without a fault."""
+        return self.ended and self.code == Code.OK

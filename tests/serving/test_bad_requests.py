@@ -54,9 +54,8 @@ def ours(server):
     if not server.is_ours:
         pytest.skip("the limits and the log are those of our server")
     yield server
-    # What is logged with a traceback is that bytes are no message, by gRPC itself.
-    for text in server.log.read_text().split("Traceback")[:-1]:
-        assert text.endswith("Exception deserializing message!\n"), text[-1000:]
+    before, _, after = server.log.read_text().partition("Traceback")
+    assert not after, before[-1000:] + after[:3000]
 
 
 @pytest.fixture
@@ -156,7 +155,8 @@ def exchange(server, content):
         received = b""
         with contextlib.suppress(ConnectionError):  # closed with bytes that it did not read
             if not is_whole(content):
-                connection.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):  # not connected: it was closed at once
+                    connection.shutdown(socket.SHUT_WR)
             while chunk := connection.recv(1 << 16):
                 received += chunk
     return received
@@ -192,8 +192,7 @@ def test_grpc_of_any_kind(ours, check):
                 methods[method](content, timeout=60)
             except grpc.RpcError as error:
                 code, details = error.code().name, error.details()
-                # gRPC's own answer to bytes that are no message.
-                broken = (code, details) == ("INTERNAL", "Exception deserializing request!")
+                broken = (code, details) == ("INTERNAL", "The bytes are not this call's request")
                 if broken:
                     with pytest.raises(Exception, match="Error parsing message"):
                         METHODS[method].FromString(content)

@@ -5,17 +5,20 @@ import dataclasses
 import pathlib
 import re
 import socket
+import threading
 
 import pytest
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
+from serving.addresses import check_address
 from serving.flags import UNSUPPORTED, parse_flags
 from serving.grpc_service import make_grpc_server
 from serving.limits import Limits
 from serving.model_configs import read_model_configs
 from serving.rest_server import RestServer
+from serving.server import _serve
 
 FOLDER = pathlib.Path(serving.__file__).parent
 
@@ -68,7 +71,9 @@ def test_usage_errors(capsys, arguments, message):
     with pytest.raises(SystemExit) as info:
         parse_flags(arguments)
     assert info.value.code == 2
-    assert message in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert message in printed and printed.startswith("serving.server: ")
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -77,6 +82,17 @@ def test_usage_errors(capsys, arguments, message):
         ("model_config_list { config { nonsense: 1 } }", "is not a ModelServerConfig text proto"),
         ("", "must list at least one model"),
         ('model_config_list { config { name: "a" base_path: "/no/such" } }', "model a must be"),
+        ('model_config_list { config { base_path: "/" } }', "with the base path '/' has none"),
+        (
+            'model_config_list { config { name: "a" base_path: "/" } '
+            'config { name: "a" base_path: "/" } }',
+            "Illegal to list model a multiple times",
+        ),
+        (
+            'model_config_list { config { name: "a" base_path: "/" '
+            'version_labels { key: "" value: 1 } } }',
+            "labels of model a must not be empty",
+        ),
         (None, "cannot be read"),
     ],
 )
@@ -103,6 +119,36 @@ def test_a_broken_only_version_ends_the_server(run_module, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.fixture
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_a_signal_while_models_load(monkeypatch, caplog, tmp_path, free_port):
+    (tmp_path / "1").mkdir()
+    stopping = threading.Event()
+
+    class Loaded:
+        """A version; the signal comes in while it loads."""
+
+        def __init__(self, *_):
+            stopping.set()
+
+    def no_port(*_):
+        pytest.fail("opens a port")
+
+    monkeypatch.setattr("serving.server._load", Loaded)
+    monkeypatch.setattr("serving.server.gc.freeze", lambda: None)
+    monkeypatch.setattr("serving.grpc_service.make_grpc_server", no_port)
+    monkeypatch.setattr("serving.rest_server.RestServer", no_port)
+    flags = [f"--model_base_path={tmp_path}", "--port=0", f"--rest_api_port={free_port}"]
+    with caplog.at_level("INFO"):
+        assert _serve(parse_flags(flags), stopping) == 0
+    assert "Stopped while the models were loading" in caplog.text
+    assert "Serving on" not in caplog.text
+
+
 def test_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -110,6 +156,47 @@ def test_a_port_that_is_taken():
             RestServer(None, "127.0.0.1", port)
         with pytest.raises(RuntimeError, match=str(port)):
             make_grpc_server(None, 1, Limits()).add_insecure_port(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("api, flag", [("gRPC", "port"), ("REST", "rest_api_port")])
+def test_where_it_cannot_listen_is_told_before_models_load(tmp_path, monkeypatch, api, flag):
+    (tmp_path / "1").mkdir()
+    monkeypatch.setattr("serving.server._load", lambda *_: pytest.fail("loads"))
+    monkeypatch.setattr("serving.server.gc.freeze", lambda: None)
+
+    def refusal(host, port):
+        flags = {"port": 0, "rest_api_port": 0, flag: port, "host": host}
+        arguments = [f"--{name}={value}" for name, value in flags.items()]
+        with pytest.raises(OSError) as info:
+            _serve(parse_flags([f"--model_base_path={tmp_path}", *arguments]), threading.Event())
+        return str(info.value)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        expected = f"{api} cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert refusal("127.0.0.1", port) == expected
+    assert refusal("no.such.host.invalid", port).startswith(
+        f"{api} cannot listen on no.such.host.invalid:{port}: "
+    )
+    # An address of documentation (RFC 5737), which no machine has.
+    assert refusal("192.0.2.1", port).endswith(": Cannot assign requested address")
+
+
+def test_the_check_leaves_the_port(free_port):
+    for _ in range(2):
+        check_address("REST", "127.0.0.1", free_port)
+    with socket.create_server(("127.0.0.1", free_port)):
+        pass
+
+
+def test_an_address_of_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    check_address("gRPC", "::1", 0)
+    with RestServer(None, "::1", 0)._socket as listener:
+        assert listener.getsockname()[0] == "::1"
 
 
 def test_the_configuration_that_the_readme_shows():

@@ -1,11 +1,9 @@
 """Versions, hot swap, broken versions, warm-up, stopping (core/, sources/storage_path/)."""
 
 import concurrent.futures
-import gc
 import shutil
 import threading
 import time
-import weakref
 
 import grpc
 import pytest
@@ -16,10 +14,8 @@ from tensorflow_serving.apis import (
     predict_pb2,
     regression_pb2,
 )
-from tensorflow_serving.config.model_server_config_pb2 import ModelConfig
 
 from serving.errors import ServingError
-from serving.manager import ModelManager
 from serving.servable import Servable
 from serving.versions import find_versions
 from serving.warmup import warm_up
@@ -175,64 +171,11 @@ def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting
         assert answer(server, "all") == 404
 
 
-@pytest.mark.point(n=18)
-@pytest.mark.parametrize("allowed", [False, True])
-def test_labels_of_versions_that_do_not_answer_yet(allowed):
-    manager = ModelManager(None, unavailable_labels=allowed)
-    labels = {"stable": 1}
-    if not allowed:
-        with pytest.raises(ServingError, match="label to version 1 of model toy, which is not cur"):
-            manager.configure([ModelConfig(name="toy", version_labels=labels)])
-        return
-    manager.configure([ModelConfig(name="toy", version_labels=labels)])
-    manager.configure([ModelConfig(name="toy", version_labels={**labels, "new": 2})])
-    with pytest.raises(ServingError, match="label to version 3 "):
-        manager.configure([ModelConfig(name="toy", version_labels={"stable": 3})])
-
-
 @pytest.mark.point(n=16)
 def test_which_directories_are_versions(tmp_path):
     for name in ("1", "00000023", "4a", "-5", "6.0", "temp", str(2**63), str(2**63 - 1)):
         (tmp_path / name).mkdir()
     assert sorted(find_versions(tmp_path)) == [1, 23, 2**63 - 1]
-
-
-def test_an_unloaded_version_leaves_nothing_behind(tmp_path):
-    """Its objects hold one another, as those of a TensorFlow graph do."""
-
-    class Loaded:
-        def __init__(self, *_):
-            self.itself = self
-            alive.add(self)
-
-        def close(self):
-            pass
-
-    alive = weakref.WeakSet()
-    manager = ModelManager(Loaded)
-    manager.configure([ModelConfig(name="toy", base_path=str(tmp_path))])
-    gc.disable()
-    try:
-        for version in range(1, 6):
-            (tmp_path / str(version)).mkdir()
-            manager.poll()
-            assert len(alive) == 1
-    finally:
-        gc.enable()
-
-
-def test_a_look_for_versions_that_fails_is_not_the_last(waiting):
-    looks = []
-
-    class Surprised(ModelManager):
-        def poll(self):
-            looks.append(1)
-            raise RuntimeError("no such surprise")
-
-    manager = Surprised(None)
-    manager.poll_every(0.01)
-    waiting(lambda: len(looks) > 2)
-    manager.stop()
 
 
 @pytest.mark.point(n=19)

@@ -20,6 +20,7 @@ from tensorflow_serving.apis import (
 
 from serving.errors import ServingError
 from serving.limits import Limits
+from serving.predict_request import run_predict_request
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +159,33 @@ def test_a_shape_that_takes_more_than_a_message_may(limited):
             assert call.details().startswith(
                 "Input x must take at most 4000 bytes. Its shape [1, 1"
             )
+
+
+@pytest.mark.parametrize(
+    "dtype, sizes, message",
+    [
+        (tf.string, [30_000_000], "at most 4096 rows. Received: 30000000"),
+        (tf.int32, [2000, 1000], r"at most 1048576 values. Its shape \[2000, 1000\] has 2000000"),
+        (tf.bool, [1, 2**21], "at most 1048576 values"),
+        (tf.float32, [1, 2**27], "at most 268435456 bytes"),
+    ],
+)
+def test_a_shape_is_refused_before_it_takes_memory(monkeypatch, dtype, sizes, message):
+    request = predict_pb2.PredictRequest()
+    request.inputs["x"].dtype = dtype.as_datatype_enum
+    for size in sizes:
+        request.inputs["x"].tensor_shape.dim.add(size=size)
+    monkeypatch.setattr(tf, "make_ndarray", lambda _: pytest.fail("takes memory"))
+    with pytest.raises(ServingError, match=f"Input x must .*{message}"):
+        run_predict_request(None, request, limits=Limits())
+
+
+def test_ids_are_counted_and_floats_are_not():
+    limits = Limits(max_ids=6)
+    limits.check_tensors({"x": np.zeros([7, 5], np.float32), "y": np.zeros([3, 2], np.int32)})
+    for dtype in (np.int32, np.bool_, object):
+        with pytest.raises(ServingError, match=r"Its shape \[7, 5\] has 35"):
+            limits.check_tensors({"x": np.zeros([7, 5], dtype)})
 
 
 @pytest.mark.point(n=5)

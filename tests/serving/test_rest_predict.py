@@ -6,6 +6,10 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
+
+from serving.errors import ServingError
+from serving.json_inputs import read_inputs
 
 
 def row(signature, *instances):
@@ -277,3 +281,17 @@ def test_a_long_text(server):
     status, answer = server.predict({"instances": [text]})
     assert status == 200
     assert answer["predictions"][0]["translation"] == f"00000007:{text}"
+
+
+@pytest.mark.parametrize("form", ["instances", "inputs"])
+@pytest.mark.parametrize("rank", [64, 65, 254])
+def test_more_dimensions_than_an_array_has(form, rank):
+    value = 1.0
+    for _ in range(rank):
+        value = [value]
+    if rank == 64:
+        inputs, _ = read_inputs({form: value}, {"x": tf.float32})
+        assert inputs["x"].shape == (1,) * 64
+        return
+    with pytest.raises(ServingError, match=f"Input x must have at most 64 dimensions.*: {rank}$"):
+        read_inputs({form: value}, {"x": tf.float32})

@@ -101,6 +101,22 @@ def test_what_tls_needs(tmp_path, missing, message):
         read_credentials(file)
 
 
+def test_keys_and_certificates_that_do_not_fit(tmp_path, pem):
+    file = tmp_path / "ssl.config"
+
+    def refusal(**names):
+        values = {"server_key": "server.key", "server_cert": "server.crt", **names}
+        file.write_text(config(**{field: pem.get(name, name) for field, name in values.items()}))
+        with pytest.raises(ValueError) as info:
+            read_credentials(file)
+        return str(info.value).removeprefix(f"{file}: ")
+
+    pair = "server_key and server_cert must be a key without a password and its certificate. "
+    assert refusal(server_key="client.key") == f"{pair}Received: KEY_VALUES_MISMATCH."
+    assert refusal(server_cert="-----BEGIN CERTIFICATE-----").startswith(f"{pair}Received: ")
+    assert refusal(custom_ca="nobody").startswith("custom_ca must be a certificate in PEM form. ")
+
+
 def test_a_file_that_is_none(tmp_path):
     with pytest.raises(ValueError, match="cannot be read"):
         read_credentials(tmp_path / "ssl.config")
