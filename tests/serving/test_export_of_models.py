@@ -179,7 +179,9 @@ def test_a_session_of_the_client_holds_the_memory(served, exported, waiting, nam
 
 
 def test_an_export_that_answers_otherwise_than_when_written(start_server, tmp_path, waiting):
-    """Version 2 has the weights of another model: it is refused, and version 1 goes on."""
+    """Version 2 has the weights of another model, and no hash that tells it: by its answers it is
+    refused, and version 1 goes on.
+    """
     written = {}
     for seed, name in enumerate(["first", "second", "other"]):
         model = models.bert(11, **SIZES, max_length=5)
@@ -187,6 +189,7 @@ def test_an_export_that_answers_otherwise_than_when_written(start_server, tmp_pa
         written[name] = pathlib.Path(export.saved_model(model, tmp_path / name))
     shutil.rmtree(written["second"] / "variables")
     shutil.move(written["other"] / "variables", written["second"])
+    (written["second"] / "fingerprint.pb").unlink()
     base = written["first"].parent
     flags = ["--model_name=toy", f"--model_base_path={base}", "--max_num_load_retries=0"]
     with start_server(*flags) as server:
