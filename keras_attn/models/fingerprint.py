@@ -1,7 +1,6 @@
 """What a model answers, kept in its file so that loading can ask again."""
 
 import math
-import warnings
 import weakref
 
 import keras
@@ -49,12 +48,11 @@ class Fingerprint(keras.layers.Layer):
     def load_own_variables(self, store):
         model = self._model()
         if "answer" not in store.keys():
-            warnings.warn(
-                f"The file holds no fingerprint of {model.name!r}: it is not known whether the "
-                "model answers as it did when it was saved.",
-                stacklevel=2,
+            raise ValueError(
+                f"The file must hold a fingerprint of {model.name!r}, which tells whether the model "
+                "answers as it did when it was saved. Received: none; "
+                "`load_weights(path, skip_mismatch=True)` takes such weights as they are."
             )
-            return
         self._check_weights(np.asarray(store["weights"]), self.projections())
         self._check_answer(np.asarray(store["answer"]), self.answer())
 

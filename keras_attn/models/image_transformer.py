@@ -29,7 +29,7 @@ def image_transformer(
     pattern=None,
     num_mixtures=None,
     encoding="sinusoidal",
-    head_dim=None,
+    key_dim=None,
     name="image_transformer",
 ):
     """The Image Transformer: an image value by value, each from a neighbourhood of those before.
@@ -44,7 +44,9 @@ def image_transformer(
     of each channel, padding and start. `pattern` is the paper's 1-D one, `BlockLocal1D(256, 256)`,
     unless another is given, such as the 2-D one, `BlockLocal2D((32, 96), (8, 32), flange=(8, 16))`,
     whose order the tokens then have. With `num_mixtures` a token is a whole pixel, and the outputs
-    are what a `MixtureOfLogistics(num_mixtures, channels, V)` takes, in the place of logits.
+    are what a `MixtureOfLogistics(num_mixtures, channels, V)` takes, in the place of logits; the
+    labels are then `tokens.values(images)`, not `tokens.encode(images)`. `key_dim` is the size of a
+    head, by default D / N.
 
     Example:
         >>> import keras_attn
@@ -72,7 +74,7 @@ def image_transformer(
     def block(index):
         return TransformerBlock(
             attention=MultiHeadAttention(
-                num_heads, head_dim or head_size(hidden_dim, num_heads), pattern=pattern
+                num_heads, key_dim or head_size(hidden_dim, num_heads), pattern=pattern
             ),
             feed_forward=FeedForward(intermediate_dim),
             dropout=dropout,

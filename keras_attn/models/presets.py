@@ -135,7 +135,7 @@ PRESETS = {
     "image_transformer_imagenet32": (image_transformer, _sizes(258, 12, 4, 512, 2048, 0.1)),
     "image_transformer_cifar10_logistics": (
         image_transformer,
-        _sizes(258, 12, 8, 256, 512, 0.1, head_dim=64, num_mixtures=10),
+        _sizes(258, 12, 8, 256, 512, 0.1, key_dim=64, num_mixtures=10),
     ),
     "image_transformer_2d": (
         image_transformer,

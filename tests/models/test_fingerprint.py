@@ -80,12 +80,18 @@ def test_another_version_of_a_layer(folder, monkeypatch):
         keras.saving.load_model(folder / "model.keras")
 
 
-def test_a_file_without_one_is_loaded_with_a_warning(folder, tmp_path):
+def test_a_file_without_one_is_taken_if_asked_for(folder, tmp_path):
     def change(file):
         del file["fingerprint"]
 
-    with pytest.warns(UserWarning, match="no fingerprint of 'gpt'"):
-        keras.saving.load_model(packed(folder, tmp_path, change))
+    path = packed(folder, tmp_path, change)
+    with pytest.raises(ValueError, match="must hold a fingerprint of 'gpt'"):
+        keras.saving.load_model(path)
+    model = gpt(V, **SIZES, max_length=13)
+    zipfile.ZipFile(path).extract("model.weights.h5", tmp_path)
+    with pytest.warns(UserWarning, match="fingerprint"):
+        model.load_weights(tmp_path / "model.weights.h5", skip_mismatch=True)
+    np.testing.assert_array_equal(model.embedding.table, made().embedding.table)
 
 
 @pytest.mark.parametrize("size", [0, 1000, -1000])

@@ -69,7 +69,7 @@ def clusters(v, d, cutoffs, div_val):
 def image_shapes(s):
     """Of 32 x 32 pixels in three colours; sines for positions."""
     n, d = s[N], s[D]
-    size = s.get("head_dim", d // n)
+    size = s.get("key_dim", d // n)
     into = [(d, n, size), (n, size)]
     layer = 3 * into + [(n, size, d), (d,)] + feed_forward(d, s[F]) + 2 * norm(d)
     if "num_mixtures" not in s:

@@ -302,7 +302,7 @@ def test_presets():
     options = parse([*files, "--preset", "image_transformer_cifar10_logistics"])
     assert (options.likelihood, options.num_mixtures) == ("logistics", 10)
     assert (options.pattern, options.block_length, options.more) == (
-        "block_local_1d", 256, ["head_dim=64"],
+        "block_local_1d", 256, ["key_dim=64"],
     )  # fmt: skip
     options = parse([*files, "--preset", "sparse_transformer_cifar10", "--with", "key_dim=32"])
     assert (options.pattern, options.stride, options.dropout) == ("strided", 96, 0.25)
