@@ -36,10 +36,12 @@ class IdTranslator(tf.Module):
         for name, length in (("max_length", max_length), ("max_source_length", max_source_length)):
             if length < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
-        if model.max_length is not None:
-            check_positions("max_length", max_length, model.max_length)
-        if model.max_source_length is not None:
-            max_source_length = min(max_source_length, model.max_source_length)
+        positions = getattr(model, "max_length", None)  # a model of the user's own may not say
+        if positions is not None:
+            check_positions("max_length", max_length, positions)
+        positions = getattr(model, "max_source_length", None)
+        if positions is not None:
+            max_source_length = min(max_source_length, positions)
         # The weights alone: to track the model would export its optimizer too.
         self.weights = [weight.value for weight in model.weights]
         self._decode = lambda ids: generate(model, ids, strategy, max_length)

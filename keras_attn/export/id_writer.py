@@ -40,7 +40,7 @@ class IdWriter(tf.Module):
             if length < 1:
                 raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
         max_scored_length = max_prompt_length + max_length
-        positions = model.max_length
+        positions = getattr(model, "max_length", None)  # a model of the user's own may not say
         if positions is not None:
             check_positions("max_length", max_length, positions)
             # The last token written is not read.

@@ -90,13 +90,13 @@ def _check_positions(model, length, max_length):
     if positions is not None and read + max_length - 1 > positions:
         what = "`inputs` and `max_length`" if model.reads_prompt else "`max_length`"
         raise ValueError(
-            f"{what} must fit the {positions} positions of the model {model.name!r}, one for each "
+            f"{what} must fit the {positions} positions of the model, one for each "
             f"token but the last. Received: inputs of {length} tokens, max_length={max_length}."
         )
     positions = getattr(model, "max_source_length", None)
     if positions is not None and (length or 0) > positions:
         raise ValueError(
-            f"`inputs` must fit the {positions} positions of a source of the model {model.name!r}. "
+            f"`inputs` must fit the {positions} positions of the model for a source. "
             f"Received: inputs of {length} tokens."
         )
 

@@ -278,7 +278,7 @@ def test_as_many_tokens_as_there_are_positions():
     model, prompt = models.gpt(13, 1, 2, 6, 7, max_length=5), np.array([[5, 6, 7]])
     assert model.max_length == 5
     assert generate(model, prompt, max_length=3)[0].shape == (1, 3)
-    message = "the 5 positions of the model 'gpt'.*inputs of 3 tokens, max_length=4"
+    message = "the 5 positions of the model, one.*inputs of 3 tokens, max_length=4"
     with pytest.raises(ValueError, match=message):
         generate(model, prompt, max_length=4)
 
@@ -291,7 +291,9 @@ def test_as_many_tokens_as_there_are_positions_of_a_source():
     assert generate(model, np.array([[5, 6]]), max_length=5)[0].shape == (1, 5)
     with pytest.raises(ValueError, match="`max_length` must fit the 5 positions"):
         generate(model, np.array([[5, 6]]), max_length=6)
-    with pytest.raises(ValueError, match="the 2 positions of a source.*inputs of 3 tokens"):
+    with pytest.raises(
+        ValueError, match="the 2 positions of the model for a source.*inputs of 3 tokens"
+    ):
         generate(model, np.array([[5, 6, 7]]), max_length=5)
 
 
