@@ -5,8 +5,6 @@ import os
 
 from recipes import files
 
-_PATHS = ("text", "data_dir")
-
 
 def check_out(out):
     """Refuses a run's directory that cannot be one.
@@ -35,7 +33,7 @@ def check_settings(path, settings, out):
     if not os.path.exists(path):
         return
     before = files.read_object(path, "give another --out")
-    changed = [name for name in settings if not _same(name, before.get(name), settings[name])]
+    changed = [name for name in settings if before.get(name) != settings[name]]
     if changed:
         differences = ", ".join(f"{n}={before.get(n)!r}, now {settings[n]!r}" for n in changed)
         raise ValueError(
@@ -47,10 +45,3 @@ def check_settings(path, settings, out):
 def save_settings(path, settings):
     """Writes the settings to `path`, which appears complete or not at all."""
     files.write(path, json.dumps(settings, indent=1))
-
-
-def _same(name, before, now):
-    """Whether a setting has not changed; of a file or a directory any spelling is the same."""
-    if name in _PATHS and isinstance(before, str) and isinstance(now, str):
-        return os.path.realpath(before) == os.path.realpath(now)
-    return before == now

@@ -8,6 +8,11 @@ def family(host):
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+def joined(host, port):
+    """Both in one string, as gRPC takes them."""
+    return f"[{host}]:{port}" if family(host) == socket.AF_INET6 else f"{host}:{port}"
+
+
 def check_address(api, host, port):
     """Takes a port and leaves it again: what is wrong is told before models load.
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 
-from serving.addresses import check_address
+from serving.addresses import check_address, joined
 from serving.errors import ServingError
 from serving.flags import parse_flags
 
@@ -101,9 +101,7 @@ def _serve(flags, stopping):
     if flags.enable_grpc_healthcheck_service:
         health = add_health_service(grpc_server)
     if flags.port:
-        address = (
-            f"[{flags.host}]:{flags.port}" if ":" in flags.host else f"{flags.host}:{flags.port}"
-        )
+        address = joined(flags.host, flags.port)
         if credentials:
             grpc_server.add_secure_port(address, credentials)
         else:

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_attn.export.limits import check_positions, real
+from keras_attn.export.lengths import check_lengths, real
 from keras_attn.generation import generate
 
 
@@ -33,12 +33,7 @@ class IdTranslator(tf.Module):
 
     def __init__(self, model, strategy="greedy", max_length=64, max_source_length=1024):
         super().__init__()
-        for name, length in (("max_length", max_length), ("max_source_length", max_source_length)):
-            if length < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
-        positions = getattr(model, "max_length", None)  # a model of the user's own may not say
-        if positions is not None:
-            check_positions("max_length", max_length, positions)
+        check_lengths(model, max_length, max_source_length=max_source_length)
         positions = getattr(model, "max_source_length", None)
         if positions is not None:
             max_source_length = min(max_source_length, positions)

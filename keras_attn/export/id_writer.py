@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_attn.export.limits import check_positions, real
+from keras_attn.export.lengths import check_lengths, real
 from keras_attn.generation import generate
 from keras_attn.ops.crossentropy import crossentropy
 
@@ -36,13 +36,9 @@ class IdWriter(tf.Module):
 
     def __init__(self, model, strategy="greedy", max_length=64, max_prompt_length=960):
         super().__init__()
-        for name, length in (("max_length", max_length), ("max_prompt_length", max_prompt_length)):
-            if length < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
+        positions = check_lengths(model, max_length, max_prompt_length=max_prompt_length)
         max_scored_length = max_prompt_length + max_length
-        positions = getattr(model, "max_length", None)  # a model of the user's own may not say
         if positions is not None:
-            check_positions("max_length", max_length, positions)
             # The last token written is not read.
             max_prompt_length = min(max_prompt_length, positions - max_length + 1)
             max_scored_length = min(max_scored_length, positions)

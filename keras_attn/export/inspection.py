@@ -73,8 +73,9 @@ class Inspection:
 def inspect(path):
     """Reads an export, asks it what it was asked when it was written, and compares the answers.
 
-    The hash of the variables is compared too, which tells where no answer was recorded. Numbers may differ by a thousandth of an output's greatest; all else is to be the same. The
-    model is loaded and runs, so the file must be from a source that is trusted.
+    The hash of the variables is compared too, which tells where no answer was recorded. Numbers may
+    differ by a thousandth of an output's greatest; all else is to be the same. The model is loaded
+    and runs, so the file must be from a source that is trusted.
 
     Args:
         path: directory of a version, or one that holds versions, of which the highest is taken.

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_attn.export.limits import real
+from keras_attn.export.lengths import real
 
 
 class SegmentSteps(tf.Module):

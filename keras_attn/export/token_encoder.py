@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from keras_attn.export.limits import real
+from keras_attn.export.lengths import real
 
 IDS = [
     tf.TensorSpec([None, None], tf.int32, "token_ids"),

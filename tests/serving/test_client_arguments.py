@@ -1,0 +1,81 @@
+"""What the clients refuse before they ask anyone: no server runs."""
+
+import pytest
+
+from serving import client as clients
+
+
+@pytest.fixture(params=["rest", "grpc"])
+def make(request):
+    """A function that makes a client of either API."""
+    if request.param == "rest":
+        return lambda **options: clients.RestClient("http://127.0.0.1:9/v1/models/toy", **options)
+    return lambda **options: clients.GrpcClient("127.0.0.1:9", "toy", **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"timeout": 0}, {"timeout": "5"}, {"retries": -1}, {"retries": None}]
+)
+def test_bounds_that_are_none(make, options):
+    ((name, value),) = options.items()
+    with pytest.raises(ValueError, match=f"`{name}` must .* Received: {name}={value!r}"):
+        make(**options)
+
+
+@pytest.mark.parametrize("headers", ["Authorization", {"a": 1}, {"a b": "c"}, {"a": "hidden\n"}])
+def test_headers_that_are_none(make, headers):
+    with pytest.raises(ValueError, match="`headers` must be") as info:
+        make(headers=headers)
+    assert "hidden" not in str(info.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        "",
+        "a",
+        "http://127.0.0.1:18601",
+        "http://127.0.0.1:x/v1/models/a",
+        "127.0.0.1:18601/v1/models/a",
+        "localhost:18601/v1/models/a",
+        "http://127.0.0.1:18601/v1/models/a?version=1",
+    ],
+)
+def test_a_url_that_is_none(url):
+    with pytest.raises(ValueError, match="`url` must be a model's address, http://HOST:PORT") as e:
+        clients.RestClient(url)
+    assert repr(url) in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, words",
+    [
+        ((None,), {}, "`address` must be HOST:PORT"),
+        (("",), {}, "`address` must be HOST:PORT"),
+        (("http://127.0.0.1:9",), {}, "`address` must be HOST:PORT"),
+        (("127.0.0.1:9", 5), {}, "`model_name` must be a string. Received: model_name=5"),
+        (("127.0.0.1:9",), {"version": "x"}, "`version` must be a whole number"),
+        (("127.0.0.1:9",), {"version": 2**63}, "`version` must be a whole number"),
+        (("127.0.0.1:9",), {"label": 7}, "`label` must be a string. Received: label=7"),
+        (("127.0.0.1:9",), {"version": 1, "label": "a"}, "not both"),
+    ],
+)
+def test_what_names_no_model_over_grpc(arguments, options, words):
+    with pytest.raises(ValueError, match=words):
+        clients.GrpcClient(*arguments, **options)
+
+
+class Remembering(clients.Client):
+    """A model whose memory holds nothing."""
+
+    def _predict(self, inputs, signature_name, limit):
+        return {"memory": []} if signature_name == "initial_memory" else inputs
+
+
+@pytest.mark.parametrize("segment", [{}, {"token_ids": [5]}, {"token_ids": [[5]], "states": [[6]]}])
+def test_a_step_of_no_segment(segment):
+    session = Remembering("m", 1, 0).session()
+    assert session.step(token_ids=[[5, 7]]) == {"token_ids": [[5, 7]], "lengths": [2]}
+    with pytest.raises(clients.ClientError, match="reads rows of `token_ids` or of `states`"):
+        session.step(**segment)
