@@ -57,6 +57,21 @@ def read_history(path):
         return [{k: _number(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
 
+def cut_history(path, epochs):
+    """Leaves the rows of the first epochs: a run that was killed may have begun others."""
+    if not os.path.isfile(path):
+        return
+    with open(path, newline="", encoding="utf-8") as file:
+        head, *rows = file.read().splitlines(keepends=True) or [""]
+    names = head.count(",")
+    kept = [
+        row
+        for row in rows
+        if row.count(",") == names and row.endswith("\n") and int(row.split(",")[0]) < epochs
+    ]
+    files.write(path, "".join([head, *kept]))
+
+
 def draw_curve(rows, metric, path):
     """Losses and the validation metric over the epochs."""
     import matplotlib

@@ -14,6 +14,14 @@ def add_run_options(add):
     add("--seed", type=int, default=0)
 
 
+def add_prepare_option(add):
+    add(
+        "--prepare",
+        action="store_true",
+        help="only read and tokenise the data, for training where TensorFlow is not installed",
+    )
+
+
 def add_size_options(add, sizes):
     """Adds the sizes of a model, which a preset may give too."""
     for name, value in sizes.items():

@@ -7,8 +7,9 @@ import time
 import keras
 
 from keras_attn import training
-from recipes.card import EpochSeconds, write_card
+from recipes.card import EpochSeconds, cut_history, write_card
 from recipes.settings import check_out, check_settings, save_settings
+from recipes.text.tokens import FILE_NAME
 
 
 class Run:
@@ -53,9 +54,11 @@ class Run:
             started: when the run began, by `time.monotonic()`.
 
         Returns:
-            The card, a dict.
+            The card, a dict; None on a backend that only trains.
         """
         self.train()
+        if keras.backend.backend() != "tensorflow":
+            return None
         results = self.evaluate()
         facts = self.facts()
         self.export()
@@ -72,8 +75,23 @@ class Run:
             seconds=round(time.monotonic() - started, 1),
         )
 
+    def finish(self, started):
+        """Goes as far as it is asked to and the backend can, and prints what came of it."""
+        if getattr(self.options, "prepare", False):
+            self.corpus.tokens.save()
+            print(f"Tokens: {self.path(FILE_NAME)}")
+            return
+        card = self.complete(started)
+        if card is None:
+            print(
+                f"Trained: {self.path('model.keras')}. The same command with "
+                "KERAS_BACKEND=tensorflow evaluates it, exports it and writes the card."
+            )
+        else:
+            print("\n".join(self.report(card)))
+
     def report(self, card):
-        """What is printed of a finished run, line by line."""
+        """What is printed of a run that has come to its end, line by line."""
         for split, result in card["results"].items():
             yield f"{split}: {result['metric']} {result['value']:.4g} ({result['signature']})"
         yield f"Export: {self.exported}"
@@ -94,25 +112,73 @@ class Run:
 
     def steps(self):
         """How many steps the model was trained for."""
-        trained = self.model if self.trained is None else self.trained
         # Not int(): under a strategy the counter is a variable of several parts.
-        return int(keras.ops.convert_to_numpy(trained.optimizer.iterations))
+        return int(keras.ops.convert_to_numpy(self.compiled().optimizer.iterations))
 
-    def resume(self, model):
-        """Restores a compiled model: the callback that saves it, and the epoch to go on with."""
-        resume = training.Resume(self.path("checkpoint"), self.options.checkpoint_steps)
+    def compiled(self):
+        """The model that is compiled."""
+        return self.model if self.trained is None else self.trained
+
+    def checkpoints(self):
+        """The callback that saves the state of training, and restores it."""
+        return training.Resume(self.path("checkpoint"), self.options.checkpoint_steps)
+
+    @property
+    def epochs(self):
+        """How many epochs the whole training has."""
+        return self.options.epochs
+
+    def fit(self, train, valid, callbacks=(), **arguments):
+        """Trains, or goes on training, to the last epoch.
+
+        Args:
+            train, valid: the `Epochs` to learn from, and to be tested on after each.
+            callbacks: list of those that come before the run's own.
+            **arguments: more of the model's `fit`.
+        """
+        model, resume = self.compiled(), self.checkpoints()
         with self.scope():  # where the optimizer's variables belong
-            return resume, resume.initial_epoch(model)
+            epoch, done = resume.restore(model)
+        callbacks = [*callbacks, *self.logs(epoch, done)]
+        if done:
+            rest = [Unfinished(callbacks), resume]
+            self._fit(model, train.rest(done), valid, epoch, epoch + 1, rest, **arguments)
+            epoch += 1
+        if epoch < self.epochs:
+            self._fit(model, train, valid, epoch, self.epochs, [*callbacks, resume], **arguments)
 
-    def logs(self, first_epoch):
+    def _fit(self, model, train, valid, first, last, callbacks, **arguments):
+        with self.scope():
+            train_data, valid_data = train.data(), valid.data()
+        model.fit(
+            train_data,
+            initial_epoch=first,
+            epochs=last,
+            callbacks=[train.following(), *callbacks],
+            validation_data=valid_data,
+            shuffle=False,  # the order is the data's own
+            verbose=1 if os.isatty(1) else 2,
+            **arguments,
+        )
+
+    def logs(self, epoch, done=0):
         """Callbacks that begin the run, and write seconds, losses and metrics to files."""
         os.makedirs(self.options.out, exist_ok=True)
+        history = self.path("history.csv")
+        cut_history(history, epoch)
         return [
             Begin(self),
             EpochSeconds(),
-            keras.callbacks.CSVLogger(self.path("history.csv"), append=first_epoch > 0),
+            keras.callbacks.CSVLogger(history, append=epoch + done > 0),
             keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False),
         ]
+
+
+class Unfinished(keras.callbacks.CallbackList):
+    """Callbacks of the rest of an epoch, after which training goes on: none hears that it ended."""
+
+    def on_train_end(self, logs=None):
+        pass
 
 
 class Begin(keras.callbacks.Callback):

@@ -108,7 +108,11 @@ class TokenBatches(keras.utils.PyDataset):
         return len(self._planned[1])
 
     def __getitem__(self, index):
-        return self._padded(self._batches(self.epoch)[index])
+        return self.batch(self.epoch, index)
+
+    def batch(self, epoch, index):
+        """The batch at a place of an epoch, whatever `self.epoch` is."""
+        return self._padded(self._batches(epoch)[index])
 
     def on_epoch_begin(self):
         self._is_running = True

@@ -75,6 +75,9 @@ class Resume(keras.callbacks.Callback):
             variable.assign(array)
         return numbers["epoch"]
 
+    def restore(self, model):
+        return self.initial_epoch(model), 0
+
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch
         self._saved_at = 0

@@ -21,7 +21,7 @@ def run(options, started):
     from recipes.algorithmic.sequence_run import SequenceRun
 
     run = (ParityRun if options.task == "parity" else SequenceRun)(options)
-    print("\n".join(run.report(run.complete(started))))
+    run.finish(started)
 
 
 if __name__ == "__main__":

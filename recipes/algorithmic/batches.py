@@ -1,14 +1,12 @@
 """Batches to train on, without end, and to be tested on."""
 
 import numpy as np
-import tensorflow as tf
 
-from keras_attn.text.datasets import dataset_of
 from recipes.algorithmic.held_out import draw
 from recipes.algorithmic.parity import parity
 from recipes.algorithmic.sequences import SHORTEST, TASKS
 
-_FIRST_ID, _BOS, _EOS = 4, 2, 3
+FIRST_ID, _BOS, _EOS = 4, 2, 3
 # What a batch is for, as part of its seed.
 TRAIN, VALID, TEST = range(3)
 
@@ -32,16 +30,12 @@ class Batches:
         self._max_offset, self._seed = max_offset, seed
 
     def training(self, steps):
-        """An `EndlessBatches` of epochs of so many steps."""
-        return EndlessBatches(self._batch, steps)
+        """Epochs of so many batches, one going on where the other ended."""
+        return _Epochs(steps, lambda epoch, index: self._batch(epoch * steps + index))
 
     def validation(self, steps):
         """Batches of trained lengths, held out and without offsets."""
-
-        def one_pass():
-            return (self.as_arrays(self._mixed(VALID, index, True)) for index in range(steps))
-
-        return dataset_of(one_pass, _signature(next(one_pass())), steps)
+        return _Epochs(steps, lambda _, index: self.as_arrays(self._mixed(VALID, index, True)))
 
     def of_length(self, length, number):
         """Up to so many different test examples of one length, fewer if fewer are held out."""
@@ -75,23 +69,14 @@ class Batches:
         return make(random, lengths, self._longest)
 
 
-class EndlessBatches:
-    """Epochs of so many batches, one going on where the other ended.
+class _Epochs:
+    """Of each epoch so many batches that a function gives."""
 
-    Attributes:
-        epoch: the epoch that the next pass over the data set is.
-    """
+    def __init__(self, steps, batch):
+        self._steps, self.batch = steps, batch
 
-    def __init__(self, batch, steps):
-        self._batch, self._steps = batch, steps
-        self.epoch = 0
-
-    def as_dataset(self):
-        def one_epoch():
-            first, self.epoch = self.epoch * self._steps, self.epoch + 1
-            return (self._batch(index) for index in range(first, first + self._steps))
-
-        return dataset_of(one_epoch, _signature(self._batch(0)), self._steps)
+    def __len__(self):
+        return self._steps
 
 
 def with_marks(sequences, offsets=None, max_offset=0):
@@ -107,12 +92,8 @@ def with_marks(sequences, offsets=None, max_offset=0):
     source_ids, target_ids, labels = np.zeros((3, number, width + 1 + max_offset), "int32")
     for ids, symbols in ((source_ids, sources), (labels, targets)):
         rows, places = np.nonzero(symbols >= 0)
-        ids[rows, places + offsets[rows]] = symbols[rows, places] + _FIRST_ID
+        ids[rows, places + offsets[rows]] = symbols[rows, places] + FIRST_ID
         ids[np.arange(number), offsets + np.sum(symbols >= 0, axis=1)] = _EOS
     target_ids[:, 1:] = np.where(labels[:, :-1] == _EOS, 0, labels[:, :-1])
     target_ids[np.arange(number), offsets] = _BOS
     return {"source_ids": source_ids, "target_ids": target_ids}, labels
-
-
-def _signature(batch):
-    return tf.nest.map_structure(lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), batch)

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 
-from keras_attn.export.versions import new_version
 from recipes.algorithmic.architectures import parity_rnn
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.training import Run
@@ -40,6 +39,8 @@ class ParityRun(Run):
 
     def export(self):
         """Writes the next version under `export/`: `vectors` (B, T, width) to logits (B, 1)."""
+        from keras_attn.export.versions import new_version
+
         versions = new_version(self.path("export"), self.options.export_version)
         with versions as (temporary, self.exported):
             self.model.export(temporary, verbose=False)

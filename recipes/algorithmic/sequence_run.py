@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from keras_attn import export, text, training
+from keras_attn import text, training
 from recipes.algorithmic.architectures import encoder_decoder
+from recipes.algorithmic.batches import FIRST_ID
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.pondering import steps_by_position
 from recipes.algorithmic.sequences import SYMBOLS, carries
@@ -17,16 +18,11 @@ class SequenceRun(Run):
     drawn = ("sequence_accuracy", "token_accuracy")
 
     def _make(self):
-        self.tokenizer = text.Characters(SYMBOLS)
-        self.model = encoder_decoder(self.options, self.tokenizer.vocabulary_size)
+        self.model = encoder_decoder(self.options, FIRST_ID + len(SYMBOLS))
         self._compile(
             training.LabelSmoothedCrossentropy(0.0),
             [training.TokenAccuracy(), training.SequenceAccuracy()],
         )
-
-    def begin(self):
-        super().begin()
-        self.tokenizer.save(self.path("tokenizer.model"))
 
     def tested(self, examples):
         inputs, labels = self.batches.as_arrays(examples)
@@ -37,10 +33,14 @@ class SequenceRun(Run):
 
     def export(self):
         """Writes the next version under `export/`: text to text."""
+        from keras_attn import export
+
+        tokenizer = text.Characters(SYMBOLS)
+        tokenizer.save(self.path("tokenizer.model"))
         self.exported = export.saved_model(
             self.model,
             self.path("export"),
-            tokenizer=self.tokenizer,
+            tokenizer=tokenizer,
             max_length=self.longest + 1,
             max_source_length=self.longest + 1,
             version=self.options.export_version,

@@ -1,11 +1,10 @@
 """What a run of any task is: data, training, results by length and a card."""
 
-import os
-
 from recipes import run
 from recipes.algorithmic.batches import Batches
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.settings import settings
+from recipes.epochs import Epochs
 from recipes.optimizer import adam
 
 _VALIDATION_BATCHES = 8
@@ -42,20 +41,8 @@ class Run(run.Run):
 
     def train(self):
         """Trains, or goes on training."""
-        options = self.options
-        resume, first = self.resume(self.model)
-        data = self.batches.training(options.steps // options.epochs)
-        data.epoch = first
-        if first < options.epochs:
-            self.model.fit(
-                data.as_dataset(),
-                epochs=options.epochs,
-                initial_epoch=first,
-                callbacks=[*self.logs(first), resume],
-                validation_data=self.batches.validation(_VALIDATION_BATCHES),
-                shuffle=False,  # the order is the seed's
-                verbose=1 if os.isatty(1) else 2,
-            )
+        train = self.batches.training(self.options.steps // self.options.epochs)
+        self.fit(Epochs(train), Epochs(self.batches.validation(_VALIDATION_BATCHES)))
         self.model.save(self.path("model.keras"))
 
     def evaluate(self):

@@ -17,8 +17,13 @@ def main():
 
 def run(options, started):
     from recipes.compare.training import Comparison
+    from recipes.text.tokens import FILE_NAME
 
     comparison = Comparison(options)
+    if options.prepare:
+        comparison.corpus.tokens.save()
+        print(f"Tokens: {options.out}/{FILE_NAME}")
+        return
     lines = comparison.write(comparison.run())
     print("\n".join(lines))
     print(f"Table: {options.out}/table.md\nCard:  {options.out}/card.json")

@@ -12,11 +12,12 @@ from recipes import files
 from recipes.compare.axes import axes, build
 from recipes.compare.options import settings
 from recipes.curves import draw_curves
+from recipes.epochs import Epochs
 from recipes.optimizer import adam
 from recipes.provenance import command_line, hardware, versions
 from recipes.settings import check_out, check_settings, save_settings
 from recipes.text.batches import EndlessSegments, Windows
-from recipes.text.corpus import Corpus, train_tokenizer
+from recipes.text.corpus import Corpus
 from recipes.text.data import read_text
 
 
@@ -25,7 +26,9 @@ class Comparison:
 
     def __init__(self, options):
         check_out(options.out)
-        check_settings(self._path(options, "settings.json"), settings(options), options.out)
+        name, splits = read_text(options.data_dir, options.text)
+        self._settings = settings(options, (name, splits))
+        check_settings(self._path(options, "settings.json"), self._settings, options.out)
         known = axes(options)[options.axis]
         chosen = options.values or known
         unknown = [name for name in chosen if name not in known]
@@ -38,9 +41,7 @@ class Comparison:
         self.names = [
             name for name in known if name in chosen or os.path.exists(self._result(name))
         ]
-        name, splits = read_text(options.data_dir, options.text)
-        tokenizer = train_tokenizer(options.tokenizer, splits["train"], options.vocabulary_size)
-        self.corpus = Corpus.of(name, splits, tokenizer)
+        self.corpus = Corpus.of(name, splits, options, options.out)
         self.corpus.check_rows(options.batch_size, "train", "valid")
 
     def run(self):
@@ -77,7 +78,8 @@ class Comparison:
         """Writes a result, and what a later start must have in common with it."""
         options = self.options
         os.makedirs(options.out, exist_ok=True)
-        save_settings(self._path(options, "settings.json"), settings(options))
+        save_settings(self._path(options, "settings.json"), self._settings)
+        self.corpus.tokens.save()
         files.write(self._result(name), json.dumps(result, indent=1))
 
     def _train(self, name):
@@ -85,7 +87,7 @@ class Comparison:
         keras.backend.clear_session()
         keras.utils.set_random_seed(options.seed)
         changes = axes(options)[options.axis][name]
-        model = build(self.corpus.tokenizer.vocabulary_size, options, **changes)
+        model = build(self.corpus.vocabulary_size, options, **changes)
         remembers = model.memory is not None
         trained = model
         if remembers:
@@ -99,16 +101,19 @@ class Comparison:
             jit_compile=False,
         )
         seconds = Seconds()
-        history = trained.fit(
+        train = Epochs(
             EndlessSegments(
                 self._segments("train"),
                 options.steps // options.epochs,
                 remembers,
                 options.seed,
-            ).as_dataset(),
+            )
+        )
+        history = trained.fit(
+            train.data(),
             epochs=options.epochs,
-            callbacks=[seconds],
-            validation_data=self._validation(remembers).as_dataset(),
+            callbacks=[train.following(), seconds],
+            validation_data=Epochs(self._validation(remembers)).data(),
             shuffle=False,
             verbose=2,
         ).history
@@ -126,7 +131,8 @@ class Comparison:
         options = self.options
         most = max(options.valid_tokens, options.batch_size + 1)
         if remembers:
-            return self._segments("valid", most)
+            segments = self._segments("valid", most)
+            return EndlessSegments(segments, len(segments), remembers, options.seed)
         ids = self.corpus.ids["valid"][:most]
         return Windows(ids, options.context, options.context, options.batch_size)
 

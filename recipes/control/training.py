@@ -5,7 +5,7 @@ import os
 import keras
 import numpy as np
 
-from keras_attn import export, training
+from keras_attn import training
 from recipes import run
 from recipes.control.agents import build
 from recipes.control.environments import Environments
@@ -44,7 +44,9 @@ class Run(run.Run):
     def train(self):
         """Trains, or goes on training; episodes begin anew."""
         options = self.options
-        resume, first = self.resume(self.trained)
+        resume = self.checkpoints()
+        with self.scope():
+            first = resume.initial_epoch(self.trained)
         if first < options.epochs:
             self.trained.fit(
                 self.rollouts.as_dataset(options.stretches * (options.epochs - first)),
@@ -76,6 +78,8 @@ class Run(run.Run):
 
     def export(self):
         """Writes the next version under `export/`, of a model whose memory a client can hold."""
+        from keras_attn import export
+
         if hasattr(self.model, "initial_memory"):
             self.exported = export.saved_model(
                 self.model, self.path("export"), version=self.options.export_version

@@ -3,9 +3,6 @@
 import functools
 
 import numpy as np
-import tensorflow as tf
-
-from keras_attn.text.datasets import dataset_of
 
 
 class Batches:
@@ -19,24 +16,18 @@ class Batches:
         batch_size: int.
         steps: int. Batches of an epoch.
         seed: int.
-
-    Attributes:
-        epoch: the epoch that the next pass over the data set is.
+        labelled: function of images (B, H, W, C) that gives inputs and labels.
     """
 
-    def __init__(self, images, batch_size, steps, seed):
+    def __init__(self, images, batch_size, steps, seed, labelled):
         self._images, self._batch_size, self._steps, self._seed = images, batch_size, steps, seed
-        self.epoch = 0
+        self._labelled = labelled
 
-    def as_dataset(self, labelled):
-        """A dataset of what `labelled` makes of images (B, H, W, C)."""
+    def __len__(self):
+        return self._steps
 
-        def one_epoch():
-            first, self.epoch = self.epoch * self._steps, self.epoch + 1
-            for step in range(first, first + self._steps):
-                yield self._images.take(self._places(step))
-
-        return _dataset(self._images, one_epoch, self._batch_size, self._steps, labelled)
+    def batch(self, epoch, index):
+        return self._labelled(self._images.take(self._places(epoch * self._steps + index)))
 
     def _places(self, step):
         numbers = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
@@ -48,24 +39,20 @@ class Batches:
         return found
 
 
-def in_order(images, batch_size, labelled):
-    """A dataset of one pass over a split; its last batch may be smaller."""
-    steps = -(-len(images) // batch_size)
+class InOrder:
+    """One pass over a split; its last batch may be smaller."""
 
-    def one_pass():
-        for step in range(steps):
-            yield images.take(
-                np.arange(step * batch_size, min((step + 1) * batch_size, len(images)))
-            )
+    def __init__(self, images, batch_size, labelled):
+        self._images, self._batch_size, self._labelled = images, batch_size, labelled
 
-    return _dataset(images, one_pass, None, steps, labelled)
+    def __len__(self):
+        return -(-len(self._images) // self._batch_size)
+
+    def batch(self, epoch, index):
+        first, end = index * self._batch_size, (index + 1) * self._batch_size
+        return self._labelled(self._images.take(np.arange(first, min(end, len(self._images)))))
 
 
 @functools.lru_cache(maxsize=2)
 def _order(size, seed, number):
     return np.random.RandomState([seed, number]).permutation(size)
-
-
-def _dataset(images, one_pass, batch_size, steps, labelled):
-    signature = tf.TensorSpec((batch_size, *images.array.shape[1:]), tf.uint8)
-    return dataset_of(one_pass, signature, steps).map(labelled)

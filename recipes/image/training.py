@@ -1,12 +1,14 @@
 """One run of the recipe: images, model, training, evaluation, samples, export and card."""
 
-import os
 import time
 
-from keras_attn import export, generation, models, training
+import numpy as np
+
+from keras_attn import generation, models, training
 from recipes import run
+from recipes.epochs import Epochs
 from recipes.image.architectures import build
-from recipes.image.batches import Batches, in_order
+from recipes.image.batches import Batches, InOrder
 from recipes.image.data import KINDS, Images, read_images
 from recipes.image.drawing import write_grid
 from recipes.image.settings import settings
@@ -27,31 +29,21 @@ class Run(run.Run):
             self.tokens = models.ImageTokens.of(self.model)
             self._likelihood = self._mixture()
             self._compile()
-        self.batches = Batches(
-            self.splits["train"], options.batch_size, options.steps // options.epochs, options.seed
-        )
 
     def train(self):
         """Trains, or goes on training."""
-        resume, first = self.resume(self.model)
-        self.batches.epoch = first
-        if first < self.options.epochs:
-            self.model.fit(
-                self.batches.as_dataset(self._labelled),
-                epochs=self.options.epochs,
-                initial_epoch=first,
-                callbacks=[*self.logs(first), resume],
-                validation_data=self._held_out("valid", self.options.valid_images)[0],
-                shuffle=False,  # the batches shuffle themselves
-                verbose=1 if os.isatty(1) else 2,
-            )
+        options = self.options
+        steps = options.steps // options.epochs
+        images = self.splits["train"]
+        train = Batches(images, options.batch_size, steps, options.seed, self._labelled)
+        self.fit(Epochs(train), self._held_out("valid", options.valid_images)[0])
         self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """Bits per dimension of the test split."""
         data, number = self._held_out("test", self.options.test_images)
         started = time.monotonic()
-        found = self.model.evaluate(data, verbose=0, return_dict=True)
+        found = self.model.evaluate(data.data(), verbose=0, return_dict=True)
         return {
             "test": {
                 "metric": "bits_per_dim",
@@ -64,6 +56,8 @@ class Run(run.Run):
 
     def sample(self):
         """Draws images, those that the export draws by the same seed, and writes `samples.png`."""
+        from keras_attn import export
+
         generator = export.ImageGenerator(self.model, self._strategy())
         images = generator.generate(self.options.samples, self.options.seed)["images"].numpy()
         write_grid(images, self.kind.num_values, self.path("samples.png"))
@@ -71,6 +65,8 @@ class Run(run.Run):
 
     def export(self):
         """Writes the next version under `export/`."""
+        from keras_attn import export
+
         self.exported = export.saved_model(
             self.model,
             self.path("export"),
@@ -94,13 +90,15 @@ class Run(run.Run):
     def _labelled(self, images):
         """What the model reads of a batch, and what it is to predict."""
         encode = self.tokens.values if self._likelihood else self.tokens.encode
-        return {"token_ids": self.tokens.inputs(images)}, encode(images)
+        inputs, labels = self.tokens.inputs(images), encode(images)
+        return {"token_ids": np.asarray(inputs)}, np.asarray(labels)
 
     def _held_out(self, split, most):
-        """A data set of at most so many images, and how many they are."""
+        """`Epochs` of at most so many images, and how many they are."""
         array, order = self.splits[split]
         images = Images(array, order[:most])
-        return in_order(images, self.options.batch_size, self._labelled), len(images)
+        batches = InOrder(images, self.options.batch_size, self._labelled)
+        return Epochs(batches, free_axes=(0,)), len(images)
 
     def _mixture(self):
         """The likelihood of whole pixels; None for the softmax of a value."""

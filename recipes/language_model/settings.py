@@ -10,6 +10,6 @@ NAMES = (
 )
 
 
-def settings(options):
+def settings(options, text):
     """The options of `NAMES`, and what is learned."""
-    return text_settings(options, NAMES)
+    return text_settings(options, NAMES, text)

@@ -1,19 +1,19 @@
 """One run of the recipe: data, model, training, evaluation, export and card."""
 
-import os
 import time
 
 import keras
 import numpy as np
 
-from keras_attn import export, generation, text, training
+from keras_attn import generation, text, training
 from keras_attn.memory import StatefulSegments
 from recipes import run
+from recipes.epochs import Epochs
 from recipes.language_model.architectures import build, span_patterns, with_memory
 from recipes.language_model.settings import settings
 from recipes.optimizer import adam
 from recipes.text.batches import EndlessSegments, Windows
-from recipes.text.corpus import Corpus, decode, kept_tokenizer
+from recipes.text.corpus import Corpus, decode
 from recipes.text.data import read_text
 
 
@@ -23,39 +23,23 @@ class Run(run.Run):
     curve = "val_bits_per_character"
 
     def __init__(self, options):
-        super().__init__(options, settings(options))
         name, splits = read_text(options.data_dir, options.text)
-        tokenizer = kept_tokenizer(self.path("tokenizer.model"), options, splits["train"])
-        self.corpus = Corpus.of(name, splits, tokenizer)
+        super().__init__(options, settings(options, (name, splits)))
+        self.corpus = Corpus.of(name, splits, options, options.out)
         self.corpus.check_rows(options.batch_size, *self.corpus.ids)
         with self.scope():
-            self.model = build(options, self.corpus.tokenizer.vocabulary_size)
+            self.model = build(options, self.corpus.vocabulary_size)
             self.trained = self._trained()
-        self.batches = EndlessSegments(
-            self._segments(self.corpus.ids["train"]),
-            steps=options.steps // options.epochs,
-            remembers=self._remembers,
-            seed=options.seed,
-        )
 
     def begin(self):
         super().begin()
-        self.corpus.tokenizer.save(self.path("tokenizer.model"))
+        self.corpus.tokens.save()
 
     def train(self):
         """Trains, or goes on training."""
-        resume, first = self.resume(self.trained)
-        self.batches.epoch = first
-        if first < self.options.epochs:
-            self.trained.fit(
-                self.batches.as_dataset(),
-                epochs=self.options.epochs,
-                initial_epoch=first,
-                callbacks=[*self.logs(first), resume],
-                validation_data=self._validation().as_dataset(),
-                shuffle=False,  # rows continue those of the batch before
-                verbose=1 if os.isatty(1) else 2,
-            )
+        steps = self.options.steps // self.options.epochs
+        train = self._segments(self.corpus.ids["train"], steps)
+        self.fit(Epochs(train), Epochs(self._validation()))
         self.model.save(self.path("model.keras"))
 
     def evaluate(self):
@@ -73,7 +57,7 @@ class Run(run.Run):
         metrics = [training.BitsPerCharacter(name="bits_per_token"), training.Perplexity()]
         model.compile(loss=_loss(), weighted_metrics=metrics, jit_compile=False)
         started = time.monotonic()
-        found = model.evaluate(data.as_dataset(), verbose=0, return_dict=True)
+        found = model.evaluate(Epochs(data).data(), verbose=0, return_dict=True)
         seconds = time.monotonic() - started
         bits = found["bits_per_token"] / self.corpus.characters_per_token("test")
         return {
@@ -101,6 +85,8 @@ class Run(run.Run):
 
     def export(self):
         """Writes the next version under `export/`."""
+        from keras_attn import export
+
         options, decoding = self.options, {}
         if not self._remembers:
             decoding = {
@@ -116,7 +102,7 @@ class Run(run.Run):
     def facts(self):
         return {
             "task": self.corpus.name,
-            "vocabulary_size": self.corpus.tokenizer.vocabulary_size,
+            "vocabulary_size": self.corpus.vocabulary_size,
             "sample": self.sample(),
             **self._spans(),
         }
@@ -129,8 +115,11 @@ class Run(run.Run):
     def _remembers(self):
         return self.model.memory is not None
 
-    def _segments(self, ids):
-        return text.SegmentStreams(ids, self.options.batch_size, self.options.context)
+    def _segments(self, ids, steps=None):
+        """So many segments an epoch; by default all of them, in their order."""
+        streams = text.SegmentStreams(ids, self.options.batch_size, self.options.context)
+        in_order = self._remembers or steps is None
+        return EndlessSegments(streams, steps or len(streams), in_order, self.options.seed)
 
     def _validation(self):
         options = self.options

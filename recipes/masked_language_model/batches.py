@@ -1,9 +1,6 @@
 """Segments of a text in which some tokens are hidden."""
 
 import numpy as np
-import tensorflow as tf
-
-from keras_attn.text.datasets import dataset_of
 
 # Of the tokens to guess: those that the mask stands for, and those that another token does.
 MASKED, REPLACED = 0.8, 0.1
@@ -42,7 +39,7 @@ def hide(ids, rate, mask_id, first_id, generator):
 class MaskedSegments:
     """Batches of segments with hidden tokens.
 
-    A step is made of the segments and of the random numbers that its index tells, whatever was
+    A batch is made of the segments and of the random numbers that its place tells, whatever was
     asked for before: a run that is resumed goes on as it would have. Rows that the text does not
     fill end in padding.
 
@@ -52,37 +49,25 @@ class MaskedSegments:
         mask_id, first_id: as `hide`.
         steps: int. Batches of an epoch; None for all segments, in their order, once. Otherwise each
             row of a batch is a segment drawn from anywhere in the text.
-
-    Attributes:
-        epoch: the epoch that the next pass over the data set is.
     """
 
     def __init__(self, ids, options, mask_id, first_id, steps=None):
         self._ids, self._context, self._batch_size = ids, options.context, options.batch_size
         self._seed, self._steps = options.seed, steps
         self._hide = {"rate": options.mask_rate, "mask_id": mask_id, "first_id": first_id}
-        self.epoch = 0
 
     def __len__(self):
         if self._steps is not None:
             return self._steps
         return -(-len(self._ids) // (self._context * self._batch_size))
 
-    def as_dataset(self):
-        def one_epoch():
-            first, self.epoch = self.epoch * len(self), self.epoch + 1
-            in_order = self._steps is None
-            for index in range(len(self)):
-                yield self.batch(index if in_order else first + index)
-
-        ids = tf.TensorSpec((self._batch_size, self._context), tf.int32)
-        return dataset_of(one_epoch, ({"token_ids": ids}, ids), len(self))
-
-    def batch(self, index):
-        """The batch of so many steps before it: tokens by name, and targets."""
-        generator = np.random.default_rng([self._seed, index, self._steps is None])
-        if self._steps is None:
-            starts = (index * self._batch_size + np.arange(self._batch_size)) * self._context
+    def batch(self, epoch, index):
+        """Tokens by name, and targets."""
+        in_order = self._steps is None
+        step = index if in_order else epoch * self._steps + index
+        generator = np.random.default_rng([self._seed, step, in_order])
+        if in_order:
+            starts = (step * self._batch_size + np.arange(self._batch_size)) * self._context
         else:
             last = max(len(self._ids) - self._context, 0)
             starts = generator.integers(0, last + 1, self._batch_size)

@@ -53,6 +53,6 @@ def parse(arguments=None):
     return options
 
 
-def settings(options):
+def settings(options, text):
     """What must not change from one start to the next."""
-    return text_settings(options, SETTINGS)
+    return text_settings(options, SETTINGS, text)

@@ -1,15 +1,14 @@
 """One run of the recipe: data, model, training, evaluation, export and card."""
 
-import os
-
 import numpy as np
 
-from keras_attn import export, models, training
+from keras_attn import models, training
 from recipes import run
+from recipes.epochs import Epochs
 from recipes.masked_language_model.batches import MaskedSegments, hide
 from recipes.masked_language_model.options import SIZES, settings
 from recipes.optimizer import adam
-from recipes.text.corpus import Corpus, decode, kept_tokenizer
+from recipes.text.corpus import FIRST_ID, Corpus, decode
 from recipes.text.data import read_text
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 24
@@ -22,12 +21,10 @@ class Run(run.Run):
     curve = "val_masked_accuracy"
 
     def __init__(self, options):
-        super().__init__(options, settings(options))
         name, splits = read_text(options.data_dir, options.text)
-        tokenizer = kept_tokenizer(self.path("tokenizer.model"), options, splits["train"])
-        self.corpus = Corpus.of(name, splits, tokenizer)
-        self.mask_id = tokenizer.vocabulary_size
-        self.first_id = max(tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id) + 1
+        super().__init__(options, settings(options, (name, splits)))
+        self.corpus = Corpus.of(name, splits, options, options.out)
+        self.mask_id = self.corpus.vocabulary_size
         with self.scope():
             self.model = models.bert(
                 self.mask_id + 1,
@@ -41,35 +38,24 @@ class Run(run.Run):
                 weighted_metrics=[training.TokenAccuracy(name="masked_accuracy")],
                 jit_compile=False,
             )
-        self.batches = self._segments("train", steps=options.steps // options.epochs)
 
     def begin(self):
         super().begin()
-        self.corpus.tokenizer.save(self.path("tokenizer.model"))
+        self.corpus.tokens.save()
 
     def train(self):
         """Trains, or goes on training."""
-        resume, first = self.resume(self.model)
-        self.batches.epoch = first
-        if first < self.options.epochs:
-            valid = self._segments("valid", most=self.options.valid_tokens)
-            self.model.fit(
-                self.batches.as_dataset(),
-                epochs=self.options.epochs,
-                initial_epoch=first,
-                callbacks=[*self.logs(first), resume],
-                validation_data=valid.as_dataset(),
-                shuffle=False,  # the batches are drawn at random
-                verbose=1 if os.isatty(1) else 2,
-            )
+        train = self._segments("train", steps=self.options.steps // self.options.epochs)
+        valid = self._segments("valid", most=self.options.valid_tokens)
+        self.fit(Epochs(train), Epochs(valid))
         self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """The share of the test split's hidden tokens that is guessed, and by a blind guess."""
         segments = self._segments("test")
-        found = self.model.evaluate(segments.as_dataset(), verbose=0, return_dict=True)
-        guess = np.bincount(self.corpus.ids["train"])[self.first_id :].argmax() + self.first_id
-        targets = np.concatenate([segments.batch(i)[1].ravel() for i in range(len(segments))])
+        found = self.model.evaluate(Epochs(segments).data(), verbose=0, return_dict=True)
+        guess = np.bincount(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
+        targets = np.concatenate([segments.batch(0, i)[1].ravel() for i in range(len(segments))])
         targets = targets[targets > 0]
         baseline = float(np.mean(targets == guess))
         return {
@@ -90,7 +76,7 @@ class Run(run.Run):
         length = min(EXAMPLE_LENGTH, self.options.context, len(ids))
         for start in range(0, min(len(ids) - length, EXAMPLES * length - 1) + 1, length):
             part = ids[start : start + length]
-            _, targets = hide(part, self.options.mask_rate, self.mask_id, self.first_id, generator)
+            _, targets = hide(part, self.options.mask_rate, self.mask_id, FIRST_ID, generator)
             tokens = np.where(targets > 0, self.mask_id, part)
             logits = np.asarray(self.model({"token_ids": tokens[None]}))[0, :, : self.mask_id]
             filled = np.where(targets > 0, logits.argmax(-1), part)
@@ -99,6 +85,8 @@ class Run(run.Run):
 
     def export(self):
         """Writes the next version under `export/`."""
+        from keras_attn import export
+
         self.exported = export.saved_model(
             self.model, self.path("export"), version=self.options.export_version
         )
@@ -117,7 +105,7 @@ class Run(run.Run):
 
     def _segments(self, split, steps=None, most=None):
         ids = self.corpus.ids[split][:most]
-        return MaskedSegments(ids, self.options, self.mask_id, self.first_id, steps)
+        return MaskedSegments(ids, self.options, self.mask_id, FIRST_ID, steps)
 
     def _shown(self, ids):
         """Text, in which the mask is written out."""

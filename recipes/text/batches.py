@@ -1,9 +1,6 @@
 """Batches to train on and to be tested on."""
 
 import numpy as np
-import tensorflow as tf
-
-from keras_attn.text.datasets import dataset_of
 
 
 class EndlessSegments:
@@ -18,33 +15,20 @@ class EndlessSegments:
         steps: int. Batches of an epoch.
         remembers: bool. Whether the model has a memory.
         seed: int. Of the order.
-
-    Attributes:
-        epoch: the epoch that the next pass over the data set is.
     """
 
     def __init__(self, streams, steps, remembers, seed):
         self._streams, self._steps, self._remembers, self._seed = streams, steps, remembers, seed
-        self.epoch = 0
 
-    def as_dataset(self):
-        def one_epoch():
-            first, self.epoch = self.epoch * self._steps, self.epoch + 1
-            for step in range(first, first + self._steps):
-                yield self._batch(*divmod(step, len(self._streams)))
+    def __len__(self):
+        return self._steps
 
-        inputs, labels = self._batch(0, 0)
-        signature = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), inputs)
-        return dataset_of(
-            one_epoch, (signature, tf.TensorSpec(labels.shape, labels.dtype)), self._steps
-        )
-
-    def _batch(self, number, index):
-        """Of pass `number` the batch at `index`."""
+    def batch(self, epoch, index):
+        number, place = divmod(epoch * self._steps + index, len(self._streams))
         if self._remembers:
-            return self._streams[index]
+            return self._streams[place]
         order = np.random.default_rng([self._seed, number]).permutation(len(self._streams))
-        inputs, labels = self._streams[order[index]]
+        inputs, labels = self._streams[order[place]]
         return {"token_ids": inputs["token_ids"]}, labels
 
 
@@ -73,7 +57,7 @@ class Windows:
     def __len__(self):
         return -(-self._num_windows // self._batch_size)
 
-    def __getitem__(self, index):
+    def batch(self, epoch, index):
         tokens, targets = np.zeros((2, self._batch_size, self._context), np.int32)
         first = index * self._batch_size
         for row in range(min(self._batch_size, self._num_windows - first)):
@@ -83,10 +67,3 @@ class Windows:
             seen = self._context - self._stride if start else 0
             targets[row, seen : len(part) - 1] = part[seen + 1 :]
         return {"token_ids": tokens}, targets
-
-    def as_dataset(self):
-        def one_pass():
-            return (self[index] for index in range(len(self)))
-
-        ids = tf.TensorSpec((self._batch_size, self._context), tf.int32)
-        return dataset_of(one_pass, ({"token_ids": ids}, ids), len(self))

@@ -1,26 +1,57 @@
 """A text as token ids."""
 
-import os
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_attn import text, training
+from recipes.text import tokens
+
+# The first id that stands for text, after the marks that all tokenizers have.
+FIRST_ID = 4
 
 
 class Corpus(NamedTuple):
     """The splits of a text as token ids, and how many characters these stand for."""
 
     name: str
-    tokenizer: object
     ids: dict
     characters: dict
+    tokens: tokens.Tokens
 
     @classmethod
-    def of(cls, name, splits, tokenizer):
-        encoded = {split: encode(tokenizer, part) for split, part in splits.items()}
-        ids = {split: ids for split, (ids, _) in encoded.items()}
-        return cls(name, tokenizer, ids, {split: n for split, (_, n) in encoded.items()})
+    def of(cls, name, splits, options, directory):
+        """A text's, tokenised, or as a run in that directory has kept it.
+
+        Args:
+            name, splits: as `recipes.text.data.read_text` gives them.
+            options: with `tokenizer` and `vocabulary_size`.
+            directory: str.
+        """
+
+        def make():
+            tokenizer = train_tokenizer(options.tokenizer, splits["train"], options.vocabulary_size)
+            arrays = {"vocabulary_size": np.array(tokenizer.vocabulary_size)}
+            for split, part in splits.items():
+                arrays[split], arrays[f"{split}_characters"] = encode(tokenizer, part)
+            return tokenizer, arrays
+
+        made_of = options.tokenizer, str(options.vocabulary_size), *splits.values()
+        kept = tokens.Tokens(directory, tokens.digest(*made_of), make)
+        return cls(
+            name,
+            {split: kept.arrays[split] for split in splits},
+            {split: int(kept.arrays[f"{split}_characters"]) for split in splits},
+            kept,
+        )
+
+    @property
+    def vocabulary_size(self):
+        return int(self.tokens.arrays["vocabulary_size"])
+
+    @property
+    def tokenizer(self):
+        return self.tokens.tokenizer
 
     def characters_per_token(self, split):
         return self.characters[split] / len(self.ids[split])
@@ -38,14 +69,7 @@ class Corpus(NamedTuple):
     def bits_per_character(self):
         """The metric, in which a token counts for what one of the training text stands for."""
         length = self.characters_per_token("train")
-        return training.BitsPerCharacter([length] * self.tokenizer.vocabulary_size)
-
-
-def kept_tokenizer(path, options, part):
-    """The tokenizer of a run that goes on, in the file `path`, or one trained on a text."""
-    if os.path.exists(path):
-        return text.load(path)
-    return train_tokenizer(options.tokenizer, part, options.vocabulary_size)
+        return training.BitsPerCharacter([length] * self.vocabulary_size)
 
 
 def train_tokenizer(kind, part, vocabulary_size=None):

@@ -1,9 +1,9 @@
 """Options of recipes that learn from a text, and what follows from them."""
 
 import math
-import os
 
-from recipes.options import add_schedule_options, divide, set_missing
+from recipes.options import add_prepare_option, add_schedule_options, divide, set_missing
+from recipes.text import tokens
 
 
 def add_text_options(add, tokenizer):
@@ -17,6 +17,7 @@ def add_text_options(add, tokenizer):
         help="default: %(default)s",
     )
     add("--vocabulary-size", type=int, help="most tokens (default: all characters; 4000 subwords)")
+    add_prepare_option(add)
 
 
 def add_budget_options(add):
@@ -42,8 +43,14 @@ def fill_budget(options):
     set_missing(options, {"warmup_steps": options.steps // 20, **defaults})
 
 
-def settings(options, names):
-    """The options of those names, and what is learned: what must not change between two starts."""
-    path = options.data_dir or options.text
-    text = os.path.realpath(path) if path else "Python's standard library"
-    return {"text": text, **{name: getattr(options, name) for name in names}}
+def settings(options, names, text):
+    """What must not change between two starts: the options of those names, and what is learned.
+
+    Args:
+        options: of the command line.
+        names: of those that count.
+        text: as `recipes.text.data.read_text` gives it: a name, and str by split.
+    """
+    name, splits = text
+    chosen = {name: getattr(options, name) for name in names}
+    return {"text": name, "sha256": tokens.digest(*splits.values()), **chosen}

@@ -19,8 +19,7 @@ def main():
 def run(options, started):
     from recipes.translate.training import Run
 
-    run = Run(options)
-    print("\n".join(run.report(run.complete(started))))
+    Run(options).finish(started)
 
 
 if __name__ == "__main__":

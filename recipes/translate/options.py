@@ -2,7 +2,13 @@
 
 import argparse
 
-from recipes.options import add_run_options, check_at_least, check_learning_rate, set_missing
+from recipes.options import (
+    add_prepare_option,
+    add_run_options,
+    check_at_least,
+    check_learning_rate,
+    set_missing,
+)
 
 # Where a task needs other values than the command line's defaults for parallel text.
 _DATES = {
@@ -68,6 +74,7 @@ def parse(arguments=None):
     )
     add("--beams", type=int, help="of the evaluation and the export; 1 is greedy")
     add("--length-penalty", type=float, default=0.6, help="of the beam (default: %(default)s)")
+    add_prepare_option(add)
     add_run_options(add)
     options = parser.parse_args(arguments)
     set_missing(options, _TEXT if options.data_dir else _DATES)

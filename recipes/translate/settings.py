@@ -1,5 +1,8 @@
 """The options that make a run what it is; the rest may change from one start to the next."""
 
+from recipes.text import tokens
+from recipes.translate.parallel_corpus import SPLITS
+
 NAMES = (
     *("source", "target", "variant", "tokenizer", "vocabulary_size", "max_source_length"),
     *("preset", "num_layers", "residual", "dropout", "precision"),
@@ -7,7 +10,8 @@ NAMES = (
 )
 
 
-def settings(options):
+def settings(options, task):
     """The options of `NAMES`, and what is translated."""
+    sentences = (x for split in SPLITS for pair in task.splits[split] for x in pair)
     chosen = {name: getattr(options, name) for name in NAMES}
-    return {"task": "parallel text" if options.data_dir else "dates", **chosen}
+    return {"task": task.name, "sha256": tokens.digest(*sentences), **chosen}

@@ -1,14 +1,14 @@
 """One run of the recipe: data, model, training, evaluation, export and card."""
 
 import math
-import os
 
 import keras
 
-from keras_attn import export, generation, models, text, training
+from keras_attn import generation, models, text, training
 from recipes import run
-from recipes.text.corpus import tokenizer_of
+from recipes.epochs import Epochs
 from recipes.translate import task as tasks
+from recipes.translate.parallel_corpus import ParallelCorpus
 from recipes.translate.settings import settings
 
 
@@ -17,26 +17,17 @@ class Run(run.Run):
 
     def __init__(self, options):
         _check_preset(options.preset)
-        super().__init__(options, settings(options))
         if options.data_dir:
             self.task = tasks.parallel_text(
                 options.data_dir, options.source, options.target, options.variant
             )
         else:
             self.task = tasks.dates(options.seed)
-        self.tokenizer = self._tokenizer()
-        self.batches = self._batches("train", options.tokens_per_batch, shuffle=True)
-        self.epochs = options.epochs
-        if options.steps is not None:
-            self.epochs = math.ceil(options.steps / len(self.batches))
+        super().__init__(options, settings(options, self.task))
+        self.corpus = ParallelCorpus.of(self.task.splits, options, options.out)
+        self.batches = self._batches("train", shuffle=True)
         with self.scope():
             self.model = self._model()
-        self.translator = export.Translator(
-            self.model,
-            self.tokenizer,
-            max_length=options.max_length,
-            max_source_length=options.max_source_length,
-        )
 
     @property
     def curve(self):
@@ -44,44 +35,32 @@ class Run(run.Run):
 
     def begin(self):
         super().begin()
-        self.tokenizer.save(self.path("tokenizer.model"))
+        self.corpus.tokens.save()
+
+    @property
+    def epochs(self):
+        if self.options.steps is None:
+            return self.options.epochs
+        return math.ceil(self.options.steps / len(self.batches))
 
     def train(self):
         """Trains, or goes on training, and leaves the averaged weights in the model."""
-        options = self.options
-        resume, first = self.resume(self.model)
-        self.batches.epoch = first
-        average = training.AverageCheckpoints(self.path("average"), options.average_last)
-        callbacks = [
-            self._validation(),
-            average,
-            *self.logs(first),
-            resume,
-        ]
-        if first < self.epochs:
-            self.model.fit(
-                self.batches.as_dataset(),
-                epochs=self.epochs,
-                initial_epoch=first,
-                callbacks=callbacks,
-                validation_data=self._batches("val", options.tokens_per_batch).as_dataset(),
-                validation_freq=options.validate_every,
-                shuffle=False,  # the batches shuffle themselves
-                verbose=1 if os.isatty(1) else 2,
-            )
-        elif average.paths():
+        average = training.AverageCheckpoints(self.path("average"), self.options.average_last)
+        self.fit(
+            *(
+                Epochs(batches, free_axes=(0, 1))
+                for batches in (self.batches, self._batches("val"))
+            ),
+            callbacks=[*self._validation(), average],
+            validation_freq=self.options.validate_every,
+        )
+        if average.paths():  # a finished run, started again, has the last epoch's
             self.model.set_weights(training.average_weights(average.paths()))
         self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """The metric on each held-out split, with the export's decoding strategy."""
-        translator = export.Translator(
-            self.model,
-            self.tokenizer,
-            self._strategy(),
-            self.options.max_length,
-            self.options.max_source_length,
-        )
+        translator = self._translator(self._strategy())
         results = {}
         for split in ("val", *self.task.tests):
             sources, references = map(list, zip(*self.task.splits[split], strict=True))
@@ -95,10 +74,12 @@ class Run(run.Run):
 
     def export(self):
         """Writes the next version under `export/`."""
+        from keras_attn import export
+
         self.exported = export.saved_model(
             self.model,
             self.path("export"),
-            tokenizer=self.tokenizer,
+            tokenizer=self.corpus.tokenizer,
             strategy=self._strategy(),
             max_length=self.options.max_length,
             max_source_length=self.options.max_source_length,
@@ -106,24 +87,14 @@ class Run(run.Run):
         )
 
     def facts(self):
-        return {"task": self.task.name, "vocabulary_size": self.tokenizer.vocabulary_size}
+        return {"task": self.task.name, "vocabulary_size": self.corpus.vocabulary_size}
 
-    def _tokenizer(self):
-        path = self.path("tokenizer.model")
-        if os.path.exists(path):
-            return text.load(path)
-        sentences = [sentence for pair in self.task.splits["train"] for sentence in pair]
-        kind = self.options.tokenizer
-        most = None if kind == "characters" else self.options.vocabulary_size
-        return tokenizer_of(sentences, kind, most)
-
-    def _batches(self, split, tokens_per_batch, shuffle=False):
-        sides = zip(*self.task.splits[split], strict=True)
-        sources, targets = map(self.tokenizer.encode_as_lists, sides)
+    def _batches(self, split, shuffle=False):
+        sources, targets = self.corpus.ids[split]
         return text.TokenBatches(
             sources,
             targets,
-            tokens_per_batch,
+            self.options.tokens_per_batch,
             max_length=self.options.max_source_length,
             shuffle=shuffle,
             seed=self.options.seed,
@@ -134,7 +105,7 @@ class Run(run.Run):
         chosen = {"num_layers": options.num_layers, "dropout": options.dropout}
         model = models.from_preset(
             options.preset,
-            vocabulary_size=self.tokenizer.vocabulary_size,
+            vocabulary_size=self.corpus.vocabulary_size,
             residual=options.residual,
             **{name: value for name, value in chosen.items() if value is not None},
         )
@@ -157,26 +128,44 @@ class Run(run.Run):
             return generation.Greedy()
         return generation.Beam(self.options.beams, self.options.length_penalty)
 
+    def _translator(self, strategy):
+        from keras_attn import export
+
+        return export.Translator(
+            self.model,
+            self.corpus.tokenizer,
+            strategy,
+            self.options.max_length,
+            self.options.max_source_length,
+        )
+
     def _validation(self):
-        """A callback that translates the validation split greedily and logs the task's metric."""
+        """A callback that translates the validation split greedily and logs the task's metric.
+
+        None on a backend without tokenizers, where the loss has to do.
+        """
+        if keras.backend.backend() != "tensorflow":
+            return []
         sources, references = map(list, zip(*self.task.splits["val"], strict=True))
+        translator = self._translator(generation.Greedy())
 
         def translate(sources):
-            return self.translator.translate(sources)[0]
+            return translator.translate(sources)[0]
 
         if self.task.metric == "bleu":
-            return training.Bleu(
+            bleu = training.Bleu(
                 sources,
                 references,
                 translate,
                 every_epochs=self.options.validate_every,
                 tokenize=self.task.tokenize,
             )
+            return [bleu]
 
         def on_epoch_end(epoch, logs):
             logs["val_exact_match"] = self.task.score(translate(sources), references)[0]
 
-        return keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)
+        return [keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)]
 
 
 def _check_preset(preset):

@@ -59,7 +59,7 @@ def test_there_is_something_to_validate_with(monkeypatch, tmp_path, capsys):
     options = ["--axis", "memory", "--text", str(path), *SMALL, "--valid-tokens", "1"]
     comparison = Comparison(parse([*options, "--out", str(tmp_path / "out")]))
     for remembers in (False, True):
-        ((_, targets),) = comparison._validation(remembers).as_dataset()
+        _, targets = comparison._validation(remembers).batch(0, 0)
         assert np.count_nonzero(targets) == 3
     assert run(monkeypatch, tmp_path / "out", "--axis", "memory", "--batch-size", "61") == 2
     assert "valid with 61 tokens, --batch-size 61" in capsys.readouterr().err

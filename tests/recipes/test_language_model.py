@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import math
+import shutil
 import sys
 
 import keras
@@ -140,7 +141,7 @@ def test_the_other_models_and_their_twins_train(data, tmp_path, model):
     losses = []
     for options in ((), ("--full-attention",)):
         run = made(data, tmp_path / f"{len(losses)}", "--model", model, *options)
-        run.trained.fit(run.batches.as_dataset(), shuffle=False, verbose=0)
+        run.train()
         losses.append(run.evaluate()["test"]["value"])
     assert np.isfinite(losses).all() and losses[0] != losses[1]
     if model == "adaptive_span_transformer":
@@ -280,15 +281,17 @@ def test_presets():
     assert (options.model, options.context, options.more) == ("deep_char_transformer", 512, [])
 
 
-def test_another_run_in_the_same_directory(capsys, broken, tmp_path, monkeypatch):
+def test_another_run_in_the_same_directory(capsys, broken, tmp_path):
     out = tmp_path / "out"
     made(broken, out).begin()
     sentence = fails(capsys, broken, out, "--seed", "7")
     assert "seed=0, now 7" in sentence and "--out" in sentence
-    monkeypatch.chdir(tmp_path)
-    made("../" + tmp_path.name + "/broken", out)
-    (tmp_path / "other").mkdir()
-    assert "other'" in fails(capsys, tmp_path / "other", out)
+    moved = tmp_path / "elsewhere" / "broken"
+    shutil.copytree(broken, moved)
+    made(moved, out)
+    with open(moved / "valid.txt", "a") as file:
+        file.write("more")
+    assert "sha256=" in fails(capsys, moved, out)
     (out / "settings.json").write_text("[]")
     assert "settings.json is damaged; give another --out" in fails(capsys, broken, out)
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.text import SegmentStreams
+from recipes.epochs import Epochs
 from recipes.text.batches import EndlessSegments, Windows
 
 
@@ -16,7 +17,7 @@ def test_each_token_but_the_first_is_scored_once(length, context, stride, batch_
     windows = Windows(np.arange(1, length + 1), context, stride, batch_size)
     scored = []
     for index in range(len(windows)):
-        inputs, targets = windows[index]
+        inputs, targets = windows.batch(0, index)
         for tokens, labels in zip(inputs["token_ids"], targets):
             places = np.flatnonzero(labels)
             assert (labels[places] == tokens[places] + 1).all()
@@ -34,9 +35,11 @@ def test_each_pass_reads_every_segment_once(remembers):
     assert len(streams) == 7
 
     def read(first, number):
-        segments = EndlessSegments(streams, steps, remembers, seed=11)
-        segments.epoch, data = first, segments.as_dataset()
-        return [inputs["token_ids"].numpy().tolist() for _ in range(number) for inputs, _ in data]
+        epochs = Epochs(EndlessSegments(streams, steps, remembers, seed=11))
+        data, found = epochs.data(), []
+        for epochs.epoch in range(first, first + number):
+            found += [inputs["token_ids"].numpy().tolist() for inputs, _ in data]
+        return found
 
     whole, in_order = (
         read(0, 6),

@@ -96,13 +96,17 @@ def test_other_options_in_the_same_directory(capsys, broken, tmp_path):
     from recipes.settings import save_settings
     from recipes.translate.options import parse
     from recipes.translate.settings import settings
+    from recipes.translate.task import parallel_text
 
     (tmp_path / "out").mkdir()
     path = tmp_path / "out" / "settings.json"
-    save_settings(path, settings(parse(command(broken, tmp_path / "out")[3:])))
+    options = parse(command(broken, tmp_path / "out")[3:])
+    save_settings(path, settings(options, parallel_text(broken, "en", "xx", "raw")))
     before = path.read_bytes()
     sentence = fails(capsys, broken, tmp_path / "out", "--seed", "7")
     assert "seed=0, now 7" in sentence and "--out" in sentence
+    write(broken, "val.xx", b"one two\nfour\n")
+    assert "sha256=" in fails(capsys, broken, tmp_path / "out")
     assert path.read_bytes() == before and len(list((tmp_path / "out").iterdir())) == 1
 
 

@@ -1,0 +1,90 @@
+"""A text's token ids, made once and kept in a file."""
+
+import hashlib
+import os
+
+import keras
+import numpy as np
+
+from keras_attn import text
+from recipes import files
+
+FILE_NAME, TOKENIZER = "tokens.npz", "tokenizer.model"
+
+
+class Tokens:
+    """Arrays made of a text by a tokenizer, or as a run's directory keeps them.
+
+    Args:
+        directory: str. The run's.
+        digest: str. What tells the text and the tokenizer's kind from others.
+        make: function of no arguments that gives a tokenizer and a dict of arrays.
+
+    Attributes:
+        arrays: dict.
+
+    Raises:
+        ValueError: if they are to be made and the backend is not TensorFlow, which tokenizers need.
+    """
+
+    def __init__(self, directory, digest, make):
+        self._directory, self._digest = directory, digest
+        self._tokenizer = None
+        self.arrays, problem = self._kept()
+        if self.arrays is not None:
+            return
+        if keras.backend.backend() != "tensorflow":
+            raise ValueError(
+                f"{problem}; it is made where TensorFlow is installed, by the same command with "
+                "--prepare."
+            )
+        self._tokenizer, self.arrays = make()
+
+    @property
+    def tokenizer(self):
+        if self._tokenizer is None:
+            self._tokenizer = text.load(self._path(TOKENIZER))
+        return self._tokenizer
+
+    def save(self):
+        """Keeps what was made; each file appears complete or not at all, the tokens last."""
+        os.makedirs(self._directory, exist_ok=True)
+        self.tokenizer.save(self._path(TOKENIZER))
+        with files.replacing(self._path(FILE_NAME)) as temporary:
+            np.savez(temporary, digest=np.array(self._digest), **self.arrays)
+
+    def _kept(self):
+        """The arrays, or None and why."""
+        path = self._path(FILE_NAME)
+        if not os.path.exists(path):
+            return None, f"There is no file {path}"
+        try:
+            with np.load(path) as file:
+                arrays = {name: file[name] for name in file.files}
+            if str(arrays.pop("digest")) == self._digest:
+                return arrays, None
+        except Exception:  # whatever NumPy, zlib and zipfile say of other bytes
+            return None, f"The file {path} is damaged"
+        return None, f"The file {path} has the tokens of another text or tokenizer"
+
+    def _path(self, name):
+        return os.path.join(self._directory, name)
+
+
+def digest(*parts):
+    """What tells one sequence of str from another."""
+    found = hashlib.sha256()
+    for part in parts:
+        content = part.encode()
+        found.update(len(content).to_bytes(8, "big") + content)
+    return found.hexdigest()
+
+
+def joined(rows):
+    """Rows of ids of different length as two arrays: all ids, and where rows end."""
+    return np.concatenate([*rows, np.empty(0, "int32")]), np.cumsum([len(row) for row in rows])
+
+
+def parted(ids, ends):
+    """The inverse of `joined`."""
+    return np.split(ids, ends)[:-1]
