@@ -166,12 +166,15 @@ class Run:
         os.makedirs(self.options.out, exist_ok=True)
         history = self.path("history.csv")
         cut_history(history, epoch)
-        return [
+        callbacks = [
             Begin(self),
             EpochSeconds(),
             keras.callbacks.CSVLogger(history, append=epoch + done > 0),
-            keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False),
         ]
+        if keras.backend.backend() == "tensorflow":  # which Keras writes these files with
+            board = keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False)
+            callbacks.append(board)
+        return callbacks
 
 
 class Unfinished(keras.callbacks.CallbackList):

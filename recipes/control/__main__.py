@@ -19,6 +19,13 @@ def main():
 
 
 def run(options, started):
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "Agents act between the steps of training, which the recipe knows to do on TensorFlow: "
+            f"KERAS_BACKEND=tensorflow. Received: {keras.backend.backend()}."
+        )
     cards = {name: [] for name in options.models}
     for name in options.models:
         for seed in range(options.seed, options.seed + options.seeds):

@@ -31,7 +31,8 @@ class Tokens:
         self._directory, self._digest = directory, digest
         self._tokenizer = None
         self.arrays, problem = self._kept()
-        if self.arrays is not None:
+        self._made = self.arrays is None
+        if not self._made:
             return
         if keras.backend.backend() != "tensorflow":
             raise ValueError(
@@ -48,6 +49,8 @@ class Tokens:
 
     def save(self):
         """Keeps what was made; each file appears complete or not at all, the tokens last."""
+        if not self._made:
+            return
         os.makedirs(self._directory, exist_ok=True)
         self.tokenizer.save(self._path(TOKENIZER))
         with files.replacing(self._path(FILE_NAME)) as temporary:
