@@ -15,7 +15,7 @@ def write_arrays(path, arrays, **numbers):
     partial = path + PARTIAL
     try:
         with open(partial, "wb") as file:
-            np.savez(file, *map(_storable, arrays), **numbers)
+            np.savez(file, *map(_storable, arrays), **numbers, arrays=len(arrays))
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -38,6 +38,9 @@ def read_arrays(path, remedy="delete it, or restore it from a copy"):
                 names = [name for name in archive.files if name.startswith("arr_")]
                 arrays = [archive[f"arr_{index}"] for index in range(len(names))]
                 numbers = {name: int(archive[name]) for name in set(archive.files) - set(names)}
+            # A changed length in the table at the end may hide what follows in it.
+            if numbers.pop("arrays", len(arrays)) != len(arrays):
+                raise ValueError(f"{len(arrays)} arrays, of more")
         except Exception as error:  # a damaged archive fails in a dozen ways
             raise ValueError(
                 f"The file {path} is damaged and cannot be read; {remedy}. "
