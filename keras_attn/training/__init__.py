@@ -26,6 +26,7 @@ from keras_attn.training.noam import Noam
 from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.resume import Resume
 from keras_attn.training.sequence_accuracy import SequenceAccuracy
+from keras_attn.training.terminated import Terminated
 from keras_attn.training.token_accuracy import TokenAccuracy
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Perplexity",
     "Resume",
     "SequenceAccuracy",
+    "Terminated",
     "TokenAccuracy",
     "average_weights",
     "corpus_bleu",

@@ -1,28 +1,36 @@
 """A list of arrays in one file that is whole or not there."""
 
+import contextlib
 import os
 
 import numpy as np
+
+PARTIAL = ".partial"  # the end of the name of a file that is being written
 
 
 def write_arrays(path, arrays, **numbers):
     """Writes `arrays` and the named integers to `path`, which until the last moment keeps what it
     held before: a process killed while writing loses nothing that was written earlier."""
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    partial = f"{path}.partial"
-    with open(partial, "wb") as file:
-        np.savez(file, *map(_storable, arrays), **numbers)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    partial = path + PARTIAL
+    try:
+        with open(partial, "wb") as file:
+            np.savez(file, *map(_storable, arrays), **numbers, arrays=len(arrays))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(partial)
+        raise
 
 
-def read_arrays(path):
+def read_arrays(path, remedy="delete it, or restore it from a copy"):
     """The arrays and the dictionary of named integers that `write_arrays` wrote to `path`.
 
     Raises:
-        ValueError: if the file is damaged. Every array carries a checksum, so that a changed byte
-            is found as surely as a missing end.
+        ValueError: if the file is damaged, with the `remedy`. Every array carries a checksum, so
+            that a changed byte is found as surely as a missing end.
     """
     with open(path, "rb") as file:
         try:
@@ -30,10 +38,13 @@ def read_arrays(path):
                 names = [name for name in archive.files if name.startswith("arr_")]
                 arrays = [archive[f"arr_{index}"] for index in range(len(names))]
                 numbers = {name: int(archive[name]) for name in set(archive.files) - set(names)}
+            # A changed length in the table at the end may hide what follows in it.
+            if numbers.pop("arrays", len(arrays)) != len(arrays):
+                raise ValueError(f"{len(arrays)} arrays, of more")
         except Exception as error:  # a damaged archive fails in a dozen ways
             raise ValueError(
-                f"The file {path} is damaged and cannot be read; delete it, or restore it from a "
-                f"copy. Received: {type(error).__name__}: {error}"
+                f"The file {path} is damaged and cannot be read; {remedy}. "
+                f"Received: {type(error).__name__}: {error}"
             ) from error
     return arrays, numbers
 

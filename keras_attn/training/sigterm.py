@@ -1,0 +1,47 @@
+"""SIGTERM, kept until the batch in progress is done."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+
+class Sigterm:
+    """Notes that the process was told to end, from `watch` to `stop`.
+
+    Only the first SIGTERM is noted: a second one does what it did before `watch`. So does one that
+    arrives when the loop that `watch` was called from has ended without `stop`, by an exception.
+    Python can handle signals in the main thread alone; elsewhere nothing is watched.
+    """
+
+    def __init__(self):
+        self.received = None  # when, by time.monotonic()
+        self._previous = self._loop = None
+
+    def watch(self):
+        self.received = None
+        if self._previous is not None or threading.current_thread() != threading.main_thread():
+            return
+        previous = signal.getsignal(signal.SIGTERM)
+        if previous in (None, signal.SIG_IGN):  # not ours to handle
+            return
+        frame = sys._getframe(1)
+        while frame.f_code.co_name == "on_train_begin":
+            frame = frame.f_back
+        self._previous, self._loop = previous, frame.f_code
+        signal.signal(signal.SIGTERM, self._note)
+
+    def stop(self):
+        if self._previous is not None:
+            signal.signal(signal.SIGTERM, self._previous)
+            self._previous = None
+
+    def _note(self, number, frame):
+        self.stop()
+        while frame is not None and frame.f_code is not self._loop:
+            frame = frame.f_back
+        if frame is None:
+            os.kill(os.getpid(), number)
+        else:
+            self.received = time.monotonic()

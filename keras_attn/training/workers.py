@@ -1,0 +1,33 @@
+"""Which of several processes that train one model this one is."""
+
+import contextlib
+
+import keras
+
+
+def worker_of(model):
+    """The index of this process among those that train `model` together, and their number.
+
+    A chief comes first, as TensorFlow counts.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return 0, 1
+    import tensorflow as tf
+
+    strategy = model.distribute_strategy
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 0, 1
+    resolver = strategy.cluster_resolver
+    tasks = resolver.cluster_spec().as_dict()
+    chiefs, others = len(tasks.get("chief", [])), len(tasks.get("worker", []))
+    index = resolver.task_id or 0
+    if resolver.task_type == "worker":
+        index += chiefs
+    return index, max(chiefs + others, 1)
+
+
+def scope_of(model):
+    """Where variables that belong to `model` are made."""
+    if keras.backend.backend() != "tensorflow":
+        return contextlib.nullcontext()
+    return model.distribute_strategy.scope()
