@@ -28,7 +28,7 @@ def main(name, parse, run):
     except (ValueError, ImportError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return EXIT_USAGE
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as end:
         print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code
     return 0

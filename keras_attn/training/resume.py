@@ -146,9 +146,6 @@ class Resume(keras.callbacks.Callback):
         self._sigterm.stop()
         self._end_if_told()
 
-    def restore(self, model):
-        return self.initial_epoch(model), 0
-
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch, self._first, self._metrics = epoch, 0, None
         begun, self._begun = self._begun, None

@@ -77,20 +77,45 @@ def killed_after_an_epoch(monkeypatch):
     return killed
 
 
-def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, killed_after_an_epoch):
+@pytest.fixture
+def killed_within_an_epoch(monkeypatch):
+    """Inside, training ends with an interrupt after the second batch of its second epoch."""
+
+    def save_and_die(self, batch, logs=None):
+        on_train_batch_end(self, batch, logs)
+        if self._epoch == 1 and batch == 1:
+            raise KeyboardInterrupt
+
+    on_train_batch_end = Resume.on_train_batch_end
+
+    @contextlib.contextmanager
+    def killed():
+        with monkeypatch.context() as patch:
+            patch.setattr(Resume, "on_train_batch_end", save_and_die)
+            yield
+
+    return killed
+
+
+@pytest.mark.parametrize("moment", ["killed_after_an_epoch", "killed_within_an_epoch"])
+def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, moment, request):
+    """What is logged of a begun epoch is that of the whole epoch; the memory is as it was."""
     calm, killed = tmp_path / "calm", tmp_path / "killed"
-    assert run(data, calm, "--model", "transformer_xl") == 0
-    with killed_after_an_epoch():
-        assert run(data, killed, "--model", "transformer_xl") == 130
+    options = ("--model", "transformer_xl", "--checkpoint-steps", "2")
+    assert run(data, calm, *options) == 0
+    with request.getfixturevalue(moment)():
+        assert run(data, killed, *options) == 130
     assert not (killed / "card.json").exists()
-    assert run(data, killed, "--model", "transformer_xl") == 0
-    assert [row["loss"] for row in card(killed)["history"]] == pytest.approx(
-        [row["loss"] for row in card(calm)["history"]], abs=1e-5
-    )
+    assert run(data, killed, *options) == 0
+    rows = [card(out)["history"] for out in (killed, calm)]
+    for name in ("loss", "bits_per_character", "val_loss"):
+        found, expected = ([row[name] for row in part] for part in rows)
+        assert found == pytest.approx(expected, abs=1e-6), name
+    assert [row["epoch"] for row in rows[0]] == [0, 1, 2]
     assert card(killed)["steps"] == card(calm)["steps"] == 9
     assert card(killed)["sample"] == card(calm)["sample"]
     value = card(calm)["results"]["test"]["value"]
-    assert card(killed)["results"]["test"]["value"] == pytest.approx(value, abs=1e-5)
+    assert card(killed)["results"]["test"]["value"] == pytest.approx(value, abs=1e-6)
 
 
 def test_auxiliary_losses_go_on_where_they_were(data, tmp_path, killed_after_an_epoch):
