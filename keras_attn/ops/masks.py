@@ -1,13 +1,15 @@
 """Boolean masks, True = may attend."""
 
 from keras import ops
+from keras.src.backend.common.masking import get_keras_mask
 
 from keras_attn.ops.checks import check_boolean, check_shape
 
 
 def keras_mask(x):
     """Keras's implicit mask (B, T) of `x`, or None."""
-    return getattr(x, "_keras_mask", None)
+    # Not the attribute itself: what JAX traces has none, and Keras keeps its mask elsewhere.
+    return get_keras_mask(x)
 
 
 def combine_masks(*masks):

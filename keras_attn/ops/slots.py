@@ -19,7 +19,11 @@ def keep_last(states, num_slots, real=None):
     closes up. Without it only states at the front are not real.
     """
     missing = num_slots - size(states, 2)
-    missing = max(missing, 0) if isinstance(missing, int) else ops.maximum(missing, 0)
+    if isinstance(missing, int):
+        missing = max(missing, 0)
+    else:
+        # While JAX builds a model, a size that is not known is no tensor: as many as may be.
+        missing = ops.maximum(missing, 0) if ops.is_tensor(missing) else num_slots
     states = pad(states, missing, 0)
     first = size(states, 2) - num_slots
     if real is None:

@@ -1,7 +1,7 @@
 import keras
 import numpy as np
 
-from keras_attn.text.datasets import dataset_of
+from keras_attn.text.datasets import dataset_of, rows_to_feed
 
 _PAD, _BOS, _EOS = 0, 2, 3
 
@@ -21,29 +21,27 @@ class TokenBatches(keras.utils.PyDataset):
     Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` goes on exactly like
     one that got there by itself. Epochs advance on their own, in `model.fit(batches,
     shuffle=False)` (Keras would shuffle the batches again otherwise) and at every pass over
-    `as_dataset()`. Under a distribution strategy the look that `fit` takes at a first batch is such
-    a pass; a callback that sets `epoch` in `on_epoch_begin` ties both counts together.
+    `as_dataset()`. Made in the scope of a `keras_attn.training.strategy`, they share the rows of each
+    batch out to the replicas, rows of padding included where they do not divide.
 
     Args:
         sources: list of int arrays, token ids without marks.
         targets: list of int arrays of the same number.
-        tokens_per_batch: int. Budget of a batch, over all replicas.
+        tokens_per_batch: int. Budget of a batch, over all replicas, but for the rows that fill up.
         max_length: int. Longest sentence allowed, its end mark included; padding does not exceed
             it either. None allows any.
         multiple: int. Padded lengths are multiples of it. Larger means fewer shapes to compile for
             and more padding: on Multi30k at 4096 tokens 7, 10, 15, 24 % of all ids for 1, 2, 4, 8.
         shuffle: bool. False gives every epoch the same batches, from the shortest to the longest.
         seed: int.
-        num_replicas: int. The rows of a batch are a multiple of it; up to `num_replicas - 1`
-            pairs, others in every epoch, are left out for that.
 
     Returns:
         `batches[i]` is `({"source_ids": (B, S), "target_ids": (B, T)}, labels (B, T))`, int32:
         source tokens + eos, bos + target tokens, target tokens + eos, each padded with 0.
 
     Raises:
-        ValueError: if the two sides differ in number, are empty, a sentence is too long, or
-            `tokens_per_batch` does not hold one row for each replica.
+        ValueError: if the two sides differ in number, are empty, a sentence is too long, or a pair
+            is longer than `tokens_per_batch`.
 
     Example:
     >>> import numpy as np
@@ -67,7 +65,6 @@ class TokenBatches(keras.utils.PyDataset):
         multiple=2,
         shuffle=True,
         seed=0,
-        num_replicas=1,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -76,16 +73,16 @@ class TokenBatches(keras.utils.PyDataset):
                 "`sources` and `targets` must have the same number of sentences, and at least one. "
                 f"Received: {len(sources)} and {len(targets)}"
             )
-        for name, value in (("multiple", multiple), ("num_replicas", num_replicas)):
-            if value < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {name}={value}")
+        if multiple < 1:
+            raise ValueError(f"`multiple` must be at least 1. Received: multiple={multiple}")
         self.epoch = 0
         self._is_running = False
         self.seed = seed
         self.shuffle = shuffle
         self._sources, self._targets = sources, targets
-        self._multiple, self._max_length, self._num_replicas = multiple, max_length, num_replicas
+        self._multiple, self._max_length = multiple, max_length
         self._tokens_per_batch = tokens_per_batch
+        self._distribution = keras.distribution.distribution()
         source_lengths = _lengths(sources, "source", max_length)
         target_lengths = _lengths(targets, "target", max_length)
         longer = np.maximum(source_lengths, target_lengths)
@@ -93,25 +90,20 @@ class TokenBatches(keras.utils.PyDataset):
         self._widths = np.array([self._rounded(length) for length in longer])
         if not self._rows_per_batch(self._widths.max()):
             raise ValueError(
-                "`tokens_per_batch` must hold one row for each replica, but the pair of line "
+                "`tokens_per_batch` must hold each pair, but that of line "
                 f"{self._widths.argmax() + 1} takes {self._widths.max()} tokens. Received: "
-                f"tokens_per_batch={tokens_per_batch}, num_replicas={num_replicas}"
+                f"tokens_per_batch={tokens_per_batch}"
             )
         self._planned = (0, self._plan(0))
-        if not len(self):
-            raise ValueError(
-                "There must be at least one sentence pair for each replica. Received: "
-                f"{len(sources)} pairs, num_replicas={num_replicas}"
-            )
 
     def __len__(self):
         return len(self._planned[1])
 
     def __getitem__(self, index):
-        return self.batch(self.epoch, index)
+        return rows_to_feed(self.batch(self.epoch, index), self._distribution)
 
     def batch(self, epoch, index):
-        """The batch at a place of an epoch, whatever `self.epoch` is."""
+        """The whole batch at a place of an epoch, whatever `self.epoch` is."""
         return self._padded(self._batches(epoch)[index])
 
     def on_epoch_begin(self):
@@ -155,14 +147,13 @@ class TokenBatches(keras.utils.PyDataset):
             end = len(rows) // size * size
             batches += [rows[start : start + size] for start in range(0, end, size)]
             waiting = rows[end:]
-        end = len(waiting) // self._num_replicas * self._num_replicas
-        if end:
-            batches.append(waiting[:end])
+        if len(waiting):
+            batches.append(waiting)
         order = random.permutation(len(batches)) if self.shuffle else range(len(batches))
         return [batches[index] for index in order]
 
     def _rows_per_batch(self, width):
-        return self._tokens_per_batch // width // self._num_replicas * self._num_replicas
+        return self._tokens_per_batch // width
 
     def _rounded(self, length):
         rounded = -(-length // self._multiple) * self._multiple

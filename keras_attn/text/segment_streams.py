@@ -2,7 +2,7 @@ import keras
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text.datasets import dataset_of
+from keras_attn.text.datasets import dataset_of, rows_to_feed
 
 _PAD = 0
 
@@ -66,12 +66,16 @@ class SegmentStreams(keras.utils.PyDataset):
             raise ValueError("`texts` must have at least one text. Received: none.")
         self._texts = texts
         self._batch_size, self._length = batch_size, segment_length
+        self._distribution = keras.distribution.distribution()
         self._plan = self._schedule()
 
     def __len__(self):
         return len(self._plan)
 
     def __getitem__(self, index):
+        return rows_to_feed(self._segments(index), self._distribution)
+
+    def _segments(self, index):
         token_ids, targets = np.full((2, self._batch_size, self._length), _PAD, np.int32)
         reset = np.zeros(self._batch_size, np.int32)
         for row, (text, start) in enumerate(self._plan[index]):
@@ -91,7 +95,7 @@ class SegmentStreams(keras.utils.PyDataset):
         reset = tf.TensorSpec((self._batch_size,), tf.int32)
 
         def one_pass():
-            return (self[index] for index in range(len(self)))
+            return (self._segments(index) for index in range(len(self)))
 
         return dataset_of(one_pass, ({"token_ids": ids, "reset": reset}, ids), len(self))
 

@@ -10,8 +10,7 @@ Gradient clipping is an argument of every Keras optimizer, so there is none here
 >>> model = keras.Sequential([keras.Input((None,)), keras.layers.Embedding(7, 7)])
 >>> model.compile(optimizer, LabelSmoothedCrossentropy(smoothing=0.1), metrics=[Perplexity()])
 
-Under `tf.distribute` Keras clips each replica's gradient before it adds them up, so the same
-`global_clipnorm` is looser there than on one device.
+On several devices or machines, the same model and data are made in the scope of `strategy(name)`.
 """
 
 from keras_attn.training.adam import Adam
@@ -26,6 +25,7 @@ from keras_attn.training.noam import Noam
 from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.resume import Resume
 from keras_attn.training.sequence_accuracy import SequenceAccuracy
+from keras_attn.training.strategy import strategy
 from keras_attn.training.terminated import Terminated
 from keras_attn.training.token_accuracy import TokenAccuracy
 
@@ -46,4 +46,5 @@ __all__ = [
     "TokenAccuracy",
     "average_weights",
     "corpus_bleu",
+    "strategy",
 ]

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.axis import register
+from keras_attn.ops.distribute import num_replicas
 
 
 @register
@@ -17,6 +18,10 @@ class Adam(keras.optimizers.Adam):
     operations a weight: those take a third of the time in which a graph is traced, and read and
     write the state several times over. Sparse gradients, `amsgrad` and other backends take
     Keras's own path.
+
+    Under a `tf.distribute` strategy it adds the replicas' gradients up before it clips them, so
+    that `clipnorm`, `global_clipnorm` and `clipvalue` mean there what they mean on one device;
+    Keras clips what each replica has.
 
     Args:
         As `keras.optimizers.Adam`.
@@ -53,6 +58,15 @@ class Adam(keras.optimizers.Adam):
             epsilon=ops.cast(self.epsilon, dtype),
             grad=ops.cast(gradient, dtype),
         )
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        if num_replicas() > 1:
+            pairs = super()._all_reduce_sum_gradients(zip(grads, trainable_variables, strict=True))
+            grads = [gradient for gradient, _ in pairs]
+        super()._backend_apply_gradients(grads, trainable_variables)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        return grads_and_vars  # They are sums by now.
 
 
 def _is_sparse(gradient):
