@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_attn.text.datasets import dataset_of
+from keras_attn.text.datasets import dataset_of, rows_to_feed
 
 
 class Epochs(keras.utils.PyDataset):
@@ -31,7 +31,7 @@ class Epochs(keras.utils.PyDataset):
         return len(self._batches) - self._begin
 
     def __getitem__(self, index):
-        return self._batches.batch(self.epoch, self._begin + index)
+        return rows_to_feed(self._batch(index), keras.distribution.distribution())
 
     def rest(self, done):
         """Epochs without their first `done` batches."""
@@ -46,13 +46,20 @@ class Epochs(keras.utils.PyDataset):
         return keras.callbacks.LambdaCallback(on_epoch_begin=follow)
 
     def data(self):
-        """What `fit` and `evaluate` take: a dataset on TensorFlow, elsewhere this object."""
+        """What `fit` and `evaluate` take: a dataset on TensorFlow, elsewhere this object.
+
+        Under a strategy it is made in the scope.
+        """
         if keras.backend.backend() != "tensorflow":
             return self
-        return dataset_of(self._one_pass, keras.tree.map_structure(self._spec, self[0]), len(self))
+        signature = keras.tree.map_structure(self._spec, self._batch(0))
+        return dataset_of(self._one_pass, signature, len(self))
+
+    def _batch(self, index):
+        return self._batches.batch(self.epoch, self._begin + index)
 
     def _one_pass(self):
-        return (self[index] for index in range(len(self)))
+        return map(self._batch, range(len(self)))
 
     def _spec(self, array):
         import tensorflow as tf

@@ -10,7 +10,7 @@ def add_run_options(add):
     add("--checkpoint-steps", type=int, help="checkpoints also every so many steps")
     add("--export-version", type=int, help="by default one more than the highest there is")
     add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
-    add("--strategy", default="none", choices=["none", "mirrored"])
+    add("--strategy", default="none", choices=["none", "mirrored", "multi_worker", "tpu"])
     add("--seed", type=int, default=0)
 
 

@@ -1,12 +1,12 @@
 """What every run is: a directory that a later run with the same options continues."""
 
-import contextlib
 import os
 import time
 
 import keras
 
 from keras_attn import training
+from keras_attn.training.workers import worker_of
 from recipes.card import EpochSeconds, cut_history, write_card
 from recipes.settings import check_out, check_settings, save_settings
 from recipes.text.tokens import FILE_NAME
@@ -34,13 +34,18 @@ class Run:
         self.options = options
         self.model = self.trained = None
         self._settings = settings
-        self._distribution = None
         self.exported = None
         check_out(options.out)
         check_settings(self.path("settings.json"), settings, options.out)
         version = self.path(os.path.join("export", str(options.export_version)))
         if os.path.exists(version):
             raise ValueError(f"The export {version} exists and is not overwritten.")
+        # Before anything is computed, which is when processes can still join.
+        self.devices = training.strategy("none" if self._only_prepares else options.strategy)
+
+    @property
+    def _only_prepares(self):
+        return getattr(self.options, "prepare", False)
 
     def begin(self):
         """Keeps what a later run must have in common, once a step has shown that it works."""
@@ -54,11 +59,18 @@ class Run:
             started: when the run began, by `time.monotonic()`.
 
         Returns:
-            The card, a dict; None on a backend that only trains.
+            The card, a dict; None on a backend that only trains, and in all processes but the first.
         """
         self.train()
+        index, workers = worker_of(self.compiled())
+        if index > 0:
+            return None
+        self.model.save(self.path("model.keras"))
         if keras.backend.backend() != "tensorflow":
             return None
+        if workers > 1:
+            # What follows is for this process alone, and the model would wait for the others.
+            self.model = keras.models.load_model(self.path("model.keras"))
         results = self.evaluate()
         facts = self.facts()
         self.export()
@@ -77,17 +89,17 @@ class Run:
 
     def finish(self, started):
         """Goes as far as it is asked to and the backend can, and prints what came of it."""
-        if getattr(self.options, "prepare", False):
+        if self._only_prepares:
             self.corpus.tokens.save()
             print(f"Tokens: {self.path(FILE_NAME)}")
             return
         card = self.complete(started)
-        if card is None:
+        if card is None and keras.backend.backend() != "tensorflow":
             print(
                 f"Trained: {self.path('model.keras')}. The same command with "
                 "KERAS_BACKEND=tensorflow evaluates it, exports it and writes the card."
             )
-        else:
+        elif card is not None:
             print("\n".join(self.report(card)))
 
     def report(self, card):
@@ -101,14 +113,8 @@ class Run:
         return os.path.join(self.options.out, name)
 
     def scope(self):
-        """Where variables are to be made, for `--strategy`."""
-        if self.options.strategy == "none":
-            return contextlib.nullcontext()
-        if self._distribution is None:
-            import tensorflow as tf
-
-            self._distribution = tf.distribute.MirroredStrategy()
-        return self._distribution.scope()
+        """Where variables and data are to be made, for `--strategy`."""
+        return self.devices.scope()
 
     def steps(self):
         """How many steps the model was trained for."""
@@ -139,7 +145,8 @@ class Run:
         model, resume = self.compiled(), self.checkpoints()
         with self.scope():  # where the optimizer's variables belong
             epoch, done = resume.restore(model)
-        callbacks = [*callbacks, *self.logs(epoch, done)]
+        is_first = worker_of(model)[0] == 0  # of several processes only one writes
+        callbacks = [*callbacks, *self.logs(epoch, done)] if is_first else []
         if done:
             rest = [Unfinished(callbacks), resume]
             self._fit(model, train.rest(done), valid, epoch, epoch + 1, rest, **arguments)

@@ -73,9 +73,10 @@ class SegmentStreams(keras.utils.PyDataset):
         return len(self._plan)
 
     def __getitem__(self, index):
-        return rows_to_feed(self._segments(index), self._distribution)
+        return rows_to_feed(self.batch(index), self._distribution)
 
-    def _segments(self, index):
+    def batch(self, index):
+        """The whole batch at a place."""
         token_ids, targets = np.full((2, self._batch_size, self._length), _PAD, np.int32)
         reset = np.zeros(self._batch_size, np.int32)
         for row, (text, start) in enumerate(self._plan[index]):
@@ -95,7 +96,7 @@ class SegmentStreams(keras.utils.PyDataset):
         reset = tf.TensorSpec((self._batch_size,), tf.int32)
 
         def one_pass():
-            return (self._segments(index) for index in range(len(self)))
+            return (self.batch(index) for index in range(len(self)))
 
         return dataset_of(one_pass, ({"token_ids": ids, "reset": reset}, ids), len(self))
 

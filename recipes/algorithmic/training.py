@@ -43,7 +43,6 @@ class Run(run.Run):
         """Trains, or goes on training."""
         train = self.batches.training(self.options.steps // self.options.epochs)
         self.fit(Epochs(train), Epochs(self.batches.validation(_VALIDATION_BATCHES)))
-        self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """The metric at trained lengths, each counting the same, and at each longer one."""

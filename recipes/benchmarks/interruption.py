@@ -16,7 +16,7 @@ from keras_attn.training.arrays_file import read_arrays
 from recipes.benchmarks.card import Card, add_card_arguments
 from recipes.provenance import versions
 
-OPTIONS = "--num-layers 1 --epochs 3 --checkpoint-steps 5"
+OPTIONS = "--num-layers 1 --epochs 5 --checkpoint-steps 3"
 METHOD = (
     "`recipes.translate` on dates ({options}), once undisturbed, and once killed by SIGKILL {kills} "
     "times, each at a random moment, {seconds} s at most after the first checkpoint of that start, "

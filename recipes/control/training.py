@@ -57,7 +57,6 @@ class Run(run.Run):
                 callbacks=[Returns(self.rollouts.environments), *self.logs(first), resume],
                 verbose=1 if os.isatty(1) else 2,
             )
-        self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """The returns of episodes in other environments, acted as in training."""

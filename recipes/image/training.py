@@ -37,7 +37,6 @@ class Run(run.Run):
         images = self.splits["train"]
         train = Batches(images, options.batch_size, steps, options.seed, self._labelled)
         self.fit(Epochs(train), self._held_out("valid", options.valid_images)[0])
-        self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """Bits per dimension of the test split."""

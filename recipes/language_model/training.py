@@ -40,7 +40,6 @@ class Run(run.Run):
         steps = self.options.steps // self.options.epochs
         train = self._segments(self.corpus.ids["train"], steps)
         self.fit(Epochs(train), Epochs(self._validation()))
-        self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """Bits per character of the test split, in which each token but the first is scored once."""

@@ -48,7 +48,6 @@ class Run(run.Run):
         train = self._segments("train", steps=self.options.steps // self.options.epochs)
         valid = self._segments("valid", most=self.options.valid_tokens)
         self.fit(Epochs(train), Epochs(valid))
-        self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """The share of the test split's hidden tokens that is guessed, and by a blind guess."""

@@ -26,9 +26,9 @@ class EndlessSegments:
     def batch(self, epoch, index):
         number, place = divmod(epoch * self._steps + index, len(self._streams))
         if self._remembers:
-            return self._streams[place]
+            return self._streams.batch(place)
         order = np.random.default_rng([self._seed, number]).permutation(len(self._streams))
-        inputs, labels = self._streams[order[place]]
+        inputs, labels = self._streams.batch(order[place])
         return {"token_ids": inputs["token_ids"]}, labels
 
 

@@ -25,7 +25,7 @@ class Corpus(NamedTuple):
 
         Args:
             name, splits: as `recipes.text.data.read_text` gives them.
-            options: with `tokenizer` and `vocabulary_size`.
+            options: with `tokenizer`, `vocabulary_size`, `prepare` and `strategy`.
             directory: str.
         """
 
@@ -37,7 +37,8 @@ class Corpus(NamedTuple):
             return tokenizer, arrays
 
         made_of = options.tokenizer, str(options.vocabulary_size), *splits.values()
-        kept = tokens.Tokens(directory, tokens.digest(*made_of), make)
+        strategy = "none" if options.prepare else options.strategy
+        kept = tokens.Tokens(directory, tokens.digest(*made_of), make, strategy)
         return cls(
             name,
             {split: kept.arrays[split] for split in splits},

@@ -19,25 +19,27 @@ class Tokens:
         directory: str. The run's.
         digest: str. What tells the text and the tokenizer's kind from others.
         make: function of no arguments that gives a tokenizer and a dict of arrays.
+        strategy: str. What the run is shared out by.
 
     Attributes:
         arrays: dict.
 
     Raises:
-        ValueError: if they are to be made and the backend is not TensorFlow, which tokenizers need.
+        ValueError: if they are to be made and the backend is not TensorFlow, which tokenizers need,
+            or there are several processes, which must have the same.
     """
 
-    def __init__(self, directory, digest, make):
+    def __init__(self, directory, digest, make, strategy="none"):
         self._directory, self._digest = directory, digest
         self._tokenizer = None
         self.arrays, problem = self._kept()
         self._made = self.arrays is None
         if not self._made:
             return
-        if keras.backend.backend() != "tensorflow":
+        if keras.backend.backend() != "tensorflow" or strategy == "multi_worker":
             raise ValueError(
-                f"{problem}; it is made where TensorFlow is installed, by the same command with "
-                "--prepare."
+                f"{problem}; it is made where TensorFlow is installed, by one process, with the "
+                "same command and --prepare."
             )
         self._tokenizer, self.arrays = make()
 

@@ -23,7 +23,7 @@ class ParallelCorpus(NamedTuple):
 
         Args:
             splits: dict of lists of (source, target).
-            options: with `tokenizer` and `vocabulary_size`.
+            options: with `tokenizer`, `vocabulary_size`, `prepare` and `strategy`.
             directory: str.
         """
         sides = {split: tuple(zip(*splits[split], strict=True)) for split in SPLITS}
@@ -41,7 +41,8 @@ class ParallelCorpus(NamedTuple):
 
         sentences = [sentence for pair in sides.values() for side in pair for sentence in side]
         made_of = options.tokenizer, str(options.vocabulary_size), *sentences
-        kept = tokens.Tokens(directory, tokens.digest(*made_of), make)
+        strategy = "none" if options.prepare else options.strategy
+        kept = tokens.Tokens(directory, tokens.digest(*made_of), make, strategy)
         ids = {
             split: [
                 tokens.parted(kept.arrays[name], kept.arrays[f"{name}_ends"])

@@ -56,7 +56,6 @@ class Run(run.Run):
         )
         if average.paths():  # a finished run, started again, has the last epoch's
             self.model.set_weights(training.average_weights(average.paths()))
-        self.model.save(self.path("model.keras"))
 
     def evaluate(self):
         """The metric on each held-out split, with the export's decoding strategy."""

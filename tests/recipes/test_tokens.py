@@ -16,7 +16,9 @@ PAIRS = {
     "val": [("b", "gg f")],
     "test": [("x", "y")],
 }
-OPTIONS = SimpleNamespace(tokenizer="characters", vocabulary_size=None)
+OPTIONS = SimpleNamespace(
+    tokenizer="characters", vocabulary_size=None, prepare=False, strategy="none"
+)
 
 
 def corpus(directory, splits=SPLITS, options=OPTIONS):
@@ -74,7 +76,7 @@ def test_pairs_are_kept_in_their_rows(tmp_path, monkeypatch):
     [
         ({**SPLITS, "valid": "to bo"}, OPTIONS),
         ({**SPLITS, "valid": "to b", "test": "enot to be\n"}, OPTIONS),  # the same, cut elsewhere
-        (SPLITS, SimpleNamespace(tokenizer="characters", vocabulary_size=7)),
+        (SPLITS, SimpleNamespace(**{**vars(OPTIONS), "vocabulary_size": 7})),
     ],
 )
 def test_tokens_of_something_else_are_made_again(tmp_path, monkeypatch, splits, options):
