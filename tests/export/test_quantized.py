@@ -103,11 +103,18 @@ def test_answers_are_those_of_rounded_weights(model, tmp_path):
     assert tf.saved_model.experimental.read_fingerprint(directory).checkpoint_hash
 
 
+def whole(directory):
+    """Bytes of all files."""
+    return sum(os.path.getsize(p) for p in glob.glob(f"{directory}/**", recursive=True))
+
+
 def test_the_file_is_a_quarter(tmp_path):
-    model = models.gpt(499, 2, 2, 128, 512, max_length=64)
+    """The weights' always, and all of it where weights are most of it."""
+    model = models.gpt(499, 1, 2, 1024, 4096, max_length=64)
     plain = export.saved_model(model, tmp_path, **LENGTHS)
     small = export.saved_model(model, tmp_path, quantize="int8", **LENGTHS)
     assert variables(small) < 0.27 * variables(plain)
+    assert whole(small) < 0.3 * whole(plain)
 
 
 KINDS = {
