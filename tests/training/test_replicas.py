@@ -2,15 +2,14 @@
 had of real tokens: two logical devices, two processes, and two devices of JAX."""
 
 import importlib.util
-import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import cluster
 
 SCRIPT = Path(__file__).resolve().parent / "replicas.py"
 CASES = ("transformer", "universal_transformer", "transformer_xl", "adaptive_span_transformer")
@@ -34,27 +33,13 @@ def finish(processes):
         assert process.wait() == 0, (directory / "errors").read_text()[-3000:]
 
 
-def free_addresses(number):
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(number)]
-    addresses = [f"localhost:{free.getsockname()[1]}" for free in sockets]
-    for free in sockets:
-        free.close()
-    return addresses
-
-
-def task(addresses, index):
-    task = {"type": "worker", "index": index}
-    return json.dumps({"cluster": {"worker": addresses}, "task": task})
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("replicas")
-    addresses = free_addresses(2)
     processes = {folder / "here": started(folder / "here", "none", "mirrored")}
-    for index in range(2):
+    for index, config in enumerate(cluster(2)):
         at = folder / f"worker{index}"
-        processes[at] = started(at, "multi_worker", TF_CONFIG=task(addresses, index))
+        processes[at] = started(at, "multi_worker", TF_CONFIG=config)
     finish(processes)
     return {
         "none": [np.load(folder / "here" / "none.npz")],
