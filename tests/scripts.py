@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,3 +22,13 @@ def result_of(*arguments):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def cluster(number):
+    """The TF_CONFIG of each of so many processes, at free ports of this machine."""
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(number)]
+    workers = [f"localhost:{free.getsockname()[1]}" for free in sockets]
+    for free in sockets:
+        free.close()
+    tasks = [{"type": "worker", "index": index} for index in range(number)]
+    return [json.dumps({"cluster": {"worker": workers}, "task": task}) for task in tasks]

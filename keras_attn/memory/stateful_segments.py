@@ -32,7 +32,8 @@ class StatefulSegments(keras.Model):
     Calls and the methods for one batch (`train_on_batch`, `predict_on_batch`) go on from where the
     last one ended; `reset` empties all rows. A batch may have fewer rows than are kept: they continue
     the first of them. Under a distribution strategy each replica keeps the rows that it is fed, so
-    that there every batch must have all rows. Batches are never shuffled.
+    that there every batch must have all rows; of several processes each saves and restores those of
+    its own replicas. Batches are never shuffled.
 
     Args:
         model: a functional model with a memory, as `CausalLanguageModel`. One of your own qualifies
@@ -243,10 +244,12 @@ class StatefulSegments(keras.Model):
     def load_own_variables(self, store):
         for name, variable in (self.state or {}).items():
             value, parts = np.asarray(store[name]), replicas_of(variable)
-            if len(value) != self.batch_size:
+            # Of several processes each has a file of its own, with the rows of its own replicas.
+            kept = variable.shape[0] * len(parts)
+            if len(value) != kept:
                 raise ValueError(
                     "A memory is restored by a model that keeps as many rows. "
-                    f"Received: a file with {len(value)} rows, {self.batch_size} rows are kept."
+                    f"Received: a file with {len(value)} rows, {kept} rows are kept."
                 )
             for part, rows in zip(parts, np.split(value, len(parts)), strict=True):
                 part.assign(rows)

@@ -20,6 +20,7 @@ from keras_attn.training.bits_per_character import BitsPerCharacter
 from keras_attn.training.bits_per_dim import BitsPerDim
 from keras_attn.training.bleu import Bleu, corpus_bleu
 from keras_attn.training.label_smoothed_crossentropy import LabelSmoothedCrossentropy
+from keras_attn.training.lost_worker import lost_worker
 from keras_attn.training.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.training.noam import Noam
 from keras_attn.training.perplexity import Perplexity
@@ -46,5 +47,6 @@ __all__ = [
     "TokenAccuracy",
     "average_weights",
     "corpus_bleu",
+    "lost_worker",
     "strategy",
 ]

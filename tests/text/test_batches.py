@@ -135,23 +135,6 @@ def test_without_shuffling_batches_go_from_short_to_long_in_every_epoch():
     assert longest == sorted(longest)
 
 
-@pytest.mark.parametrize("replicas", [2, 3, 8])
-def test_rows_are_a_multiple_of_the_replicas(replicas):
-    number = 500
-    batches = TokenBatches(*sentence_pairs(number), 400, num_replicas=replicas)
-    epochs = [epoch_of(batches, epoch) for epoch in range(4)]
-    for epoch in epochs:
-        assert all(len(batch) % replicas == 0 for batch in epoch)
-        seen = [index for batch in epoch for index in batch]
-        assert len(seen) == len(set(seen)) == number - number % replicas
-
-
-def test_those_left_out_for_the_replicas_change():
-    batches = TokenBatches(*sentence_pairs(500), 400, num_replicas=8)
-    seen = [frozenset(i for batch in epoch_of(batches, e) for i in batch) for e in range(4)]
-    assert len(set(seen)) > 1
-
-
 def test_padding_does_not_exceed_max_length():
     pairs = [np.arange(4, 13)], [np.arange(4, 8)]  # 10 and 5 with the mark
     inputs, _ = TokenBatches(*pairs, 64, max_length=10, multiple=8)[0]
@@ -172,9 +155,6 @@ def test_empty_sentences_are_their_marks():
         ([[5]] * 2 + [[5] * 8], [[5]] * 3, {"max_length": 8}, "source of line 3 has 9 .*=8"),
         ([[5]] * 2, [[5], [5] * 20], {"max_length": 8}, "target of line 2 has 21 .*=8"),
         ([[5], [5] * 30], [[5]] * 2, {"tokens_per_batch": 16}, "line 2 .*tokens_per_batch=16"),
-        ([[5]], [[5]], {"tokens_per_batch": 2, "num_replicas": 2}, "num_replicas=2"),
-        ([[5]], [[5]], {"num_replicas": 2}, "1 pairs, num_replicas=2"),
-        ([[5]], [[5]], {"num_replicas": 0}, "Received: num_replicas=0"),
         ([[5]], [[5]], {"multiple": 0}, "Received: multiple=0"),
     ],
 )

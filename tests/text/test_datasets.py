@@ -1,0 +1,103 @@
+"""Which rows each replica and each process gets of a batch."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attn.text import SegmentStreams, TokenBatches
+from keras_attn.text.datasets import dataset_of, rows_to_feed
+
+
+class Sharing(tf.distribute.OneDeviceStrategy):
+    """Two processes of three replicas each, of which this is the one `index`."""
+
+    def __init__(self, index):
+        super().__init__("CPU:0")
+        self.index = index
+
+    num_replicas_in_sync = 6
+
+    def distribute_datasets_from_function(self, function):
+        self.dataset = function(tf.distribute.InputContext(2, self.index, 6))
+        return SimpleNamespace()
+
+
+def parts_of(batches, signature, **others):
+    """What each of six replicas gets, by the number of the batch."""
+    parts = []
+    for index in range(2):
+        strategy = Sharing(index)
+        with strategy.scope():
+            made = dataset_of(lambda: iter(batches), signature, len(batches), **others)
+            assert made._cardinality == len(batches)
+            parts.append([part.numpy() for part in strategy.dataset])
+    return [[p for part in parts for p in part[3 * i : 3 * i + 3]] for i in range(len(batches))]
+
+
+@pytest.mark.parametrize("rows", [1, 5, 6, 7, 12])
+def test_rows_are_dealt_out_in_order_and_filled_up(rows):
+    batches = [np.arange(1, 2 * rows + 1).reshape(rows, 2), np.full((6, 3), 9)]
+    found = parts_of(batches, tf.TensorSpec((None, None), tf.int64))
+    assert [len(parts) for parts in found] == [6, 6]
+    each = -(-rows // 6)
+    assert all(part.shape == (each, 2) for part in found[0])
+    together = np.concatenate(found[0])
+    np.testing.assert_array_equal(together[:rows], batches[0])
+    assert not together[rows:].any()
+    assert all(part.shape == (1, 3) for part in found[1])
+
+
+def test_known_numbers_of_rows_stay_known_and_structures_whole():
+    strategy = Sharing(0)
+    spec = {"ids": tf.TensorSpec((7, 2), tf.int32), "reset": tf.TensorSpec((7,), tf.bool)}
+    batch = {"ids": np.ones((7, 2), "int32"), "reset": np.ones(7, bool)}, np.ones(7, "float32")
+    with strategy.scope():
+        dataset_of(lambda: iter([batch]), (spec, tf.TensorSpec((7,))), 1)
+    inputs, labels = strategy.dataset.element_spec
+    assert inputs["ids"].shape == (2, 2) and inputs["reset"].shape == (2,) and labels.shape == (2,)
+    *_, (inputs, labels) = strategy.dataset  # the third replica's: two rows of seven
+    assert inputs["reset"].dtype == tf.bool and labels.numpy().tolist() == [1, 1]
+
+
+def test_what_is_made_of_a_batch_is_made_before_rows_of_padding():
+    """Or else it would make something of them."""
+    ones = [np.ones((1, 2), "float32")]
+    found = parts_of(ones, tf.TensorSpec((None, 2)), transform=lambda x: x + 1)
+    assert np.concatenate(found[0]).sum() == 4
+
+
+def distribution(processes, index):
+    """A `keras.distribution.DataParallel` of so many processes with two devices each."""
+    return SimpleNamespace(
+        num_model_replicas=2 * processes, num_processes=processes, data_shard_id=index
+    )
+
+
+def test_rows_to_feed_to_other_backends():
+    batch = {"ids": np.arange(1, 11).reshape(5, 2)}, np.ones(5)
+    assert rows_to_feed(batch, None) is batch
+    alone, labels = rows_to_feed(batch, distribution(1, 0))
+    assert alone["ids"].shape == (6, 2) and labels.tolist() == [1] * 5 + [0]
+    parts = [rows_to_feed(batch, distribution(2, index))[0]["ids"] for index in range(2)]
+    assert [len(part) for part in parts] == [4, 4]
+    together = np.concatenate(parts)
+    assert np.array_equal(together[:5], batch[0]["ids"]) and not together[5:].any()
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        SegmentStreams(range(1, 40), batch_size=5, segment_length=3),
+        TokenBatches([[5]] * 7, [[6]] * 7, tokens_per_batch=10),
+    ],
+)
+def test_our_batches_fill_up(batches):
+    before = [batches[index] for index in range(len(batches))]
+    batches._distribution = distribution(1, 0)
+    for (inputs, labels), index in zip(before, range(len(batches)), strict=True):
+        more, more_labels = batches[index]
+        assert len(more_labels) % 2 == 0 and not more_labels[len(labels) :].any()
+        for name, value in inputs.items():
+            assert np.array_equal(more[name][: len(value)], value), name

@@ -1,0 +1,95 @@
+"""After twenty steps several replicas have the weights that one device has, whatever each of them
+had of real tokens: two logical devices, two processes, and two devices of JAX."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripts import cluster
+
+SCRIPT = Path(__file__).resolve().parent / "replicas.py"
+CASES = ("transformer", "universal_transformer", "transformer_xl", "adaptive_span_transformer")
+WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
+
+
+def started(directory, *kinds, **variables):
+    directory.mkdir(parents=True, exist_ok=True)
+    path = f"{SCRIPT.parents[1]}{os.pathsep}{SCRIPT.parents[2]}"
+    variables = {"KERAS_BACKEND": "tensorflow", **variables, "PYTHONPATH": path}
+    with open(directory / "errors", "w", encoding="utf-8") as errors:
+        return subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(directory), *kinds],
+            env={**os.environ, **variables},
+            stderr=errors,
+        )
+
+
+def finish(processes):
+    for directory, process in processes.items():
+        assert process.wait() == 0, (directory / "errors").read_text()[-3000:]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("replicas")
+    processes = {folder / "here": started(folder / "here", "none", "mirrored")}
+    for index, config in enumerate(cluster(2)):
+        at = folder / f"worker{index}"
+        processes[at] = started(at, "multi_worker", TF_CONFIG=config)
+    finish(processes)
+    return {
+        "none": [np.load(folder / "here" / "none.npz")],
+        "mirrored": [np.load(folder / "here" / "mirrored.npz")],
+        "multi_worker": [np.load(folder / f"worker{i}" / "multi_worker.npz") for i in range(2)],
+    }
+
+
+def check_equal(alone, together, case):
+    """The same weights, and numbers in every epoch."""
+    assert together["replicas"] == 2 and alone["replicas"] == 1
+    assert np.abs(alone[f"{case}/after"] - alone[f"{case}/before"]).max() > 0.1
+    assert np.abs(alone[f"{case}/after"] - together[f"{case}/after"]).max() < 2e-6
+    names = [name for name in alone.files if name.startswith(case)]
+    numbers = [name for name in names if not name.endswith(("before", "after"))]
+    if case not in WITH_MEMORY:
+        # Keras averages `loss` over batches by their rows, those of padding included.
+        numbers.remove(f"{case}/loss")
+    assert f"{case}/perplexity" in numbers
+    for name in numbers:
+        np.testing.assert_allclose(together[name], alone[name], rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_devices_train_as_one(found, case):
+    check_equal(*found["none"], *found["mirrored"], case)
+
+
+@pytest.mark.parametrize("case", CASES[:3])
+def test_two_processes_train_as_one(found, case):
+    for worker in found["multi_worker"]:
+        check_equal(*found["none"], worker, case)
+        first = found["multi_worker"][0]
+        assert np.array_equal(worker[f"{case}/after"], first[f"{case}/after"])
+
+
+def test_the_replicas_share_the_rows_of_each_batch(found):
+    """None twice and none lost, in the order of the batch; here a batch is two parts of rows."""
+    (alone,), (mirrored,) = ([f["rows"] for f in found[k]] for k in ("none", "mirrored"))
+    workers = [worker["rows"] for worker in found["multi_worker"]]
+    assert np.array_equal(mirrored, alone)
+    assert all(len(rows) < len(alone) for rows in workers)
+    together = [rows[rows[:, 0] == batch] for batch in range(alone[-1, 0] + 1) for rows in workers]
+    assert np.array_equal(np.concatenate(together), alone)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
+def test_two_devices_of_jax_train_as_one(tmp_path):
+    two = "--xla_force_host_platform_device_count=2"
+    finish({tmp_path: started(tmp_path, "none", "mirrored", KERAS_BACKEND="jax", XLA_FLAGS=two)})
+    alone, together = (np.load(tmp_path / f"{kind}.npz") for kind in ("none", "mirrored"))
+    for case in CASES:
+        check_equal(alone, together, case)

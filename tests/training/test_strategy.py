@@ -1,0 +1,97 @@
+"""What each name gives, and what each says where it is not to be had."""
+
+import importlib.util
+
+import keras
+import pytest
+from other_backend import run_on
+
+from keras_attn.training import keras_fit, strategy
+from keras_attn.training.cluster import WORKERS
+
+
+def test_none_is_one_device():
+    import tensorflow as tf
+
+    place = strategy("none")
+    assert isinstance(place, tf.distribute.Strategy) and place.num_replicas_in_sync == 1
+    with place.scope():
+        keras.layers.Dense(1).build((None, 2))
+
+
+def test_mirrored_has_all_devices():
+    import tensorflow as tf
+
+    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    place = strategy("mirrored")
+    assert isinstance(place, tf.distribute.MirroredStrategy)
+    assert place.num_replicas_in_sync == len(devices)
+
+
+def test_an_unknown_name_is_told_the_known_ones():
+    with pytest.raises(ValueError, match=r"'none', 'mirrored', 'multi_worker', 'tpu'.*'gpus'"):
+        strategy("gpus")
+
+
+def test_several_workers_need_to_know_each_other(monkeypatch):
+    for name in ("TF_CONFIG", WORKERS, "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="TF_CONFIG"):
+        strategy("multi_worker")
+
+
+def test_no_tpu_is_said_in_a_sentence():
+    with pytest.raises(ValueError, match="^`tpu` needs a TPU .*Received: "):
+        strategy("tpu")
+
+
+class Workers:
+    """Stands for a strategy of several workers, over which Keras's `fit` does not work."""
+
+    num_replicas_in_sync = 2
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_an_unknown_version_of_keras_must_show_that_it_works(monkeypatch, works):
+    monkeypatch.setattr(keras, "__version__", "3.150.0")
+    monkeypatch.setattr(keras_fit, "fits", lambda strategy: works)
+    trainer = importlib.import_module("keras.src.backend.tensorflow.trainer")
+    theirs = trainer.TensorFlowTrainer._maybe_symbolic_build, trainer.reduce_per_replica
+    if works:
+        keras_fit.mend_fit(Workers(), is_needed=True)
+    else:
+        with pytest.raises(ValueError, match=r"install keras==3.15.\*. Received: Keras 3.150.0"):
+            keras_fit.mend_fit(Workers(), is_needed=True)
+        keras_fit.mend_fit(Workers(), is_needed=False)
+    assert theirs == (trainer.TensorFlowTrainer._maybe_symbolic_build, trainer.reduce_per_replica)
+
+
+def test_one_device_fits():
+    assert keras_fit.fits(strategy("none"))
+
+
+ON_ANOTHER = """
+import json
+from keras_attn.training import strategy
+refused = []
+for name in {refused}:
+    try:
+        strategy(name)
+    except ValueError as error:
+        refused.append(str(error))
+with strategy("none").scope():
+    print(json.dumps([strategy("none").num_replicas_in_sync, refused]))
+"""
+
+
+@pytest.mark.parametrize(
+    "backend, names",
+    [("jax", ["gpus", "multi_worker"]), ("torch", ["gpus", "mirrored", "multi_worker", "tpu"])],
+)
+def test_other_backends(backend, names):
+    if not importlib.util.find_spec(backend):
+        pytest.skip(f"{backend} is not installed")
+    number, refused = run_on(backend, ON_ANOTHER.format(refused=names))
+    assert number == 1 and len(refused) == len(names)
+    assert "`name` must be one of" in refused[0]
+    assert all(name in sentence for name, sentence in zip(names, refused, strict=True))
