@@ -1,9 +1,10 @@
 """A recipe as a program: what it says when something is wrong, and how it ends."""
 
+import os
 import sys
 import time
 
-EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
+EXIT_USAGE, EXIT_LOST_WORKER, EXIT_INTERRUPTED = 2, 75, 130
 
 
 def main(name, parse, run):
@@ -28,6 +29,14 @@ def main(name, parse, run):
     except (ValueError, ImportError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return EXIT_USAGE
+    except Exception as error:
+        from keras_attn.training import lost_worker
+
+        said = lost_worker(error)
+        if said is None:
+            raise
+        print(f"{name}: {said}", file=sys.stderr, flush=True)
+        os._exit(EXIT_LOST_WORKER)  # TensorFlow would first wait for the others
     except (KeyboardInterrupt, SystemExit) as end:
         print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
         return EXIT_INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import random
 import shlex
@@ -12,7 +13,7 @@ import time
 
 import numpy as np
 
-from keras_attn.training.arrays_file import read_arrays
+from keras_attn.training.arrays_file import PARTIAL, read_arrays
 from recipes.benchmarks.card import Card, add_card_arguments
 from recipes.provenance import versions
 
@@ -20,7 +21,8 @@ OPTIONS = "--num-layers 1 --epochs 5 --checkpoint-steps 3"
 METHOD = (
     "`recipes.translate` on dates ({options}), once undisturbed, and once killed by SIGKILL {kills} "
     "times, each at a random moment, {seconds} s at most after the first checkpoint of that start, "
-    "and then started again to its end. Kills in a write left a checkpoint half written."
+    "every second time as soon as it then writes one, and started again to its end. Kills in a write "
+    "left a checkpoint half written."
 )
 
 
@@ -42,8 +44,8 @@ def main():
         calm, killed = pathlib.Path(folder, "calm"), pathlib.Path(folder, "killed")
         finish(calm, arguments.options)
         lives = [
-            kill(killed, arguments.options, generator.uniform(0, arguments.seconds))
-            for _ in range(arguments.kills)
+            kill(killed, arguments.options, generator.uniform(0, arguments.seconds), life % 2)
+            for life in range(arguments.kills)
         ]
         finish(killed, arguments.options)
         one, other = (json.loads((out / "card.json").read_text()) for out in (calm, killed))
@@ -72,18 +74,27 @@ def finish(out, options):
         raise RuntimeError(said.decode()[-2000:])
 
 
-def kill(out, options, seconds):
-    """One life: killed so many seconds after its first checkpoint. What it left behind."""
+def kill(out, options, seconds, in_a_write):
+    """One life: killed so many seconds after its first checkpoint. What it left behind.
+
+    Args:
+        in_a_write: whether to wait then until a checkpoint is being written.
+    """
     folder = out / "checkpoint"
     before = newest(folder)
     process = start(out, options)
     while newest(folder) == before and process.poll() is None:
         time.sleep(0.005)
     time.sleep(seconds)
+    while in_a_write and not half_written(folder) and process.poll() is None:
+        pass
     process.kill()
     process.communicate()
-    partial = [path.name for path in folder.iterdir() if not path.name.endswith(".npz")]
-    return {"checkpoint": newest(folder), "in_a_write": bool(partial)}
+    return {"checkpoint": newest(folder), "in_a_write": half_written(folder)}
+
+
+def half_written(folder):
+    return any(name.endswith(PARTIAL) for name in os.listdir(folder))
 
 
 def newest(folder):

@@ -1,0 +1,122 @@
+"""Two processes that train one model: what they leave, and what becomes of it when one is killed."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = [
+    *("--model", "transformer_xl", "--num-layers", "1", "--num-heads", "2", "--hidden-dim", "6"),
+    *("--intermediate-dim", "7", "--context", "11", "--batch-size", "4", "--dropout", "0"),
+    *("--steps", "40", "--epochs", "4", "--checkpoint-steps", "3", "--warmup-steps", "2"),
+]
+
+
+def environment(index=None, ports=()):
+    found = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"}
+    if index is not None:
+        cluster = {"worker": [f"localhost:{port}" for port in ports]}
+        task = {"type": "worker", "index": index}
+        found["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
+    return found
+
+
+def start(data, out, *more, **where):
+    command = [sys.executable, "-m", "recipes.language_model", "--text", str(data)]
+    return subprocess.Popen(
+        [*command, "--out", str(out), *OPTIONS, *more],
+        env=environment(**where),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def free_ports():
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
+    ports = [found.getsockname()[1] for found in sockets]
+    for found in sockets:
+        found.close()
+    return ports
+
+
+def both(data, out):
+    ports = free_ports()
+    more = ("--strategy", "multi_worker")
+    return [start(data, out, *more, index=index, ports=ports) for index in (0, 1)]
+
+
+def finished(processes):
+    said = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(said), said
+    return said
+
+
+def card(out):
+    return json.loads((out / "card.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "text.txt"
+    path.write_text("".join(f"{i} and {i * i % 17} make {i + i * i % 17}\n" for i in range(150)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def calm(data, tmp_path_factory):
+    """A run of two processes that nothing disturbs."""
+    out = tmp_path_factory.mktemp("calm")
+    finished([start(data, out, "--prepare")])
+    return out, finished(both(data, out))
+
+
+def test_one_process_writes(calm):
+    out, (first, second) = calm
+    assert "Card:" in first and "Card:" not in second
+    assert len(card(out)["history"]) == 4 and card(out)["steps"] == 40
+    assert (out / "export" / "1" / "saved_model.pb").exists()
+    workers = {path.stem.partition("-worker-")[2] for path in (out / "checkpoint").iterdir()}
+    assert workers == {"0-of-2", "1-of-2"}
+
+
+def test_two_processes_end_as_one_does(calm, data, tmp_path):
+    finished([start(data, tmp_path)])
+    for name in ("loss", "bits_per_character", "val_loss"):
+        found, expected = ([row[name] for row in card(o)["history"]] for o in (calm[0], tmp_path))
+        assert found == pytest.approx(expected, abs=1e-4), name
+
+
+def test_a_killed_process_ends_both_which_go_on(calm, data, tmp_path):
+    finished([start(data, tmp_path, "--prepare")])
+    first, second = both(data, tmp_path)
+    deadline = time.monotonic() + 200
+    while not any((tmp_path / "checkpoint").glob("checkpoint-*3-worker-1-of-2.npz")):
+        assert time.monotonic() < deadline and second.poll() is None, second.communicate()[0]
+        time.sleep(0.01)
+    second.send_signal(signal.SIGKILL)
+    said = first.communicate(timeout=200)[0]
+    assert first.returncode == 75 and "goes on from the last checkpoint" in said, said
+    assert not (tmp_path / "card.json").exists()
+    finished(both(data, tmp_path))
+    for name in ("loss", "bits_per_character", "val_loss"):
+        found, expected = ([row[name] for row in card(o)["history"]] for o in (tmp_path, calm[0]))
+        assert found == pytest.approx(expected, abs=1e-4), name
+    assert card(tmp_path)["results"]["test"]["value"] == pytest.approx(
+        card(calm[0])["results"]["test"]["value"], abs=1e-4
+    )
+
+
+def test_processes_do_not_tokenise(data, tmp_path):
+    """Each would make a tokenizer of its own."""
+    process = start(data, tmp_path, "--strategy", "multi_worker", index=0, ports=free_ports()[:1])
+    said, _ = process.communicate(timeout=100)
+    assert process.returncode == 2 and "--prepare" in said, said
