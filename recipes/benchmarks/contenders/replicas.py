@@ -1,0 +1,37 @@
+"""Training under a strategy."""
+
+from recipes.benchmarks.contenders.fit import LEARNING_RATE
+from recipes.benchmarks.data import translation_batch
+from recipes.benchmarks.shapes import SHAPES
+from recipes.benchmarks.task import Task
+
+
+def training(strategy, devices, size, batch, length, steps):
+    """Optimizer steps under `model.fit`, on so many logical devices that share the cores.
+
+    Args:
+        batch: int. Rows of the global batch.
+    """
+    import tensorflow as tf
+
+    logical = [tf.config.LogicalDeviceConfiguration()] * devices
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, logical)
+    import keras_attn
+    from keras_attn.text.datasets import dataset_of
+
+    vocabulary_size = SHAPES[size].vocabulary_size
+    source, target, labels = translation_batch(batch, length, vocabulary_size)
+    step = ({"source_ids": source, "target_ids": target}, labels)
+    signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, None), x.dtype), step)
+    place = keras_attn.training.strategy(strategy)
+    with place.scope():
+        model = keras_attn.models.from_preset(SHAPES[size].preset, vocabulary_size=vocabulary_size)
+        loss = keras_attn.training.LabelSmoothedCrossentropy(0.1)
+        model.compile(keras_attn.training.Adam(LEARNING_RATE), loss, jit_compile=False)
+        dataset = dataset_of(lambda: (step for _ in range(steps)), signature, steps)
+    return Task(
+        call=lambda: model.fit(dataset, epochs=1, verbose=0, shuffle=False),
+        units=steps * batch * 2 * length,
+        facts={"parameters": model.count_params(), "replicas": place.num_replicas_in_sync},
+    )

@@ -1,0 +1,77 @@
+"""Training on two replicas that share the cores, beside one device at the same global batch."""
+
+import argparse
+
+from recipes.benchmarks import demands
+from recipes.benchmarks.card import Card, add_card_arguments
+from recipes.benchmarks.harness import Contender, measure
+
+TARGET = "recipes.benchmarks.contenders.replicas:training"
+LENGTH = 32
+# (size, rows of the global batch) and the steps of one call.
+CASES = {("tiny", 128): 4, ("base", 32): 2}
+# What the replicas do beside what one device does: run the operations of a step twice, each on half
+# of the rows, add the gradients up, and write the weights and the optimizer's state twice.
+AT_MOST = 1.15
+KINDS = {"one device": ("none", 1), "two replicas": ("mirrored", 2)}
+METHOD = (
+    "Optimizer steps of an encoder-decoder under `model.fit`, float32 without XLA: Adam, label "
+    f"smoothing 0.1, dropout 0.1, vocabulary 8,000, {LENGTH} + {LENGTH} tokens a sentence. **one "
+    "device** is `--strategy none`; **two replicas** is `--strategy mirrored` on two logical CPU "
+    "devices of the same machine, which share its cores, at the same global batch: there is nothing "
+    "to gain, and the ratio is what sharing out costs. Each is a process of its own and both are "
+    "asked in turn, {repetitions} times."
+)
+
+
+def contenders(size, batch):
+    """The contenders of one size, one device first."""
+    return [
+        Contender(
+            f"{name}, {size}",
+            TARGET,
+            {
+                "strategy": strategy,
+                "devices": devices,
+                "size": size,
+                "batch": batch,
+                "length": LENGTH,
+                "steps": CASES[size, batch],
+            },
+        )
+        for name, (strategy, devices) in KINDS.items()
+    ]
+
+
+def add_steps(card, size, batch, repetitions):
+    """Adds the table of one size."""
+    alone, together = contenders(size, batch)
+    rows, skipped = measure([alone, together], repetitions)
+    comparison = demands.growth(rows, together.name, alone.name, at_most=AT_MOST)
+    group = f"transformer_{size}, batch {batch} x ({LENGTH} + {LENGTH})"
+    card.add(group, rows, skipped, [comparison])
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.replicas", description=__doc__
+    )
+    known = [f"{size}:{batch}" for size, batch in CASES]
+    parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
+    add_card_arguments(parser, name="replicas", repetitions=7)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    method = METHOD.format(repetitions=arguments.repetitions)
+    card = Card(arguments.name, "Replicas that share the cores", method, unit="tokens")
+    for case in arguments.cases:
+        size, batch = case.split(":")
+        add_steps(card, size, int(batch), arguments.repetitions)
+        text = card.write(arguments.out)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
