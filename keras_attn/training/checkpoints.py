@@ -97,11 +97,11 @@ class Checkpoints:
         try:
             yield
         except OSError as error:
-            raise OSError(
-                error.errno,
-                f"Cannot {what} in the checkpoint directory {self.directory}: {error.strerror}; "
-                "what was saved there before is kept",
-            ) from error
+            sentence = (
+                f"Cannot {what} in the checkpoint directory {self.directory}: "
+                f"{error.strerror or error}; what was saved there before is kept"
+            )
+            raise OSError(*filter(None, (error.errno, sentence))) from error
 
     def _files(self):
         """(number, worker, workers) of all files."""

@@ -6,7 +6,7 @@ import keras
 
 from keras_attn.training.checkpoints import Checkpoints
 from keras_attn.training.sigterm import Sigterm
-from keras_attn.training.state import fits, leave_the_loop, pull, pull_state, push, state_of
+from keras_attn.training.state import fits, leave_the_loop, pull, pull_state, push_all, state_of
 from keras_attn.training.terminated import Terminated
 from keras_attn.training.workers import worker_of
 
@@ -25,8 +25,9 @@ class Resume(keras.callbacks.Callback):
     SIGTERM ends the process at once.
 
     Each checkpoint is a file of its own, written beside the others and moved when it is whole, and
-    the `keep` newest stay. Under `MultiWorkerMirroredStrategy` all workers share the directory;
-    each writes a file of its own, and they go on from the newest that all of them have. A directory
+    the `keep` newest stay; on disk they take `keep` + 1 times the state. Under
+    `MultiWorkerMirroredStrategy` all workers share the directory; each writes a file of its own, and
+    they go on from the newest that all of them have, at whichever batches they ended. A directory
     that cannot be written to is told before training starts, and a full disk when it is met, both
     as an `OSError`; what was saved before stays.
 
@@ -111,12 +112,11 @@ class Resume(keras.callbacks.Callback):
                 f"checkpoints to start from the beginning. Received: {len(state)} arrays for "
                 f"{len(variables)} variables, or of other shapes"
             )
-        for variable, value in zip(variables, state):
-            push(variable, value)
+        push_all(variables, state)
         self._number = numbers[-1]
         epoch, batch = values["epoch"], values.get("batch", 0)
         if batch:
-            kept = [(v, value) for v, value in zip(model.variables, state) if not v.trainable]
+            kept = [pull(variable) for variable in model.non_trainable_variables]
             self._begun = epoch, batch, kept, arrays[len(state) :]
         return epoch, batch
 
@@ -152,12 +152,9 @@ class Resume(keras.callbacks.Callback):
         if begun is not None and begun[0] == epoch:
             _, self._first, kept, self._metrics = begun
             # Keras has reset the metrics, and a model its memory.
-            for variable, value in kept:
-                push(variable, value)
-            variables = self.model.metrics_variables
-            if fits(variables, self._metrics):
-                for variable, value in zip(variables, self._metrics):
-                    push(variable, value)
+            push_all(self.model.non_trainable_variables, kept)
+            if fits(self.model.metrics_variables, self._metrics):
+                push_all(self.model.metrics_variables, self._metrics)
                 self._metrics = None
         self._saved_at = self._first
 
@@ -195,8 +192,7 @@ class Resume(keras.callbacks.Callback):
         leave_the_loop(self.model)
         variables = self.model.metrics_variables
         if fits(variables, self._metrics):
-            for variable, value in zip(variables, self._metrics):
-                push(variable, pull(variable) + value)
+            push_all(variables, [pull(v) + value for v, value in zip(variables, self._metrics)])
         self._metrics = None
 
     def _save(self, epoch, batch):

@@ -35,12 +35,13 @@ def pull(variable):
     return np.stack(parts)
 
 
-def push(variable, value):
+def push_all(variables, values):
     """Sets what `pull` gave."""
-    parts = replicas_of(variable)
-    values = [value] * len(parts) if value.ndim == len(variable.shape) else value
-    for part, value in zip(parts, values, strict=True):
-        part.assign(ops.convert_to_tensor(value, variable.dtype))
+    for variable, value in zip(variables, values, strict=True):
+        parts = replicas_of(variable)
+        each = [value] * len(parts) if value.ndim == len(variable.shape) else value
+        for part, own in zip(parts, each, strict=True):
+            part.assign(ops.convert_to_tensor(own, variable.dtype))
 
 
 def fits(variables, values):

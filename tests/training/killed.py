@@ -165,7 +165,6 @@ def main(directory, kills, seed):
     result = {"calm": finish(*start(calm))}
     ways = itertools.islice(itertools.cycle(["batch", "half", "write"]), kills)
     result["ended"] = [disturb(disturbed, rng, way) for way in ways]
-    result["epochs_logged_before_the_last_start"] = len(logged(disturbed))
     result["last"] = finish(*start(disturbed))
     with np.load(f"{calm}/end.npz") as one, np.load(f"{disturbed}/end.npz") as other:
         result["equal"] = all((one[name] == other[name]).all() for name in one.files)

@@ -51,10 +51,14 @@ def made(strategy, seed):
     return model
 
 
-def state(model):
+def parts(model):
     """What every replica keeps of every variable."""
     variables = [*model.variables, *model.optimizer.variables]
-    return [part.numpy() for variable in variables for part in replicas_of(variable)]
+    return [part for variable in variables for part in replicas_of(variable)]
+
+
+def state(model):
+    return [part.numpy() for part in parts(model)]
 
 
 def apart(ours, theirs):
@@ -63,12 +67,17 @@ def apart(ours, theirs):
 
 def run(strategy, directory):
     """How far what was resumed is from what was not, and what both logged of the last epoch."""
-    straight = made(strategy, 3)
+    model = made(strategy, 3)
+    with strategy.scope():
+        model.optimizer.build(model.trainable_variables)
+    beginning = state(model)
     arguments = {"verbose": 0, "epochs": EPOCHS}
-    expected = straight.fit(batches(), **arguments).history
-    killed = made(strategy, 3)
+    expected = model.fit(batches(), **arguments).history
+    straight = state(model)
+    for part, value in zip(parts(model), beginning, strict=True):
+        part.assign(value)
     try:
-        killed.fit(batches(), callbacks=[Resume(directory, every_steps=1), Kill()], **arguments)
+        model.fit(batches(), callbacks=[Resume(directory, every_steps=1), Kill()], **arguments)
     except KeyboardInterrupt:
         pass
     resumed, resume = made(strategy, 4), Resume(directory, every_steps=1)
@@ -80,8 +89,8 @@ def run(strategy, directory):
         "position": [epoch, batch],
         "replicas": len(memories),
         "memories": apart(memories[:1], memories[1:]) if len(memories) > 1 else None,
-        "moved": apart(state(killed), state(straight)),
-        "difference": apart(state(resumed), state(straight)),
+        "moved": apart(state(model), straight),
+        "difference": apart(state(resumed), straight),
         "expected": {name: values[-1] for name, values in expected.items()},
         "logged": {name: values[-1] for name, values in logged.items()},
     }

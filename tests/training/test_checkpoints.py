@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -183,6 +184,19 @@ def test_a_full_disk_is_told_and_keeps_what_was(tmp_path, monkeypatch):
     assert names(tmp_path) == ["checkpoint-00000001.npz", "checkpoint-00000002.npz"]
     assert signal.getsignal(signal.SIGTERM) == handler
     assert Resume(tmp_path).restore(model_and_data()[0]) == (0, 2)
+
+
+def test_a_file_that_the_system_cuts_is_not_left(tmp_path):
+    """A real limit, which stops the archive as it is written, ends what is said the same way."""
+    checkpoints = write(tmp_path, 1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Cannot write checkpoint-00000002.npz.*File too large"):
+            checkpoints.write(2, [np.ones(1_000_000)], 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path) == ["checkpoint-00000001.npz"]
 
 
 def test_a_directory_that_cannot_be_made_is_told_before_training(tmp_path):

@@ -19,11 +19,11 @@ def result(tmp_path_factory):
 
 
 def test_every_start_but_the_last_is_ended(result):
-    """By SIGKILL or, saved before, by SIGTERM; in every third while a file is half written."""
+    """By SIGKILL; by SIGTERM, saved before or, between two calls of `fit`, at once; and every third
+    while a file is half written."""
     codes, halves = zip(*result["ended"], strict=True)
-    assert len(codes) == KILLS and set(codes) <= {-9, 143}
+    assert len(codes) == KILLS and set(codes) <= {-9, 143, -15}
     assert all(half for half in halves[1::3]) and halves[1::3]
-    assert result["epochs_logged_before_the_last_start"] < 6
     assert result["calm"] == result["last"] == 0
 
 
