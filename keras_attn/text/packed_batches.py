@@ -28,7 +28,8 @@ class PackedBatches(TokenBatches):
         targets: list of int arrays of the same number.
         tokens_per_batch: int. Budget of a batch and side, as for `TokenBatches`.
         row_length: int. Tokens of a row and side, at least those of the longest sentence and its
-            mark. Three to five times the mean leaves a few percent of padding.
+            mark. On Multi30k at 4096 tokens 5 % of all ids are padding with 64, four times the
+            mean, where a `TokenBatches` leaves 10 %.
         shuffle: bool. False gives every epoch the same batches.
         seed: int.
 
