@@ -45,8 +45,8 @@ class Stack(keras.layers.Layer):
 
     Call arguments:
         x: (B, T, D). context: (B, S, D), for blocks with cross-attention.
-        padding_mask, context_padding_mask, attention_mask, query_positions, key_positions: as
-            `TransformerBlock`.
+        padding_mask, context_padding_mask, attention_mask, query_positions, key_positions,
+            context_attention_mask: as `TransformerBlock`.
         memory, memory_length: the state of a `keras_attn.memory.SegmentMemory`, (B, L, M, D) and
             (B,): what each block read before `x`. Without a length all slots are filled.
         cache: from `initial_cache`; with cross-attention also `context_cache`, from the method of
@@ -152,6 +152,7 @@ class Stack(keras.layers.Layer):
         memory_length=None,
         cache=None,
         context_cache=None,
+        context_attention_mask=None,
         return_attention_scores=False,
         return_hidden_states=False,
         training=None,
@@ -167,6 +168,8 @@ class Stack(keras.layers.Layer):
             if cache is not None:
                 block_cache = caches.of_block(i, cache, context_cache)
             arguments = {"context": context} if context is not None else {}
+            if context_attention_mask is not None:
+                arguments["context_attention_mask"] = context_attention_mask
             if memories is not None:
                 arguments.update(memories[i])
             calls.append(

@@ -90,6 +90,7 @@ class PositionedBlock(keras.layers.Layer):
         memory=None,
         memory_mask=None,
         cache=None,
+        context_attention_mask=None,
         return_attention_scores=False,
         training=None,
     ):
@@ -114,6 +115,7 @@ class PositionedBlock(keras.layers.Layer):
             query_positions=query_positions,
             key_positions=key_positions,
             cache=cache,
+            context_attention_mask=context_attention_mask,
             return_attention_scores=return_attention_scores,
             training=training,
             **arguments,

@@ -29,6 +29,7 @@ class TransformerBlock(keras.layers.Layer):
         padding_mask: bool (B, T) of `x`; context_padding_mask: bool (B, S) of `context`; by
             default Keras's masks of the two.
         attention_mask, query_positions, key_positions: passed to the self-attention.
+        context_attention_mask: passed to the cross-attention, broadcastable to (B, N, T, S).
         memory: (B, M, D), what stood before `x` at the same place: more keys for the
             self-attention, which the residual prepares as it does `x`. Masks and positions of keys
             are then those of M + T.
@@ -134,6 +135,7 @@ class TransformerBlock(keras.layers.Layer):
         memory=None,
         memory_mask=None,
         cache=None,
+        context_attention_mask=None,
         return_attention_scores=False,
         training=None,
     ):
@@ -148,6 +150,7 @@ class TransformerBlock(keras.layers.Layer):
             memory=memory,
             memory_mask=memory_mask,
             cache=cache,
+            context_attention_mask=context_attention_mask,
             return_attention_scores=return_attention_scores,
             training=training,
         )
@@ -168,6 +171,7 @@ class TransformerBlock(keras.layers.Layer):
         memory=None,
         memory_mask=None,
         cache=None,
+        context_attention_mask=None,
         return_attention_scores=False,
         training=None,
     ):
@@ -226,7 +230,13 @@ class TransformerBlock(keras.layers.Layer):
             context_padding_mask = keras_mask(context)
 
         def cross_attention(read, context):
-            return attend("cross_attention", read, context, padding_mask=context_padding_mask)
+            return attend(
+                "cross_attention",
+                read,
+                context,
+                padding_mask=context_padding_mask,
+                attention_mask=context_attention_mask,
+            )
 
         arguments = {}
         if getattr(self.feed_forward, "mixes_positions", False):

@@ -6,8 +6,9 @@ import keras
 from keras import ops
 
 from keras_attn import axis, positions
-from keras_attn.models.model import Model, check_causal, num_positions, restore
+from keras_attn.models.model import Model, check_causal, check_packable, num_positions, restore
 from keras_attn.ops.masks import keras_mask
+from keras_attn.ops.packing import same_segment, segment_positions
 
 
 @axis.register
@@ -38,7 +39,10 @@ class CausalLanguageModel(Model):
 
     Call arguments:
         `token_ids` (B, T) int32; 0 is padding. With a memory also `memory` (B, L, M, D) and
-        `memory_length` (B,) int32, at first from `initial_memory`.
+        `memory_length` (B,) int32, at first from `initial_memory`. Without one optionally
+        `segment_ids` (B, T), for rows of several sequences: 1, 2, .. in the order of a row, 0 for
+        padding. Each sequence then has the logits that it has alone in a row: it sees itself only,
+        and its positions begin at 0. As `keras_attn.text.PackedBatches` makes them.
 
     Returns:
         Logits (B, T, V), float32. With a memory a dict of `logits` and the next segment's `memory`
@@ -46,7 +50,7 @@ class CausalLanguageModel(Model):
 
     Raises:
         ValueError: if a pattern in `depth` is not causal, there is a memory and `depth` reads none,
-            or there is no embedding.
+            there is no embedding, or rows hold several sequences and a layer sees all of a row.
 
     Example:
         >>> import keras_attn
@@ -64,6 +68,7 @@ class CausalLanguageModel(Model):
 
     parts = ("embedding", "depth", "position", "memory", "dropout", "head")
     reads_prompt = True
+    segment_inputs = {"segment_ids": "token_ids"}
 
     def __init__(
         self, embedding, depth, position=None, memory=None, dropout=0.0, head=None, **kwargs
@@ -107,6 +112,7 @@ class CausalLanguageModel(Model):
         self.position = position
         self.memory = memory
         self.dropout = dropout
+        self.drop = drop
         self.head = head
 
     @property
@@ -141,6 +147,25 @@ class CausalLanguageModel(Model):
         if last is not None:
             x = ops.take_along_axis(x, last[..., None], axis=1)
         return (self.embedding.logits if self.head is None else self.head)(x), cache
+
+    def packed(self, token_ids, segment_ids, memory=None, memory_length=None):
+        """Logits (B, T, V) of rows of several sequences, each of which sees itself only."""
+        if memory is not None:
+            raise ValueError(
+                "`segment_ids` are of a model without a memory, which continues one text a row. "
+                f"Received: memory={self.memory!r}."
+            )
+        check_packable(self.depth)
+        places = segment_positions(segment_ids)
+        x = self.embedding(token_ids)
+        x = self.drop(x if self.position is None else self.position(x, places))
+        x = self.depth(
+            x,
+            attention_mask=same_segment(segment_ids),
+            query_positions=places,
+            key_positions=places,
+        )
+        return (self.embedding.logits if self.head is None else self.head)(x)
 
     def get_config(self):
         config = super().get_config()

@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from keras_attn import axis, positions
-from keras_attn.models.model import Model, num_positions, restore
+from keras_attn.models.model import Model, check_packable, num_positions, restore
+from keras_attn.ops.packing import same_segment, segment_positions
 
 
 @axis.register
@@ -26,10 +27,18 @@ class EncoderDecoder(Model):
             those of a small image do; by default `position`.
 
     Call arguments:
-        A dict of `source_ids` (B, S) and `target_ids` (B, T), int32; 0 is padding.
+        A dict of `source_ids` (B, S) and `target_ids` (B, T), int32; 0 is padding. For rows of
+        several pairs also `source_segment_ids` (B, S) and `target_segment_ids` (B, T): 1, 2, .. in
+        the order of a row, the same for both sides of a pair, 0 for padding. Each pair then has the
+        logits that it has alone in a row: its tokens see each other only, and their positions
+        begin at 0. As `keras_attn.text.PackedBatches` makes them.
 
     Returns:
         Logits (B, T, V), float32.
+
+    Raises:
+        ValueError: if rows hold several pairs and a layer sees all of a row, or only one side has
+            segment ids.
 
     Example:
         >>> import keras_attn
@@ -44,6 +53,7 @@ class EncoderDecoder(Model):
 
     parts = ("embedding", "position", "encoder", "decoder", "dropout", "source_position")
     reads_prompt = False
+    segment_inputs = {"source_segment_ids": "source_ids", "target_segment_ids": "target_ids"}
 
     def __init__(
         self, embedding, position, encoder, decoder, dropout=0.0, source_position=None, **kwargs
@@ -73,6 +83,7 @@ class EncoderDecoder(Model):
         self.encoder = encoder
         self.decoder = decoder
         self.dropout = dropout
+        self.drop = drop
 
     @property
     def max_length(self):
@@ -122,6 +133,32 @@ class EncoderDecoder(Model):
         if last is not None:
             x = ops.take_along_axis(x, last[..., None], axis=1)
         return self.embedding.logits(x), cache
+
+    def packed(self, source_ids, target_ids, source_segment_ids, target_segment_ids):
+        """Logits (B, T, V) of rows of several pairs, which see nothing of each other."""
+        check_packable(self.encoder, self.decoder)
+        sides = []
+        for token_ids, segment_ids, position in (
+            (source_ids, source_segment_ids, self.source_position or self.position),
+            (target_ids, target_segment_ids, self.position),
+        ):
+            places = segment_positions(segment_ids)
+            x = self.embedding(token_ids)
+            x = self.drop(x if position is None else position(x, places))
+            whom = {
+                "attention_mask": same_segment(segment_ids),
+                "query_positions": places,
+                "key_positions": places,
+            }
+            sides.append((x, whom))
+        (source, of_source), (target, of_target) = sides
+        x = self.decoder(
+            target,
+            self.encoder(source, **of_source),
+            context_attention_mask=same_segment(target_segment_ids, source_segment_ids),
+            **of_target,
+        )
+        return self.embedding.logits(x)
 
     def cross_attention(self, inputs):
         """What each target token looks at in the source.

@@ -1,9 +1,12 @@
 """What every model is."""
 
+import inspect
+
 import keras
 from keras import ops
 
 from keras_attn.models.fingerprint import Fingerprint, is_optional
+from keras_attn.ops.packing import check_segments
 from keras_attn.patterns.pattern import Pattern
 
 
@@ -14,10 +17,14 @@ class Model(keras.Model):
     the answer is another one.
 
     A subclass sets `parts`, the names of its constructor's arguments that are also attributes, and
-    names its inputs.
+    names its inputs. Where a row may hold several sequences, it sets `segment_inputs` and defines
+    `packed`: inputs beside those of the graph, so that files, exports and whoever goes through
+    `model.input` know nothing of them.
     """
 
     parts = ()
+    # By the name of each input that says which sequence a token is of, that of its tokens.
+    segment_inputs = {}
 
     def __init__(self, inputs, outputs, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
@@ -30,7 +37,28 @@ class Model(keras.Model):
         if isinstance(inputs, dict):
             absent = {name: None for name, x in self.input.items() if is_optional(x)}
             inputs = {name: self._tensor(name, x) for name, x in {**absent, **inputs}.items()}
+            for name in self.segment_inputs:
+                if inputs.get(name, self) is None:
+                    del inputs[name]
         return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs, training=None, mask=None):
+        if not _are_packed(self, inputs):
+            return super().call(inputs, training=training, mask=mask)
+        segments = {}
+        for name, of_tokens in self.segment_inputs.items():
+            if name not in inputs:
+                raise ValueError(
+                    "A packed row needs the segment ids of each side. Received: inputs "
+                    f"{', '.join(sorted(inputs))}, without `{name}`."
+                )
+            segments[name] = check_segments(inputs[name], inputs[of_tokens], name, of_tokens)
+        return self.packed(**{name: inputs[name] for name in self.input}, **segments)
+
+    def compute_output_spec(self, inputs, training=None, mask=None):
+        if _are_packed(self, inputs):
+            inputs = {name: inputs[name] for name in self.input}
+        return super().compute_output_spec(inputs, training=training, mask=mask)
 
     def _tensor(self, name, x):
         if x is None or ops.is_tensor(x) or keras.utils.is_keras_tensor(x):
@@ -73,6 +101,37 @@ def check_causal(depth):
                 "The blocks' `pattern` must be causal, since each token is predicted from those "
                 f"before it. Received: pattern={pattern!r} in the layer {layer.name!r}."
             )
+
+
+def check_packable(*depths):
+    """Raises a `ValueError` where a layer sees a whole row, and not its own sequence alone."""
+    needed = {"attention_mask", "query_positions", "key_positions"}
+    for depth in depths:
+        missing = needed - set(inspect.signature(depth.call).parameters)
+        if missing:
+            raise ValueError(
+                "Rows of several sequences need a depth that is told who may see whom, by "
+                f"{', '.join(f'`{name}`' for name in sorted(missing))}. "
+                f"Received: depth of type {type(depth).__name__}."
+            )
+        for layer in depth._flatten_layers():
+            pattern = getattr(layer, "pattern", None)
+            if isinstance(pattern, Pattern) and pattern.is_random:
+                raise ValueError(
+                    "Rows of several sequences need a pattern that looks at two positions alone, "
+                    "not at which keys of a row hash alike. "
+                    f"Received: pattern={pattern!r} in the layer {layer.name!r}."
+                )
+            if getattr(layer, "mixes_positions", False):
+                raise ValueError(
+                    "Rows of several sequences need layers that look at one position each, but for "
+                    "attention: others would see the neighbouring sequence. "
+                    f"Received: {type(layer).__name__} in the layer {layer.name!r}."
+                )
+
+
+def _are_packed(model, inputs):
+    return isinstance(inputs, dict) and any(name in inputs for name in model.segment_inputs)
 
 
 def restore(*parts):

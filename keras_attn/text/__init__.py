@@ -8,6 +8,7 @@ import importlib
 
 _HOMES = {
     "Characters": "characters",
+    "PackedBatches": "packed_batches",
     "SegmentStreams": "segment_streams",
     "SentencePiece": "sentencepiece",
     "TokenBatches": "batches",

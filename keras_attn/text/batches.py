@@ -55,6 +55,9 @@ class TokenBatches(keras.utils.PyDataset):
     Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.1.
     """
 
+    # Of all arrays of a batch.
+    _shape = (None, None)
+
     def __init__(
         self,
         sources,
@@ -124,8 +127,8 @@ class TokenBatches(keras.utils.PyDataset):
             for rows in self._batches(epoch):
                 yield self._padded(rows)
 
-        ids = tf.TensorSpec((None, None), tf.int32)
-        signature = {"source_ids": ids, "target_ids": ids}, ids
+        ids = tf.TensorSpec(self._shape, tf.int32)
+        signature = keras.tree.map_structure(lambda _: ids, self._padded(self._planned[1][0]))
         return dataset_of(one_epoch, signature, len(self))
 
     def _batches(self, epoch):

@@ -146,6 +146,13 @@ class AuxiliaryLosses(keras.Model):
     def call(self, inputs, training=None):
         if not training:
             return self.model(inputs, training=training)
+        if isinstance(inputs, dict) and any(
+            name in inputs for name in getattr(self.model, "segment_inputs", ())
+        ):
+            raise ValueError(
+                "Rows of several sequences have no auxiliary losses: targets further ahead would "
+                f"be tokens of the next sequence. Received: inputs {', '.join(sorted(inputs))}."
+            )
         logits, hidden_states = self._run(inputs)
         return Predictions(logits, hidden_states)
 

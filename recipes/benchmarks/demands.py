@@ -6,6 +6,8 @@ whether it is `met`, for `Card.add`; or None if a row that it needs is missing.
 
 import statistics
 
+from recipes.benchmarks.harness import compare
+
 
 def find(rows, name):
     """The row of that name, or None."""
@@ -58,6 +60,17 @@ def memory_growth(rows, more, fewer, at_most=None):
     ratio = rows[0]["memory_mb"] / rows[1]["memory_mb"]
     statement = f"**{more}** needs {ratio:.2f} times the memory of {fewer}"
     return _judged(more, statement, ratio, at_most=at_most)
+
+
+def rates(rows, name, other, verb, at_least=None):
+    """How many times as many units a second one row has as another, within a turn."""
+    found = compare(rows, name, [other])
+    if found is None:
+        return None
+    ratio = found["ratio"] * find(rows, name)["units"] / find(rows, other)["units"]
+    digits = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+    statement = f"**{name}** {verb} {digits} times as many tokens a second as {other}"
+    return _judged(name, statement, ratio, at_least=at_least)
 
 
 def _judged(name, statement, value, at_least=None, at_most=None):

@@ -4,7 +4,7 @@ import argparse
 
 from recipes.benchmarks import demands
 from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.harness import Contender, compare, measure
+from recipes.benchmarks.harness import Contender, measure
 
 PLACE = "recipes.benchmarks.contenders.segment_memory"
 CONTEXTS = (256, 512, 1024)
@@ -45,24 +45,13 @@ def main():
             {"context": context, "windows": WINDOWS},
         )
         rows, skipped = measure([ours, other], arguments.repetitions)
-        comparison = compare_rates(rows, ours.name, other.name)
+        comparison = demands.rates(rows, ours.name, other.name, "scores")
         card.add(f"A context of {context:,} tokens", rows, skipped, [comparison])
         if comparison:
             ratios[context] = comparison["value"]
         card.headline(*table(ratios))
         card.write(arguments.out)
     print(card.markdown())
-
-
-def compare_rates(rows, name, other):
-    """How many times as many tokens a second one scores as the other, within a turn."""
-    found = compare(rows, name, [other])
-    if found is None:
-        return None
-    units = demands.find(rows, name)["units"] / demands.find(rows, other)["units"]
-    ratio = found["ratio"] * units
-    statement = f"**{name}** scores {ratio:.0f} times as many tokens a second as {other}"
-    return {"name": name, "statement": statement, "value": ratio, "met": None}
 
 
 def table(ratios):

@@ -81,6 +81,9 @@ def test_cross_attention_and_scores():
     expected = layer.block(X + table(layer, 0, 1, 2, 3, 4), context)
     np.testing.assert_allclose(output, expected, atol=1e-6)
     assert layer.cross_attention is layer.block.cross_attention
+    may = np.eye(T, 7, dtype=bool)[None]
+    _, scores = layer(X, context, context_attention_mask=may, return_attention_scores=True)
+    np.testing.assert_allclose(scores["cross_attention"], np.tile(may[:, None], (2, 2, 1, 1)))
 
 
 def test_check_layer():

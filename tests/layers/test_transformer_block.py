@@ -63,6 +63,22 @@ def test_oracle_of_a_decoder_block(residual):
     np.testing.assert_allclose(output, expected, atol=2e-5)
 
 
+def test_oracle_of_a_mask_of_the_context():
+    """Beside the padding: who may look at what, of all heads."""
+    layer, may = built(cross=True), oracles.random(B, T, S) > 0
+    expected = oracles.block(
+        X,
+        oracles.block_weights(layer),
+        np.ones((B, 1, T, T), bool),
+        pre_norm=False,
+        epsilon=layer.residual.epsilon,
+        context=CONTEXT,
+        context_allowed=(may & CONTEXT_REAL[:, None])[:, None],
+    )
+    output = layer(X, CONTEXT, context_padding_mask=CONTEXT_REAL, context_attention_mask=may)
+    np.testing.assert_allclose(output, expected, atol=2e-5)
+
+
 def test_each_sublayer_has_a_norm_of_its_own():
     layer = built(cross=True)
     norms = [w for w in layer.weights if w.name in ("gamma", "beta")]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from recipes.benchmarks import demands, segment_memory, sparse_models
+from recipes.benchmarks import demands, sparse_models
 from recipes.benchmarks.contenders import depth, language_model
 from recipes.benchmarks.contenders import segment_memory as contenders
 
@@ -34,7 +34,7 @@ def test_rates_count_tokens():
         {"name": "ours", "seconds": [1.0, 2.0], "median_seconds": 1.5, "units": 4},
         {"name": "theirs", "seconds": [2.0, 4.0], "median_seconds": 3.0, "units": 2},
     ]
-    assert segment_memory.compare_rates(rows, "ours", "theirs")["value"] == pytest.approx(4)
+    assert demands.rates(rows, "ours", "theirs", "makes")["value"] == pytest.approx(4)
 
 
 @pytest.mark.parametrize("model", sparse_models.TWINS)

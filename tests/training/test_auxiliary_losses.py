@@ -386,3 +386,11 @@ def test_one_hot_labels_are_refused():
     trained = trained_model()
     with pytest.raises(ValueError, match=r"`y` must have shape \(3, 7\).*\(3, 7, 13\)"):
         trained.compute_loss(X, np.eye(V)[Y], trained(X, training=True))
+
+
+def test_rows_of_several_sequences_are_refused():
+    """Or else the targets of a sequence would end in the next one; evaluated they may be."""
+    trained, packed = trained_model(), {**X, "segment_ids": np.ones((B, T), "int32")}
+    with pytest.raises(ValueError, match="several sequences.*segment_ids, token_ids"):
+        trained(packed, training=True)
+    np.testing.assert_allclose(trained(packed), trained(X), atol=1e-5)

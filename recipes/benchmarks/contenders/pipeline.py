@@ -1,0 +1,124 @@
+"""Batches of real sentences, with the padding of three ways to make them: alone, and in training."""
+
+from recipes.benchmarks.contenders.fit import LEARNING_RATE
+from recipes.benchmarks.task import Task
+
+NAIVE, BUCKETS, PACKED = WAYS = ("naive", "buckets", "packed")
+SMALL = {"num_layers": 4, "num_heads": 4, "hidden_dim": 128, "intermediate_dim": 512}
+
+
+def alone(path, way, tokens_per_batch, row_length):
+    """One pass over the dataset that `fit` would read."""
+    sentences = _load(path)
+    dataset = _batches(sentences, way, tokens_per_batch, row_length).as_dataset()
+
+    def one_pass():
+        for _ in dataset:
+            pass
+
+    tokens = sum(len(sentence) + 1 for side in sentences if side for sentence in side)
+    return Task(call=one_pass, units=tokens, facts={"batches": len(dataset)})
+
+
+def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_size):
+    """Optimizer steps under `model.fit` on batches at equal distances in an epoch.
+
+    Args:
+        path: of a file that `save` wrote.
+        model: name of a preset that translates; or "gpt", small, for a file without sources.
+    """
+    import keras
+    import tensorflow as tf
+
+    import keras_attn
+
+    if model == "gpt":
+        built = keras_attn.models.gpt(vocabulary_size, **SMALL, max_length=row_length)
+    else:
+        built = keras_attn.models.from_preset(model, vocabulary_size=vocabulary_size)
+    built.compile(
+        keras_attn.training.Adam(LEARNING_RATE),
+        keras_attn.training.LabelSmoothedCrossentropy(),
+        jit_compile=False,
+    )
+    sentences = _load(path)
+    # Not shuffled: a few buckets at random may be all short.
+    made = _batches(sentences, way, tokens_per_batch, row_length, shuffle=False)
+    batches = [made[(2 * step + 1) * len(made) // (2 * steps)] for step in range(steps)]
+    if way != PACKED and model == "gpt":
+        batches = [({"token_ids": inputs["target_ids"]}, labels) for inputs, labels in batches]
+    # One shape only where all batches have one, as from `as_dataset`.
+    shape = batches[0][1].shape if way == PACKED else (None, None)
+    signature = keras.tree.map_structure(lambda _: tf.TensorSpec(shape, tf.int32), batches[0])
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    dataset = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(batches)))
+    dataset = dataset.prefetch(2).with_options(options)
+    ids = [x for inputs, _ in batches for name, x in inputs.items() if "segment" not in name]
+    real = sum(int((x != 0).sum()) for x in ids)
+    return Task(
+        call=lambda: built.fit(dataset, epochs=1, verbose=0),
+        units=real,
+        facts={
+            "parameters": built.count_params(),
+            "padding": 1 - real / sum(x.size for x in ids),
+            "tokens a batch": real / len(batches),
+        },
+    )
+
+
+def save(path, sources, targets):
+    """Keeps token ids for contenders; `sources` may be None."""
+    import numpy as np
+
+    sides = {"targets": targets} if sources is None else {"sources": sources, "targets": targets}
+    arrays = {}
+    for name, sentences in sides.items():
+        arrays[name] = np.concatenate(sentences).astype("int32")
+        arrays[f"{name}_ends"] = np.cumsum([len(sentence) for sentence in sentences])
+    np.savez(path, **arrays)
+
+
+def _load(path):
+    import numpy as np
+
+    with np.load(path) as file:
+        return tuple(
+            np.split(file[name], file[f"{name}_ends"][:-1]) if name in file else None
+            for name in ("sources", "targets")
+        )
+
+
+def _batches(sentences, way, tokens_per_batch, row_length, shuffle=True):
+    """Batches of one of the `WAYS`; a text alone is the target of itself, where there must be two."""
+    from keras_attn.text import PackedBatches, TokenBatches
+
+    if way == PACKED:
+        return PackedBatches(*sentences, tokens_per_batch, row_length, shuffle=shuffle)
+    sources, targets = sentences
+    sides = (targets if sources is None else sources, targets)
+    buckets = TokenBatches(*sides, tokens_per_batch, shuffle=shuffle)
+    return buckets if way == BUCKETS else _InAnyOrder(*sides, len(buckets))
+
+
+class _InAnyOrder:
+    """So many batches of pairs as they come, shuffled, each padded to its longest."""
+
+    def __init__(self, sources, targets, number):
+        import numpy as np
+
+        order = np.random.default_rng(0).permutation(len(targets))
+        self._sides = sources, targets
+        self._batches = np.array_split(order, number)
+
+    def __len__(self):
+        return len(self._batches)
+
+    def __getitem__(self, index):
+        from keras_attn.text import TokenBatches
+
+        rows = self._batches[index]
+        sides = ([side[row] for row in rows] for side in self._sides)
+        no_limit = len(rows) * max(len(side[row]) + 1 for side in self._sides for row in rows)
+        return TokenBatches(*sides, no_limit + len(rows), multiple=1)[0]

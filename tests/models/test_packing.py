@@ -1,0 +1,261 @@
+"""Several sequences in one row: each has the logits, and gives the gradients, that it has alone."""
+
+import importlib.util
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from models import pages
+from other_backend import run_on
+
+from keras_attn import models
+from keras_attn.depth import Reversible
+from keras_attn.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    SeparableConvTransition,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.patterns import Local
+from keras_attn.training import LabelSmoothedCrossentropy
+
+V, D = pages.V, pages.D
+LENGTHS = (5, 3, 7)  # of the sequences of a row, or of its targets
+SOURCE_LENGTHS = (2, 7, 3)
+LONGEST, PADDING = 7, 2  # as long as a table of learned positions, less than a row
+RANDOM = np.random.default_rng(3)
+TARGETS, SOURCES, LABELS = (
+    [RANDOM.integers(1, V, length).astype("int32") for length in lengths]
+    for lengths in (LENGTHS, SOURCE_LENGTHS, LENGTHS)
+)
+BACKENDS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
+ELSEWHERE = """
+import json, numpy as np
+from keras import ops
+from keras_attn.models import gpt
+from keras_attn.training import LabelSmoothedCrossentropy
+model = gpt(13, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7, max_length=4)
+ids = np.array([[5, 7, 9, 10, 3, 4, 0]], "int32")
+inputs = {"token_ids": ids, "segment_ids": np.array([[1, 1, 2, 2, 2, 2, 0]], "int32")}
+model.compile("sgd", LabelSmoothedCrossentropy())
+loss = model.fit(inputs, ids, verbose=0).history["loss"][0]
+whole = ops.convert_to_numpy(model(inputs))
+alone = ops.convert_to_numpy(model({"token_ids": ids[:, 2:6]}))
+print(json.dumps([float(loss), float(abs(whole[:, 2:6] - alone).max())]))
+"""
+
+
+def by_parts(**attention):
+    """A model of other values: reversible blocks that turn by positions in a window."""
+
+    def block(index):
+        return TransformerBlock(
+            MultiHeadAttention(2, 4, **attention), FeedForward(7), residual="pre_norm"
+        )
+
+    embedding = TokenEmbedding(V, D)
+    return models.CausalLanguageModel(embedding, Reversible(block, 2), position=None)
+
+
+def without_memory(build, **arguments):
+    return pages.without_memory(build(**pages.SIZES, **arguments))
+
+
+MODELS = {
+    "gpt": lambda: models.gpt(**pages.SIZES, max_length=LONGEST),
+    "deep_char_transformer": lambda: models.deep_char_transformer(
+        **pages.SIZES, max_length=LONGEST
+    ),
+    "transformer_xl": lambda: without_memory(models.transformer_xl, memory_length=3),
+    "adaptive_span_transformer": lambda: without_memory(
+        models.adaptive_span_transformer, max_span=4, ramp=2
+    ),
+    "sparse_transformer": lambda: models.sparse_transformer(**pages.SIZES, image_shape=(3, 3, 1)),
+    "reversible": lambda: by_parts(pattern=Local(3), position="rotary"),
+    "transformer": lambda: models.transformer(**pages.SIZES),
+    "universal_transformer": lambda: models.universal_transformer(**pages.SIZES),
+    "act": lambda: models.universal_transformer(**pages.SIZES, depth="act"),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    return pages.scrambled(MODELS[request.param]())
+
+
+def packed(sequences):
+    """One row with all sequences, and their numbers."""
+    ids = np.concatenate([*sequences, np.zeros(PADDING, "int32")])
+    numbers = [np.full(len(sequence), k) for k, sequence in enumerate(sequences, start=1)]
+    return ids[None], np.concatenate([*numbers, np.zeros(PADDING)]).astype("int32")[None]
+
+
+def padded(sequences):
+    """One row for each sequence."""
+    return np.stack([np.pad(sequence, (0, LONGEST - len(sequence))) for sequence in sequences])
+
+
+def inputs_of(model, sources, targets, pack):
+    """The inputs of a model, by `pack`."""
+    if isinstance(model, models.CausalLanguageModel):
+        sides = {"token_ids": (targets, "segment_ids")}
+    else:
+        sides = {
+            "source_ids": (sources, "source_segment_ids"),
+            "target_ids": (targets, "target_segment_ids"),
+        }
+    inputs = {}
+    for name, (sequences, segments) in sides.items():
+        if pack is packed:
+            inputs[name], inputs[segments] = packed(sequences)
+        else:
+            inputs[name] = padded(sequences)
+    return inputs
+
+
+def logits_of(model, sources=SOURCES, targets=TARGETS):
+    """The logits of each target, out of one packed row."""
+    logits = oracles.numpy_of(model(inputs_of(model, sources, targets, packed)))[0]
+    return np.split(logits[: sum(LENGTHS)], np.cumsum(LENGTHS)[:-1])
+
+
+def test_each_sequence_has_the_logits_that_it_has_alone(model):
+    for number, logits in enumerate(logits_of(model)):
+        alone = inputs_of(model, SOURCES[number : number + 1], TARGETS[number : number + 1], packed)
+        alone = {name: ids[:, :-PADDING] for name, ids in alone.items() if "segment" not in name}
+        np.testing.assert_allclose(logits, model(alone)[0], atol=1e-5)
+
+
+def test_no_leak(model):
+    """Another token changes its own sequence, and not one bit of its neighbours."""
+    before = logits_of(model)
+    sides = [SOURCES, TARGETS]
+    if isinstance(model, models.CausalLanguageModel):
+        sides = [TARGETS]
+    for side in sides:
+        changed = [sequence.copy() for sequence in side]
+        changed[1][0] = changed[1][0] % (V - 1) + 1
+        after = logits_of(model, **{"sources" if side is SOURCES else "targets": changed})
+        for number in (0, 2):
+            np.testing.assert_array_equal(after[number], before[number])
+        assert np.all(np.any(after[1] != before[1], axis=-1))
+
+
+def test_limit_a_row_of_one_sequence_is_a_plain_row(model):
+    """And of three, it is not: what the other tests compare would tell."""
+    inputs = inputs_of(model, SOURCES, TARGETS, packed)
+    real = inputs[list(inputs)[-1]] > 0
+    tokens = {name: ids for name, ids in inputs.items() if "segment" not in name}
+    if "token_ids" in tokens and model.max_length:  # shorter than the row
+        return
+    one = {name: (ids > 0).astype("int32") for name, ids in inputs.items() if "segment" in name}
+    plain = np.asarray(model(tokens))
+    np.testing.assert_allclose(model({**tokens, **one})[real], plain[real], atol=1e-5)
+    assert not np.allclose(model(inputs)[real], plain[real], atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["gpt", "transformer", "act"])
+def test_gradients_are_those_of_padded_rows(name):
+    """Losses that layers add, as the ponder loss, among them."""
+    model, loss = pages.scrambled(MODELS[name]()), LabelSmoothedCrossentropy()
+    found = []
+    for pack in (packed, padded):
+        labels = packed(LABELS)[0] if pack is packed else padded(LABELS)
+        with tf.GradientTape() as tape:
+            value = loss(labels, model(inputs_of(model, SOURCES, TARGETS, pack)))
+            value += sum(model.losses)
+        weights = [weight.value for weight in model.trainable_weights]
+        grads = tape.gradient(value, weights)
+        found.append([float(value), *map(tf.convert_to_tensor, grads)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+    assert all(np.any(grad != 0) for grad in found[0])
+
+
+def test_inputs_stay_those_of_plain_rows():
+    """What exports and fingerprints ask a model for; segment ids of None are none."""
+    model = models.gpt(**pages.SIZES, max_length=LONGEST)
+    assert list(model.input) == ["token_ids"]
+    plain = model({"token_ids": padded(TARGETS)})
+    nothing = model({"token_ids": padded(TARGETS), "segment_ids": None})
+    np.testing.assert_array_equal(nothing, plain)
+
+
+def test_fit_save_and_a_model_around(tmp_path):
+    """In graphs compiled by XLA, with any integers; in a file; as a part of another model."""
+    model = models.transformer(**{**pages.SIZES, "num_layers": 1}, dropout=0.0)
+    inputs = inputs_of(model, SOURCES, TARGETS, packed)
+    inputs = {name: ids.astype("int64") for name, ids in inputs.items()}
+    model.compile("sgd", LabelSmoothedCrossentropy(), jit_compile=True)
+    expected = float(LabelSmoothedCrossentropy()(packed(LABELS)[0], model(inputs)))
+    history = model.fit(inputs, packed(LABELS)[0], verbose=0).history
+    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(inputs), model(inputs), atol=1e-6)
+    spec = {name: keras.Input((None,), dtype="int32", name=name) for name in inputs}
+    around = keras.Model(spec, model(spec))
+    assert around.output.shape == (None, None, V)
+    np.testing.assert_allclose(around(inputs), model(inputs), atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_other_backends(backend):
+    loss, error = run_on(backend, ELSEWHERE)
+    assert np.isfinite(loss) and error < 1e-5
+
+
+def universal(**arguments):
+    return models.universal_transformer(**pages.SIZES, **arguments)
+
+
+ONES = np.ones((1, 4), "int32")
+PAIR = {"source_ids": ONES, "target_ids": ONES}
+SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
+
+
+@pytest.mark.parametrize(
+    "build, inputs, message",
+    [
+        (
+            lambda: models.reformer(**pages.SIZES, axial_shape=(2, 2), chunk_length=2),
+            {"token_ids": ONES, "segment_ids": ONES},
+            "hash alike.*LSH",
+        ),
+        (
+            lambda: universal(transition="separable_conv"),
+            {**PAIR, **SEGMENTS},
+            f"neighbouring sequence.*{SeparableConvTransition.__name__}",
+        ),
+        (
+            lambda: universal(),
+            {**PAIR, "target_segment_ids": ONES},
+            "each side.*without `source_segment_ids`",
+        ),
+        (
+            lambda: models.transformer_xl(**pages.SIZES, memory_length=3),
+            {"token_ids": ONES, "segment_ids": ONES},
+            "without a memory.*SegmentMemory",
+        ),
+        (
+            lambda: models.CausalLanguageModel(TokenEmbedding(V, D), OfItsOwn()),
+            {"token_ids": ONES, "segment_ids": ONES},
+            "`attention_mask`, `key_positions`, `query_positions`.*OfItsOwn",
+        ),
+    ],
+)
+def test_what_sees_the_whole_row_is_refused(build, inputs, message):
+    model = build()
+    state = model.initial_memory(1) if getattr(model, "memory", None) else {}
+    with pytest.raises(ValueError, match=message):
+        model({**inputs, **state})
+
+
+class OfItsOwn(keras.layers.Layer):
+    supports_masking = True
+
+    def call(self, x):
+        return x

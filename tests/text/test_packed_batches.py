@@ -1,0 +1,200 @@
+"""Several pairs in a row: nothing lost or cut, both sides in one segment, the same from a seed."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attn.models import gpt, transformer
+from keras_attn.text import PackedBatches
+from keras_attn.text.packed_batches import first_fit
+from keras_attn.training import LabelSmoothedCrossentropy
+
+PAD, BOS, EOS = 0, 2, 3
+ROW = 32
+
+
+def sentence_pairs(number=300, longest=29, seed=0):
+    """Pairs of unequal lengths, and in each sentence a first token that tells it from others."""
+    random = np.random.default_rng(seed)
+
+    def side():
+        for index in range(number):
+            rest = random.integers(4, 100, random.integers(0, longest))
+            yield np.concatenate([[1000 + index], rest]).astype("int32")
+
+    return list(side()), list(side())
+
+
+PAIRS = sentence_pairs()
+
+
+def made(pairs=PAIRS, tokens_per_batch=5 * ROW, **arguments):
+    return PackedBatches(*pairs, tokens_per_batch, ROW, **arguments)
+
+
+def segments_of(ids, numbers):
+    """The tokens of each segment of a row by its number, which must count up from 1."""
+    found = {number: ids[numbers == number].tolist() for number in np.unique(numbers) if number}
+    assert list(found) == list(range(1, len(found) + 1))
+    # One after another, and padding at the end.
+    whole = np.concatenate(
+        [*(np.full(len(x), k) for k, x in found.items()), [0] * (numbers == 0).sum()]
+    )
+    np.testing.assert_array_equal(numbers, whole)
+    assert np.all(ids[numbers == 0] == PAD) and np.all(ids[numbers > 0] != PAD)
+    return found
+
+
+def rows_of(batches):
+    """The (source, target) of each row of an epoch, as lists of ids without marks."""
+    for index in range(len(batches)):
+        inputs, labels = batches[index]
+        assert all(x.dtype == np.int32 and x.shape == (5, ROW) for x in (*inputs.values(), labels))
+        names = "source_ids", "source_segment_ids", "target_ids", "target_segment_ids"
+        for *arrays, label in zip(*(inputs[name] for name in names), labels, strict=True):
+            sources, targets = segments_of(*arrays[:2]), segments_of(*arrays[2:])
+            label = segments_of(label, arrays[3])
+            assert sources.keys() == targets.keys()
+            row = []
+            for number, target in targets.items():
+                assert sources[number][-1] == label[number][-1] == EOS and target[0] == BOS
+                assert target[1:] == label[number][:-1]
+                row.append((sources[number][:-1], target[1:]))
+            yield row
+
+
+def epoch_of(batches, epoch):
+    batches.epoch = epoch
+    return list(rows_of(batches))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_every_pair_comes_once_and_whole_in_segments_of_one_number(shuffle, epoch):
+    found = sorted(pair for row in epoch_of(made(shuffle=shuffle), epoch) for pair in row)
+    assert found == [(s.tolist(), t.tolist()) for s, t in zip(*PAIRS, strict=True)]
+
+
+def test_epochs_are_a_function_of_seed_and_epoch():
+    one, other = made(seed=5), made(seed=5)
+    straight = [epoch_of(one, epoch) for epoch in range(3)]
+    assert epoch_of(other, 2) == straight[2]
+    assert epoch_of(other, 0) == straight[0]
+    assert straight[0] != straight[1] != straight[2]
+    assert epoch_of(made(seed=6), 0) != straight[0]
+    assert epoch_of(made(shuffle=False), 0) == epoch_of(made(shuffle=False, seed=1), 4)
+
+
+def test_shuffling_changes_who_shares_a_row():
+    """As far as chance does among some fifty pairs of the same lengths."""
+    pairs = sentence_pairs(3000, longest=8)
+
+    def companions(epoch):
+        batches = PackedBatches(*pairs, 5 * ROW, ROW)
+        rows = ([source[0] for source, _ in row] for row in epoch_of(batches, epoch))
+        return {frozenset((a, b)) for row in rows for a in row for b in row if a < b}
+
+    first, second = companions(0), companions(1)
+    assert len(first & second) < 0.2 * len(first)
+
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=40)
+
+
+@settings(deadline=None, max_examples=200)
+@given(LENGTHS)
+def test_oracle_of_first_fit(lengths):
+    """One thing after another, the longest first, each in the first row with room for it."""
+    order = sorted(lengths, key=lambda pair: (max(pair), *pair[::-1]), reverse=True)
+    rows = []
+    for pair in order:
+        for row in rows:
+            if all(sum(side) + new <= 9 for side, new in zip(zip(*row), pair, strict=True)):
+                row.append(pair)
+                break
+        else:
+            rows.append([pair])
+    kinds, row_of_place = first_fit(np.array(lengths), 9)
+    placed = np.array(lengths)[np.argsort(kinds, kind="stable")]
+    found = [[] for _ in range(row_of_place.max() + 1)]
+    for pair, row in zip(placed.tolist(), row_of_place, strict=True):
+        found[row].append(tuple(pair))
+    assert found == rows
+
+
+def test_rows_of_one_side_are_nearly_full():
+    """First fit opens a row only if no two others could have been one: all but one are half full."""
+    _, targets = PAIRS
+    batches = PackedBatches(None, targets, 5 * ROW, ROW)
+    numbers = np.concatenate([batches[i][0]["segment_ids"] for i in range(len(batches))])
+    filled = (numbers > 0).sum(axis=1)
+    assert np.sort(filled[filled > 0])[1] > ROW / 2
+    assert filled.sum() == sum(len(target) + 1 for target in targets)
+    assert filled.sum() / (ROW * (filled > 0).sum()) > 0.95
+
+
+def test_texts_of_a_language_model():
+    """A mark, the text; the text, a mark: as the target side of pairs."""
+    batches = PackedBatches(None, PAIRS[1], 5 * ROW, ROW)
+    found = []
+    for i in range(len(batches)):
+        inputs, labels = batches[i]
+        assert sorted(inputs) == ["segment_ids", "token_ids"]
+        for ids, numbers, label in zip(
+            inputs["token_ids"], inputs["segment_ids"], labels, strict=True
+        ):
+            texts, labels_of = segments_of(ids, numbers), segments_of(label, numbers)
+            for number, text in texts.items():
+                assert [*text[1:], EOS] == labels_of[number] and text[0] == BOS
+                found.append(text[1:])
+    assert sorted(found) == [target.tolist() for target in PAIRS[1]]
+
+
+def test_dataset_gives_the_same_batches_of_one_shape_and_advances():
+    batches, other = made(seed=1), made(seed=1)
+    dataset = batches.as_dataset()
+    assert len(dataset) == len(other)
+    assert all(spec.shape == (5, ROW) for spec in keras.tree.flatten(dataset.element_spec))
+    for epoch in range(2):
+        other.epoch = epoch
+        for index, batch in enumerate(dataset.as_numpy_iterator()):
+            keras.tree.map_structure(np.testing.assert_array_equal, batch, other[index])
+        assert batches.epoch == epoch + 1
+
+
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
+
+
+@pytest.mark.parametrize("has_sources", [False, True])
+def test_a_model_trains_on_them_and_traces_once(has_sources):
+    pairs = sentence_pairs(40)
+    if has_sources:
+        model, sources = transformer(1100, **SIZES), pairs[0]
+    else:
+        model, sources = gpt(1100, **SIZES, max_length=ROW), None
+    batches, traces = PackedBatches(sources, pairs[1], 5 * ROW, ROW), []
+    data = batches.as_dataset() if has_sources else batches
+    packed = model.packed
+    model.packed = lambda **inputs: traces.append(inputs) or packed(**inputs)
+    model.compile("adam", LabelSmoothedCrossentropy())
+    history = model.fit(data, shuffle=False, epochs=2, verbose=0).history
+    assert batches.epoch == 2 and np.all(np.isfinite(history["loss"]))
+    assert len(batches) > 1 and len(traces) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (((), ()), "`sources` and `targets`"),
+        ((PAIRS[0], PAIRS[1][:-1]), "`sources` and `targets`.*300 and 299"),
+        ((None, [np.arange(1, 40)]), "target of line 1 has 40 tokens.*row_length=32"),
+        (([np.arange(1, 40)], [np.arange(1, 4)]), "source of line 1 has 40.*row_length=32"),
+        ((*PAIRS, 31), "`tokens_per_batch` must hold one row.*31.*32"),
+        ((*PAIRS, 31.5), "`tokens_per_batch` must be an integer"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PackedBatches(*arguments, row_length=ROW)
