@@ -4,18 +4,14 @@ import keras
 from keras import ops
 
 from keras_attn import axis, patterns, positions, scores
+from keras_attn.layers.fused_attention import attend_fused, fuses
 from keras_attn.layers.head_projections import HeadProjections
 from keras_attn.ops.cache import check_cache
 from keras_attn.ops.cache_reading import read_cache
 from keras_attn.ops.checks import check_choice, check_positions, check_rates, check_shape
 from keras_attn.ops.cutting import size
 from keras_attn.ops.heads import merge_heads
-from keras_attn.ops.masks import (
-    combine_masks,
-    keras_mask,
-    spread_attention_mask,
-    spread_padding_mask,
-)
+from keras_attn.ops.masks import keras_mask, mask_and_bias, spread_padding_mask
 from keras_attn.ops.operands import Operands
 from keras_attn.ops.placing import positions_of_new
 from keras_attn.ops.progression import Progression
@@ -58,7 +54,9 @@ class MultiHeadAttention(HeadProjections):
         output_initializer: of the output projection; by default `kernel_initializer`.
         plan: "matrix" for the whole matrix of scores, "tiles" for the pattern's plan, or "auto":
             the plan where it is known to compute fewer or to need much less memory. Positions,
-            an `attention_mask` or a cache given to a call always take the matrix.
+            an `attention_mask` or a cache given to a call always take the matrix. With "auto", on
+            JAX and a GPU, in half precision, a kernel of `keras.ops.dot_product_attention` takes
+            the place of both where it gives the same to the rounding of the dtype.
         seed: int. Seed of the dropout.
 
     Call arguments:
@@ -198,17 +196,22 @@ class MultiHeadAttention(HeadProjections):
             drop = self._drop if self.dropout else None
             operands = operands.replace(drop=drop, seed=self.seed_generator.next())
         scores = None
+        # One query at the last position, as in decoding, may meet all: a mask would cost more than
+        # the products.
+        if query.shape[2] == 1 and given == (None, None) and isinstance(pattern, Causal):
+            pattern = Dense()
         is_free = all(x is None for x in (cache, attention_mask, query_positions, key_positions))
-        if is_free and self._has_plan(pattern, query.shape[2], key.shape[2]):
+        planned = is_free and self._has_plan(pattern, query.shape[2], key.shape[2])
+        is_fused = self.plan == "auto" and cache is None
+        if is_fused and fuses(operands, pattern, attention_mask, planned):
+            output = attend_fused(operands, pattern, attention_mask)
+        elif planned:
             output, _ = pattern.attend(operands)
-            if return_attention_scores:
-                _, scores = self._attend_by_matrix(operands.replace(again=True), pattern)
         else:
-            # One query at the last position, as in decoding, may meet all: a mask would cost more
-            # than the products.
-            if query.shape[2] == 1 and given == (None, None) and isinstance(pattern, Causal):
-                pattern = Dense()
             output, scores = self._attend_by_matrix(operands, pattern, attention_mask, read)
+        if return_attention_scores and scores is None:
+            again = operands.replace(again=True)
+            _, scores = self._attend_by_matrix(again, pattern, attention_mask)
         output = self._multiply(merge_heads(output), "output")  # (B, T, D)
         results = [output]
         if return_attention_scores:
@@ -259,16 +262,8 @@ class MultiHeadAttention(HeadProjections):
 
     def _attend_by_matrix(self, operands, pattern, attention_mask=None, read=None):
         """The output and the whole matrix of scores (B, N, T, S)."""
-        batch, num_heads, length, _ = operands.query.shape
-        num_keys = operands.key.shape[2]
-        mask, bias = pattern.matrix(operands)
         present = None if read is None else read.present
-        mask = combine_masks(
-            mask,
-            None if present is None else present[None, None, None],
-            None if operands.real is None else operands.real[:, :, None],
-            spread_attention_mask(attention_mask, batch, num_heads, length, num_keys),
-        )
+        mask, bias = mask_and_bias(operands, pattern, attention_mask, present)
         logits = self.score(
             operands.query,
             operands.key,

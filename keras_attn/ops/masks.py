@@ -69,3 +69,26 @@ def spread_attention_mask(mask, batch, num_heads, length, num_keys):
     if len(mask.shape) == 2:
         return mask[None, None]
     return mask[:, None] if len(mask.shape) == 3 else mask
+
+
+def mask_and_bias(operands, pattern, attention_mask=None, present=None):
+    """What is added to and forbidden in the matrix of scores of a layer.
+
+    Args:
+        operands: `keras_attn.ops.operands.Operands`.
+        pattern: of the pattern axis.
+        attention_mask: bool tensor or None, as a layer gets it.
+        present: bool (S,), the keys of a cache that are there; None for all.
+
+    Returns:
+        Bool, broadcastable to (B, N, T, S), and float32, each None if there is none.
+    """
+    batch, num_heads, length, _ = operands.query.shape
+    mask, bias = pattern.matrix(operands)
+    mask = combine_masks(
+        mask,
+        None if present is None else present[None, None, None],
+        None if operands.real is None else operands.real[:, :, None],
+        spread_attention_mask(attention_mask, batch, num_heads, length, operands.key.shape[2]),
+    )
+    return mask, bias

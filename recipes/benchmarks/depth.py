@@ -1,4 +1,4 @@
-"""Depth in little memory: recomputed and reversible stacks beside a plain one."""
+"""Depth in little memory: recomputed and reversible stacks, mixed precision, a plain stack."""
 
 import argparse
 import pathlib
@@ -9,14 +9,16 @@ from recipes.benchmarks.harness import Contender, measure
 
 TARGET = "recipes.benchmarks.contenders.depth:training_step"
 KINDS = ("plain", "remat", "reversible")
+POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 LAYERS = (2, 8, 24)
 MEMORY = {"batch": 1, "length": 4096, "width": 256, "plan": "tiles"}
 TIME = {"num_layers": 6, "batch": 8, "length": 512, "width": 512}
 METHOD = (
-    "A training step of pre-norm blocks (causal attention, feed-forward, dropout 0.1), float32, in "
-    "a plain graph (`tf.function`, no XLA): the gradient by all weights, each of which is summed up "
-    "and let go at once. **plain** is `Stack`, **remat** is `Stack(remat=True)`, **reversible** is "
-    "`Reversible`. Each contender is a process of its own. **MB of activations** is the peak memory "
+    "A training step of pre-norm blocks (causal attention, feed-forward, dropout 0.1) in a plain "
+    "graph (`tf.function`, no XLA): the gradient by all weights, each of which is summed up and let "
+    "go at once. **plain** is `Stack`, **remat** is `Stack(remat=True)`, **reversible** is "
+    "`Reversible`, whose streams stay float32. Weights are float32 under any dtype policy, and no "
+    "loss is scaled; the policy is float32 where none is named. Each contender is a process of its own. **MB of activations** is the peak memory "
     "of the process while it steps, less what it held before, when the same graph had already run "
     "on 64 positions: weights, graph and compiled kernels do not count. Times are those of "
     "{repetitions} turns."
@@ -26,9 +28,10 @@ COLUMNS = {
 }
 
 
-def contender(kind, num_layers, **options):
-    name = f"{kind}, {num_layers} layers"
-    return Contender(name, TARGET, {"kind": kind, "num_layers": num_layers, **options})
+def contender(kind, num_layers, policy="float32", **options):
+    named = "" if policy == "float32" else f", {policy}"
+    options |= {"kind": kind, "num_layers": num_layers, "policy": policy}
+    return Contender(f"{kind}, {num_layers} layers{named}", TARGET, options)
 
 
 def add_memory(card, layers, picture):
@@ -66,22 +69,28 @@ def _exponent(kind, points):
     return {"name": kind, "statement": statement, "value": power, "at_most": asked, "met": met}
 
 
-def add_time(card, repetitions):
-    """Adds the table of step times at one depth."""
-    names = {kind: contender(kind, **TIME) for kind in KINDS}
-    rows, skipped = measure(list(names.values()), repetitions)
-    plain = names["plain"].name
-    comparisons = [
-        demands.growth(rows, names["remat"].name, plain),
-        demands.growth(rows, names["reversible"].name, plain, at_most=1.6),
-    ]
-    size = f"{TIME['batch']} x {TIME['length']} positions, width {TIME['width']}"
-    card.add(f"Time, {size}", rows, skipped, comparisons)
+def add_time(card, sizes, policies, repetitions):
+    """Adds the table of step times and memory at one depth, and what is asked of it."""
+    chosen = [contender(kind, policy=policy, **sizes) for policy in policies for kind in KINDS]
+    rows, skipped = measure(chosen, repetitions)
+    plain, _, reversible = (contender(kind, **sizes).name for kind in KINDS)
+    comparisons = []
+    for other in chosen:
+        if other.name != plain:
+            at_most = 1.6 if other.name == reversible else None
+            comparisons.append(demands.growth(rows, other.name, plain, at_most))
+            comparisons.append(demands.memory_growth(rows, other.name, plain))
+    size = f"{sizes['batch']} x {sizes['length']} positions, width {sizes['width']}"
+    card.add(f"Step time and memory, {size}", rows, skipped, comparisons)
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="python -m recipes.benchmarks.depth", description=__doc__)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS, help="of the memory table")
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
+    for name, value in TIME.items():
+        text = f"of the table of step times, by default {value}"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value, help=text)
     add_card_arguments(parser, name="depth", repetitions=5)
     return parser.parse_args()
 
@@ -92,7 +101,8 @@ def main():
     card = Card(arguments.name, "Depth in little memory", method, "positions", COLUMNS)
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    add_time(card, arguments.repetitions)
+    sizes = {name: getattr(arguments, name) for name in TIME}
+    add_time(card, sizes, arguments.policies, arguments.repetitions)
     card.write(folder)
     if arguments.layers:
         add_memory(card, arguments.layers, folder / f"{arguments.name}.png")

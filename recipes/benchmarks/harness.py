@@ -28,11 +28,13 @@ class Contender:
         name: string. How the card calls it.
         target: string. `"package.module:function"`, a function that returns a `Task`.
         options: dict. Keyword arguments of that function, JSON only.
+        backend: string. Keras's backend in its process.
     """
 
     name: str
     target: str
     options: dict = dataclasses.field(default_factory=dict)
+    backend: str = "tensorflow"
 
 
 class Worker:
@@ -42,7 +44,9 @@ class Worker:
         command = [sys.executable, "-m", "recipes.benchmarks.worker", contender.target]
         command += [json.dumps(contender.options), str(minimum_seconds)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(command, **pipes, text=True, env=environment())
+        self.process = subprocess.Popen(
+            command, **pipes, text=True, env=environment(contender.backend)
+        )
         self.name = contender.name
         self.report = self._answer()
 
@@ -72,13 +76,15 @@ class Worker:
         return {"skipped": f"its process ended with exit code {self.process.wait()}"}
 
 
-def environment():
+def environment(backend="tensorflow"):
     """The variables that contenders see.
 
     `OMP_PROC_BIND` is taken out: it binds all threads of a TensorFlow process that also
-    holds another OpenMP library to one core.
+    holds another OpenMP library to one core. Without its variable JAX takes most of a GPU's
+    memory at once, which contenders share.
     """
-    variables = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    variables = {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     return {k: v for k, v in os.environ.items() if k != "OMP_PROC_BIND"} | variables
 
 

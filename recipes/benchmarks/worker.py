@@ -20,6 +20,7 @@ DISTRIBUTIONS = (
     "tensorflow",
     "keras",
     "keras_hub",
+    "jax",
     "torch",
     "ctranslate2",
     "transformers",

@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 import pytest
 
 from recipes.benchmarks import demands, sparse_models
@@ -13,6 +14,15 @@ from recipes.benchmarks.contenders import segment_memory as contenders
 def test_a_training_step_has_a_gradient(kind):
     task = depth.training_step(kind, num_layers=1, batch=2, length=67, width=64)
     assert task.units == 2 * 67 and 0 < task.call() < math.inf
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_a_training_step_in_mixed_precision(policy):
+    """It computes in low precision, and adds gradients of float32 weights."""
+    float32 = depth.training_step("remat", num_layers=1, batch=2, length=67, width=64).call()
+    low = depth.training_step("remat", num_layers=1, batch=2, length=67, width=64, policy=policy)
+    assert keras.config.dtype_policy().name == policy
+    assert low.call() == pytest.approx(float32, rel=0.5) and low.call() != float32
 
 
 def test_memory_growth_is_of_what_comes_beside_the_inputs():

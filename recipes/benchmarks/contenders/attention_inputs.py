@@ -17,3 +17,10 @@ def heads(length, count=3, heads_first=True):
 def sequence(length, width=HEADS * HEAD_DIM):
     """A float32 array (1, length, width)."""
     return np.random.default_rng(0).standard_normal((1, length, width), dtype="float32")
+
+
+def random_heads(length, batch):
+    """Queries, keys and values of several sequences, float32 (batch, heads, length, head size)."""
+    generator = np.random.default_rng(0)
+    for _ in range(3):
+        yield generator.standard_normal((batch, HEADS, length, HEAD_DIM), dtype="float32")

@@ -7,7 +7,7 @@ from recipes.benchmarks.floor import HEAD_DIM
 DROPOUT = 0.1
 
 
-def training_step(kind, num_layers, batch, length, width, plan="auto"):
+def training_step(kind, num_layers, batch, length, width, plan="auto", policy="float32"):
     """The gradient of half the sum of squared outputs by all weights.
 
     Args:
@@ -15,10 +15,13 @@ def training_step(kind, num_layers, batch, length, width, plan="auto"):
         num_layers, batch, length: ints.
         width: int, a multiple of the head size.
         plan: as that of `MultiHeadAttention`.
+        policy: string. The dtype policy of Keras.
     """
+    import keras
     import numpy as np
     import tensorflow as tf
 
+    keras.config.set_dtype_policy(policy)
     from keras_attn.depth import Reversible, Stack
     from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 

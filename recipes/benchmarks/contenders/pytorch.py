@@ -31,15 +31,16 @@ def encoder_decoder(shape, length, dropout):
             )
 
         def embed(self, ids):
-            positions = torch.arange(ids.shape[1])
+            positions = torch.arange(ids.shape[1], device=ids.device)
             scale = math.sqrt(shape.hidden_dim)
             return self.dropout(self.tokens(ids) * scale + self.positions(positions))
 
         def forward(self, source, target):
+            pairs = target.shape[1], target.shape[1]
             hidden = self.transformer(
                 self.embed(source),
                 self.embed(target),
-                tgt_mask=torch.ones(target.shape[1], target.shape[1]).triu(1).bool(),
+                tgt_mask=torch.ones(pairs, device=target.device).triu(1).bool(),
                 src_key_padding_mask=source == 0,
                 tgt_key_padding_mask=target == 0,
                 memory_key_padding_mask=source == 0,
@@ -50,18 +51,27 @@ def encoder_decoder(shape, length, dropout):
 
 
 def training(size, batch, length, steps, policy, smoothing, dropout):
-    """Optimizer steps of a plain loop: eager float32 or autocast to bfloat16."""
+    """Optimizer steps of a plain loop on processors: eager float32 or autocast to bfloat16."""
     import torch
 
     torch.set_num_threads(os.cpu_count())
     shape = SHAPES[size]
-    arrays = translation_batch(batch, length, shape.vocabulary_size)
-    source, target, labels = (torch.tensor(array, dtype=torch.long) for array in arrays)
     model = encoder_decoder(shape, length, dropout).train()
+    return training_task(model, shape, batch, length, steps, policy, smoothing)
+
+
+def training_task(model, shape, batch, length, steps, policy, smoothing, device="cpu"):
+    """Optimizer steps of a model that is on the device, which they are waited for."""
+    import torch
+
+    arrays = translation_batch(batch, length, shape.vocabulary_size)
+    source, target, labels = (
+        torch.tensor(array, dtype=torch.long, device=device) for array in arrays
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
     precision = {
         "float32": contextlib.nullcontext,
-        "mixed_bfloat16": lambda: torch.autocast("cpu", torch.bfloat16),
+        "mixed_bfloat16": lambda: torch.autocast(device, torch.bfloat16),
     }[policy]
 
     def train():
@@ -74,6 +84,8 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
         return loss.item()
 
     parameters = sum(parameter.numel() for parameter in model.parameters())

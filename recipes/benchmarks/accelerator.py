@@ -1,0 +1,151 @@
+"""keras_attn on JAX beside PyTorch on the same device: training, causal attention, long windows.
+
+It is made for a GPU, where attention goes to cuDNN's kernel (`keras_attn.layers.fused_attention`),
+and runs on a processor too, where nothing of that kernel is used or tested. Tests can tell what the
+kernel is asked and for which tensors, but not what it answers: on a GPU, run
+`tests/layers/test_fused_attention.py` with `KERAS_BACKEND=jax` first.
+"""
+
+import argparse
+from functools import partial
+
+from recipes.benchmarks import floor
+from recipes.benchmarks.card import Card, add_card_arguments
+from recipes.benchmarks.harness import Contender, compare, measure
+
+PLACE = "recipes.benchmarks.contenders"
+OURS = "keras_attn on JAX"
+PARTS = ("training", "causal", "local")
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+WINDOW = 256
+METHOD = (
+    "keras_attn on JAX, compiled by XLA, and PyTorch, compiled by `torch.compile`, on the same "
+    "device. Each contender is a process of its own and all are asked in turn, {repetitions} times "
+    "at least 0.15 s, and waited for. **Training** is of `transformer_{size}`: {batch} sentences of "
+    "{length} + {length} tokens, vocabulary 8,000, Adam, label smoothing 0.1, dropout {dropout:g} "
+    "but not of attention weights, padding masks on: ours under `model.fit`, torch's "
+    f"`nn.Transformer` in a loop. **Attention** is forward and backward, {floor.HEADS} heads of "
+    f"size {floor.HEAD_DIM}, without projections; **TF/s** counts four operations, twelve with the "
+    "backward pass, per pair that may meet and unit of head size. **by** tells whether keras_attn "
+    "used a fused kernel or its own plan. **MB on device** is the most that a process held there. "
+    "peak MB and probe GF/s are of the host."
+)
+COLUMNS = {
+    "TF/s": lambda row: _of(row, "gflop", lambda x: f"{x / row['median_seconds'] / 1e3:.3g}"),
+    "by": lambda row: _of(row, "by", str),
+    "MB on device": lambda row: _of(row, "device_mb", lambda x: f"{x:.0f}"),
+}
+
+
+def _of(row, fact, text):
+    value = row["facts"].get(fact)
+    return "-" if value is None else text(value)
+
+
+def add_table(card, title, ours, peer, repetitions):
+    """Measures two contenders, and says how they compare where they ran on the same device."""
+    print(title, flush=True)
+    rows, skipped = measure([ours, peer], repetitions)
+    comparison = compare(rows, ours.name, [peer.name])
+    if len({row["facts"]["platform"] for row in rows}) > 1:
+        comparison = {"name": ours.name, "met": None, "statement": "No ratio: the devices differ"}
+    card.add(title, rows, skipped, [comparison])
+    card.headline(headline(card))
+
+
+def headline(card):
+    """What the contenders computed on."""
+    facts = [row["facts"] for group in card.content["groups"] for row in group["rows"]]
+    gpus = {fact["device"] for fact in facts if fact["platform"] == "gpu"}
+    if gpus:
+        return f"On {', '.join(sorted(gpus))}."
+    return (
+        "**This card's benchmark has not run on a GPU**: the numbers are of a processor, where "
+        "neither library uses the kernels that it is made to compare."
+    )
+
+
+def training(options, policy):
+    """Both libraries' training of one precision."""
+    sizes = {name: getattr(options, name) for name in ("size", "batch", "length", "steps")}
+    sizes |= {"policy": policy, "smoothing": 0.1, "dropout": options.dropout}
+    return (
+        Contender(OURS, f"{PLACE}.accelerator_jax:training", sizes, backend="jax"),
+        Contender(
+            "torch nn.Transformer, compiled", f"{PLACE}.accelerator_torch:training", sizes, "torch"
+        ),
+    )
+
+
+def causal(length, batch, dtype):
+    """Both libraries' causal attention."""
+    gflop = batch * floor.gflop(floor.causal(length), backward=True)
+    sizes = {"length": length, "batch": batch, "dtype": dtype, "gflop": gflop}
+    return _ours("Causal", [], sizes), _torch("SDPA", "sdpa", sizes)
+
+
+def local(length, window, dtype):
+    """Both libraries' attention to a window before each query."""
+    gflop = floor.gflop(floor.local(length, window), backward=True)
+    sizes = {"length": length, "batch": 1, "dtype": dtype, "gflop": gflop}
+    return (
+        _ours("Local", [window], sizes),
+        _torch("flex_attention", "flex", {**sizes, "window": window}),
+    )
+
+
+def _ours(pattern, arguments, sizes):
+    options = {"pattern": pattern, "arguments": arguments, **sizes}
+    return Contender(OURS, f"{PLACE}.accelerator_jax:attention", options, backend="jax")
+
+
+def _torch(name, function, sizes):
+    target = f"{PLACE}.accelerator_torch:{function}"
+    return Contender(f"torch {name}, compiled", target, sizes, backend="torch")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.benchmarks.accelerator", description=__doc__.partition("\n")[0]
+    )
+    add = partial(parser.add_argument, type=int)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    policies = ["float32", "mixed_bfloat16"]
+    parser.add_argument("--policies", nargs="+", choices=policies, default=policies[1:])
+    parser.add_argument("--size", choices=["tiny", "base"], default="base")
+    add("--batch", default=64, help="sentences of a training step")
+    add("--length", default=128, help="tokens of a source and of a target sentence")
+    add("--steps", default=20, help="training steps of a repetition")
+    parser.add_argument("--dropout", type=float, default=0.1)
+    add("--lengths", nargs="+", default=LENGTHS, help="of causal attention")
+    add("--tokens", default=16384, help="tokens of a batch for causal attention, at least one row")
+    add("--long", default=65536, help="positions of local attention")
+    add("--window", default=WINDOW)
+    add_card_arguments(parser, name="accelerator", repetitions=5)
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    method = METHOD.format(**vars(options))
+    card = Card(options.name, "JAX and PyTorch on an accelerator", method, "tokens", COLUMNS)
+    for policy in options.policies:
+        dtype, times = policy.removeprefix("mixed_"), options.repetitions
+        if "training" in options.parts:
+            pair = training(options, policy)
+            add_table(card, f"training transformer_{options.size}, {policy}", *pair, times)
+            card.write(options.out)
+        for length in options.lengths if "causal" in options.parts else ():
+            batch = max(1, options.tokens // length)
+            title = f"causal attention, {dtype}, {batch} x {length:,} positions"
+            add_table(card, title, *causal(length, batch, dtype), times)
+            card.write(options.out)
+        if "local" in options.parts:
+            title = f"Local({options.window}), {dtype}, 1 x {options.long:,} positions"
+            add_table(card, title, *local(options.long, options.window, dtype), times)
+            card.write(options.out)
+    print(card.markdown())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""keras_attn on JAX, on the fastest device that JAX finds."""
+
+from recipes.benchmarks.contenders.attention_inputs import random_heads
+from recipes.benchmarks.contenders.fit import LEARNING_RATE
+from recipes.benchmarks.data import translation_batch
+from recipes.benchmarks.shapes import SHAPES
+from recipes.benchmarks.task import Task
+
+
+def training(size, batch, length, steps, policy, smoothing, dropout):
+    """Optimizer steps under `model.fit`, compiled; attention weights are not dropped."""
+    import jax
+    import keras
+    import numpy as np
+
+    import keras_attn
+
+    keras.config.set_dtype_policy(policy)
+    shape = SHAPES[size]
+    model = keras_attn.models.from_preset(
+        shape.preset, vocabulary_size=shape.vocabulary_size, dropout=dropout
+    )
+    loss = keras_attn.training.LabelSmoothedCrossentropy(smoothing)
+    model.compile(optimizer=keras_attn.training.Adam(LEARNING_RATE), loss=loss, jit_compile=True)
+    source, target, labels = (
+        np.tile(array, (steps, 1))
+        for array in translation_batch(batch, length, shape.vocabulary_size)
+    )
+    inputs = {"source_ids": source, "target_ids": target}
+    facts = {"parameters": model.count_params(), "policy": policy, **device()}
+
+    def train():
+        model.fit(inputs, labels, batch_size=batch, shuffle=False, epochs=1, verbose=0)
+        jax.block_until_ready([weight.value for weight in model.trainable_variables])
+        facts["device_mb"] = device_mb()
+
+    return Task(call=train, units=steps * batch * 2 * length, facts=facts)
+
+
+def attention(pattern, arguments, length, batch, dtype, gflop):
+    """What `MultiHeadAttention` computes between its projections, and the gradient, compiled.
+
+    Args:
+        pattern: string. Class of `keras_attn.patterns`.
+        arguments: list. Of its constructor.
+        gflop: float. What one call computes at least.
+    """
+    import jax
+
+    from keras_attn import patterns, scores
+    from keras_attn.layers.fused_attention import attend_fused, fuses
+    from keras_attn.ops.operands import Operands
+    from keras_attn.ops.progression import Progression
+
+    pattern, score = getattr(patterns, pattern)(*arguments), scores.get("scaled_dot")
+    positions = Progression(0, length)
+    facts = {"gflop": gflop, **device()}
+
+    def attend(query, key, value):
+        operands = Operands(query, key, value, positions, positions, score)
+        planned = pattern.plan_pays(length, length)
+        if fuses(operands, pattern, planned=planned):
+            facts["by"] = "kernel"
+            return attend_fused(operands, pattern)
+        facts["by"] = "plan"
+        return pattern.attend(operands)[0]
+
+    @jax.jit
+    def with_gradients(*inputs):
+        output, pull = jax.vjp(attend, *inputs)
+        return output, pull(output)
+
+    inputs = [jax.numpy.asarray(array, dtype) for array in random_heads(length, batch)]
+
+    def call():
+        jax.block_until_ready(with_gradients(*inputs))
+        facts["device_mb"] = device_mb()
+
+    return Task(call=call, units=batch * length, facts=facts)
+
+
+def device():
+    """What computes, for the card."""
+    import jax
+
+    return {"device": jax.devices()[0].device_kind, "platform": jax.default_backend()}
+
+
+def device_mb():
+    """The most memory of the device that this process has held; None where JAX does not tell."""
+    import jax
+
+    held = jax.devices()[0].memory_stats()
+    return held and held["peak_bytes_in_use"] / 2**20

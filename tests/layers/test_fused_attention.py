@@ -1,0 +1,197 @@
+"""The fused kernel is chosen where it gives what the matrix of scores gives, and nowhere else.
+
+Keras computes `dot_product_attention` on any machine, only slower: the choice is forced here, and
+the same tests pass with `KERAS_BACKEND=jax`. Which tensors the kernel takes is in
+`tests/ops/test_jax_fused.py`.
+"""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn.layers import MultiHeadAttention, fused_attention
+from keras_attn.patterns import AdaptiveSpan, Causal, Dense, Local, PerHead
+from keras_attn.scores import DotProduct
+
+B, T, S, N, H, D = 3, 7, 11, 2, 4, 5
+X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D, seed=1)
+# Padding before and after; the last row has no key at all.
+ENDS = np.arange(S)[None] < np.array([[S], [4], [0]])
+STARTS = np.arange(T)[None] >= np.array([[0], [3], [T]])
+PAIRS = np.random.default_rng(0).random((B, N, T, S)) < 0.4
+PAIRS[0, :, 2] = False
+PLACES = np.array([[4, 9, 2, 0, 7, 7, 3]] * B)
+
+CASES = {
+    "dense": ({}, (X,), {}),
+    "unscaled": ({"score": "dot"}, (X,), {}),
+    "causal": ({"pattern": "causal"}, (X,), {}),
+    "causal in the call": ({}, (X,), {"use_causal_mask": True}),
+    "causal, more keys": ({"pattern": "causal"}, (X, CONTEXT), {}),
+    "causal, fewer keys": ({"pattern": "causal"}, (CONTEXT, X), {}),
+    "causal, positions": ({"pattern": "causal"}, (X,), {"query_positions": PLACES}),
+    "cross": ({}, (X, CONTEXT), {}),
+    "cross, padding": ({}, (X, CONTEXT), {"padding_mask": ENDS}),
+    "causal, padding": ({"pattern": "causal"}, (X,), {"padding_mask": STARTS}),
+    "pairs": ({}, (X, CONTEXT), {"attention_mask": PAIRS, "padding_mask": ENDS}),
+    "local": ({"pattern": Local(3)}, (X,), {"padding_mask": STARTS}),
+    "per head": ({"pattern": PerHead([Causal(), Local(2, causal=False)])}, (X,), {}),
+    "rotary": ({"pattern": "causal", "position": "rotary"}, (X,), {}),
+    "shared keys": ({"pattern": "causal", "num_key_value_heads": 1}, (X,), {}),
+    "dropout, not training": ({"dropout": 0.5}, (X,), {}),
+}
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Notes each use of the kernel, which takes anything."""
+    uses = []
+
+    def noted(*tensors, original=ops.dot_product_attention, **arguments):
+        uses.append(arguments)
+        return original(*tensors, **arguments)
+
+    monkeypatch.setattr(fused_attention, "kernel_takes", lambda *tensors: True)
+    monkeypatch.setattr(ops, "dot_product_attention", noted)
+    return uses
+
+
+def built(shapes=((B, T, D),), **arguments):
+    layer = MultiHeadAttention(N, H, **arguments)
+    layer.build(shapes[0], shapes[-1])
+    oracles.scramble(layer)
+    return layer
+
+
+def with_gradients(layer, inputs, call):
+    """The output, and the gradients of a weighted sum of it by weights and inputs."""
+
+    def loss(weights, inputs):
+        pairs = zip(layer.trainable_variables, weights, strict=True)
+        with keras.StatelessScope(state_mapping=list(pairs)):
+            output = layer(*(list(inputs) * 2)[:2], **call)
+        return ops.sum(
+            ops.cast(output, "float32") * ops.cos(ops.arange(D, dtype="float32"))
+        ), output
+
+    weights = [ops.convert_to_tensor(weight.value) for weight in layer.trainable_variables]
+    inputs = [ops.convert_to_tensor(x) for x in inputs]
+    if keras.backend.backend() == "jax":
+        import jax
+
+        (_, output), gradients = jax.value_and_grad(loss, (0, 1), has_aux=True)(weights, inputs)
+        return output, *gradients[0], *gradients[1]
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch([*weights, *inputs])
+        total, output = loss(weights, inputs)
+    zero = tf.UnconnectedGradients.ZERO
+    return output, *tape.gradient(total, [*weights, *inputs], unconnected_gradients=zero)
+
+
+@pytest.mark.parametrize("policy, atol", [("float32", 1e-5), ("mixed_bfloat16", 2e-2)])
+@pytest.mark.parametrize("case", CASES)
+def test_the_kernel_gives_what_the_matrix_gives(case, policy, atol, kernel):
+    arguments, inputs, call = CASES[case]
+    shapes = [x.shape for x in inputs]
+    found = []
+    for plan in ("auto", "matrix"):
+        layer = built(shapes, plan=plan, dtype=policy, **arguments)
+        found.append([oracles.numpy_of(x) for x in with_gradients(layer, inputs, call)])
+        assert len(kernel) == 1  # by "auto", not by "matrix"
+    for fused, matrix in zip(*found, strict=True):
+        scale = max(1.0, np.abs(matrix).max())
+        np.testing.assert_allclose(fused / scale, matrix / scale, atol=atol)
+
+
+def test_causality_needs_no_mask_where_queries_and_keys_stand_together(kernel):
+    layer = built(pattern="causal")
+    layer(X, X)
+    layer(X, CONTEXT)
+    layer(X, X, padding_mask=STARTS)
+    assert [use["is_causal"] for use in kernel] == [True, False, True]
+    # The kernel wants a mask of all pairs.
+    shapes = [None if use["mask"] is None else tuple(use["mask"].shape) for use in kernel]
+    assert shapes == [None, (1, 1, T, S), (B, 1, T, T)]
+
+
+def test_a_query_without_a_key_gets_zero_and_gives_no_gradient(kernel):
+    layer = built([X.shape, CONTEXT.shape], use_bias=False)
+    output, *_, query, value = with_gradients(layer, (X, CONTEXT), {"padding_mask": ENDS})
+    assert kernel
+    for x in (output, query, value):
+        np.testing.assert_array_equal(oracles.numpy_of(x)[2], 0.0)
+        assert np.any(oracles.numpy_of(x)[1] != 0.0)
+
+
+def test_scores_do_not_change_the_output(kernel):
+    layer = built(pattern="causal", dtype="mixed_bfloat16")
+    output, scores = layer(X, X, return_attention_scores=True)
+    np.testing.assert_array_equal(oracles.numpy_of(output), oracles.numpy_of(layer(X, X)))
+    assert len(kernel) == 2
+    _, expected = built(pattern="causal", dtype="mixed_bfloat16", plan="matrix")(
+        X, X, return_attention_scores=True
+    )
+    np.testing.assert_array_equal(oracles.numpy_of(scores), oracles.numpy_of(expected))
+
+
+class Doubled(DotProduct):
+    """A score of somebody's own."""
+
+    def __call__(self, query, key, **positions):
+        return 2 * super().__call__(query, key, **positions)
+
+
+@pytest.mark.parametrize(
+    "arguments, call",
+    [
+        ({"score": "additive"}, {}),
+        ({"score": "relative", "pattern": "causal"}, {}),
+        ({"score": "shared_qk"}, {}),
+        ({"score": Doubled()}, {}),
+        ({"pattern": AdaptiveSpan(4)}, {}),
+        ({"dropout": 0.5}, {"training": True}),
+        ({"plan": "matrix"}, {}),
+        ({"plan": "tiles"}, {}),
+    ],
+    ids=str,
+)
+def test_what_the_kernel_does_not_compute(arguments, call, kernel):
+    built(**arguments)(X, X, **call)
+    assert not kernel
+
+
+def test_a_cache_is_read_by_the_matrix(kernel):
+    layer = built()
+    layer(X, cache=layer.context_cache(ops.convert_to_tensor(CONTEXT)))
+    assert not kernel
+
+
+def test_keras_can_be_told_to_use_none(kernel, monkeypatch):
+    monkeypatch.setattr(keras.config, "is_flash_attention_enabled", lambda: False)
+    built()(X, X)
+    assert not kernel
+
+
+def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypatch):
+    monkeypatch.setattr("keras_attn.patterns.pattern.Pattern.plan_pays", lambda *lengths: True)
+    monkeypatch.setattr(Causal, "plan_pays", lambda *lengths: True)
+    built(pattern=Local(3))(X, X)
+    assert not kernel
+    layers = [built(pattern=pattern) for pattern in (Dense(), Causal())]
+    for uses, pairs in ((4, B * T * T + 1), (2, B * T * T)):
+        monkeypatch.setattr(fused_attention, "MANY_PAIRS", pairs)
+        for layer in layers:
+            layer(X, X)
+            layer(X, X, padding_mask=STARTS)
+        assert len(kernel) == uses
+        kernel.clear()
+
+
+def test_this_machine_has_no_kernel():
+    """These tests run on processors."""
+    tensors = [ops.ones((1, N, T, H), dtype="float16")] * 3
+    assert not fused_attention.kernel_takes(*tensors)
