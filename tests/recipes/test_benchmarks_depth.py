@@ -19,10 +19,12 @@ def test_a_training_step_has_a_gradient(kind):
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_a_training_step_in_mixed_precision(policy):
     """It computes in low precision, and adds gradients of float32 weights."""
-    float32 = depth.training_step("remat", num_layers=1, batch=2, length=67, width=64).call()
-    low = depth.training_step("remat", num_layers=1, batch=2, length=67, width=64, policy=policy)
-    assert keras.config.dtype_policy().name == policy
-    assert low.call() == pytest.approx(float32, rel=0.5) and low.call() != float32
+    found = []
+    for chosen in ("float32", policy):
+        keras.utils.set_random_seed(0)
+        task = depth.training_step("remat", 1, batch=2, length=67, width=64, policy=chosen)
+        found.append(task.call())
+    assert found[0] != found[1] == pytest.approx(found[0], rel=0.1)
 
 
 def test_memory_growth_is_of_what_comes_beside_the_inputs():
