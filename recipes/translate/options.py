@@ -58,6 +58,13 @@ def parse(arguments=None):
     add("--epochs", type=int, help="passes over the training data")
     add("--steps", type=int, help="in place of --epochs: whole epochs up to so many steps")
     add("--tokens-per-batch", type=int, default=4096, help="default: %(default)s")
+    add(
+        "--packing",
+        type=int,
+        metavar="TOKENS",
+        help="rows of so many tokens with several sentences each, in place of rows of one sentence "
+        "and batches of like lengths; one shape, as compilers want it",
+    )
     add("--learning-rate", type=float, help="the peak, reached after the warm-up")
     add("--warmup-steps", type=int)
     add("--label-smoothing", type=float, default=0.1, help="default: %(default)s")
@@ -82,7 +89,7 @@ def parse(arguments=None):
         *(parser, options, 1),
         *("epochs", "tokens_per_batch", "max_length", "max_source_length"),
         *("beams", "average_last", "validate_every", "warmup_steps", "vocabulary_size"),
-        *("steps", "export_version", "num_layers", "checkpoint_steps"),
+        *("steps", "export_version", "num_layers", "checkpoint_steps", "packing"),
     )
     check_learning_rate(parser, options)
     return options

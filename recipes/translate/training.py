@@ -46,11 +46,10 @@ class Run(run.Run):
     def train(self):
         """Trains, or goes on training, and leaves the averaged weights in the model."""
         average = training.AverageCheckpoints(self.path("average"), self.options.average_last)
+        free_axes = () if self.options.packing else (0, 1)
         self.fit(
-            *(
-                Epochs(batches, free_axes=(0, 1))
-                for batches in (self.batches, self._batches("val"))
-            ),
+            Epochs(self.batches, free_axes),
+            Epochs(self._batches("val"), free_axes),
             callbacks=[*self._validation(), average],
             validation_freq=self.options.validate_every,
         )
@@ -89,14 +88,13 @@ class Run(run.Run):
         return {"task": self.task.name, "vocabulary_size": self.corpus.vocabulary_size}
 
     def _batches(self, split, shuffle=False):
-        sources, targets = self.corpus.ids[split]
+        options = self.options
+        given = {"tokens_per_batch": options.tokens_per_batch, "shuffle": shuffle}
+        given["seed"] = options.seed
+        if options.packing:
+            return text.PackedBatches(*self.corpus.ids[split], row_length=options.packing, **given)
         return text.TokenBatches(
-            sources,
-            targets,
-            self.options.tokens_per_batch,
-            max_length=self.options.max_source_length,
-            shuffle=shuffle,
-            seed=self.options.seed,
+            *self.corpus.ids[split], max_length=options.max_source_length, **given
         )
 
     def _model(self):

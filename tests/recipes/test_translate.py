@@ -198,3 +198,18 @@ def test_corrupt_checkpoint(capsys, broken, tmp_path):
 def test_unknown_option_and_bad_number(capsys, broken, tmp_path):
     assert "--epochs must be at least 1" in fails(capsys, broken, tmp_path / "out", "--epochs", "0")
     assert "--colour" in fails(capsys, broken, tmp_path / "out", "--colour")
+
+
+def test_rows_of_several_pairs(data, tmp_path):
+    """Every pair is trained on: as many steps as there are packed batches."""
+    assert run(data, tmp_path, "--epochs", "2", "--packing", "36") == 0
+    from keras_attn.text import PackedBatches, load
+
+    tokenizer, sides = load(str(tmp_path / "tokenizer.model")), []
+    for language in ("en", "xx"):
+        with gzip.open(data / f"train.{language}.gz", "rt") as file:
+            sides.append(tokenizer.encode_as_lists(file.read().splitlines()))
+    packed = PackedBatches(
+        *sides, tokens_per_batch=card(tmp_path)["options"]["tokens_per_batch"], row_length=36
+    )
+    assert card(tmp_path)["steps"] == 2 * len(packed)
