@@ -148,9 +148,9 @@ class CausalLanguageModel(Model):
             x = ops.take_along_axis(x, last[..., None], axis=1)
         return (self.embedding.logits if self.head is None else self.head)(x), cache
 
-    def packed(self, token_ids, segment_ids, memory=None, memory_length=None):
+    def packed(self, token_ids, segment_ids, **state):
         """Logits (B, T, V) of rows of several sequences, each of which sees itself only."""
-        if memory is not None:
+        if self.memory is not None:
             raise ValueError(
                 "`segment_ids` are of a model without a memory, which continues one text a row. "
                 f"Received: memory={self.memory!r}."

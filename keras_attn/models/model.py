@@ -45,15 +45,16 @@ class Model(keras.Model):
     def call(self, inputs, training=None, mask=None):
         if not _are_packed(self, inputs):
             return super().call(inputs, training=training, mask=mask)
-        segments = {}
+        # As a functional model does, which Keras has seen to have all its inputs.
+        given = {name: ops.cast(inputs[name], x.dtype) for name, x in self.input.items()}
         for name, of_tokens in self.segment_inputs.items():
             if name not in inputs:
                 raise ValueError(
                     "A packed row needs the segment ids of each side. Received: inputs "
                     f"{', '.join(sorted(inputs))}, without `{name}`."
                 )
-            segments[name] = check_segments(inputs[name], inputs[of_tokens], name, of_tokens)
-        return self.packed(**{name: inputs[name] for name in self.input}, **segments)
+            given[name] = check_segments(inputs[name], given[of_tokens], name, of_tokens)
+        return self.packed(**given)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
         if _are_packed(self, inputs):

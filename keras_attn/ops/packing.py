@@ -2,13 +2,16 @@
 
 from keras import ops
 
-from keras_attn.ops.checks import check_integers, check_shape
+from keras_attn.ops.checks import check_shape
 
 
 def check_segments(segment_ids, token_ids, name, of_tokens):
-    """Segment ids as an int32 tensor, refused unless they are integers, one for each token."""
+    """Segment ids as an int32 tensor, refused unless there is one for each token.
+
+    Any numbers are cast, as a functional model casts its inputs: under a `tf.distribute` strategy
+    Keras first shows a model the mean of all replicas' batches, which is no integer.
+    """
     segment_ids, token_ids = map(ops.convert_to_tensor, (segment_ids, token_ids))
-    check_integers(segment_ids, name)
     if len(segment_ids.shape) != 2:
         check_shape(segment_ids, name, (None, None))
     for size, wanted in zip(segment_ids.shape, token_ids.shape, strict=True):
