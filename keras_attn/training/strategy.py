@@ -164,5 +164,22 @@ def _data_parallel():
     return made
 
 
+def _data_parallel_of_workers():
+    addresses, index = workers()
+    try:
+        keras.distribution.initialize(addresses[0], len(addresses), index)
+    except RuntimeError as error:
+        raise ValueError(
+            "`multi_worker` must be made before anything is computed, and all processes must "
+            f"begin. Received: {error}"
+        ) from error
+    return _data_parallel()
+
+
 _KINDS = {"none": _none, "mirrored": _mirrored, "multi_worker": _multi_worker, "tpu": _tpu}
-_ON_JAX = {"none": OneDevice, "mirrored": _data_parallel, "tpu": _data_parallel}
+_ON_JAX = {
+    "none": OneDevice,
+    "mirrored": _data_parallel,
+    "multi_worker": _data_parallel_of_workers,
+    "tpu": _data_parallel,
+}
