@@ -56,8 +56,9 @@ def fits(strategy):
 
 def build_by_shapes(self, iterator=None, data_batch=None):
     """Instead of `TensorFlowTrainer._maybe_symbolic_build`."""
-    if self._distribute_strategy is None:
-        return
+    parts = (self, self.optimizer, self._compile_loss, self._compile_metrics)
+    if self._distribute_strategy is None or all(part is None or part.built for part in parts):
+        return  # Keras would trace the model anew in each `fit` and `evaluate`.
     if iterator is not None:
         specs = iterator._get_iterator().element_spec
         data_batch = keras.tree.map_structure(_of_a_replica, specs)

@@ -23,8 +23,8 @@ def strategy(name):
 
         none          one device
         mirrored      all GPUs of this machine; without any, its (logical) CPU devices
-        multi_worker  all GPUs of several machines, a process each
-        tpu           all cores of a TPU
+        multi_worker  all GPUs, or TPU cores, of several machines, a process each
+        tpu           all cores of this machine's TPU
 
     Make and compile the model, and make the data, in its scope; then `fit`, `evaluate` and
     `predict` as on one device:
@@ -60,6 +60,10 @@ def strategy(name):
     data, of which each computes its part; each writes to a directory of its own, but for the first.
     How a process learns of the others is told in `keras_attn.training.cluster.workers`. One that
     dies takes the others with it, as `keras_attn.training.lost_worker` says.
+
+    On JAX the replicas are shards of one computation: losses and clipping are global whatever they
+    are, and memories are whole. There `fit` is given a `keras.utils.PyDataset` made after the
+    strategy, as `keras_attn.text`'s, which fills up its batches and feeds each process its rows.
 
     Args:
         name: str.
@@ -164,5 +168,32 @@ def _data_parallel():
     return made
 
 
+def _data_parallel_of_workers():
+    addresses, index = workers()
+    try:
+        keras.distribution.initialize(addresses[0], len(addresses), index)
+    except RuntimeError as error:
+        raise ValueError(
+            "`multi_worker` must be made before anything is computed, and all processes must "
+            f"begin. Received: {error}"
+        ) from error
+    return _data_parallel()
+
+
+def _data_parallel_of_tpus():
+    try:
+        keras.distribution.list_devices("tpu")
+    except RuntimeError as error:
+        raise ValueError(
+            f"`tpu` needs a TPU and a JAX that was installed for it. Received: {error}"
+        ) from error
+    return _data_parallel()
+
+
 _KINDS = {"none": _none, "mirrored": _mirrored, "multi_worker": _multi_worker, "tpu": _tpu}
-_ON_JAX = {"none": OneDevice, "mirrored": _data_parallel, "tpu": _data_parallel}
+_ON_JAX = {
+    "none": OneDevice,
+    "mirrored": _data_parallel,
+    "multi_worker": _data_parallel_of_workers,
+    "tpu": _data_parallel_of_tpus,
+}

@@ -1,7 +1,10 @@
+import importlib.util
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from other_backend import run_on
 
 from keras_attn.ops.masks import (
     combine_masks,
@@ -59,3 +62,22 @@ def test_masks_one_after_the_other():
 def test_padding_of_another_shape_is_refused(shape):
     with pytest.raises(ValueError, match=r"`padding_mask` must have shape \(2, 3\)"):
         spread_padding_mask(np.ones(shape, bool), 2, 3)
+
+
+COMPILED = """
+import json
+import jax, keras, numpy as np
+from keras_attn.models import bert
+
+keras.utils.set_random_seed(0)
+model = bert(13, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7, dropout=0.0)
+ids = np.array([[4, 5, 6, 0, 0]])
+logits = [call({"token_ids": x})[0, :3] for call in (model, jax.jit(model)) for x in (ids, ids[:, :3])]
+print(json.dumps([float(abs(x - logits[0]).max()) for x in logits]))
+"""
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
+def test_padding_stays_hidden_from_what_jax_compiles():
+    """Keras cannot write its implicit mask on what JAX traces, and keeps it elsewhere."""
+    assert max(run_on("jax", COMPILED)) < 1e-5

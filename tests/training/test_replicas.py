@@ -87,9 +87,17 @@ def test_the_replicas_share_the_rows_of_each_batch(found):
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
-def test_two_devices_of_jax_train_as_one(tmp_path):
-    two = "--xla_force_host_platform_device_count=2"
-    finish({tmp_path: started(tmp_path, "none", "mirrored", KERAS_BACKEND="jax", XLA_FLAGS=two)})
-    alone, together = (np.load(tmp_path / f"{kind}.npz") for kind in ("none", "mirrored"))
+def test_jax_trains_on_two_devices_and_in_two_processes_as_on_one(tmp_path):
+    variables = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    here, workers = tmp_path / "here", [tmp_path / f"worker{index}" for index in range(2)]
+    processes = {here: started(here, "none", "mirrored", **variables)}
+    for at, config in zip(workers, cluster(2), strict=True):
+        variables = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "", "TF_CONFIG": config}
+        processes[at] = started(at, "multi_worker", **variables)
+    finish(processes)
+    alone, together = (np.load(here / f"{kind}.npz") for kind in ("none", "mirrored"))
     for case in CASES:
         check_equal(alone, together, case)
+        for at in workers:
+            if case != CASES[-1]:
+                check_equal(alone, np.load(at / "multi_worker.npz"), case)

@@ -86,7 +86,7 @@ with strategy("none").scope():
 
 @pytest.mark.parametrize(
     "backend, names",
-    [("jax", ["gpus", "multi_worker"]), ("torch", ["gpus", "mirrored", "multi_worker", "tpu"])],
+    [("jax", ["gpus", "tpu"]), ("torch", ["gpus", "mirrored", "multi_worker", "tpu"])],
 )
 def test_other_backends(backend, names):
     if not importlib.util.find_spec(backend):
