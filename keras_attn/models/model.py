@@ -32,17 +32,22 @@ class Model(keras.Model):
         object.__setattr__(self, "fingerprint", Fingerprint(self))
 
     def __call__(self, inputs, *args, **kwargs):
-        # An optional input of a functional model may be None but not absent; and arrays of NumPy,
-        # such as token ids, may not stand beside tensors, such as a memory.
-        if isinstance(inputs, dict):
-            absent = {name: None for name, x in self.input.items() if is_optional(x)}
-            inputs = {name: self._tensor(name, x) for name, x in {**absent, **inputs}.items()}
-            for name in self.segment_inputs:
-                if inputs.get(name, self) is None:
-                    del inputs[name]
-        return super().__call__(inputs, *args, **kwargs)
+        return super().__call__(self._complete(inputs), *args, **kwargs)
+
+    def _complete(self, inputs):
+        """An optional input of a functional model may be None but not absent; and arrays of NumPy,
+        such as token ids, may not stand beside tensors, such as a memory."""
+        if not isinstance(inputs, dict):
+            return inputs
+        absent = {name: None for name, x in self.input.items() if is_optional(x)}
+        inputs = {name: self._tensor(name, x) for name, x in {**absent, **inputs}.items()}
+        for name in self.segment_inputs:
+            if inputs.get(name, self) is None:
+                del inputs[name]
+        return inputs
 
     def call(self, inputs, training=None, mask=None):
+        inputs = self._complete(inputs)  # what trains on JAX comes here without `__call__`
         if not _are_packed(self, inputs):
             return super().call(inputs, training=training, mask=mask)
         # As a functional model does, which Keras has seen to have all its inputs.
