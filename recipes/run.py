@@ -116,6 +116,15 @@ class Run:
         """Where variables and data are to be made, for `--strategy`."""
         return self.devices.scope()
 
+    def check_shared(self, batch_size):
+        """Refuses batches that the devices cannot share, where rows of padding would count."""
+        devices = self.devices.num_replicas_in_sync
+        if batch_size % devices:
+            raise ValueError(
+                f"--batch-size must be a multiple of the {devices} devices here, since what is "
+                f"learned knows no padding. Received: --batch-size {batch_size}."
+            )
+
     def steps(self):
         """How many steps the model was trained for."""
         # Not int(): under a strategy the counter is a variable of several parts.

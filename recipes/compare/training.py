@@ -87,7 +87,7 @@ class Comparison:
         keras.backend.clear_session()
         keras.utils.set_random_seed(options.seed)
         changes = axes(options)[options.axis][name]
-        model = build(self.corpus.vocabulary_size, options, **changes)
+        model = build(self.corpus.tokens.vocabulary_size, options, **changes)
         remembers = model.memory is not None
         trained = model
         if remembers:

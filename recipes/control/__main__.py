@@ -26,6 +26,11 @@ def run(options, started):
             "Agents act between the steps of training, which the recipe knows to do on TensorFlow: "
             f"KERAS_BACKEND=tensorflow. Received: {keras.backend.backend()}."
         )
+    if options.strategy not in ("none", "mirrored"):
+        raise ValueError(
+            "Agents act in environments of one process: --strategy must be none or mirrored. "
+            f"Received: --strategy {options.strategy}."
+        )
     cards = {name: [] for name in options.models}
     for name in options.models:
         for seed in range(options.seed, options.seed + options.seeds):

@@ -29,6 +29,8 @@ class Run(run.Run):
             self.tokens = models.ImageTokens.of(self.model)
             self._likelihood = self._mixture()
             self._compile()
+        if self._likelihood:
+            self.check_shared(options.batch_size)
 
     def train(self):
         """Trains, or goes on training."""
@@ -36,7 +38,10 @@ class Run(run.Run):
         steps = options.steps // options.epochs
         images = self.splits["train"]
         train = Batches(images, options.batch_size, steps, options.seed, self._labelled)
-        self.fit(Epochs(train), self._held_out("valid", options.valid_images)[0])
+        number = min(options.valid_images, len(self.splits["valid"]))
+        if self._likelihood:  # a last batch is shared evenly too
+            number -= number % self.devices.num_replicas_in_sync
+        self.fit(Epochs(train), self._held_out("valid", number)[0])
 
     def evaluate(self):
         """Bits per dimension of the test split."""

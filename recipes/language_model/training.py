@@ -28,7 +28,7 @@ class Run(run.Run):
         self.corpus = Corpus.of(name, splits, options, options.out)
         self.corpus.check_rows(options.batch_size, *self.corpus.ids)
         with self.scope():
-            self.model = build(options, self.corpus.vocabulary_size)
+            self.model = build(options, self.corpus.tokens.vocabulary_size)
             self.trained = self._trained()
 
     def begin(self):
@@ -72,7 +72,7 @@ class Run(run.Run):
 
     def sample(self):
         """A beginning of the test split, and how the model goes on."""
-        options, tokenizer = self.options, self.corpus.tokenizer
+        options, tokenizer = self.options, self.corpus.tokens.tokenizer
         prompt = self.corpus.ids["test"][: max(1, options.context - options.max_length)]
         ids, _ = generation.generate(
             self.model, prompt[None], self._strategy(), options.max_length, eos_id=-1
@@ -89,7 +89,7 @@ class Run(run.Run):
         options, decoding = self.options, {}
         if not self._remembers:
             decoding = {
-                "tokenizer": self.corpus.tokenizer,
+                "tokenizer": self.corpus.tokens.tokenizer,
                 "strategy": self._strategy(),
                 "max_length": options.max_length,
                 "max_source_length": options.context - options.max_length,
@@ -101,7 +101,7 @@ class Run(run.Run):
     def facts(self):
         return {
             "task": self.corpus.name,
-            "vocabulary_size": self.corpus.vocabulary_size,
+            "vocabulary_size": self.corpus.tokens.vocabulary_size,
             "sample": self.sample(),
             **self._spans(),
         }

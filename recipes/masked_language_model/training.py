@@ -24,7 +24,7 @@ class Run(run.Run):
         name, splits = read_text(options.data_dir, options.text)
         super().__init__(options, settings(options, (name, splits)))
         self.corpus = Corpus.of(name, splits, options, options.out)
-        self.mask_id = self.corpus.vocabulary_size
+        self.mask_id = self.corpus.tokens.vocabulary_size
         with self.scope():
             self.model = models.bert(
                 self.mask_id + 1,
@@ -111,7 +111,7 @@ class Run(run.Run):
         parts, part = [], []
         for token in [*ids, self.mask_id]:
             if token == self.mask_id:
-                parts.append(decode(self.corpus.tokenizer, part) if part else "")
+                parts.append(decode(self.corpus.tokens.tokenizer, part) if part else "")
                 part = []
             else:
                 part.append(token)

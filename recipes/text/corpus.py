@@ -31,7 +31,7 @@ class Corpus(NamedTuple):
 
         def make():
             tokenizer = train_tokenizer(options.tokenizer, splits["train"], options.vocabulary_size)
-            arrays = {"vocabulary_size": np.array(tokenizer.vocabulary_size)}
+            arrays = {}
             for split, part in splits.items():
                 arrays[split], arrays[f"{split}_characters"] = encode(tokenizer, part)
             return tokenizer, arrays
@@ -45,14 +45,6 @@ class Corpus(NamedTuple):
             {split: int(kept.arrays[f"{split}_characters"]) for split in splits},
             kept,
         )
-
-    @property
-    def vocabulary_size(self):
-        return int(self.tokens.arrays["vocabulary_size"])
-
-    @property
-    def tokenizer(self):
-        return self.tokens.tokenizer
 
     def characters_per_token(self, split):
         return self.characters[split] / len(self.ids[split])
@@ -70,7 +62,7 @@ class Corpus(NamedTuple):
     def bits_per_character(self):
         """The metric, in which a token counts for what one of the training text stands for."""
         length = self.characters_per_token("train")
-        return training.BitsPerCharacter([length] * self.vocabulary_size)
+        return training.BitsPerCharacter([length] * self.tokens.vocabulary_size)
 
 
 def train_tokenizer(kind, part, vocabulary_size=None):

@@ -42,6 +42,11 @@ class Tokens:
                 "same command and --prepare."
             )
         self._tokenizer, self.arrays = make()
+        self.arrays["vocabulary_size"] = np.array(self._tokenizer.vocabulary_size)
+
+    @property
+    def vocabulary_size(self):
+        return int(self.arrays["vocabulary_size"])
 
     @property
     def tokenizer(self):

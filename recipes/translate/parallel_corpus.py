@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from recipes.text import tokens
 from recipes.text.corpus import tokenizer_of
 
@@ -32,7 +30,7 @@ class ParallelCorpus(NamedTuple):
             sentences = [sentence for pair in splits["train"] for sentence in pair]
             most = None if options.tokenizer == "characters" else options.vocabulary_size
             tokenizer = tokenizer_of(sentences, options.tokenizer, most)
-            arrays = {"vocabulary_size": np.array(tokenizer.vocabulary_size)}
+            arrays = {}
             for split in SPLITS:
                 for name, side in zip(_names(split), sides[split], strict=True):
                     rows = tokenizer.encode_as_lists(side)
@@ -51,14 +49,6 @@ class ParallelCorpus(NamedTuple):
             for split in SPLITS
         }
         return cls(ids, kept)
-
-    @property
-    def vocabulary_size(self):
-        return int(self.tokens.arrays["vocabulary_size"])
-
-    @property
-    def tokenizer(self):
-        return self.tokens.tokenizer
 
 
 def _names(split):

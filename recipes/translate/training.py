@@ -77,7 +77,7 @@ class Run(run.Run):
         self.exported = export.saved_model(
             self.model,
             self.path("export"),
-            tokenizer=self.corpus.tokenizer,
+            tokenizer=self.corpus.tokens.tokenizer,
             strategy=self._strategy(),
             max_length=self.options.max_length,
             max_source_length=self.options.max_source_length,
@@ -85,7 +85,7 @@ class Run(run.Run):
         )
 
     def facts(self):
-        return {"task": self.task.name, "vocabulary_size": self.corpus.vocabulary_size}
+        return {"task": self.task.name, "vocabulary_size": self.corpus.tokens.vocabulary_size}
 
     def _batches(self, split, shuffle=False):
         options = self.options
@@ -102,7 +102,7 @@ class Run(run.Run):
         chosen = {"num_layers": options.num_layers, "dropout": options.dropout}
         model = models.from_preset(
             options.preset,
-            vocabulary_size=self.corpus.vocabulary_size,
+            vocabulary_size=self.corpus.tokens.vocabulary_size,
             residual=options.residual,
             **{name: value for name, value in chosen.items() if value is not None},
         )
@@ -130,7 +130,7 @@ class Run(run.Run):
 
         return export.Translator(
             self.model,
-            self.corpus.tokenizer,
+            self.corpus.tokens.tokenizer,
             strategy,
             self.options.max_length,
             self.options.max_source_length,

@@ -21,6 +21,7 @@ from recipes.text.corpus import decode, encode, train_tokenizer
 
 WORDS = "one two three four five six seven eight nine ten".split()
 CONTEXT, BATCH = 12, 3
+ON_BATCH = "on_train_batch_end"
 SMALL = [
     *("--num-layers", "2", "--num-heads", "2", "--hidden-dim", "6", "--intermediate-dim", "7"),
     *("--context", str(CONTEXT), "--batch-size", str(BATCH), "--steps", "9", "--epochs", "3"),
@@ -58,73 +59,59 @@ def card(out):
     return json.loads((out / "card.json").read_text())
 
 
+# A hook of `Resume`, and the arguments of the call after which training is to end.
+MOMENTS = {"after its first epoch": ("on_epoch_end", 0), "within its second": (ON_BATCH, 1)}
+
+
 @pytest.fixture
-def killed_after_an_epoch(monkeypatch):
-    """Inside, training ends with an interrupt as soon as its first epoch is saved."""
-
-    def save_and_die(self, epoch, logs=None):
-        on_epoch_end(self, epoch, logs)
-        raise KeyboardInterrupt
-
-    on_epoch_end = Resume.on_epoch_end
+def killed(monkeypatch):
+    """Inside, training ends with an interrupt as soon as so much of it is saved."""
 
     @contextlib.contextmanager
-    def killed():
+    def killed(moment):
+        name, last = MOMENTS[moment]
+        original = getattr(Resume, name)
+
+        def save_and_die(self, place, logs=None):
+            original(self, place, logs)
+            if place == last and (name != ON_BATCH or self._epoch == 1):
+                raise KeyboardInterrupt
+
         with monkeypatch.context() as patch:
-            patch.setattr(Resume, "on_epoch_end", save_and_die)
+            patch.setattr(Resume, name, save_and_die)
             yield
 
     return killed
 
 
-@pytest.fixture
-def killed_within_an_epoch(monkeypatch):
-    """Inside, training ends with an interrupt after the second batch of its second epoch."""
-
-    def save_and_die(self, batch, logs=None):
-        on_train_batch_end(self, batch, logs)
-        if self._epoch == 1 and batch == 1:
-            raise KeyboardInterrupt
-
-    on_train_batch_end = Resume.on_train_batch_end
-
-    @contextlib.contextmanager
-    def killed():
-        with monkeypatch.context() as patch:
-            patch.setattr(Resume, "on_train_batch_end", save_and_die)
-            yield
-
-    return killed
-
-
-@pytest.mark.parametrize("moment", ["killed_after_an_epoch", "killed_within_an_epoch"])
-def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, moment, request):
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, moment, killed):
     """What is logged of a begun epoch is that of the whole epoch; the memory is as it was."""
-    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    calm, again = tmp_path / "calm", tmp_path / "killed"
     options = ("--model", "transformer_xl", "--checkpoint-steps", "2")
     assert run(data, calm, *options) == 0
-    with request.getfixturevalue(moment)():
-        assert run(data, killed, *options) == 130
-    assert not (killed / "card.json").exists()
-    assert run(data, killed, *options) == 0
-    rows = [card(out)["history"] for out in (killed, calm)]
+    with killed(moment):
+        assert run(data, again, *options) == 130
+    assert not (again / "card.json").exists()
+    assert run(data, again, *options) == 0
+    rows = [card(out)["history"] for out in (again, calm)]
     for name in ("loss", "bits_per_character", "val_loss"):
         found, expected = ([row[name] for row in part] for part in rows)
         assert found == pytest.approx(expected, abs=1e-6), name
     assert [row["epoch"] for row in rows[0]] == [0, 1, 2]
-    assert card(killed)["steps"] == card(calm)["steps"] == 9
-    assert card(killed)["sample"] == card(calm)["sample"]
+    assert card(again)["steps"] == card(calm)["steps"] == 9
+    assert card(again)["sample"] == card(calm)["sample"]
     value = card(calm)["results"]["test"]["value"]
-    assert card(killed)["results"]["test"]["value"] == pytest.approx(value, abs=1e-6)
+    assert card(again)["results"]["test"]["value"] == pytest.approx(value, abs=1e-6)
 
 
-def test_auxiliary_losses_go_on_where_they_were(data, tmp_path, killed_after_an_epoch):
+def test_auxiliary_losses_go_on_where_they_were(data, tmp_path, killed):
     weights = []
     for name in ("calm", "killed", "killed"):
         keras.utils.set_random_seed(0)
         begun = made(data, tmp_path / name, "--model", "deep_char_transformer")
         if name == "killed" and len(weights) == 1:
-            with killed_after_an_epoch(), pytest.raises(KeyboardInterrupt):
+            with killed("after its first epoch"), pytest.raises(KeyboardInterrupt):
                 begun.train()
         else:
             begun.train()

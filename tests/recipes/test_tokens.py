@@ -52,8 +52,11 @@ def test_kept_tokens_are_those_that_were_made(tmp_path, monkeypatch):
     assert not trained
     for split in SPLITS:
         np.testing.assert_array_equal(again.ids[split], first.ids[split])
-    assert (again.characters, again.vocabulary_size) == (first.characters, first.vocabulary_size)
-    assert again.tokenizer.vocabulary() == first.tokenizer.vocabulary()
+    assert (again.characters, again.tokens.vocabulary_size) == (
+        first.characters,
+        first.tokens.vocabulary_size,
+    )
+    assert again.tokens.tokenizer.vocabulary() == first.tokens.tokenizer.vocabulary()
 
 
 def test_pairs_are_kept_in_their_rows(tmp_path, monkeypatch):
@@ -64,11 +67,11 @@ def test_pairs_are_kept_in_their_rows(tmp_path, monkeypatch):
     assert not trained
     for split in ("train", "val"):
         for side in (0, 1):
-            rows = first.tokenizer.encode_as_lists([pair[side] for pair in PAIRS[split]])
+            rows = first.tokens.tokenizer.encode_as_lists([pair[side] for pair in PAIRS[split]])
             assert [row.tolist() for row in again.ids[split][side]] == [
                 row.tolist() for row in rows
             ]
-    assert again.vocabulary_size == first.vocabulary_size == 4 + len(" abcdefg")
+    assert again.tokens.vocabulary_size == first.tokens.vocabulary_size == 4 + len(" abcdefg")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_without_tokenizers_they_must_be_there(tmp_path, monkeypatch):
     monkeypatch.undo()
     corpus(tmp_path).tokens.save()
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    assert corpus(tmp_path).vocabulary_size == 4 + len(set("to be or not to be\n"))
+    assert corpus(tmp_path).tokens.vocabulary_size == 4 + len(set("to be or not to be\n"))
     with pytest.raises(ValueError, match="has the tokens of another text or tokenizer"):
         corpus(tmp_path, {**SPLITS, "test": "no"})
     content = (tmp_path / FILE_NAME).read_bytes()
