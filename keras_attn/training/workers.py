@@ -10,6 +10,10 @@ def worker_of(model):
 
     A chief comes first, as TensorFlow counts.
     """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.process_index(), jax.process_count()
     if keras.backend.backend() != "tensorflow":
         return 0, 1
     import tensorflow as tf
