@@ -27,12 +27,16 @@ def main(name, parse, run):
         keras.config.set_dtype_policy(options.precision)
         run(options, started)
     except (ValueError, ImportError, OSError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        place = f" (--out {options.out})" if isinstance(error, OSError) else ""
+        print(f"{name}: {error}{place}", file=sys.stderr)
         return EXIT_USAGE
     except Exception as error:
         from keras_attn.training import lost_worker
 
         said = lost_worker(error)
+        if said is None and type(error).__name__ == "ResourceExhaustedError":  # of disk or memory
+            print(f"{name}: {error} (--out {options.out})", file=sys.stderr)
+            return EXIT_USAGE
         if said is None:
             raise
         print(f"{name}: {said}", file=sys.stderr, flush=True)

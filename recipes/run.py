@@ -7,8 +7,9 @@ import keras
 
 from keras_attn import training
 from keras_attn.training.workers import worker_of
+from recipes import files
 from recipes.card import EpochSeconds, cut_history, write_card
-from recipes.settings import check_out, check_settings, save_settings
+from recipes.settings import check_agreement, check_out, check_settings, save_settings
 from recipes.text.tokens import FILE_NAME
 
 
@@ -42,6 +43,7 @@ class Run:
             raise ValueError(f"The export {version} exists and is not overwritten.")
         # Before anything is computed, which is when processes can still join.
         self.devices = training.strategy("none" if self._only_prepares else options.strategy)
+        check_agreement(self.devices, settings)
 
     @property
     def _only_prepares(self):
@@ -65,7 +67,8 @@ class Run:
         index, workers = worker_of(self.compiled())
         if index > 0:
             return None
-        self.model.save(self.path("model.keras"))
+        with files.replacing(self.path("model.keras")) as temporary:
+            self.model.save(temporary)
         if keras.backend.backend() != "tensorflow":
             return None
         if workers > 1:

@@ -1,7 +1,10 @@
 """What makes a run what it is, kept with it so that no other run goes on in its place."""
 
+import hashlib
 import json
 import os
+
+import keras
 
 from recipes import files
 
@@ -34,12 +37,35 @@ def check_settings(path, settings, out):
         return
     before = files.read_object(path, "give another --out")
     changed = [name for name in settings if before.get(name) != settings[name]]
+    if changed == ["sha256"]:
+        raise ValueError(
+            f"The data have changed since the run in {out} was started; give another --out."
+        )
     if changed:
         differences = ", ".join(f"{n}={before.get(n)!r}, now {settings[n]!r}" for n in changed)
         raise ValueError(
             f"The run in {out} was started with other options; give another --out. "
             f"Received: {differences}."
         )
+
+
+def check_agreement(devices, settings):
+    """Refuses to train with other processes that were started with other settings.
+
+    Args:
+        devices: as `keras_attn.training.strategy` gives them.
+        settings: dict of what must be the same in all.
+
+    Raises:
+        ValueError: in every process, if one differs.
+    """
+    if keras.backend.backend() != "tensorflow" or not hasattr(devices, "cluster_resolver"):
+        return
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
+    number = int.from_bytes(digest[:4], "big")
+    numbers = devices.run(lambda: keras.ops.convert_to_tensor([number], "int64"))
+    if set(keras.ops.convert_to_numpy(devices.gather(numbers, axis=0)).tolist()) != {number}:
+        raise ValueError("All processes of a run must be started with the same options and data.")
 
 
 def save_settings(path, settings):

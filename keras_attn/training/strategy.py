@@ -2,6 +2,9 @@
 
 import contextlib
 import os
+import signal
+import sys
+import threading
 
 import keras
 
@@ -117,7 +120,13 @@ def _multi_worker():
         tf.train.ClusterSpec({"worker": addresses}), task_type="worker", task_id=index
     )
     try:
-        made = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+        with _waiting(addresses, index):
+            made = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    except tf.errors.UnknownError as error:
+        raise ValueError(
+            f"This process cannot listen at {addresses[index]}: another one does, perhaps the same "
+            f"worker started twice. Received: {error.message.splitlines()[0]}"
+        ) from error
     except RuntimeError as error:
         raise ValueError(
             "`multi_worker` must be made before anything is computed: TensorFlow cannot join other "
@@ -125,6 +134,26 @@ def _multi_worker():
         ) from error
     mend_fit(made, is_needed=len(addresses) > 1)
     return made
+
+
+@contextlib.contextmanager
+def _waiting(addresses, index):
+    """Says whom a process waits for, and lets Ctrl-C end it, to which Python would not come.
+
+    SIGTERM does not: TensorFlow takes it for the notice of a preemption that is to come.
+    """
+    others = ", ".join(address for i, address in enumerate(addresses) if i != index)
+    if others:  # at once, since TensorFlow lets no other thread run meanwhile
+        print(
+            f"Worker {index} of {len(addresses)} waits for {others}.", file=sys.stderr, flush=True
+        )
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_main else None
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
 
 
 def _tpu():

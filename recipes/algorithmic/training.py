@@ -5,7 +5,7 @@ from recipes.algorithmic.batches import Batches
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.settings import settings
 from recipes.epochs import Epochs
-from recipes.optimizer import adam
+from recipes.optimizer import COMPILED, adam
 
 _VALIDATION_BATCHES = 8
 
@@ -94,5 +94,5 @@ class Run(run.Run):
             adam(self.options),
             loss=loss,
             weighted_metrics=metrics,
-            jit_compile=False,
+            jit_compile=COMPILED,
         )

@@ -13,7 +13,7 @@ from recipes.compare.axes import axes, build
 from recipes.compare.options import settings
 from recipes.curves import draw_curves
 from recipes.epochs import Epochs
-from recipes.optimizer import adam
+from recipes.optimizer import COMPILED, adam
 from recipes.provenance import command_line, hardware, versions
 from recipes.settings import check_out, check_settings, save_settings
 from recipes.text.batches import EndlessSegments, Windows
@@ -98,7 +98,7 @@ class Comparison:
             adam(options),
             training.LabelSmoothedCrossentropy(0.1 if name == "label_smoothed" else 0.0),
             weighted_metrics=[self.corpus.bits_per_character()],
-            jit_compile=False,
+            jit_compile=COMPILED,
         )
         seconds = Seconds()
         train = Epochs(

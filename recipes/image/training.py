@@ -12,7 +12,7 @@ from recipes.image.batches import Batches, InOrder
 from recipes.image.data import KINDS, Images, read_images
 from recipes.image.drawing import write_grid
 from recipes.image.settings import settings
-from recipes.optimizer import adam
+from recipes.optimizer import COMPILED, adam
 
 
 class Run(run.Run):
@@ -122,5 +122,5 @@ class Run(run.Run):
             adam(self.options),
             loss=self._likelihood or training.LabelSmoothedCrossentropy(0.0),
             weighted_metrics=[training.BitsPerDim(likelihood=self._likelihood)],
-            jit_compile=False,
+            jit_compile=COMPILED,
         )

@@ -11,7 +11,7 @@ from recipes import run
 from recipes.epochs import Epochs
 from recipes.language_model.architectures import build, span_patterns, with_memory
 from recipes.language_model.settings import settings
-from recipes.optimizer import adam
+from recipes.optimizer import COMPILED, adam
 from recipes.text.batches import EndlessSegments, Windows
 from recipes.text.corpus import Corpus, decode
 from recipes.text.data import read_text
@@ -54,7 +54,7 @@ class Run(run.Run):
             data = Windows(ids, options.context, options.stride, options.batch_size)
             protocol = f"windows of {options.context}, stride {options.stride}"
         metrics = [training.BitsPerCharacter(name="bits_per_token"), training.Perplexity()]
-        model.compile(loss=_loss(), weighted_metrics=metrics, jit_compile=False)
+        model.compile(loss=_loss(), weighted_metrics=metrics, jit_compile=COMPILED)
         started = time.monotonic()
         found = model.evaluate(Epochs(data).data(), verbose=0, return_dict=True)
         seconds = time.monotonic() - started
@@ -138,7 +138,7 @@ class Run(run.Run):
             adam(options),
             loss=_loss(),
             weighted_metrics=[self.corpus.bits_per_character()],
-            jit_compile=False,
+            jit_compile=COMPILED,
         )
         return trained
 

@@ -7,7 +7,7 @@ from recipes import run
 from recipes.epochs import Epochs
 from recipes.masked_language_model.batches import MaskedSegments, hide
 from recipes.masked_language_model.options import SIZES, settings
-from recipes.optimizer import adam
+from recipes.optimizer import COMPILED, adam
 from recipes.text.corpus import FIRST_ID, Corpus, decode
 from recipes.text.data import read_text
 
@@ -36,7 +36,7 @@ class Run(run.Run):
                 adam(options),
                 loss=training.LabelSmoothedCrossentropy(0.0),
                 weighted_metrics=[training.TokenAccuracy(name="masked_accuracy")],
-                jit_compile=False,
+                jit_compile=COMPILED,
             )
 
     def begin(self):

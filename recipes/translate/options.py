@@ -92,4 +92,6 @@ def parse(arguments=None):
         *("steps", "export_version", "num_layers", "checkpoint_steps", "packing"),
     )
     check_learning_rate(parser, options)
+    if options.packing and options.packing > options.tokens_per_batch:
+        parser.error("--packing must be at most --tokens-per-batch")
     return options

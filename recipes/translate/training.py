@@ -7,6 +7,7 @@ import keras
 from keras_attn import generation, models, text, training
 from recipes import run
 from recipes.epochs import Epochs
+from recipes.optimizer import COMPILED
 from recipes.translate import task as tasks
 from recipes.translate.parallel_corpus import ParallelCorpus
 from recipes.translate.settings import settings
@@ -92,7 +93,12 @@ class Run(run.Run):
         given = {"tokens_per_batch": options.tokens_per_batch, "shuffle": shuffle}
         given["seed"] = options.seed
         if options.packing:
-            return text.PackedBatches(*self.corpus.ids[split], row_length=options.packing, **given)
+            try:
+                return text.PackedBatches(
+                    *self.corpus.ids[split], row_length=options.packing, **given
+                )
+            except ValueError as error:
+                raise ValueError(f"--packing does not fit: {error}") from error
         return text.TokenBatches(
             *self.corpus.ids[split], max_length=options.max_source_length, **given
         )
@@ -116,7 +122,7 @@ class Run(run.Run):
             ),
             loss=training.LabelSmoothedCrossentropy(options.label_smoothing),
             weighted_metrics=[training.Perplexity()],
-            jit_compile=False,
+            jit_compile=COMPILED,
         )
         return model
 

@@ -115,6 +115,18 @@ def test_a_killed_process_ends_both_which_go_on(calm, data, tmp_path):
     )
 
 
+def test_processes_with_other_options_are_refused(data, tmp_path):
+    finished([start(data, tmp_path, "--prepare")])
+    ports = free_ports()
+    processes = [
+        start(data, tmp_path, "--strategy", "multi_worker", *other, index=index, ports=ports)
+        for index, other in enumerate(((), ("--seed", "7")))
+    ]
+    said = [process.communicate(timeout=200)[0] for process in processes]
+    assert [process.returncode for process in processes] == [2, 2], said
+    assert all("same options" in text for text in said)
+
+
 def test_processes_do_not_tokenise(data, tmp_path):
     """Each would make a tokenizer of its own."""
     process = start(data, tmp_path, "--strategy", "multi_worker", index=0, ports=free_ports()[:1])
