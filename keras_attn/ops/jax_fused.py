@@ -2,7 +2,6 @@
 
 import functools
 
-import jax
 from keras import ops
 
 # What Keras and JAX raise where there is no such kernel, or not for such tensors.
@@ -11,6 +10,8 @@ REFUSALS = (ImportError, RuntimeError, TypeError, ValueError)
 
 def takes(query, key, value):
     """Whether it computes (B, N, T, H), (B, N, S, H) and (B, N, S, Hv), backward pass included."""
+    import jax
+
     if jax.default_backend() != "gpu" or value.shape[-1] != key.shape[-1]:
         return False
     # JAX asks this of the backward pass only, when it is too late for another choice.
@@ -22,6 +23,8 @@ def takes(query, key, value):
 @functools.lru_cache(maxsize=1024)
 def _takes(*shapes):
     """Asks Keras, which asks JAX and cuDNN, and computes nothing."""
+    import jax
+
     tensors = [
         jax.ShapeDtypeStruct((batch, length, heads, size), dtype)
         for (batch, heads, length, size), dtype in shapes
