@@ -303,7 +303,7 @@ def test_another_run_in_the_same_directory(capsys, broken, tmp_path):
     made(moved, out)
     with open(moved / "valid.txt", "a") as file:
         file.write("more")
-    assert "sha256=" in fails(capsys, moved, out)
+    assert "data have changed" in fails(capsys, moved, out)
     (out / "settings.json").write_text("[]")
     assert "settings.json is damaged; give another --out" in fails(capsys, broken, out)
 

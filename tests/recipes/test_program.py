@@ -1,0 +1,53 @@
+"""What a recipe says when it cannot go on."""
+
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from keras_attn.training import Terminated
+from recipes import program
+
+
+def ended(error, capsys):
+    """The exit code of a recipe that ends so, and what it says."""
+
+    def run(options, started):
+        raise error
+
+    options = SimpleNamespace(seed=0, precision="float32", out="some/out")
+    code = program.main("recipes.some", lambda: options, run)
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(28, "No space left on device"),
+        tf.errors.ResourceExhaustedError(None, None, "No space left on device"),
+    ],
+)
+def test_a_full_disk_is_told_with_its_place(error, capsys):
+    code, said = ended(error, capsys)
+    assert code == 2 and said.startswith("recipes.some: ")
+    assert "No space left on device" in said and "--out some/out" in said
+
+
+@pytest.mark.parametrize("error, expected", [(KeyboardInterrupt(), 130), (Terminated(), 143)])
+def test_a_stop_is_no_fault(error, expected, capsys):
+    code, said = ended(error, capsys)
+    assert code == expected and "goes on from the last checkpoint" in said
+
+
+def test_what_nobody_foresaw_is_shown_whole(capsys):
+    with pytest.raises(ZeroDivisionError):
+        ended(ZeroDivisionError("a fault of ours"), capsys)
+
+
+def test_a_lost_worker_ends_the_process_at_once(monkeypatch, capsys):
+    """Not by way of TensorFlow, which would wait for the others."""
+    codes = []
+    monkeypatch.setattr(program.os, "_exit", codes.append)
+    error = tf.errors.UnavailableError(None, None, "Collective ops is aborted by: task 1")
+    _, said = ended(error, capsys)
+    assert codes == [75] and "Start all workers again" in said
