@@ -9,7 +9,7 @@ from recipes.benchmarks.harness import Contender, measure
 TARGET = "recipes.benchmarks.contenders.replicas:training"
 LENGTH = 32
 # (size, rows of the global batch) and the steps of one call.
-CASES = {("tiny", 128): 4, ("base", 32): 2}
+CASES = {("tiny", 64): 16, ("base", 64): 3}
 # What the replicas do beside what one device does: run the operations of a step twice, each on half
 # of the rows, add the gradients up, and write the weights and the optimizer's state twice.
 AT_MOST = 1.15
