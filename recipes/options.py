@@ -22,6 +22,11 @@ def add_prepare_option(add):
     )
 
 
+def devices_of(options):
+    """The name of the strategy that a command trains with; one that only prepares needs none."""
+    return "none" if getattr(options, "prepare", False) else getattr(options, "strategy", "none")
+
+
 def add_size_options(add, sizes):
     """Adds the sizes of a model, which a preset may give too."""
     for name, value in sizes.items():

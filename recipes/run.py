@@ -9,6 +9,7 @@ from keras_attn import training
 from keras_attn.training.workers import worker_of
 from recipes import files
 from recipes.card import EpochSeconds, cut_history, write_card
+from recipes.options import devices_of
 from recipes.settings import check_agreement, check_out, check_settings, save_settings
 from recipes.text.tokens import FILE_NAME
 
@@ -42,12 +43,8 @@ class Run:
         if os.path.exists(version):
             raise ValueError(f"The export {version} exists and is not overwritten.")
         # Before anything is computed, which is when processes can still join.
-        self.devices = training.strategy("none" if self._only_prepares else options.strategy)
+        self.devices = training.strategy(devices_of(options))
         check_agreement(self.devices, settings)
-
-    @property
-    def _only_prepares(self):
-        return getattr(self.options, "prepare", False)
 
     def begin(self):
         """Keeps what a later run must have in common, once a step has shown that it works."""
@@ -92,7 +89,7 @@ class Run:
 
     def finish(self, started):
         """Goes as far as it is asked to and the backend can, and prints what came of it."""
-        if self._only_prepares:
+        if getattr(self.options, "prepare", False):
             self.corpus.tokens.save()
             print(f"Tokens: {self.path(FILE_NAME)}")
             return
@@ -153,18 +150,25 @@ class Run:
             train, valid: the `Epochs` to learn from, and to be tested on after each.
             callbacks: list of those that come before the run's own.
             **arguments: more of the model's `fit`.
+
+        Returns:
+            Whether there was anything left to train.
         """
         model, resume = self.compiled(), self.checkpoints()
-        with self.scope():  # where the optimizer's variables belong
-            epoch, done = resume.restore(model)
+        epoch, done = resume.restore(model)
+        is_left = epoch < self.epochs
         is_first = worker_of(model)[0] == 0  # of several processes only one writes
         callbacks = [*callbacks, *self.logs(epoch, done)] if is_first else []
         if done:
-            rest = [Unfinished(callbacks), resume]
-            self._fit(model, train.rest(done), valid, epoch, epoch + 1, rest, **arguments)
+            goes_on = epoch + 1 < self.epochs
+            rest = [Unfinished(callbacks)] if goes_on else callbacks
+            self._fit(
+                model, train.rest(done), valid, epoch, epoch + 1, [*rest, resume], **arguments
+            )
             epoch += 1
         if epoch < self.epochs:
             self._fit(model, train, valid, epoch, self.epochs, [*callbacks, resume], **arguments)
+        return is_left
 
     def _fit(self, model, train, valid, first, last, callbacks, **arguments):
         with self.scope():

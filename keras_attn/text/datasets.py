@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 
-def dataset_of(one_pass, signature, num_batches, transform=None):
+def dataset_of(one_pass, signature, num_batches):
     """A dataset of what the generator function `one_pass` yields, of known cardinality.
 
     In the scope of a `tf.distribute` strategy it is one that `fit`, `evaluate` and `predict` take
@@ -18,13 +18,11 @@ def dataset_of(one_pass, signature, num_batches, transform=None):
         signature: the structure of `tf.TensorSpec`s of a batch. Where the number of rows is known
             it stays so.
         num_batches: int. Batches of a pass.
-        transform: optional function of tensors, what is made of a batch inside the dataset.
     """
     import tensorflow as tf
 
     def batches():
-        dataset = tf.data.Dataset.from_generator(one_pass, output_signature=signature)
-        return dataset if transform is None else dataset.map(transform)
+        return tf.data.Dataset.from_generator(one_pass, output_signature=signature)
 
     strategy = tf.distribute.get_strategy()
     replicas = strategy.num_replicas_in_sync

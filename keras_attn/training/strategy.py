@@ -60,7 +60,8 @@ def strategy(name):
     its rows, which stay with it from batch to batch. Checkpoints hold all that this process has.
 
     **Several machines.** All processes run the same program with the same seed and see the same
-    data, of which each computes its part; all of them save, each to a directory of its own.
+    data, of which each computes its part. `Resume` keeps the state of all in one directory; what
+    `save` writes, each process writes to a place of its own.
     How a process learns of the others is told in `keras_attn.training.cluster.workers`. One that
     dies takes the others with it, as `keras_attn.training.lost_worker` says.
 

@@ -5,8 +5,9 @@ import numpy as np
 from recipes.algorithmic.held_out import draw
 from recipes.algorithmic.parity import parity
 from recipes.algorithmic.sequences import SHORTEST, TASKS
+from recipes.text.tokens import FIRST_ID
 
-FIRST_ID, _BOS, _EOS = 4, 2, 3
+_BOS, _EOS = 2, 3
 # What a batch is for, as part of its seed.
 TRAIN, VALID, TEST = range(3)
 

@@ -4,11 +4,11 @@ import numpy as np
 
 from keras_attn import text, training
 from recipes.algorithmic.architectures import encoder_decoder
-from recipes.algorithmic.batches import FIRST_ID
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.pondering import steps_by_position
 from recipes.algorithmic.sequences import SYMBOLS, carries
 from recipes.algorithmic.training import Run
+from recipes.text.tokens import FIRST_ID
 
 
 class SequenceRun(Run):

@@ -16,6 +16,12 @@ def add_card_arguments(parser, name, repetitions):
     parser.add_argument("--out", default=CARDS, help="folder of the card")
 
 
+def add_case_argument(parser, cases):
+    """The option to run some of `cases`, a size and a batch each, as SIZE:BATCH."""
+    known = [f"{size}:{batch}" for size, batch in cases]
+    parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
+
+
 class Card:
     """Collects tables and comparisons and writes `NAME.json` and `NAME.md`.
 

@@ -44,7 +44,7 @@ def main():
         calm, killed = pathlib.Path(folder, "calm"), pathlib.Path(folder, "killed")
         finish(calm, arguments.options)
         lives = [
-            kill(killed, arguments.options, generator.uniform(0, arguments.seconds), life % 2)
+            kill(killed, arguments.options, generator.uniform(0, arguments.seconds), life % 2 == 1)
             for life in range(arguments.kills)
         ]
         finish(killed, arguments.options)

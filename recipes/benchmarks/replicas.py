@@ -3,7 +3,7 @@
 import argparse
 
 from recipes.benchmarks import demands
-from recipes.benchmarks.card import Card, add_card_arguments
+from recipes.benchmarks.card import Card, add_card_arguments, add_case_argument
 from recipes.benchmarks.harness import Contender, measure
 
 TARGET = "recipes.benchmarks.contenders.replicas:training"
@@ -56,8 +56,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="python -m recipes.benchmarks.replicas", description=__doc__
     )
-    known = [f"{size}:{batch}" for size, batch in CASES]
-    parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
+    add_case_argument(parser, CASES)
     add_card_arguments(parser, name="replicas", repetitions=7)
     return parser.parse_args()
 

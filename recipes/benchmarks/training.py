@@ -2,7 +2,7 @@
 
 import argparse
 
-from recipes.benchmarks.card import Card, add_card_arguments
+from recipes.benchmarks.card import Card, add_card_arguments, add_case_argument
 from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
 
 LENGTH = 32
@@ -61,8 +61,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="python -m recipes.benchmarks.training", description=__doc__
     )
-    known = [f"{size}:{batch}" for size, batch in CASES]
-    parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
+    add_case_argument(parser, CASES)
     parser.add_argument(
         "--first-steps", type=int, default=3, help="fresh processes each; 0 for none"
     )

@@ -39,7 +39,7 @@ def parse(arguments=None):
     add_budget_options(add)
     add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
     add("--seed", type=int, default=0)
-    parser.set_defaults(train_tokens=1_000_000, strategy="none")
+    parser.set_defaults(train_tokens=1_000_000)
     options = parser.parse_args(arguments)
     check_text_options(parser, options)
     check_at_least(

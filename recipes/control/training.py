@@ -45,8 +45,7 @@ class Run(run.Run):
         """Trains, or goes on training; episodes begin anew."""
         options = self.options
         resume = self.checkpoints()
-        with self.scope():
-            first = resume.initial_epoch(self.trained)
+        first = resume.initial_epoch(self.trained)
         if first < options.epochs:
             self.trained.fit(
                 self.rollouts.as_dataset(options.stretches * (options.epochs - first)),

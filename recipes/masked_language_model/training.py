@@ -8,8 +8,9 @@ from recipes.epochs import Epochs
 from recipes.masked_language_model.batches import MaskedSegments, hide
 from recipes.masked_language_model.options import SIZES, settings
 from recipes.optimizer import COMPILED, adam
-from recipes.text.corpus import FIRST_ID, Corpus, decode
+from recipes.text.corpus import Corpus, decode
 from recipes.text.data import read_text
+from recipes.text.tokens import FIRST_ID
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 24
 MASK = "[MASK]"

@@ -5,10 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_attn import text, training
+from recipes.options import devices_of
 from recipes.text import tokens
-
-# The first id that stands for text, after the marks that all tokenizers have.
-FIRST_ID = 4
 
 
 class Corpus(NamedTuple):
@@ -37,8 +35,7 @@ class Corpus(NamedTuple):
             return tokenizer, arrays
 
         made_of = options.tokenizer, str(options.vocabulary_size), *splits.values()
-        strategy = "none" if options.prepare else options.strategy
-        kept = tokens.Tokens(directory, tokens.digest(*made_of), make, strategy)
+        kept = tokens.Tokens(directory, tokens.digest(*made_of), make, devices_of(options))
         return cls(
             name,
             {split: kept.arrays[split] for split in splits},

@@ -10,6 +10,8 @@ from keras_attn import text
 from recipes import files
 
 FILE_NAME, TOKENIZER = "tokens.npz", "tokenizer.model"
+# The first id that stands for text, after the marks that all tokenizers have.
+FIRST_ID = 4
 
 
 class Tokens:
@@ -29,7 +31,7 @@ class Tokens:
             or there are several processes, which must have the same.
     """
 
-    def __init__(self, directory, digest, make, strategy="none"):
+    def __init__(self, directory, digest, make, strategy):
         self._directory, self._digest = directory, digest
         self._tokenizer = None
         self.arrays, problem = self._kept()

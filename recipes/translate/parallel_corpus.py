@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from recipes.options import devices_of
 from recipes.text import tokens
 from recipes.text.corpus import tokenizer_of
 
@@ -39,8 +40,7 @@ class ParallelCorpus(NamedTuple):
 
         sentences = [sentence for pair in sides.values() for side in pair for sentence in side]
         made_of = options.tokenizer, str(options.vocabulary_size), *sentences
-        strategy = "none" if options.prepare else options.strategy
-        kept = tokens.Tokens(directory, tokens.digest(*made_of), make, strategy)
+        kept = tokens.Tokens(directory, tokens.digest(*made_of), make, devices_of(options))
         ids = {
             split: [
                 tokens.parted(kept.arrays[name], kept.arrays[f"{name}_ends"])

@@ -6,15 +6,8 @@ from recipes.translate.parallel_corpus import SPLITS
 NAMES = (
     *("source", "target", "variant", "tokenizer", "vocabulary_size", "max_source_length"),
     *("preset", "num_layers", "residual", "dropout", "precision"),
-    *(
-        "tokens_per_batch",
-        "packing",
-        "learning_rate",
-        "warmup_steps",
-        "label_smoothing",
-        "clip_norm",
-        "seed",
-    ),
+    *("tokens_per_batch", "packing", "learning_rate", "warmup_steps", "label_smoothing"),
+    *("clip_norm", "seed"),
 )
 
 

@@ -48,13 +48,13 @@ class Run(run.Run):
         """Trains, or goes on training, and leaves the averaged weights in the model."""
         average = training.AverageCheckpoints(self.path("average"), self.options.average_last)
         free_axes = () if self.options.packing else (0, 1)
-        self.fit(
+        is_trained = self.fit(
             Epochs(self.batches, free_axes),
             Epochs(self._batches("val"), free_axes),
             callbacks=[*self._validation(), average],
             validation_freq=self.options.validate_every,
         )
-        if average.paths():  # a finished run, started again, has the last epoch's
+        if not is_trained and average.paths():  # the checkpoint has the last epoch's
             self.model.set_weights(training.average_weights(average.paths()))
 
     def evaluate(self):
@@ -143,7 +143,7 @@ class Run(run.Run):
         )
 
     def _validation(self):
-        """A callback that translates the validation split greedily and logs the task's metric.
+        """Callbacks: one that translates the validation split greedily and logs the task's metric.
 
         None on a backend without tokenizers, where the loss has to do.
         """

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from recipes.text.corpus import Corpus
+from recipes.text.corpus import Corpus, tokenizer_of
 from recipes.text.tokens import FILE_NAME, TOKENIZER, digest, joined, parted
 from recipes.translate.parallel_corpus import ParallelCorpus
 
@@ -26,20 +26,15 @@ def corpus(directory, splits=SPLITS, options=OPTIONS):
 
 
 def made_again(monkeypatch):
-    """Whether a tokenizer is trained from now on."""
+    """What tokenizers are trained on from now on."""
     trained = []
-    for name in (
-        "recipes.text.corpus.tokenizer_of",
-        "recipes.translate.parallel_corpus.tokenizer_of",
-    ):
-        module, _, function = name.rpartition(".")
-        original = getattr(__import__(module, fromlist=[function]), function)
 
-        def spy(*arguments, original=original):
-            trained.append(arguments)
-            return original(*arguments)
+    def spy(*arguments):
+        trained.append(arguments)
+        return tokenizer_of(*arguments)
 
-        monkeypatch.setattr(name, spy)
+    for name in ("text.corpus", "translate.parallel_corpus"):
+        monkeypatch.setattr(f"recipes.{name}.tokenizer_of", spy)
     return trained
 
 

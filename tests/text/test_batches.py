@@ -9,23 +9,12 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from sentences import sentence_pairs
 
 from keras_attn.text import SentencePiece, TokenBatches
 
 MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "data" / "multi30k"
 PAD, BOS, EOS = 0, 2, 3
-
-
-def sentence_pairs(number=500, longest=29, seed=0):
-    """Pairs of unequal lengths, and in each sentence a first token that tells it from others."""
-    random = np.random.default_rng(seed)
-
-    def side():
-        for index in range(number):
-            rest = random.integers(4, 100, random.integers(0, longest))
-            yield np.concatenate([[1000 + index], rest]).astype("int32")
-
-    return list(side()), list(side())
 
 
 def rows(batches):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentences import sentence_pairs
 
 from keras_attn.models import gpt, transformer
 from keras_attn.text import PackedBatches
@@ -15,19 +16,7 @@ PAD, BOS, EOS = 0, 2, 3
 ROW = 32
 
 
-def sentence_pairs(number=300, longest=29, seed=0):
-    """Pairs of unequal lengths, and in each sentence a first token that tells it from others."""
-    random = np.random.default_rng(seed)
-
-    def side():
-        for index in range(number):
-            rest = random.integers(4, 100, random.integers(0, longest))
-            yield np.concatenate([[1000 + index], rest]).astype("int32")
-
-    return list(side()), list(side())
-
-
-PAIRS = sentence_pairs()
+PAIRS = sentence_pairs(300)
 
 
 def made(pairs=PAIRS, tokens_per_batch=5 * ROW, **arguments):

@@ -31,6 +31,7 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
     import tensorflow as tf
 
     import keras_attn
+    from keras_attn.text.datasets import dataset_of
 
     if model == "gpt":
         built = keras_attn.models.gpt(vocabulary_size, **SMALL, max_length=row_length)
@@ -50,11 +51,7 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
     # One shape only where all batches have one, as from `as_dataset`.
     shape = batches[0][1].shape if way == PACKED else (None, None)
     signature = keras.tree.map_structure(lambda _: tf.TensorSpec(shape, tf.int32), batches[0])
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    dataset = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=signature)
-    dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(batches)))
-    dataset = dataset.prefetch(2).with_options(options)
+    dataset = dataset_of(lambda: iter(batches), signature, len(batches))
     ids = [x for inputs, _ in batches for name, x in inputs.items() if "segment" not in name]
     real = sum(int((x != 0).sum()) for x in ids)
     return Task(
@@ -72,20 +69,23 @@ def save(path, sources, targets):
     """Keeps token ids for contenders; `sources` may be None."""
     import numpy as np
 
+    from recipes.text.tokens import joined
+
     sides = {"targets": targets} if sources is None else {"sources": sources, "targets": targets}
     arrays = {}
     for name, sentences in sides.items():
-        arrays[name] = np.concatenate(sentences).astype("int32")
-        arrays[f"{name}_ends"] = np.cumsum([len(sentence) for sentence in sentences])
+        arrays[name], arrays[f"{name}_ends"] = joined(sentences)
     np.savez(path, **arrays)
 
 
 def _load(path):
     import numpy as np
 
+    from recipes.text.tokens import parted
+
     with np.load(path) as file:
         return tuple(
-            np.split(file[name], file[f"{name}_ends"][:-1]) if name in file else None
+            parted(file[name], file[f"{name}_ends"]) if name in file else None
             for name in ("sources", "targets")
         )
 
