@@ -1,6 +1,7 @@
 """Files: the user's, found, unpacked or refused in one sentence; and ours, which appear whole."""
 
 import contextlib
+import fcntl
 import gzip
 import json
 import os
@@ -68,6 +69,29 @@ def read_object(path, remedy, *names):
     if not isinstance(found, dict) or not all(name in found for name in names):
         raise ValueError(f"The file {path} is damaged; {remedy}.")
     return found
+
+
+@contextlib.contextmanager
+def claimed(directory):
+    """A directory, made where it is missing, that no other process claims meanwhile.
+
+    Raises:
+        ValueError: if another one does.
+    """
+    os.makedirs(directory, exist_ok=True)
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        try:  # the lock goes with the process, however that ends
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ValueError(
+                f"Another process trains in {directory}: wait for it, stop it, or give another --out."
+            ) from error
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

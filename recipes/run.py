@@ -59,11 +59,20 @@ class Run:
 
         Returns:
             The card, a dict; None on a backend that only trains, and in all processes but the first.
+
+        Raises:
+            ValueError: if another process trains in the run's directory.
         """
-        self.train()
         index, workers = worker_of(self.compiled())
         if index > 0:
+            self.train()
             return None
+        with files.claimed(self.options.out):
+            self.train()
+            return self._end(started, workers)
+
+    def _end(self, started, workers):
+        """What `complete` does once the model is trained."""
         with files.replacing(self.path("model.keras")) as temporary:
             self.model.save(temporary)
         if keras.backend.backend() != "tensorflow":
@@ -116,13 +125,18 @@ class Run:
         """Where variables and data are to be made, for `--strategy`."""
         return self.devices.scope()
 
-    def check_shared(self, batch_size):
-        """Refuses batches that the devices cannot share, where rows of padding would count."""
-        devices = self.devices.num_replicas_in_sync
-        if batch_size % devices:
+    def check_shared(self, name):
+        """Refuses batches of so many rows that the devices cannot share, where padding would count.
+
+        Args:
+            name: str. The option, which has the number.
+        """
+        devices, rows = self.devices.num_replicas_in_sync, getattr(self.options, name)
+        if rows % devices:
+            option = f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"--batch-size must be a multiple of the {devices} devices here, since what is "
-                f"learned knows no padding. Received: --batch-size {batch_size}."
+                f"{option} must be a multiple of the {devices} devices here, since what is "
+                f"learned knows no padding. Received: {option} {rows}."
             )
 
     def steps(self):

@@ -9,10 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run_on(backend, program):
+def run_on(backend, program, *arguments):
     """What a Python program prints last, read as JSON."""
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *arguments],
         env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

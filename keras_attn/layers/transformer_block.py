@@ -81,14 +81,19 @@ class TransformerBlock(keras.layers.Layer):
             if not (is_optional or isinstance(layer, keras.layers.Layer)):
                 raise ValueError(f"`{name}` must be a layer. Received: {name}={layer!r}.")
         check_rates(dropout=dropout)
-        self.residual = residuals.get(residual, dtype=self.dtype_policy)
-        self.attention_residual = axis.copy(self.residual)
+        residual = residuals.get(residual, dtype=self.dtype_policy)
+        self.attention_residual = axis.copy(residual)
         if cross_attention is not None:
-            self.cross_attention_residual = axis.copy(self.residual)
-        self.feed_forward_residual = axis.copy(self.residual)
+            self.cross_attention_residual = axis.copy(residual)
+        self.feed_forward_residual = axis.copy(residual)
         self.dropout = dropout
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.supports_masking = True
+
+    @property
+    def residual(self):
+        """What the residuals of all sublayers are copies of, seen by the attention's."""
+        return self.attention_residual
 
     @property
     def needs_closing_norm(self):

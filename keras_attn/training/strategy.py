@@ -1,6 +1,7 @@
 """On which devices a model is trained."""
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -104,6 +105,7 @@ def _none():
     return tf.distribute.get_strategy()
 
 
+@functools.cache  # two in one process mix up each other's exchanges
 def _mirrored():
     import tensorflow as tf
 

@@ -15,7 +15,7 @@ class ParityRun(Run):
     drawn = ("accuracy",)
 
     def _make(self):
-        self.check_shared(self.options.batch_size)
+        self.check_shared("batch_size")
         self.model, self._steps = parity_rnn(self.options)
         self._compile(
             keras.losses.BinaryCrossentropy(from_logits=True),

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attn.ops.distribute import num_replicas
+
 
 class ProximalPolicy(keras.Model):
     """Trains an agent's model by proximal policy optimisation.
@@ -39,4 +41,5 @@ class ProximalPolicy(keras.Model):
         gain = ops.mean(ops.minimum(ratio * advantages, near * advantages))
         error = ops.mean(ops.square(y_pred["value"][..., 0] - y["returns"])) / 2
         loss = -gain + self.value_weight * error - self.entropy_weight * entropy
-        return loss + sum(self.losses)
+        # The mean over the replicas, whose gradients are added up.
+        return (loss + sum(self.losses)) / num_replicas()

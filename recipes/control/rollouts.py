@@ -1,7 +1,7 @@
 """What an agent lives through, as data to learn from."""
 
+import keras
 import numpy as np
-import tensorflow as tf
 
 
 class Rollouts:
@@ -18,7 +18,7 @@ class Rollouts:
     Args:
         environments: `Environments`.
         agent: `Agent`.
-        options: with `rollout`, T, `passes`, `discount`, `trace` and `seed`.
+        options: with `rollout`, T, `discount`, `trace` and `seed`.
 
     Reference: Schulman et al., 2016 (https://arxiv.org/abs/1506.02438), eq. 16.
     """
@@ -28,20 +28,7 @@ class Rollouts:
         self._count = len(environments.starts)
         self._memory = agent.initial(self._count)
         self._generator = np.random.default_rng(options.seed)
-        self._run = tf.function(lambda inputs: agent.model(inputs, training=False), autograph=False)
-
-    def as_dataset(self, stretches):
-        """So many stretches, each given `passes` times."""
-
-        def collected():
-            for _ in range(stretches):
-                stretch = self.collect()
-                for _ in range(self._options.passes):
-                    yield stretch
-
-        spec = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), self._example())
-        # Not a batch ahead: it would be acted by an agent that has been trained further since.
-        return tf.data.Dataset.from_generator(collected, output_signature=spec)
+        self._run = _compiled(agent.model)
 
     def collect(self):
         """One stretch: inputs of the agent's model, and what the loss needs, by name."""
@@ -74,16 +61,9 @@ class Rollouts:
 
     def _look(self, states, starts):
         """Logits (N, A), value (N,) and the memory after one step."""
-        outputs = dict(
-            self._run(
-                {
-                    "states": tf.constant(states[:, None]),
-                    "starts": tf.constant(starts[:, None]),
-                    **self._memory,
-                }
-            )
-        )
-        logits, value = (outputs.pop(name).numpy()[:, 0] for name in ("policy", "value"))
+        seen = {"states": states[:, None], "starts": starts[:, None]}
+        outputs = dict(self._run({**seen, **self._memory}))
+        logits, value = (np.asarray(outputs.pop(name))[:, 0] for name in ("policy", "value"))
         return logits, value[:, 0], outputs
 
     def _draw(self, logits):
@@ -103,14 +83,13 @@ class Rollouts:
             advantages[:, t] = carried
         return advantages.astype("float32")
 
-    def _example(self):
-        """Arrays of the shapes and types of a stretch."""
-        shape = (self._count, self._options.rollout)
-        floats = {name: np.zeros(shape, "float32") for name in ("log_probs", "advantages")}
-        inputs = {
-            "states": np.zeros((*shape, self.environments.state_size), "float32"),
-            "starts": np.zeros(shape, bool),
-            **{name: np.asarray(x) for name, x in self._agent.initial(self._count).items()},
-        }
-        returns = np.zeros(shape, "float32")
-        return inputs, {"actions": np.zeros(shape, "int32"), **floats, "returns": returns}
+
+def _compiled(model):
+    """The model's outputs for its inputs, by one compiled function."""
+    if keras.backend.backend() != "tensorflow":
+        return model.predict_on_batch
+    import tensorflow as tf
+
+    # Under a strategy each replica would give all rows.
+    function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    return lambda inputs: function(tf.nest.map_structure(tf.convert_to_tensor, inputs))

@@ -12,6 +12,7 @@ from recipes.control.environments import Environments
 from recipes.control.options import settings
 from recipes.control.proximal_policy import ProximalPolicy
 from recipes.control.rollouts import Rollouts
+from recipes.optimizer import COMPILED
 
 # Seeds of the environments that nothing is learned from.
 HELD_OUT = 1_000_000
@@ -29,6 +30,7 @@ class Run(run.Run):
 
     def __init__(self, name, options):
         super().__init__(options, {"model": name, **settings(options)})
+        self.check_shared("num_envs")
         self.name = name
         environments = Environments(options.env, options.num_envs, options.seed * HELD_OUT)
         with self.scope():
@@ -37,25 +39,60 @@ class Run(run.Run):
             self.trained = ProximalPolicy(self.model, entropy_weight=options.entropy_weight)
             self.trained.compile(
                 training.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
-                jit_compile=False,
+                jit_compile=COMPILED,
             )
+            self.trained.optimizer.build(self.trained.trainable_variables)
         self.rollouts = Rollouts(environments, self.agent, options)
 
     def train(self):
-        """Trains, or goes on training; episodes begin anew."""
+        """Trains, or goes on training; episodes begin anew.
+
+        What is learned from is lived through by the agent as it then is, so that no `fit` can read
+        it ahead.
+        """
         options = self.options
         resume = self.checkpoints()
         first = resume.initial_epoch(self.trained)
-        if first < options.epochs:
-            self.trained.fit(
-                self.rollouts.as_dataset(options.stretches * (options.epochs - first)),
-                epochs=options.epochs,
-                initial_epoch=first,
-                steps_per_epoch=options.stretches * options.passes,
-                shuffle=False,  # a stretch goes on where the last one ended
-                callbacks=[Returns(self.rollouts.environments), *self.logs(first), resume],
-                verbose=1 if os.isatty(1) else 2,
+        if first == options.epochs:
+            return
+        callbacks = keras.callbacks.CallbackList(
+            [Returns(self.rollouts.environments), *self.logs(first), resume],
+            add_progbar=True,
+            model=self.trained,
+            verbose=1 if os.isatty(1) else 2,
+            epochs=options.epochs,
+            steps=options.stretches,
+        )
+        callbacks.on_train_begin()
+        for epoch in range(first, options.epochs):
+            callbacks.on_epoch_begin(epoch)
+            found = []
+            for stretch in range(options.stretches):
+                callbacks.on_train_batch_begin(stretch)
+                found += self._learn(self._shared(self.rollouts.collect()))
+                callbacks.on_train_batch_end(stretch, found[-1])
+            means = {name: float(np.mean([step[name] for step in found])) for name in found[0]}
+            callbacks.on_epoch_end(epoch, means)
+        callbacks.on_train_end()
+
+    def _learn(self, stretch):
+        """The metrics of each pass over a stretch."""
+        passes = range(self.options.passes)
+        return [self.trained.train_on_batch(*stretch, return_dict=True) for _ in passes]
+
+    def _shared(self, stretch):
+        """A stretch of which each replica has its rows; on JAX Keras parts it."""
+        count = self.devices.num_replicas_in_sync
+        if count == 1 or keras.backend.backend() != "tensorflow":
+            return stretch
+
+        def shared(array):
+            parts = [keras.ops.convert_to_tensor(part) for part in np.split(array, count)]
+            return self.devices.experimental_distribute_values_from_function(
+                lambda context: parts[context.replica_id_in_sync_group]
             )
+
+        return keras.tree.map_structure(shared, stretch)
 
     def evaluate(self):
         """The returns of episodes in other environments, acted as in training."""

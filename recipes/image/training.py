@@ -30,7 +30,7 @@ class Run(run.Run):
             self._likelihood = self._mixture()
             self._compile()
         if self._likelihood:
-            self.check_shared(options.batch_size)
+            self.check_shared("batch_size")
 
     def train(self):
         """Trains, or goes on training."""

@@ -192,6 +192,13 @@ def test_loading_in_a_fresh_process(tmp_path):
     assert done.stdout.split("\n")[:-1] == [path for path, _, _ in tasks]
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_no_part_of_a_built_model_is_not(name):
+    """On JAX Keras would trace it anew in each `fit`, and run it step by step in each `predict`."""
+    model = MODELS[name]()
+    assert [layer.path for layer in model._flatten_layers() if not layer.built] == []
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_configuration_makes_the_same_model(name):
     model = made(name)

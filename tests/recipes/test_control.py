@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from other_backend import run_on
 
 from recipes.control import __main__ as recipe
 from recipes.control.agents import AGENTS, build
@@ -111,6 +112,46 @@ def test_the_loss_by_hand():
     assert float(policy.compute_loss(y=targets, y_pred=outputs)) == pytest.approx(
         expected, abs=1e-5
     )
+
+
+PROGRAM = """
+import json, sys
+import numpy as np
+import keras
+import tensorflow as tf
+
+device = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
+from recipes.control.options import parse
+from recipes.control.training import Run
+
+found = {}
+for strategy in ("none", "mirrored"):
+    for name in ("gtrxl", "memoryless"):
+        out = f"{sys.argv[1]}/{strategy}-{name}"
+        options = parse([*sys.argv[2:], "--strategy", strategy, "--out", out])
+        options.export_version = 1
+        keras.utils.set_random_seed(0)
+        run = Run(name, options)
+        before = np.concatenate([w.ravel() for w in run.model.get_weights()])
+        run.train()
+        after = np.concatenate([w.ravel() for w in run.model.get_weights()])
+        assert np.abs(after - before).max() > 1e-3
+        rows = open(f"{out}/history.csv").read().splitlines()
+        losses = [float(row.split(",")[rows[0].split(",").index("loss")]) for row in rows[1:]]
+        found[f"{strategy}-{name}"] = losses, after.tolist()
+print(json.dumps(found))
+"""
+
+
+def test_two_devices_train_as_one(tmp_path):
+    """Two agents, one after the other in one process."""
+    found = run_on("tensorflow", PROGRAM, str(tmp_path), *SMALL, "--num-envs", "4")
+    for name in ("gtrxl", "memoryless"):
+        losses, after = found[f"none-{name}"]
+        others, weights = found[f"mirrored-{name}"]
+        np.testing.assert_allclose(others, losses, rtol=1e-3)
+        np.testing.assert_allclose(weights, after, atol=2e-4)
 
 
 def test_what_a_run_leaves(monkeypatch, tmp_path, capsys):

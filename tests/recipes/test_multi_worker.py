@@ -2,14 +2,15 @@
 
 import json
 import os
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from scripts import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = [
@@ -19,20 +20,11 @@ OPTIONS = [
 ]
 
 
-def environment(index=None, ports=()):
-    found = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"}
-    if index is not None:
-        cluster = {"worker": [f"localhost:{port}" for port in ports]}
-        task = {"type": "worker", "index": index}
-        found["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
-    return found
-
-
-def start(data, out, *more, **where):
+def start(data, out, *more, **variables):
     command = [sys.executable, "-m", "recipes.language_model", "--text", str(data)]
     return subprocess.Popen(
         [*command, "--out", str(out), *OPTIONS, *more],
-        env=environment(**where),
+        env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow", **variables},
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -40,18 +32,13 @@ def start(data, out, *more, **where):
     )
 
 
-def free_ports():
-    sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
-    ports = [found.getsockname()[1] for found in sockets]
-    for found in sockets:
-        found.close()
-    return ports
-
-
-def both(data, out):
-    ports = free_ports()
+def workers(data, out, *others):
+    """Two of them, each with options of its own."""
     more = ("--strategy", "multi_worker")
-    return [start(data, out, *more, index=index, ports=ports) for index in (0, 1)]
+    return [
+        start(data, out, *more, *other, TF_CONFIG=config)
+        for config, other in zip(cluster(2), others or ((), ()), strict=True)
+    ]
 
 
 def finished(processes):
@@ -72,11 +59,23 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def calm(data, tmp_path_factory):
-    """A run of two processes that nothing disturbs."""
-    out = tmp_path_factory.mktemp("calm")
+def prepared(data, tmp_path_factory):
+    """A run whose tokens are made."""
+    out = tmp_path_factory.mktemp("prepared")
     finished([start(data, out, "--prepare")])
-    return out, finished(both(data, out))
+    return out
+
+
+@pytest.fixture
+def out(prepared, tmp_path):
+    return shutil.copytree(prepared, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def calm(data, prepared, tmp_path_factory):
+    """A run of two processes that nothing disturbs."""
+    out = shutil.copytree(prepared, tmp_path_factory.mktemp("calm") / "out")
+    return out, finished(workers(data, out))
 
 
 def test_one_process_writes(calm):
@@ -95,33 +94,27 @@ def test_two_processes_end_as_one_does(calm, data, tmp_path):
         assert found == pytest.approx(expected, abs=1e-4), name
 
 
-def test_a_killed_process_ends_both_which_go_on(calm, data, tmp_path):
-    finished([start(data, tmp_path, "--prepare")])
-    first, second = both(data, tmp_path)
+def test_a_killed_process_ends_both_which_go_on(calm, data, out):
+    first, second = workers(data, out)
     deadline = time.monotonic() + 200
-    while not any((tmp_path / "checkpoint").glob("checkpoint-*3-worker-1-of-2.npz")):
+    while not any((out / "checkpoint").glob("checkpoint-*3-worker-1-of-2.npz")):
         assert time.monotonic() < deadline and second.poll() is None, second.communicate()[0]
         time.sleep(0.01)
     second.send_signal(signal.SIGKILL)
     said = first.communicate(timeout=200)[0]
     assert first.returncode == 75 and "goes on from the last checkpoint" in said, said
-    assert not (tmp_path / "card.json").exists()
-    finished(both(data, tmp_path))
+    assert not (out / "card.json").exists()
+    finished(workers(data, out))
     for name in ("loss", "bits_per_character", "val_loss"):
-        found, expected = ([row[name] for row in card(o)["history"]] for o in (tmp_path, calm[0]))
+        found, expected = ([row[name] for row in card(o)["history"]] for o in (out, calm[0]))
         assert found == pytest.approx(expected, abs=1e-4), name
-    assert card(tmp_path)["results"]["test"]["value"] == pytest.approx(
+    assert card(out)["results"]["test"]["value"] == pytest.approx(
         card(calm[0])["results"]["test"]["value"], abs=1e-4
     )
 
 
-def test_processes_with_other_options_are_refused(data, tmp_path):
-    finished([start(data, tmp_path, "--prepare")])
-    ports = free_ports()
-    processes = [
-        start(data, tmp_path, "--strategy", "multi_worker", *other, index=index, ports=ports)
-        for index, other in enumerate(((), ("--seed", "7")))
-    ]
+def test_processes_with_other_options_are_refused(data, out):
+    processes = workers(data, out, (), ("--seed", "7"))
     said = [process.communicate(timeout=200)[0] for process in processes]
     assert [process.returncode for process in processes] == [2, 2], said
     assert all("same options" in text for text in said)
@@ -129,6 +122,7 @@ def test_processes_with_other_options_are_refused(data, tmp_path):
 
 def test_processes_do_not_tokenise(data, tmp_path):
     """Each would make a tokenizer of its own."""
-    process = start(data, tmp_path, "--strategy", "multi_worker", index=0, ports=free_ports()[:1])
+    (config,) = cluster(1)
+    process = start(data, tmp_path, "--strategy", "multi_worker", TF_CONFIG=config)
     said, _ = process.communicate(timeout=100)
     assert process.returncode == 2 and "--prepare" in said, said

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.training import Terminated
-from recipes import program
+from recipes import files, program
+from recipes.algorithmic import __main__ as algorithmic
 
 
 def ended(error, capsys):
@@ -37,6 +38,19 @@ def test_a_full_disk_is_told_with_its_place(error, capsys):
 def test_a_stop_is_no_fault(error, expected, capsys):
     code, said = ended(error, capsys)
     assert code == expected and "goes on from the last checkpoint" in said
+
+
+def test_a_directory_is_one_process_s(monkeypatch, tmp_path, capsys):
+    """Two that train in it would each take the other's checkpoints and curve for its own."""
+    out = tmp_path / "out"
+    arguments = ["recipe", "--task", "parity", "--model", "act_rnn", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", [*arguments, "--steps", "1", "--hidden-dim", "3"])
+    with files.claimed(out):
+        assert algorithmic.main() == 2
+        assert f"Another process trains in {out}" in capsys.readouterr().err
+        assert list(out.iterdir()) == []
+    with files.claimed(out):
+        pass
 
 
 def test_what_nobody_foresaw_is_shown_whole(capsys):
