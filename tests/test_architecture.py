@@ -7,13 +7,13 @@ import doctest
 import importlib
 import importlib.util
 import inspect
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from other_backend import INSTALLED, start_on
 
 HOUSE = Path(__file__).resolve().parents[1]
 PACKAGE = HOUSE / "keras_attn"
@@ -227,17 +227,6 @@ def test_code_is_clean_for_ruff():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-FORBID_TENSORFLOW = """
-import sys
-
-class Forbid:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("tensorflow", "tensorflow_text"):
-            raise ImportError(f"the core imported {name}")
-
-sys.meta_path.insert(0, Forbid())
-"""
-
 # Keras's NumPy backend borrows convolutions and transforms that attention does not use from JAX
 # and SciPy: stand-ins let the rule be tested where neither is installed.
 STAND_INS = """
@@ -267,33 +256,22 @@ assert logits.shape == (1, 4, 11) and np.isfinite(logits).all()
 """
 
 
-def run_python(code, backend, tmp_path):
-    """Runs `code` in a fresh interpreter and returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(HOUSE)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def printed(backend, program):
+    done = start_on(backend, program)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    "backend", [name for name in ("jax", "torch") if importlib.util.find_spec(name)] or ["numpy"]
-)
-def test_the_core_runs_without_tensorflow(backend, tmp_path):
-    stand_ins = STAND_INS if backend == "numpy" else ""
-    run_python(stand_ins + FORBID_TENSORFLOW + USE_THE_CORE, backend, tmp_path)
+@pytest.mark.parametrize("backend", INSTALLED or ["numpy"])
+def test_the_core_runs_without_tensorflow(backend):
+    printed(backend, (STAND_INS if backend == "numpy" else "") + USE_THE_CORE)
 
 
-def test_importing_keras_attn_loads_no_optional_package(tmp_path):
+def test_importing_keras_attn_loads_no_optional_package():
     """Keras itself imports Matplotlib where it is installed, so what counts is what we add."""
     code = "import keras, {0}, sys; print(*sorted({{n.split('.')[0] for n in sys.modules}}))"
-    before = set(run_python(code.format("numpy"), "tensorflow", tmp_path).split())
-    after = set(run_python(code.format("keras_attn"), "tensorflow", tmp_path).split())
+    before = set(printed("tensorflow", code.format("numpy")).split())
+    after = set(printed("tensorflow", code.format("keras_attn")).split())
     assert "keras" in before and "keras_attn" not in before
     added = {name for name in after - before if name not in sys.stdlib_module_names}
     assert added == {"keras_attn"}

@@ -287,6 +287,6 @@ class TransformerBlock(keras.layers.Layer):
             "attention": axis.serialize(self.attention),
             "feed_forward": axis.serialize(self.feed_forward),
             "cross_attention": axis.serialize(self.cross_attention),
-            "residual": axis.serialize(self.residual),
+            "residual": axis.serialize(axis.copy(self.residual)),  # not how it was built
             "dropout": self.dropout,
         }

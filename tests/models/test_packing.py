@@ -1,14 +1,12 @@
 """Several sequences in one row: each has the logits, and gives the gradients, that it has alone."""
 
-import importlib.util
-
 import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 from models import pages
-from other_backend import run_on
+from other_backend import INSTALLED, run_on
 
 from keras_attn import models
 from keras_attn.depth import Reversible
@@ -31,7 +29,6 @@ TARGETS, SOURCES, LABELS = (
     [RANDOM.integers(1, V, length).astype("int32") for length in lengths]
     for lengths in (LENGTHS, SOURCE_LENGTHS, LENGTHS)
 )
-BACKENDS = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
 ELSEWHERE = """
 import json, numpy as np
 from keras import ops
@@ -202,7 +199,7 @@ def test_fit_save_and_a_model_around(tmp_path):
     np.testing.assert_allclose(around(inputs), model(inputs), atol=1e-6)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", INSTALLED)
 def test_other_backends(backend):
     loss, error = run_on(backend, ELSEWHERE)
     assert np.isfinite(loss) and error < 1e-5

@@ -4,10 +4,7 @@ No GPU is needed to write it, only to run it: whether the kernel then computes w
 documentation says, no test here can tell.
 """
 
-import importlib.util
-
-import pytest
-from other_backend import run_on
+from other_backend import needs_jax, run_on
 
 # Stands in for what JAX asks of the machine: cuDNN 9.10 on a Hopper.
 PROGRAM = """
@@ -52,7 +49,7 @@ OPEN = ["fmhaSoftmax", "fmhaSoftmaxBackward"]
 MASKED = ["fmhaScaleBiasSoftmax", "fmhaScaleBiasSoftmaxBackward"]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+@needs_jax
 def test_which_kernels_the_program_for_a_gpu_calls():
     found = run_on("jax", PROGRAM)
     assert found == [OPEN] * 4 + [MASKED] * 3 + [[]] * 7 + [MASKED]

@@ -1,10 +1,8 @@
-import importlib.util
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from other_backend import run_on
+from other_backend import needs_jax, run_on
 
 from keras_attn.ops.masks import (
     combine_masks,
@@ -77,7 +75,7 @@ print(json.dumps([float(abs(x - logits[0]).max()) for x in logits]))
 """
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
+@needs_jax
 def test_padding_stays_hidden_from_what_jax_compiles():
     """Keras cannot write its implicit mask on what JAX traces, and keeps it elsewhere."""
     assert max(run_on("jax", COMPILED)) < 1e-5

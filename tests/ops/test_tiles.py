@@ -1,11 +1,9 @@
 """`for_each_tile`: the same numbers as one tile after another, and gradients by computing again."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import tensorflow as tf
-from other_backend import run_on
+from other_backend import INSTALLED, run_on
 
 from keras_attn.ops.tiles import for_each_tile
 
@@ -132,7 +130,6 @@ cases = [(Dense(), "scaled_dot"), (Strided(5), "additive"), (Fixed(5, 2), "scale
          (heads, "scaled_dot")]
 print(json.dumps([[difference(*case) for case in cases], dropped()]))
 """
-INSTALLED = [name for name in ("jax", "torch") if importlib.util.find_spec(name)]
 
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])

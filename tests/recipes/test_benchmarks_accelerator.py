@@ -1,10 +1,9 @@
 """The benchmark of accelerators: what its card says of the device, and that contenders compute."""
 
-import importlib.util
 import math
 
 import pytest
-from other_backend import run_on
+from other_backend import needs_jax, run_on
 
 from recipes.benchmarks import accelerator, floor
 from recipes.benchmarks.card import Card
@@ -70,7 +69,7 @@ def test_work_is_that_of_all_rows_of_a_batch():
     assert (ours.backend, theirs.backend) == ("jax", "torch")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
+@needs_jax
 def test_contenders_on_jax_compute():
     causal, local, training = run_on("jax", JAX)
     assert (causal[0], local[0], training[0]) == (2 * 64, 2 * 64, 2 * 2 * 5)

@@ -146,7 +146,7 @@ print(json.dumps(found))
 
 def test_two_devices_train_as_one(tmp_path):
     """Two agents, one after the other in one process."""
-    found = run_on("tensorflow", PROGRAM, str(tmp_path), *SMALL, "--num-envs", "4")
+    found = run_on("tensorflow", PROGRAM, tmp_path, *SMALL, "--num-envs", "4")
     for name in ("gtrxl", "memoryless"):
         losses, after = found[f"none-{name}"]
         others, weights = found[f"mirrored-{name}"]

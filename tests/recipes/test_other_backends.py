@@ -1,41 +1,34 @@
 """Trained on JAX, where TensorFlow need not be installed; tested and exported on TensorFlow."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from other_backend import needs_jax, start_on
 
-ROOT = Path(__file__).resolve().parents[2]
-SMALL = [
+TRANSLATE = [
     *("--preset", "transformer_tiny", "--num-layers", "1", "--tokenizer", "characters"),
     *("--epochs", "2", "--tokens-per-batch", "96", "--packing", "24", "--max-length", "24"),
     *("--beams", "1", "--source", "en", "--target", "xx"),
 ]
+CONTROL = [
+    *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
+    *("--num-envs", "2", "--rollout", "13", "--memory", "17", "--steps", "100", "--epochs", "2"),
+    *("--passes", "2", "--episodes", "3", "--seeds", "1", "--models", "gtrxl", "memoryless"),
+]
 
-pytestmark = pytest.mark.skipif(
-    not importlib.util.find_spec("jax"), reason="JAX is not installed: pip install 'jax[cpu]'"
-)
+RECIPE = "import runpy; runpy.run_module('recipes.{}', run_name='__main__', alter_sys=True)"
+
+pytestmark = needs_jax
 
 
-def run(backend, data, out, *options):
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "recipes.translate", "--data-dir", str(data)),
-            *("--out", str(out), *SMALL, *options),
-        ],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(sys.path)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(backend, recipe, *options):
+    return start_on(backend, RECIPE.format(recipe), *options)
 
 
 def test_a_run_changes_its_backend(tmp_path):
+    def translate(backend, out, *more):
+        return run(backend, "translate", "--data-dir", data, "--out", out, *TRANSLATE, *more)
+
     data = tmp_path / "data"
     data.mkdir()
     for split, lines in (("train", 40), ("val", 7), ("test_small", 5)):
@@ -43,16 +36,16 @@ def test_a_run_changes_its_backend(tmp_path):
         (data / f"{split}.en").write_text("\n".join(words))
         (data / f"{split}.xx").write_text("\n".join(word[::-1] for word in words))
     whole, parted = tmp_path / "whole", tmp_path / "parted"
-    refused = run("jax", data, parted)
+    refused = translate("jax", parted)
     assert refused.returncode == 2 and "--prepare" in refused.stderr
-    assert run("tensorflow", data, parted, "--prepare").returncode == 0
-    trained = run("jax", data, parted)
+    assert translate("tensorflow", parted, "--prepare").returncode == 0
+    trained = translate("jax", parted)
     assert trained.returncode == 0, trained.stderr[-3000:]
     assert "KERAS_BACKEND=tensorflow" in trained.stdout
     assert not (parted / "card.json").exists()
-    assert run("tensorflow", data, parted, "--dropout", "0.1").returncode == 2  # another run
+    assert translate("tensorflow", parted, "--dropout", "0.1").returncode == 2  # another run
     for out in (parted, whole):
-        done = run("tensorflow", data, out)
+        done = translate("tensorflow", out)
         assert done.returncode == 0, done.stderr[-3000:]
     cards = [json.loads((out / "card.json").read_text()) for out in (parted, whole)]
     assert cards[0]["steps"] == cards[1]["steps"]
@@ -60,3 +53,16 @@ def test_a_run_changes_its_backend(tmp_path):
     for ours, theirs in zip(*(card["history"] for card in cards), strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.2)
     assert (parted / "export" / "1" / "saved_model.pb").exists()
+
+
+def test_agents_change_their_backend(tmp_path):
+    trained = run("jax", "control", "--out", tmp_path, *CONTROL)
+    assert trained.returncode == 0, trained.stderr[-3000:]
+    assert "KERAS_BACKEND=tensorflow" in trained.stdout
+    curve = (tmp_path / "gtrxl-0" / "history.csv").read_text()
+    assert not (tmp_path / "gtrxl-0" / "card.json").exists()
+    done = run("tensorflow", "control", "--out", tmp_path, *CONTROL)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "gtrxl-0" / "history.csv").read_text() == curve  # nothing is trained again
+    assert "| `gtrxl` |" in (tmp_path / "table.md").read_text()
+    assert (tmp_path / "gtrxl-0" / "export" / "1" / "saved_model.pb").exists()

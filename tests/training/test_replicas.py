@@ -1,7 +1,6 @@
 """After twenty steps several replicas have the weights that one device has, whatever each of them
 had of real tokens: two logical devices, two processes, and two devices of JAX."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from other_backend import needs_jax
 from scripts import cluster
 
 SCRIPT = Path(__file__).resolve().parent / "replicas.py"
@@ -86,7 +86,7 @@ def test_the_replicas_share_the_rows_of_each_batch(found):
     assert np.array_equal(np.concatenate(together), alone)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is not installed")
+@needs_jax
 def test_jax_trains_on_two_devices_and_in_two_processes_as_on_one(tmp_path):
     variables = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     here, workers = tmp_path / "here", [tmp_path / f"worker{index}" for index in range(2)]

@@ -4,7 +4,7 @@ import importlib.util
 
 import keras
 import pytest
-from other_backend import run_on
+from other_backend import INSTALLED, run_on
 
 from keras_attn.training import keras_fit, strategy
 from keras_attn.training.cluster import WORKERS
@@ -89,7 +89,7 @@ with strategy("none").scope():
     [("jax", ["gpus", "tpu"]), ("torch", ["gpus", "mirrored", "multi_worker", "tpu"])],
 )
 def test_other_backends(backend, names):
-    if not importlib.util.find_spec(backend):
+    if backend not in INSTALLED:
         pytest.skip(f"{backend} is not installed")
     number, refused = run_on(backend, ON_ANOTHER.format(refused=names))
     assert number == 1 and len(refused) == len(names)
