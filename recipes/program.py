@@ -26,21 +26,22 @@ def main(name, parse, run):
         keras.utils.set_random_seed(options.seed)
         keras.config.set_dtype_policy(options.precision)
         run(options, started)
-    except (ValueError, ImportError, OSError) as error:
-        place = f" (--out {options.out})" if isinstance(error, OSError) else ""
-        print(f"{name}: {error}{place}", file=sys.stderr)
+    except ImportError as error:
+        print(f"{name}: {error}", file=sys.stderr)
         return EXIT_USAGE
     except Exception as error:
         from keras_attn.training import lost_worker
 
         said = lost_worker(error)
-        if said is None and type(error).__name__ == "ResourceExhaustedError":  # of disk or memory
-            print(f"{name}: {error} (--out {options.out})", file=sys.stderr)
-            return EXIT_USAGE
-        if said is None:
+        if said is not None:
+            print(f"{name}: {said}", file=sys.stderr, flush=True)
+            os._exit(EXIT_LOST_WORKER)  # the backend would first wait for the others
+        is_full = type(error).__name__ == "ResourceExhaustedError"  # disk or memory
+        if not is_full and not isinstance(error, (ValueError, OSError)):
             raise
-        print(f"{name}: {said}", file=sys.stderr, flush=True)
-        os._exit(EXIT_LOST_WORKER)  # TensorFlow would first wait for the others
+        place = "" if isinstance(error, ValueError) else f" (--out {options.out})"
+        print(f"{name}: {error}{place}", file=sys.stderr)
+        return EXIT_USAGE
     except (KeyboardInterrupt, SystemExit) as end:
         print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
         return EXIT_INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code

@@ -1,5 +1,7 @@
 """What every run is: a directory that a later run with the same options continues."""
 
+import contextlib
+import json
 import os
 import time
 
@@ -12,6 +14,9 @@ from recipes.card import EpochSeconds, cut_history, write_card
 from recipes.options import devices_of
 from recipes.settings import check_agreement, check_out, check_settings, save_settings
 from recipes.text.tokens import FILE_NAME
+
+MODEL = "model.keras"
+TRAINED = os.path.join("checkpoint", "trained.json")
 
 
 class Run:
@@ -64,22 +69,47 @@ class Run:
             ValueError: if another process trains in the run's directory.
         """
         index, workers = worker_of(self.compiled())
-        if index > 0:
-            self.train()
-            return None
-        with files.claimed(self.options.out):
-            self.train()
-            return self._end(started, workers)
+        with contextlib.nullcontext() if index > 0 else files.claimed(self.options.out):
+            steps = self._trained_steps()
+            if steps is None:
+                self.train()
+            if index > 0:
+                return None
+            if steps is None:
+                steps = self._save()
+            else:
+                trained = keras.models.load_model(self.path(MODEL), compile=False)
+                self.model.set_weights(trained.get_weights())
+            if keras.backend.backend() != "tensorflow":
+                return None
+            if workers > 1:
+                # What follows is for this process alone, and the model would wait for the others.
+                self.model = keras.models.load_model(self.path(MODEL))
+            return self._card(started, steps)
 
-    def _end(self, started, workers):
-        """What `complete` does once the model is trained."""
-        with files.replacing(self.path("model.keras")) as temporary:
-            self.model.save(temporary)
-        if keras.backend.backend() != "tensorflow":
+    def _trained_steps(self):
+        """How many steps a finished training had; None if there is more to train.
+
+        By that file it does not matter where the training was, on which backend, in how many
+        processes.
+        """
+        path = self.path(TRAINED)
+        if not os.path.exists(path) or not os.path.exists(self.path(MODEL)):
             return None
-        if workers > 1:
-            # What follows is for this process alone, and the model would wait for the others.
-            self.model = keras.models.load_model(self.path("model.keras"))
+        remedy = "delete it, and training goes on from the last checkpoint"
+        found = files.read_object(path, remedy, "epochs", "steps")
+        return found["steps"] if found["epochs"] >= self.epochs else None
+
+    def _save(self):
+        """Keeps the trained model, and gives its steps."""
+        with files.replacing(self.path(MODEL)) as temporary:
+            self.model.save(temporary)
+        steps = self.steps()
+        files.write(self.path(TRAINED), json.dumps({"epochs": self.epochs, "steps": steps}))
+        return steps
+
+    def _card(self, started, steps):
+        """Evaluates and exports the trained model, and writes the card."""
         results = self.evaluate()
         facts = self.facts()
         self.export()
@@ -90,7 +120,7 @@ class Run:
             seed=self.options.seed,
             parameters=self.model.count_params(),
             options=vars(self.options),
-            steps=self.steps(),
+            steps=steps,
             results=results,
             **facts,
             seconds=round(time.monotonic() - started, 1),
@@ -103,13 +133,13 @@ class Run:
             print(f"Tokens: {self.path(FILE_NAME)}")
             return
         card = self.complete(started)
-        if card is None and keras.backend.backend() != "tensorflow":
-            print(
-                f"Trained: {self.path('model.keras')}. The same command with "
-                "KERAS_BACKEND=tensorflow evaluates it, exports it and writes the card."
-            )
-        elif card is not None:
+        if card is not None:
             print("\n".join(self.report(card)))
+        elif worker_of(self.compiled())[0] == 0:
+            print(
+                f"Trained: {self.path(MODEL)}. The same command with KERAS_BACKEND=tensorflow, on "
+                "any one machine, evaluates it, exports it and writes the card."
+            )
 
     def report(self, card):
         """What is printed of a run that has come to its end, line by line."""

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from other_backend import needs_jax
 from scripts import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,11 +33,11 @@ def start(data, out, *more, **variables):
     )
 
 
-def workers(data, out, *others):
+def workers(data, out, *others, **variables):
     """Two of them, each with options of its own."""
     more = ("--strategy", "multi_worker")
     return [
-        start(data, out, *more, *other, TF_CONFIG=config)
+        start(data, out, *more, *other, **variables, TF_CONFIG=config)
         for config, other in zip(cluster(2), others or ((), ()), strict=True)
     ]
 
@@ -83,7 +84,7 @@ def test_one_process_writes(calm):
     assert "Card:" in first and "Card:" not in second
     assert len(card(out)["history"]) == 4 and card(out)["steps"] == 40
     assert (out / "export" / "1" / "saved_model.pb").exists()
-    workers = {path.stem.partition("-worker-")[2] for path in (out / "checkpoint").iterdir()}
+    workers = {path.stem.partition("-worker-")[2] for path in (out / "checkpoint").glob("*.npz")}
     assert workers == {"0-of-2", "1-of-2"}
 
 
@@ -126,3 +127,20 @@ def test_processes_do_not_tokenise(data, tmp_path):
     process = start(data, tmp_path, "--strategy", "multi_worker", TF_CONFIG=config)
     said, _ = process.communicate(timeout=100)
     assert process.returncode == 2 and "--prepare" in said, said
+
+
+@needs_jax
+def test_two_processes_on_jax_train_as_one_and_tensorflow_ends_it_alone(prepared, data, tmp_path):
+    one, two = (shutil.copytree(prepared, tmp_path / name) for name in ("one", "two"))
+    finished([start(data, one, KERAS_BACKEND="jax")])
+    first, second = finished(workers(data, two, KERAS_BACKEND="jax"))
+    assert "Trained:" in first and "Trained:" not in second
+    for out in (one, two):
+        finished([start(data, out)])
+    assert card(two)["steps"] == card(one)["steps"] == 40
+    for name in ("loss", "val_loss"):
+        found, expected = ([row[name] for row in card(out)["history"]] for out in (two, one))
+        assert found == pytest.approx(expected, abs=1e-4), name
+    values = [card(out)["results"]["test"]["value"] for out in (two, one)]
+    assert values[0] == pytest.approx(values[1], abs=1e-4)
+    assert (two / "export" / "1" / "saved_model.pb").exists()
