@@ -109,10 +109,26 @@ def _none():
 def _mirrored():
     import tensorflow as tf
 
+    _share_cores()
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     made = tf.distribute.MirroredStrategy([device.name for device in devices])
     mend_fit(made, is_needed=False)
     return made
+
+
+def _share_cores():
+    """Gives each of several logical CPU devices its part of the cores, rather than all of them all.
+
+    An operation of one then does not wait for those of others; what the program has set stays.
+    """
+    import tensorflow as tf
+
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    count = len(tf.config.get_logical_device_configuration(cpu) or ())
+    if count > 1 and not tf.config.threading.get_intra_op_parallelism_threads():
+        with contextlib.suppress(RuntimeError):  # too late: something has been computed
+            threads = max(1, os.cpu_count() // count)
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
 
 
 def _multi_worker():

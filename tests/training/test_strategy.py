@@ -1,6 +1,7 @@
 """What each name gives, and what each says where it is not to be had."""
 
-import importlib.util
+import importlib
+import os
 
 import keras
 import pytest
@@ -26,6 +27,28 @@ def test_mirrored_has_all_devices():
     place = strategy("mirrored")
     assert isinstance(place, tf.distribute.MirroredStrategy)
     assert place.num_replicas_in_sync == len(devices)
+
+
+SHARED = """
+import json, os, sys
+import tensorflow as tf
+from keras_attn.training import strategy
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+devices = [tf.config.LogicalDeviceConfiguration()] * os.cpu_count()
+tf.config.set_logical_device_configuration(cpu, devices)
+threads = tf.config.threading
+threads.set_intra_op_parallelism_threads(int(sys.argv[1]))
+place, again = strategy("mirrored"), strategy("mirrored")
+found = threads.get_intra_op_parallelism_threads()
+print(json.dumps([found, place.num_replicas_in_sync == len(devices), place is again]))
+"""
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="one core is not shared")
+@pytest.mark.parametrize("asked, expected", [(0, 1), (3, 3)])
+def test_devices_share_the_cores_unless_told_otherwise(asked, expected):
+    assert run_on("tensorflow", SHARED, asked) == [expected, True, True]
 
 
 def test_an_unknown_name_is_told_the_known_ones():
