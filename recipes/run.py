@@ -71,20 +71,21 @@ class Run:
         index, workers = worker_of(self.compiled())
         with contextlib.nullcontext() if index > 0 else files.claimed(self.options.out):
             steps = self._trained_steps()
-            if steps is None:
+            is_trained = steps is not None
+            if not is_trained:
                 self.train()
             if index > 0:
                 return None
-            if steps is None:
+            if not is_trained:
                 steps = self._save()
-            else:
-                trained = keras.models.load_model(self.path(MODEL), compile=False)
-                self.model.set_weights(trained.get_weights())
             if keras.backend.backend() != "tensorflow":
                 return None
             if workers > 1:
                 # What follows is for this process alone, and the model would wait for the others.
                 self.model = keras.models.load_model(self.path(MODEL))
+            elif is_trained:
+                trained = keras.models.load_model(self.path(MODEL), compile=False)
+                self.model.set_weights(trained.get_weights())
             return self._card(started, steps)
 
     def _trained_steps(self):

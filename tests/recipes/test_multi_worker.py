@@ -88,6 +88,15 @@ def test_one_process_writes(calm):
     assert workers == {"0-of-2", "1-of-2"}
 
 
+def test_a_finished_run_is_tested_again_by_the_first_process(calm, data, tmp_path):
+    out = shutil.copytree(calm[0], tmp_path / "out")
+    first, second = finished(workers(data, out))
+    assert "Epoch" not in first + second and "Card:" in first
+    values = [card(found)["results"]["test"]["value"] for found in (out, calm[0])]
+    assert values[0] == values[1]
+    assert (out / "export" / "2" / "saved_model.pb").exists()
+
+
 def test_two_processes_end_as_one_does(calm, data, tmp_path):
     finished([start(data, tmp_path)])
     for name in ("loss", "bits_per_character", "val_loss"):
