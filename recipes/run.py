@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import time
+import zipfile
 
 import keras
 
@@ -95,8 +96,8 @@ class Run:
         processes.
         """
         path = self.path(TRAINED)
-        if not os.path.exists(path) or not os.path.exists(self.path(MODEL)):
-            return None
+        if not os.path.exists(path) or not zipfile.is_zipfile(self.path(MODEL)):
+            return None  # a model that is gone or cut off comes from the last checkpoint again
         remedy = "delete it, and training goes on from the last checkpoint"
         found = files.read_object(path, remedy, "epochs", "steps")
         return found["steps"] if found["epochs"] >= self.epochs else None
