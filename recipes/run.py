@@ -104,6 +104,8 @@ class Run:
 
     def _save(self):
         """Keeps the trained model, and gives its steps."""
+        # Keras makes an optimizer while it saves one, on JAX together with all other processes.
+        keras.distribution.set_distribution(None)
         with files.replacing(self.path(MODEL)) as temporary:
             self.model.save(temporary)
         steps = self.steps()
