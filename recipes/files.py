@@ -39,7 +39,8 @@ def read(path):
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"There is no file {path}.")
+        what = "is a directory, not a file" if path.is_dir() else "does not exist"
+        raise ValueError(f"{path} {what}.")
     content = path.read_bytes()
     if path.suffix == ".gz":
         try:
@@ -96,9 +97,11 @@ def claimed(directory):
 
 @contextlib.contextmanager
 def replacing(path):
-    """A name to write to, of the same ending, which becomes `path` when all is written."""
-    stem, ending = os.path.splitext(path)
-    temporary = f"{stem}.{os.getpid()}.tmp{ending}"
+    """A name to write to, of the same ending, which becomes `path` when all is written.
+
+    It is always the same one, so that what a killed process left is written over.
+    """
+    temporary = "{}.tmp{}".format(*os.path.splitext(path))
     try:
         yield temporary
         os.replace(temporary, path)

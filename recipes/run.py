@@ -133,7 +133,8 @@ class Run:
     def finish(self, started):
         """Goes as far as it is asked to and the backend can, and prints what came of it."""
         if getattr(self.options, "prepare", False):
-            self.corpus.tokens.save()
+            with files.claimed(self.options.out):
+                self.corpus.tokens.save()
             print(f"Tokens: {self.path(FILE_NAME)}")
             return
         card = self.complete(started)
@@ -205,8 +206,8 @@ class Run:
         model, resume = self.compiled(), self.checkpoints()
         epoch, done = resume.restore(model)
         is_left = epoch < self.epochs
-        is_first = worker_of(model)[0] == 0  # of several processes only one writes
-        callbacks = [*callbacks, *self.logs(epoch, done)] if is_first else []
+        if worker_of(model)[0] == 0:  # of several processes only one writes
+            callbacks = [*callbacks, *self.logs(epoch, done)]
         if done:
             goes_on = epoch + 1 < self.epochs
             rest = [Unfinished(callbacks)] if goes_on else callbacks

@@ -5,6 +5,7 @@ import json
 import os
 
 import keras
+import numpy as np
 
 from recipes import files
 
@@ -59,13 +60,22 @@ def check_agreement(devices, settings):
     Raises:
         ValueError: in every process, if one differs.
     """
-    if keras.backend.backend() != "tensorflow" or not hasattr(devices, "cluster_resolver"):
-        return
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
     number = int.from_bytes(digest[:4], "big")
-    numbers = devices.run(lambda: keras.ops.convert_to_tensor([number], "int64"))
-    if set(keras.ops.convert_to_numpy(devices.gather(numbers, axis=0)).tolist()) != {number}:
+    if any(other != number for other in _gathered(devices, number)):
         raise ValueError("All processes of a run must be started with the same options and data.")
+
+
+def _gathered(devices, number):
+    """The numbers of all processes."""
+    if keras.backend.backend() == "jax":
+        from jax.experimental import multihost_utils
+
+        return np.ravel(multihost_utils.process_allgather(np.uint32(number)))
+    if not hasattr(devices, "cluster_resolver"):
+        return [number]
+    numbers = devices.run(lambda: keras.ops.convert_to_tensor([number], "int64"))
+    return keras.ops.convert_to_numpy(devices.gather(numbers, axis=0))
 
 
 def save_settings(path, settings):

@@ -26,12 +26,12 @@ sys.meta_path.insert(0, Forbid())
 """
 
 
-def start_on(backend, program, *arguments):
+def start_on(backend, program, *arguments, **variables):
     """A Python program that has ended, on another backend than TensorFlow one without it."""
     forbid = "" if backend == "tensorflow" else FORBID_TENSORFLOW
     return subprocess.run(
         [sys.executable, "-c", forbid + program, *map(str, arguments)],
-        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT), **variables},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -39,8 +39,8 @@ def start_on(backend, program, *arguments):
     )
 
 
-def run_on(backend, program, *arguments):
+def run_on(backend, program, *arguments, **variables):
     """What a Python program prints last, read as JSON."""
-    done = start_on(backend, program, *arguments)
+    done = start_on(backend, program, *arguments, **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -7,8 +7,7 @@ import keras
 import numpy as np
 
 from keras_attn.training.arrays_file import read_arrays, write_arrays
-
-FILE_NAME = re.compile(r"epoch-(\d+)\.npz")
+from keras_attn.training.workers import suffix_of, worker_of
 
 
 class AverageCheckpoints(keras.callbacks.Callback):
@@ -20,7 +19,8 @@ class AverageCheckpoints(keras.callbacks.Callback):
     seeds and the optimizer are left alone. Each file is complete or absent, and a resumed run
     finds those of the run it continues: epochs at or after the one it begins with are removed,
     for they belong to another. On disk they take `last` times the weights, and the mean three
-    times the weights in memory.
+    times the weights in memory. Several processes that train one model share the directory; each
+    keeps files of its own in it, and all end with the mean.
 
     Args:
         directory: str. Where the weights are kept; one directory for one run.
@@ -52,6 +52,11 @@ class AverageCheckpoints(keras.callbacks.Callback):
         self.directory = directory
         self.last = last
         self._begun = False
+        self._suffix = ""  # of this process's files
+
+    def set_model(self, model):
+        super().set_model(model)
+        self._suffix = suffix_of(*worker_of(model))
 
     def paths(self):
         """The files of the epochs kept, oldest first."""
@@ -66,7 +71,7 @@ class AverageCheckpoints(keras.callbacks.Callback):
             self._remove(path for kept_epoch, path in self._kept() if kept_epoch >= epoch)
 
     def on_epoch_end(self, epoch, logs=None):
-        path = os.path.join(self.directory, f"epoch-{epoch:04d}.npz")
+        path = os.path.join(self.directory, f"epoch-{epoch:04d}{self._suffix}.npz")
         write_arrays(path, self.model.get_weights())
         self._remove(self.paths()[: -self.last])
 
@@ -78,7 +83,8 @@ class AverageCheckpoints(keras.callbacks.Callback):
     def _kept(self):
         if not os.path.isdir(self.directory):
             return []
-        names = map(FILE_NAME.fullmatch, os.listdir(self.directory))
+        file_name = re.compile(rf"epoch-(\d+){self._suffix}\.npz")
+        names = map(file_name.fullmatch, os.listdir(self.directory))
         return sorted(
             (int(name[1]), os.path.join(self.directory, name[0])) for name in names if name
         )

@@ -5,6 +5,7 @@ import os
 import re
 
 from keras_attn.training.arrays_file import PARTIAL, read_arrays, write_arrays
+from keras_attn.training.workers import suffix_of
 
 FILE_NAME = re.compile(r"checkpoint-(\d+)(?:-worker-(\d+)-of-(\d+))?\.npz")
 EARLIER = "resume.npz"  # the one file of versions that kept only one
@@ -112,7 +113,5 @@ class Checkpoints:
             yield 0, 0, 1
 
     def _path(self, number, worker):
-        name = f"checkpoint-{number:08d}"
-        if self.workers > 1:
-            name += f"-worker-{worker}-of-{self.workers}"
-        return os.path.join(self.directory, f"{name}.npz" if number else EARLIER)
+        name = f"checkpoint-{number:08d}{suffix_of(worker, self.workers)}.npz"
+        return os.path.join(self.directory, name if number else EARLIER)

@@ -7,7 +7,7 @@ import re
 # The list of all processes, where the scheduler gives a process its number only.
 WORKERS = "KERAS_ATTN_WORKERS"
 
-_WHAT_TO_SET = (
+WHAT_TO_SET = (
     "`multi_worker` must know all processes and which one this is: set TF_CONFIG, as "
     '\'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", '
     '"index": 0}}\'; or start it by `srun`; or, in a Kubernetes indexed Job or StatefulSet, set '
@@ -18,9 +18,11 @@ _WHAT_TO_SET = (
 def workers():
     """The addresses of all processes and the number of this one.
 
-    The first of these that is there counts: `TF_CONFIG`; the variables that `srun` sets; the list
-    `KERAS_ATTN_WORKERS`, with the number that Kubernetes gives the pods of an indexed Job
-    (`JOB_COMPLETION_INDEX`) or with which the name of a StatefulSet's pod ends (`HOSTNAME`).
+    The first of these that is there counts: `TF_CONFIG`; the list `KERAS_ATTN_WORKERS`, with the
+    number that Kubernetes gives the pods of an indexed Job (`JOB_COMPLETION_INDEX`) or with which
+    the name of a StatefulSet's pod ends (`HOSTNAME`); the variables that `srun` sets.
+
+    On JAX only the first two are asked for: launchers, `srun` among them, are known to JAX itself.
 
     Returns:
         `(addresses, index)`, a list of "host:port" and an int.
@@ -28,11 +30,21 @@ def workers():
     Raises:
         ValueError: if there is none of them, or it makes no sense.
     """
-    for read in (_tf_config, _slurm, _kubernetes):
+    found = told_workers()
+    if found is None:
+        found = _slurm(os.environ)
+    if found is None:
+        raise ValueError(WHAT_TO_SET)
+    return found
+
+
+def told_workers():
+    """As `workers`, from the variables that a user or a pod's description sets; None without."""
+    for read in (_tf_config, _kubernetes):
         found = read(os.environ)
         if found is not None:
             return _checked(*found)
-    raise ValueError(_WHAT_TO_SET)
+    return None
 
 
 def _tf_config(environment):
@@ -87,6 +99,8 @@ def _kubernetes(environment):
     if not addresses:
         return None
     index = environment.get("JOB_COMPLETION_INDEX")
+    if index is not None and not index.isdecimal():
+        raise ValueError(f"JOB_COMPLETION_INDEX must be a number. Received: {index!r}.")
     if index is None:
         name = environment.get("HOSTNAME", "")
         ending = re.search(r"-(\d+)$", name)

@@ -9,7 +9,7 @@ import threading
 
 import keras
 
-from keras_attn.training.cluster import workers
+from keras_attn.training.cluster import WHAT_TO_SET, told_workers, workers
 from keras_attn.training.keras_fit import mend_fit
 
 
@@ -139,7 +139,7 @@ def _multi_worker():
         tf.train.ClusterSpec({"worker": addresses}), task_type="worker", task_id=index
     )
     try:
-        with _waiting(addresses, index):
+        with _waiting(_whom(addresses, index)):
             made = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
     except tf.errors.UnknownError as error:
         raise ValueError(
@@ -156,16 +156,13 @@ def _multi_worker():
 
 
 @contextlib.contextmanager
-def _waiting(addresses, index):
+def _waiting(sentence):
     """Says whom a process waits for, and lets Ctrl-C end it, to which Python would not come.
 
-    SIGTERM does not: TensorFlow takes it for the notice of a preemption that is to come.
+    On TensorFlow SIGTERM does not, which takes it for the notice of a preemption that is to come.
     """
-    others = ", ".join(address for i, address in enumerate(addresses) if i != index)
-    if others:  # at once, since TensorFlow lets no other thread run meanwhile
-        print(
-            f"Worker {index} of {len(addresses)} waits for {others}.", file=sys.stderr, flush=True
-        )
+    if sentence:  # at once, since neither backend lets another thread run meanwhile
+        print(sentence, file=sys.stderr, flush=True)
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_main else None
     try:
@@ -173,6 +170,12 @@ def _waiting(addresses, index):
     finally:
         if is_main:
             signal.signal(signal.SIGINT, before)
+
+
+def _whom(addresses, index):
+    """The sentence of a process that waits for others, if there are."""
+    others = ", ".join(address for i, address in enumerate(addresses) if i != index)
+    return others and f"Worker {index} of {len(addresses)} waits for {others}."
 
 
 def _tpu():
@@ -217,14 +220,22 @@ def _data_parallel():
 
 
 def _data_parallel_of_workers():
-    addresses, index = workers()
+    told = told_workers()
+    if told is None:  # JAX knows the processes by what started them
+        whom, arguments = "This worker waits for all others.", ()
+    else:
+        addresses, index = told
+        whom, arguments = _whom(addresses, index), (addresses[0], len(addresses), index)
     try:
-        keras.distribution.initialize(addresses[0], len(addresses), index)
+        with _waiting(whom):
+            keras.distribution.initialize(*arguments)
     except RuntimeError as error:
         raise ValueError(
             "`multi_worker` must be made before anything is computed, and all processes must "
             f"begin. Received: {error}"
         ) from error
+    except ValueError as error:
+        raise ValueError(WHAT_TO_SET) from error
     return _data_parallel()
 
 

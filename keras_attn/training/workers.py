@@ -30,6 +30,11 @@ def worker_of(model):
     return index, max(chiefs + others, 1)
 
 
+def suffix_of(worker, workers):
+    """What names the files of one of several workers in a directory of all."""
+    return f"-worker-{worker}-of-{workers}" if workers > 1 else ""
+
+
 def scope_of(model):
     """Where variables that belong to `model` are made."""
     if keras.backend.backend() != "tensorflow":

@@ -7,7 +7,7 @@ See README.md beside this file.
 
 import sys
 
-from recipes import program
+from recipes import files, program
 from recipes.compare.options import parse
 
 
@@ -20,11 +20,12 @@ def run(options, started):
     from recipes.text.tokens import FILE_NAME
 
     comparison = Comparison(options)
-    if options.prepare:
-        comparison.corpus.tokens.save()
-        print(f"Tokens: {options.out}/{FILE_NAME}")
-        return
-    lines = comparison.write(comparison.run())
+    with files.claimed(options.out):
+        if options.prepare:
+            comparison.corpus.tokens.save()
+            print(f"Tokens: {options.out}/{FILE_NAME}")
+            return
+        lines = comparison.write(comparison.run())
     print("\n".join(lines))
     print(f"Table: {options.out}/table.md\nCard:  {options.out}/card.json")
 

@@ -5,6 +5,7 @@ import math
 import keras
 
 from keras_attn import generation, models, text, training
+from keras_attn.training.workers import worker_of
 from recipes import run
 from recipes.epochs import Epochs
 from recipes.optimizer import COMPILED
@@ -54,8 +55,9 @@ class Run(run.Run):
             callbacks=[*self._validation(), average],
             validation_freq=self.options.validate_every,
         )
-        if not is_trained and average.paths():  # the checkpoint has the last epoch's
-            self.model.set_weights(training.average_weights(average.paths()))
+        if not is_trained:  # the checkpoint has the last epoch's weights
+            average.set_model(self.model)
+            average.on_train_end()
 
     def evaluate(self):
         """The metric on each held-out split, with the export's decoding strategy."""
@@ -145,9 +147,10 @@ class Run(run.Run):
     def _validation(self):
         """Callbacks: one that translates the validation split greedily and logs the task's metric.
 
-        None on a backend without tokenizers, where the loss has to do.
+        None on a backend without tokenizers, where the loss has to do, and in all processes but the
+        first, which writes the log.
         """
-        if keras.backend.backend() != "tensorflow":
+        if keras.backend.backend() != "tensorflow" or worker_of(self.model)[0] > 0:
             return []
         sources, references = map(list, zip(*self.task.splits["val"], strict=True))
         translator = self._translator(generation.Greedy())

@@ -244,7 +244,11 @@ def test_bad_files(capsys, broken, tmp_path):
 
 def test_bad_text(capsys, broken, tmp_path):
     (broken / "short").write_text("short")
-    for name, said in (("missing", "There is no file"), ("short", "A tenth of the text")):
+    for name, said in (
+        ("missing", "does not exist"),
+        ("", "is a directory"),
+        ("short", "A tenth of the text"),
+    ):
         sys.argv[1:] = ["--text", str(broken / name), "--out", str(tmp_path / "out")]
         assert recipe.main() == 2
         assert said in capsys.readouterr().err

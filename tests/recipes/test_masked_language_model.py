@@ -134,5 +134,5 @@ def test_wrong_options(options, message, capsys):
 
 def test_a_missing_text(monkeypatch, tmp_path, capsys):
     assert run(monkeypatch, tmp_path / "none.txt", tmp_path / "out") == 2
-    assert "There is no file" in capsys.readouterr().err
+    assert "none.txt does not exist" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

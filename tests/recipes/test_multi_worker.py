@@ -9,9 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import keras
+import numpy as np
 import pytest
 from other_backend import needs_jax
 from scripts import cluster
+
+from keras_attn.training import average_weights
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = [
@@ -22,9 +26,12 @@ OPTIONS = [
 
 
 def start(data, out, *more, **variables):
-    command = [sys.executable, "-m", "recipes.language_model", "--text", str(data)]
+    return started("language_model", "--text", data, "--out", out, *OPTIONS, *more, **variables)
+
+
+def started(recipe, *arguments, **variables):
     return subprocess.Popen(
-        [*command, "--out", str(out), *OPTIONS, *more],
+        [sys.executable, "-m", f"recipes.{recipe}", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow", **variables},
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -43,6 +50,7 @@ def workers(data, out, *others, **variables):
 
 
 def finished(processes):
+    processes = list(processes)
     said = [process.communicate(timeout=300)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(said), said
     return said
@@ -123,8 +131,9 @@ def test_a_killed_process_ends_both_which_go_on(calm, data, out):
     )
 
 
-def test_processes_with_other_options_are_refused(data, out):
-    processes = workers(data, out, (), ("--seed", "7"))
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("jax", marks=needs_jax)])
+def test_processes_with_other_options_are_refused(data, out, backend):
+    processes = workers(data, out, (), ("--seed", "7"), KERAS_BACKEND=backend)
     said = [process.communicate(timeout=200)[0] for process in processes]
     assert [process.returncode for process in processes] == [2, 2], said
     assert all("same options" in text for text in said)
@@ -138,18 +147,54 @@ def test_processes_do_not_tokenise(data, tmp_path):
     assert process.returncode == 2 and "--prepare" in said, said
 
 
+def check_losses(out, expected):
+    """That two runs had the same losses, by their files."""
+    found, expected = (
+        np.genfromtxt(o / "history.csv", delimiter=",", names=True) for o in (out, expected)
+    )
+    for name in ("loss", "val_loss"):
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-4, err_msg=name)
+
+
 @needs_jax
 def test_two_processes_on_jax_train_as_one_and_tensorflow_ends_it_alone(prepared, data, tmp_path):
     one, two = (shutil.copytree(prepared, tmp_path / name) for name in ("one", "two"))
     finished([start(data, one, KERAS_BACKEND="jax")])
     first, second = finished(workers(data, two, KERAS_BACKEND="jax"))
     assert "Trained:" in first and "Trained:" not in second
+    check_losses(two, one)
     for out in (one, two):
         finished([start(data, out)])
     assert card(two)["steps"] == card(one)["steps"] == 40
-    for name in ("loss", "val_loss"):
-        found, expected = ([row[name] for row in card(out)["history"]] for out in (two, one))
-        assert found == pytest.approx(expected, abs=1e-4), name
     values = [card(out)["results"]["test"]["value"] for out in (two, one)]
     assert values[0] == pytest.approx(values[1], abs=1e-4)
     assert (two / "export" / "1" / "saved_model.pb").exists()
+
+
+@needs_jax
+def test_two_processes_on_jax_end_with_the_mean_of_their_checkpoints(tmp_path):
+    """Of a model that is itself compiled, with its optimizer."""
+    for split, lines in (("train", 60), ("val", 7), ("test_small", 5)):
+        for language, word in (("en", "one"), ("xx", "eins")):
+            text = "".join(f"{word} {index * index % 17}\n" for index in range(lines))
+            (tmp_path / f"{split}.{language}").write_text(text)
+    one, two = tmp_path / "one", tmp_path / "two"
+    arguments = [
+        *("--data-dir", tmp_path, "--source", "en", "--target", "xx", "--num-layers", "1"),
+        *("--tokenizer", "characters", "--packing", "24", "--tokens-per-batch", "96"),
+        *("--epochs", "3", "--average-last", "2", "--dropout", "0", "--learning-rate", "1e-4"),
+    ]
+    finished([started("translate", *arguments, "--out", one, "--prepare")])
+    shutil.copytree(one, two)
+    finished([started("translate", *arguments, "--out", one, KERAS_BACKEND="jax")])
+    more = ("--out", two, "--strategy", "multi_worker")
+    finished(
+        started("translate", *arguments, *more, KERAS_BACKEND="jax", TF_CONFIG=config)
+        for config in cluster(2)
+    )
+    check_losses(two, one)
+    kept = sorted((two / "average").glob("*-worker-0-of-2.npz"))
+    assert len(kept) == 2 == len(list((two / "average").glob("*-worker-1-of-2.npz")))
+    weights = keras.models.load_model(two / "model.keras", compile=False).get_weights()
+    for found, expected in zip(weights, average_weights(kept), strict=True):
+        assert np.array_equal(found, expected)

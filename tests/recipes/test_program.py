@@ -1,6 +1,7 @@
 """What a recipe says when it cannot go on."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -52,6 +53,22 @@ def test_a_directory_is_one_process_s(monkeypatch, tmp_path, capsys):
         assert list(out.iterdir()) == []
     with files.claimed(out):
         pass
+
+
+def test_what_a_killed_process_left_is_written_over(tmp_path):
+    class Killed(BaseException):
+        pass
+
+    path = tmp_path / "model.keras"
+    with files.replacing(str(path)) as temporary:
+        Path(temporary).write_text("whole")
+    assert Path(temporary).suffix == ".keras" and path.read_text() == "whole"
+    Path(temporary).write_text("left by a process that was killed")
+    with pytest.raises(Killed), files.replacing(str(path)) as temporary:
+        Path(temporary).write_text("half")
+        raise Killed
+    assert [found.name for found in tmp_path.iterdir()] == ["model.keras"]
+    assert path.read_text() == "whole"
 
 
 def test_what_nobody_foresaw_is_shown_whole(capsys):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import AverageCheckpoints, average_weights
+from keras_attn.training import AverageCheckpoints, average_checkpoints, average_weights
 
 
 def make_model():
@@ -84,6 +84,19 @@ def test_files_of_an_earlier_run_do_not_count(tmp_path):
     model, record = make_model(), Record()
     fit(model, [AverageCheckpoints(tmp_path, last=3), record], epochs=2)
     assert_is_mean(model, record.weights)
+
+
+def test_processes_share_a_directory_and_not_their_files(tmp_path, monkeypatch):
+    found = []
+    for worker in range(2):
+        monkeypatch.setattr(average_checkpoints, "worker_of", lambda model, w=worker: (w, 2))
+        model, record = make_model(), Record()
+        fit(model, [AverageCheckpoints(tmp_path, last=2), record], epochs=3)
+        assert_is_mean(model, record.weights[-2:])
+        found.append(record.weights[-1][0])
+    assert not np.allclose(*found)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"epoch-000{e}-worker-{w}-of-2.npz" for e in (1, 2) for w in (0, 1)]
 
 
 def test_a_half_written_file_does_not_count(tmp_path):

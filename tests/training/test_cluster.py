@@ -85,6 +85,10 @@ def test_kubernetes(environment, variables, index):
         ({"TF_CONFIG": config({"worker": ["a"]}, "worker", 0)}, r"host:port.*\['a'\]"),
         ({"TF_CONFIG": config({"worker": ["a:1", "a:1"]}, "worker", 0)}, "differ"),
         ({"KERAS_ATTN_WORKERS": "a:1", "HOSTNAME": "train"}, "HOSTNAME='train'"),
+        (
+            {"KERAS_ATTN_WORKERS": "a:1", "JOB_COMPLETION_INDEX": "abc"},
+            "JOB_COMPLETION_INDEX must be a number.*'abc'",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_named(environment, variables, message):

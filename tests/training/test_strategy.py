@@ -2,10 +2,11 @@
 
 import importlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import pytest
-from other_backend import INSTALLED, run_on
+from other_backend import INSTALLED, needs_jax, run_on
 
 from keras_attn.training import keras_fit, strategy
 from keras_attn.training.cluster import WORKERS
@@ -118,3 +119,29 @@ def test_other_backends(backend, names):
     assert number == 1 and len(refused) == len(names)
     assert "`name` must be one of" in refused[0]
     assert all(name in sentence for name, sentence in zip(names, refused, strict=True))
+
+
+UNDER_SRUN = """
+import json
+from keras_attn.training import strategy
+import jax
+
+place = strategy("multi_worker")
+print(json.dumps([jax.process_index(), jax.process_count(), place.num_replicas_in_sync]))
+"""
+
+
+@needs_jax
+def test_jax_knows_the_processes_that_srun_starts(monkeypatch):
+    """Without TensorFlow, whose resolver reads Slurm's variables otherwise."""
+    for name in ("TF_CONFIG", WORKERS):
+        monkeypatch.delenv(name, raising=False)
+    job = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "localhost"}
+    for name, value in {**job, "SLURM_NTASKS": "2", "XLA_FLAGS": ""}.items():
+        monkeypatch.setenv(name, value)
+
+    def task(index):
+        return run_on("jax", UNDER_SRUN, SLURM_PROCID=str(index), SLURM_LOCALID=str(index))
+
+    with ThreadPoolExecutor() as threads:
+        assert list(threads.map(task, range(2))) == [[0, 2, 2], [1, 2, 2]]
