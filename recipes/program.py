@@ -2,9 +2,13 @@
 
 import os
 import sys
+import threading
 import time
 
+from recipes.options import devices_of
+
 EXIT_USAGE, EXIT_LOST_WORKER, EXIT_INTERRUPTED = 2, 75, 130
+LEAVE = 5.0  # seconds that one of several processes has for taking leave of the others
 
 
 def main(name, parse, run):
@@ -18,7 +22,28 @@ def main(name, parse, run):
     Returns:
         The program's exit code.
     """
-    options = parse()
+    options, code = parse(), 1
+    try:
+        code = _code(name, options, run)
+    finally:
+        if code and devices_of(options) == "multi_worker":
+            _leave(code)
+    return code
+
+
+def _leave(code):
+    """Ends this process, if it has not ended by itself by then.
+
+    At its end either backend waits for the other processes, and they may be waiting for this one.
+    """
+    sys.stdout.flush()
+    end = threading.Timer(LEAVE, os._exit, [code])
+    end.daemon = True
+    end.start()
+
+
+def _code(name, options, run):
+    """Runs a recipe, and says in a sentence why it ends early. Gives the exit code."""
     started = time.monotonic()
     try:
         import keras

@@ -5,6 +5,7 @@ import time
 import keras
 
 from keras_attn.training.checkpoints import Checkpoints
+from keras_attn.training.sigint import Sigint
 from keras_attn.training.sigterm import Sigterm
 from keras_attn.training.state import fits, leave_the_loop, pull, pull_state, push_all, state_of
 from keras_attn.training.terminated import Terminated
@@ -22,7 +23,8 @@ class Resume(keras.callbacks.Callback):
     every `every_steps` batches within it, and when the process is told to end by SIGTERM: after the
     batch in progress, which `Terminated` follows. After an epoch's last batch it is first validated,
     if that ends within 20 seconds; if not, training goes on from the checkpoint before. A second
-    SIGTERM ends the process at once.
+    SIGTERM ends the process at once. Ctrl-C ends training at the latest after the batch in progress,
+    also where Keras catches the KeyboardInterrupt, as it mostly does on JAX; nothing is saved then.
 
     Each checkpoint is a file of its own, written beside the others and moved when it is whole, and
     the `keep` newest stay; on disk they take `keep` + 1 times the state. Under
@@ -79,7 +81,7 @@ class Resume(keras.callbacks.Callback):
         if keep < 1:
             raise ValueError(f"`keep` must be positive. Received: keep={keep}")
         self.directory, self.every_steps, self.keep = directory, every_steps, keep
-        self._sigterm = Sigterm()
+        self._sigterm, self._sigint = Sigterm(), Sigint()
         self._checkpoints = None
         self._number = None  # of the newest checkpoint that was restored or saved
         self._epoch = self._first = self._saved_at = 0
@@ -141,9 +143,10 @@ class Resume(keras.callbacks.Callback):
             self._number = 0
         self._checkpoints.prepare(self._number)
         self._sigterm.watch()
+        self._sigint.watch()
 
     def on_train_end(self, logs=None):
-        self._sigterm.stop()
+        self._stop_watching()
         self._end_if_told()
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -173,6 +176,8 @@ class Resume(keras.callbacks.Callback):
         self._end_if_told()
 
     def on_test_batch_end(self, batch, logs=None):
+        if self._sigint.received:
+            self._end_if_told()
         received = self._sigterm.received
         if received is not None and time.monotonic() - received > GRACE:
             self._end_if_told()
@@ -181,7 +186,14 @@ class Resume(keras.callbacks.Callback):
         self._save(epoch + 1, 0)
         self._end_if_told()
 
+    def _stop_watching(self):
+        self._sigterm.stop()
+        self._sigint.stop()
+
     def _end_if_told(self):
+        if self._sigint.received:
+            self._sigint.received = False
+            raise KeyboardInterrupt
         if self._sigterm.received is not None:
             self._sigterm.received = None
             raise Terminated
@@ -210,5 +222,5 @@ class Resume(keras.callbacks.Callback):
                 metrics=len(metrics),
             )
         except BaseException:
-            self._sigterm.stop()
+            self._stop_watching()
             raise

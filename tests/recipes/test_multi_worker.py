@@ -18,6 +18,9 @@ from scripts import cluster
 from keras_attn.training import average_weights
 
 ROOT = Path(__file__).resolve().parents[2]
+both_backends = pytest.mark.parametrize(
+    "backend", ["tensorflow", pytest.param("jax", marks=needs_jax)]
+)
 OPTIONS = [
     *("--model", "transformer_xl", "--num-layers", "1", "--num-heads", "2", "--hidden-dim", "6"),
     *("--intermediate-dim", "7", "--context", "11", "--batch-size", "4", "--dropout", "0"),
@@ -47,6 +50,15 @@ def workers(data, out, *others, **variables):
         start(data, out, *more, *other, **variables, TF_CONFIG=config)
         for config, other in zip(cluster(2), others or ((), ()), strict=True)
     ]
+
+
+def send(what, process, out):
+    """Sends the second of two processes a signal in the middle of its training."""
+    deadline = time.monotonic() + 200
+    while not any((out / "checkpoint").glob("checkpoint-*3-worker-1-of-2.npz")):
+        assert time.monotonic() < deadline and process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    process.send_signal(what)
 
 
 def finished(processes):
@@ -114,11 +126,7 @@ def test_two_processes_end_as_one_does(calm, data, tmp_path):
 
 def test_a_killed_process_ends_both_which_go_on(calm, data, out):
     first, second = workers(data, out)
-    deadline = time.monotonic() + 200
-    while not any((out / "checkpoint").glob("checkpoint-*3-worker-1-of-2.npz")):
-        assert time.monotonic() < deadline and second.poll() is None, second.communicate()[0]
-        time.sleep(0.01)
-    second.send_signal(signal.SIGKILL)
+    send(signal.SIGKILL, second, out)
     said = first.communicate(timeout=200)[0]
     assert first.returncode == 75 and "goes on from the last checkpoint" in said, said
     assert not (out / "card.json").exists()
@@ -131,7 +139,17 @@ def test_a_killed_process_ends_both_which_go_on(calm, data, out):
     )
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("jax", marks=needs_jax)])
+@both_backends
+def test_a_process_that_is_told_to_end_ends_both(data, out, backend):
+    """And does not wait for the other, which waits for it."""
+    first, second = workers(data, out, KERAS_BACKEND=backend)
+    send(signal.SIGTERM, second, out)
+    said = [process.communicate(timeout=200)[0] for process in (first, second)]
+    assert [first.returncode, second.returncode] == [75, 143], said
+    assert "goes on from the last checkpoint" in said[0] and "Stopped" in said[1]
+
+
+@both_backends
 def test_processes_with_other_options_are_refused(data, out, backend):
     processes = workers(data, out, (), ("--seed", "7"), KERAS_BACKEND=backend)
     said = [process.communicate(timeout=200)[0] for process in processes]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
+from other_backend import start_on
 
 from keras_attn.training import Terminated
 from recipes import files, program
@@ -74,6 +75,28 @@ def test_what_a_killed_process_left_is_written_over(tmp_path):
 def test_what_nobody_foresaw_is_shown_whole(capsys):
     with pytest.raises(ZeroDivisionError):
         ended(ZeroDivisionError("a fault of ours"), capsys)
+
+
+def test_one_of_several_processes_does_not_wait_for_the_others_to_end():
+    """They may be waiting for it; what it ends with is kept."""
+    program = """
+import atexit, sys, time
+from types import SimpleNamespace
+from recipes import program
+
+program.LEAVE = 0.1
+atexit.register(time.sleep, 600)  # as the backend waits
+
+def run(options, started):
+    print("said before", flush=False)
+    raise {error}
+
+options = SimpleNamespace(seed=0, precision="float32", out="out", strategy="multi_worker")
+sys.exit(program.main("recipes.some", lambda: options, run))
+"""
+    for error, code in (("OSError('full')", 2), ("SystemExit(143)", 143), ("KeyError('x')", 1)):
+        done = start_on("tensorflow", program.format(error=error))
+        assert done.returncode == code and "said before" in done.stdout, done.stderr
 
 
 def test_a_lost_worker_ends_the_process_at_once(monkeypatch, capsys):
