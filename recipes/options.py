@@ -9,6 +9,11 @@ def add_run_options(add):
     """Adds, by a parser's `add_argument`, what every run has."""
     add("--checkpoint-steps", type=int, help="checkpoints also every so many steps")
     add("--export-version", type=int, help="by default one more than the highest there is")
+    add_device_options(add)
+
+
+def add_device_options(add):
+    """Adds on what is computed, how exactly, and from which seed."""
     add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
     add("--strategy", default="none", choices=["none", "mirrored", "multi_worker", "tpu"])
     add("--seed", type=int, default=0)

@@ -10,7 +10,7 @@ from keras import ops
 from keras_attn import axis
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.cutting import part_of, size
-from keras_attn.ops.distribute import num_replicas, replicas_of
+from keras_attn.ops.distribute import num_replicas, num_shares, replicas_of
 from keras_attn.ops.requirements import require
 
 
@@ -89,12 +89,12 @@ class StatefulSegments(keras.Model):
 
     def _keep(self, batch_size):
         """Makes the variables, each replica's for its part of the rows."""
-        rows, rest = divmod(batch_size, num_replicas())
-        if rest:
+        if batch_size % num_shares():
             raise ValueError(
                 "`batch_size` must be a multiple of the number of replicas. "
-                f"Received: batch_size={batch_size}, {num_replicas()} replicas."
+                f"Received: batch_size={batch_size}, {num_shares()} replicas."
             )
+        rows = batch_size // num_replicas()
         self.batch_size = batch_size
         self.state = {
             name: self.add_weight(

@@ -28,6 +28,14 @@ def num_replicas():
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
+def num_shares():
+    """Among how many devices a batch is shared out. On JAX variables are whole all the same."""
+    if keras.backend.backend() == "tensorflow":
+        return num_replicas()
+    distribution = keras.distribution.distribution()
+    return 1 if distribution is None else distribution.num_model_replicas
+
+
 def replicas_of(variable):
     """What each replica keeps of a variable that they write apart: variables of their own."""
     if keras.backend.backend() != "tensorflow":

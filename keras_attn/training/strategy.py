@@ -61,10 +61,13 @@ def strategy(name):
     its rows, which stay with it from batch to batch. Checkpoints hold all that this process has.
 
     **Several machines.** All processes run the same program with the same seed and see the same
-    data, of which each computes its part. `Resume` keeps the state of all in one directory; what
-    `save` writes, each process writes to a place of its own.
+    data, of which each computes its part. `Resume` and `AverageCheckpoints` keep the state of all
+    in one directory; what `save` writes, each process writes to a place of its own. On JAX a process
+    can save alone only after `keras.distribution.set_distribution(None)`: Keras makes a variable
+    while it saves an optimizer, which is done by all processes or none.
     How a process learns of the others is told in `keras_attn.training.cluster.workers`. One that
-    dies takes the others with it, as `keras_attn.training.lost_worker` says.
+    dies takes the others with it, as `keras_attn.training.lost_worker` says. One that ends early
+    should end by `os._exit`: at its end either backend waits for the others, and they for it.
 
     On JAX the replicas are shards of one computation: losses and clipping are global whatever they
     are, and memories are whole. There `fit` is given a `keras.utils.PyDataset` made after the

@@ -10,6 +10,11 @@ def worker_of(model):
 
     A chief comes first, as TensorFlow counts.
     """
+    return worker_under(getattr(model, "distribute_strategy", None))
+
+
+def worker_under(strategy):
+    """The same of what `keras_attn.training.strategy` gives."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -18,7 +23,6 @@ def worker_of(model):
         return 0, 1
     import tensorflow as tf
 
-    strategy = model.distribute_strategy
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return 0, 1
     resolver = strategy.cluster_resolver

@@ -20,14 +20,15 @@ def run(options, started):
     from recipes.text.tokens import FILE_NAME
 
     comparison = Comparison(options)
-    with files.claimed(options.out):
-        if options.prepare:
+    if options.prepare:
+        with files.claimed(options.out):
             comparison.corpus.tokens.save()
-            print(f"Tokens: {options.out}/{FILE_NAME}")
-            return
-        lines = comparison.write(comparison.run())
-    print("\n".join(lines))
-    print(f"Table: {options.out}/table.md\nCard:  {options.out}/card.json")
+        print(f"Tokens: {options.out}/{FILE_NAME}")
+        return
+    lines = comparison.complete()
+    if lines is not None:
+        print("\n".join(lines))
+        print(f"Table: {options.out}/table.md\nCard:  {options.out}/card.json")
 
 
 if __name__ == "__main__":

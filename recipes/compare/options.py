@@ -2,7 +2,7 @@
 
 import argparse
 
-from recipes.options import check_at_least, check_learning_rate
+from recipes.options import add_device_options, check_at_least, check_learning_rate
 from recipes.text.options import (
     add_budget_options,
     add_text_options,
@@ -37,8 +37,7 @@ def parse(arguments=None):
     add("--dropout", type=float, default=0.0, help="default: %(default)s")
     add("--context", type=int, default=128, help="tokens of a segment (default: %(default)s)")
     add_budget_options(add)
-    add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
-    add("--seed", type=int, default=0)
+    add_device_options(add)
     parser.set_defaults(train_tokens=1_000_000)
     options = parser.parse_args(arguments)
     check_text_options(parser, options)

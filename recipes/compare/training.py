@@ -1,5 +1,6 @@
 """Trains with each value of an axis, and writes what came of it."""
 
+import contextlib
 import json
 import os
 import time
@@ -8,14 +9,16 @@ import keras
 
 from keras_attn import text, training
 from keras_attn.memory import StatefulSegments
+from keras_attn.training.workers import worker_under
 from recipes import files
 from recipes.compare.axes import axes, build
 from recipes.compare.options import settings
 from recipes.curves import draw_curves
 from recipes.epochs import Epochs
 from recipes.optimizer import COMPILED, adam
+from recipes.options import devices_of
 from recipes.provenance import command_line, hardware, versions
-from recipes.settings import check_out, check_settings, save_settings
+from recipes.settings import check_agreement, check_out, check_settings, save_settings
 from recipes.text.batches import EndlessSegments, Windows
 from recipes.text.corpus import Corpus
 from recipes.text.data import read_text
@@ -37,12 +40,27 @@ class Comparison:
                 f"--values must be among {', '.join(known)} for the axis {options.axis}. "
                 f"Received: {', '.join(unknown)}."
             )
+        # Before anything is computed, which is when processes can still join.
+        self.devices = training.strategy(devices_of(options))
+        check_agreement(self.devices, self._settings)
+        self.is_first = worker_under(self.devices)[0] == 0  # of several processes only one writes
         self.options = options
         self.names = [
             name for name in known if name in chosen or os.path.exists(self._result(name))
         ]
         self.corpus = Corpus.of(name, splits, options, options.out)
         self.corpus.check_rows(options.batch_size, "train", "valid")
+
+    def complete(self):
+        """Trains what is missing, and gives the table, line by line; None in all processes but the
+        first.
+
+        Raises:
+            ValueError: if another process trains in the directory.
+        """
+        with files.claimed(self.options.out) if self.is_first else contextlib.nullcontext():
+            results = self.run()
+            return self.write(results) if self.is_first else None
 
     def run(self):
         """The results of the values that are asked for, and of those found before."""
@@ -52,7 +70,8 @@ class Comparison:
             if name not in results:
                 print(name, flush=True)
                 results[name] = self._train(name)
-                self._keep(name, results[name])
+                if self.is_first:
+                    self._keep(name, results[name])
         return {name: results[name] for name in self.names}
 
     def write(self, results):
@@ -84,13 +103,36 @@ class Comparison:
 
     def _train(self, name):
         options = self.options
-        keras.backend.clear_session()
         keras.utils.set_random_seed(options.seed)
+        with self.devices.scope():
+            model, trained = self._model(name)
+            remembers = model.memory is not None
+            batches = EndlessSegments(
+                self._segments("train"), options.steps // options.epochs, remembers, options.seed
+            )
+            train, valid = Epochs(batches), Epochs(self._validation(remembers))
+            train_data, valid_data = train.data(), valid.data()
+        seconds = Seconds()
+        history = trained.fit(
+            train_data,
+            epochs=options.epochs,
+            callbacks=[train.following(), seconds],
+            validation_data=valid_data,
+            shuffle=False,
+            verbose=2,
+        ).history
+        return {
+            "bits_per_character": history["val_bits_per_character"],
+            "parameters": model.count_params(),
+            "seconds_per_step": sum(seconds.found) / options.steps,
+        }
+
+    def _model(self, name):
+        """The model of a value, and what of it is compiled."""
+        options = self.options
         changes = axes(options)[options.axis][name]
-        model = build(self.corpus.tokens.vocabulary_size, options, **changes)
-        remembers = model.memory is not None
-        trained = model
-        if remembers:
+        model = trained = build(self.corpus.tokens.vocabulary_size, options, **changes)
+        if model.memory is not None:
             trained = StatefulSegments(model, options.batch_size)
         elif name == "auxiliary":
             trained = training.AuxiliaryLosses(model, options.steps)
@@ -100,28 +142,7 @@ class Comparison:
             weighted_metrics=[self.corpus.bits_per_character()],
             jit_compile=COMPILED,
         )
-        seconds = Seconds()
-        train = Epochs(
-            EndlessSegments(
-                self._segments("train"),
-                options.steps // options.epochs,
-                remembers,
-                options.seed,
-            )
-        )
-        history = trained.fit(
-            train.data(),
-            epochs=options.epochs,
-            callbacks=[train.following(), seconds],
-            validation_data=Epochs(self._validation(remembers)).data(),
-            shuffle=False,
-            verbose=2,
-        ).history
-        return {
-            "bits_per_character": history["val_bits_per_character"],
-            "parameters": model.count_params(),
-            "seconds_per_step": sum(seconds.found) / options.steps,
-        }
+        return model, trained
 
     def _segments(self, split, most=None):
         ids = self.corpus.ids[split][:most]

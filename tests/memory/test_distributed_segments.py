@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from other_backend import needs_jax, run_on
 from scripts import result_of
 
 HERE = Path(__file__).resolve().parent
@@ -31,3 +32,26 @@ def test_all_rows_are_saved_and_restored(result):
 
 def test_rows_that_replicas_cannot_share_are_refused(result):
     assert "batch_size=3, 2 replicas" in result["refused"]
+
+
+ON_JAX = """
+import json
+from keras_attn.memory import StatefulSegments
+from keras_attn.models import transformer_xl
+from keras_attn.training import strategy
+
+strategy("mirrored")
+model = transformer_xl(11, 1, 2, 6, 7, memory_length=5)
+found = [StatefulSegments(model, 4).state["memory"].shape[0]]
+try:
+    StatefulSegments(model, 3)
+except ValueError as error:
+    print(json.dumps([*found, str(error)]))
+"""
+
+
+@needs_jax
+def test_rows_that_jax_cannot_share_are_refused():
+    devices = "--xla_force_host_platform_device_count=2"
+    rows, said = run_on("jax", ON_JAX, XLA_FLAGS=devices)
+    assert rows == 4 and "batch_size=3, 2 replicas" in said

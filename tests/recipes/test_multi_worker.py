@@ -165,6 +165,31 @@ def test_processes_do_not_tokenise(data, tmp_path):
     assert process.returncode == 2 and "--prepare" in said, said
 
 
+@both_backends
+def test_two_processes_compare_as_one_does(data, tmp_path, backend):
+    """Several models, one after another, in each."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    arguments = [
+        *("--axis", "memory", "--text", data, "--num-layers", "1", "--num-heads", "2"),
+        *("--hidden-dim", "6", "--intermediate-dim", "7", "--context", "11", "--batch-size", "4"),
+        *("--steps", "6", "--epochs", "2", "--valid-tokens", "90"),
+    ]
+    finished([started("compare", *arguments, "--out", one, "--prepare")])
+    shutil.copytree(one, two)
+    finished([started("compare", *arguments, "--out", one, KERAS_BACKEND=backend)])
+    more = ("--out", two, "--strategy", "multi_worker")
+    first, second = finished(
+        started("compare", *arguments, *more, KERAS_BACKEND=backend, TF_CONFIG=config)
+        for config in cluster(2)
+    )
+    assert "Card:" in first and "Card:" not in second
+    results = [card(out)["results"] for out in (one, two)]
+    assert list(results[0]) == list(results[1]) == ["none", "segment"]
+    for name in results[0]:
+        found, expected = (result[name]["bits_per_character"] for result in results)
+        np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
+
+
 def check_losses(out, expected):
     """That two runs had the same losses, by their files."""
     found, expected = (
