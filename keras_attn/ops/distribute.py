@@ -1,4 +1,4 @@
-"""The replicas of a `tf.distribute` strategy: sums over them, and what each keeps for itself."""
+"""The replicas that train a model: their number, sums over them, and what each keeps for itself."""
 
 import keras
 

@@ -143,7 +143,7 @@ class Resume(keras.callbacks.Callback):
             self._number = 0
         self._checkpoints.prepare(self._number)
         self._sigterm.watch()
-        self._sigint.watch()
+        self._sigint.on_train_begin()
 
     def on_train_end(self, logs=None):
         self._stop_watching()
@@ -176,8 +176,7 @@ class Resume(keras.callbacks.Callback):
         self._end_if_told()
 
     def on_test_batch_end(self, batch, logs=None):
-        if self._sigint.received:
-            self._end_if_told()
+        self._sigint.check()
         received = self._sigterm.received
         if received is not None and time.monotonic() - received > GRACE:
             self._end_if_told()
@@ -191,9 +190,7 @@ class Resume(keras.callbacks.Callback):
         self._sigint.stop()
 
     def _end_if_told(self):
-        if self._sigint.received:
-            self._sigint.received = False
-            raise KeyboardInterrupt
+        self._sigint.check()
         if self._sigterm.received is not None:
             self._sigterm.received = None
             raise Terminated

@@ -9,6 +9,7 @@ import keras
 
 from keras_attn import text, training
 from keras_attn.memory import StatefulSegments
+from keras_attn.training.sigint import Sigint
 from keras_attn.training.workers import worker_under
 from recipes import files
 from recipes.compare.axes import axes, build
@@ -116,7 +117,7 @@ class Comparison:
         history = trained.fit(
             train_data,
             epochs=options.epochs,
-            callbacks=[train.following(), seconds],
+            callbacks=[train.following(), seconds, Sigint()],
             validation_data=valid_data,
             shuffle=False,
             verbose=2,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attn.training import Resume
+from keras_attn.training.sigint import Sigint
 
 ROWS = np.ones((5, 1), "float32")
 
@@ -45,15 +46,16 @@ def fit(*callbacks):
 
 
 @pytest.mark.parametrize("kind", ["train", "test"])
-def test_the_batch_in_progress_is_the_last(tmp_path, handler, kind):
-    pressed, resume = Pressed(kind), Resume(tmp_path)
+@pytest.mark.parametrize("make", [Sigint, Resume])
+def test_the_batch_in_progress_is_the_last(tmp_path, handler, make, kind):
+    pressed, callback = Pressed(kind), make(*[tmp_path] * (make is Resume))
     with pytest.raises(KeyboardInterrupt):
-        fit(pressed, resume)
+        fit(pressed, callback)
     assert pressed.seen == [0, 1]
-    fit(resume)  # and the next training is another
+    fit(callback)  # and the next training is another
 
 
-def test_without_the_callback_keras_would_lose_it(handler):
+def test_without_a_callback_keras_would_lose_it(handler):
     pressed = Pressed()
     fit(pressed)
     assert pressed.seen == [0, 1, 2, 3, 4] * 2
