@@ -50,11 +50,18 @@ class EpochSeconds(keras.callbacks.Callback):
 
 
 def read_history(path):
-    """The rows of a CSVLogger's file, numbers where there are numbers."""
+    """The rows of a CSVLogger's file, numbers where there are numbers.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
     if not os.path.isfile(path):
         return []
     with open(path, newline="", encoding="utf-8") as file:
-        return [{k: _number(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        rows = list(csv.DictReader(file))
+    if any("epoch" not in row or None in row or None in row.values() for row in rows):
+        raise ValueError(f"The file {path} is damaged; delete it, and the card is written without.")
+    return [{name: _number(value) for name, value in row.items()} for row in rows]
 
 
 def cut_history(path, epochs):

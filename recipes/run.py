@@ -11,7 +11,7 @@ import keras
 from keras_attn import training
 from keras_attn.training.workers import worker_of
 from recipes import files
-from recipes.card import EpochSeconds, cut_history, write_card
+from recipes.card import EpochSeconds, cut_history, read_history, write_card
 from recipes.options import devices_of
 from recipes.settings import check_agreement, check_out, check_settings, save_settings
 from recipes.text.tokens import FILE_NAME
@@ -95,9 +95,12 @@ class Run:
         By that file it does not matter where the training was, on which backend, in how many
         processes.
         """
-        path = self.path(TRAINED)
-        if not os.path.exists(path) or not zipfile.is_zipfile(self.path(MODEL)):
-            return None  # a model that is gone or cut off comes from the last checkpoint again
+        path, model = self.path(TRAINED), self.path(MODEL)
+        if not os.path.exists(path):
+            return None
+        if not zipfile.is_zipfile(model):
+            print(f"{model} is missing or damaged, and is made again from the last checkpoint.")
+            return None
         remedy = "delete it, and training goes on from the last checkpoint"
         found = files.read_object(path, remedy, "epochs", "steps")
         return found["steps"] if found["epochs"] >= self.epochs else None
@@ -114,6 +117,7 @@ class Run:
 
     def _card(self, started, steps):
         """Evaluates and exports the trained model, and writes the card."""
+        read_history(self.path("history.csv"))  # if it is damaged, nothing is exported
         results = self.evaluate()
         facts = self.facts()
         self.export()

@@ -55,6 +55,8 @@ def _tf_config(environment):
         config = json.loads(text)
         cluster, task = dict(config["cluster"]), config["task"]
         kind, index = task["type"], int(task["index"])
+        if any(isinstance(hosts, str) for hosts in cluster.values()):
+            raise TypeError("no list of addresses")
         jobs = {job: list(hosts) for job, hosts in cluster.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(

@@ -1,12 +1,12 @@
 """Going on after a kill."""
 
+import signal
 import time
 
 import keras
 
 from keras_attn.training.checkpoints import Checkpoints
-from keras_attn.training.sigint import Sigint
-from keras_attn.training.sigterm import Sigterm
+from keras_attn.training.kept_signal import KeptSignal
 from keras_attn.training.state import fits, leave_the_loop, pull, pull_state, push_all, state_of
 from keras_attn.training.terminated import Terminated
 from keras_attn.training.workers import worker_of
@@ -23,8 +23,8 @@ class Resume(keras.callbacks.Callback):
     every `every_steps` batches within it, and when the process is told to end by SIGTERM: after the
     batch in progress, which `Terminated` follows. After an epoch's last batch it is first validated,
     if that ends within 20 seconds; if not, training goes on from the checkpoint before. A second
-    SIGTERM ends the process at once. Ctrl-C ends training at the latest after the batch in progress,
-    also where Keras catches the KeyboardInterrupt, as it mostly does on JAX; nothing is saved then.
+    SIGTERM ends the process at once. Ctrl-C ends training after the batch in progress, a second one
+    at once; nothing is saved then.
 
     Each checkpoint is a file of its own, written beside the others and moved when it is whole, and
     the `keep` newest stay; on disk they take `keep` + 1 times the state. Under
@@ -81,7 +81,7 @@ class Resume(keras.callbacks.Callback):
         if keep < 1:
             raise ValueError(f"`keep` must be positive. Received: keep={keep}")
         self.directory, self.every_steps, self.keep = directory, every_steps, keep
-        self._sigterm, self._sigint = Sigterm(), Sigint()
+        self._sigterm, self._sigint = KeptSignal(signal.SIGTERM), KeptSignal(signal.SIGINT)
         self._checkpoints = None
         self._number = None  # of the newest checkpoint that was restored or saved
         self._epoch = self._first = self._saved_at = 0
@@ -143,7 +143,7 @@ class Resume(keras.callbacks.Callback):
             self._number = 0
         self._checkpoints.prepare(self._number)
         self._sigterm.watch()
-        self._sigint.on_train_begin()
+        self._sigint.watch()
 
     def on_train_end(self, logs=None):
         self._stop_watching()
@@ -176,9 +176,9 @@ class Resume(keras.callbacks.Callback):
         self._end_if_told()
 
     def on_test_batch_end(self, batch, logs=None):
-        self._sigint.check()
         received = self._sigterm.received
-        if received is not None and time.monotonic() - received > GRACE:
+        is_late = received is not None and time.monotonic() - received > GRACE
+        if is_late or self._sigint.received is not None:
             self._end_if_told()
 
     def on_epoch_end(self, epoch, logs=None):
@@ -190,7 +190,9 @@ class Resume(keras.callbacks.Callback):
         self._sigint.stop()
 
     def _end_if_told(self):
-        self._sigint.check()
+        if self._sigint.received is not None:
+            self._sigint.received = None
+            raise KeyboardInterrupt
         if self._sigterm.received is not None:
             self._sigterm.received = None
             raise Terminated

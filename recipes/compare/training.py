@@ -3,13 +3,14 @@
 import contextlib
 import json
 import os
+import signal
 import time
 
 import keras
 
 from keras_attn import text, training
 from keras_attn.memory import StatefulSegments
-from keras_attn.training.sigint import Sigint
+from keras_attn.training.kept_signal import KeptSignal
 from keras_attn.training.workers import worker_under
 from recipes import files
 from recipes.compare.axes import axes, build
@@ -43,7 +44,7 @@ class Comparison:
             )
         # Before anything is computed, which is when processes can still join.
         self.devices = training.strategy(devices_of(options))
-        check_agreement(self.devices, self._settings)
+        check_agreement(self.devices, {**self._settings, "values": list(chosen)})
         self.is_first = worker_under(self.devices)[0] == 0  # of several processes only one writes
         self.options = options
         self.names = [
@@ -117,7 +118,7 @@ class Comparison:
         history = trained.fit(
             train_data,
             epochs=options.epochs,
-            callbacks=[train.following(), seconds, Sigint()],
+            callbacks=[train.following(), seconds, Stop()],
             validation_data=valid_data,
             shuffle=False,
             verbose=2,
@@ -182,6 +183,34 @@ class Seconds(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.found.append(self._ended - self._started)
+
+
+class Stop(keras.callbacks.Callback):
+    """Ends training after the batch in which the process was told to end, or Ctrl-C was pressed."""
+
+    def __init__(self):
+        super().__init__()
+        self._ends = {
+            KeptSignal(signal.SIGTERM): training.Terminated,
+            KeptSignal(signal.SIGINT): KeyboardInterrupt,
+        }
+
+    def on_train_begin(self, logs=None):
+        for kept in self._ends:
+            kept.watch()
+
+    def on_train_batch_end(self, batch, logs=None):
+        for kept, end in self._ends.items():
+            if kept.received is not None:
+                raise end
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.on_train_batch_end(batch)
+
+    def on_train_end(self, logs=None):
+        for kept in self._ends:
+            kept.stop()
+        self.on_train_batch_end(None)
 
 
 def _read(path):

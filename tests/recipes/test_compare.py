@@ -1,15 +1,18 @@
 """The recipe from the command line; every value of every axis makes a model."""
 
 import json
+import signal
 import sys
 
+import keras
 import numpy as np
 import pytest
 
+from keras_attn.training import Terminated
 from recipes.compare import __main__ as recipe
 from recipes.compare.axes import axes, build
 from recipes.compare.options import AXES, parse
-from recipes.compare.training import Comparison, table
+from recipes.compare.training import Comparison, Stop, table
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
@@ -66,6 +69,29 @@ def test_there_is_something_to_validate_with(monkeypatch, tmp_path, capsys):
     assert run(monkeypatch, path, "--axis", "memory") == 2
     assert "--out must be a directory" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "number, end", [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_told_to_end(number, end):
+    seen = []
+
+    def told(batch, logs=None):
+        seen.append(batch)
+        if batch == 1:
+            signal.raise_signal(number)
+
+    model, rows = keras.Sequential([keras.layers.Dense(1)]), np.ones((5, 1))
+    model.compile("sgd", "mse")
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        callbacks = [keras.callbacks.LambdaCallback(on_train_batch_begin=told), Stop()]
+        with pytest.raises(end):
+            model.fit(rows, rows, batch_size=1, verbose=0, callbacks=callbacks)
+    finally:
+        signal.signal(number, before)
+    assert seen == [0, 1]
 
 
 @pytest.mark.parametrize("axis", AXES)

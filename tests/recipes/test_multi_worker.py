@@ -188,6 +188,12 @@ def test_two_processes_compare_as_one_does(data, tmp_path, backend):
     for name in results[0]:
         found, expected = (result[name]["bits_per_character"] for result in results)
         np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
+    processes = [
+        started("compare", *arguments, *more, *other, KERAS_BACKEND=backend, TF_CONFIG=config)
+        for config, other in zip(cluster(2), ((), ("--values", "none")), strict=True)
+    ]
+    said = [process.communicate(timeout=200)[0] for process in processes]
+    assert [process.returncode for process in processes] == [2, 2], said
 
 
 def check_losses(out, expected):

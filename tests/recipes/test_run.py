@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from recipes.card import read_history
 from recipes.run import MODEL, TRAINED, Run
 
 
@@ -49,3 +50,14 @@ def test_a_damaged_file_is_told(out):
         ValueError, match="trained.json is damaged; delete it, and training goes on"
     ):
         Trained(out)._trained_steps()
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "epoch,loss\n0\n", "epoch,loss\n0,1,2\n"])
+def test_a_damaged_history_is_told(tmp_path, text):
+    path = tmp_path / "history.csv"
+    assert read_history(path) == []
+    path.write_text("epoch,loss,val\n0,1.5,\n")
+    assert read_history(path) == [{"epoch": 0, "loss": 1.5, "val": None}]
+    path.write_text(text)
+    with pytest.raises(ValueError, match="history.csv is damaged; delete it"):
+        read_history(path)

@@ -75,6 +75,7 @@ def test_kubernetes(environment, variables, index):
         ({}, "TF_CONFIG.*srun.*KERAS_ATTN_WORKERS"),
         ({"TF_CONFIG": "{"}, "must be JSON.*JSONDecodeError"),
         ({"TF_CONFIG": "[]"}, "must be JSON"),
+        ({"TF_CONFIG": config({"worker": "a:1"}, "worker", 0)}, "must be JSON.*no list of"),
         ({"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}}'}, "`task`.*KeyError"),
         (
             {"TF_CONFIG": config({"worker": ["a:1"], "ps": ["b:1"]}, "worker", 0)},

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from keras_attn.training import Resume
-from keras_attn.training.sigint import Sigint
 
 ROWS = np.ones((5, 1), "float32")
 
@@ -46,13 +45,30 @@ def fit(*callbacks):
 
 
 @pytest.mark.parametrize("kind", ["train", "test"])
-@pytest.mark.parametrize("make", [Sigint, Resume])
-def test_the_batch_in_progress_is_the_last(tmp_path, handler, make, kind):
-    pressed, callback = Pressed(kind), make(*[tmp_path] * (make is Resume))
+def test_the_batch_in_progress_is_the_last(tmp_path, handler, kind):
+    pressed, resume = Pressed(kind), Resume(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        fit(pressed, callback)
+        fit(pressed, resume)
     assert pressed.seen == [0, 1]
-    fit(callback)  # and the next training is another
+    fit(resume)  # and the next training is another
+
+
+def test_a_second_time_ends_training_at_once(tmp_path, handler):
+    def press(batch, logs=None):
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(keras.callbacks.LambdaCallback(on_train_batch_begin=press), Resume(tmp_path))
+
+
+def test_after_an_error_ctrl_c_is_what_it_was(tmp_path, handler):
+    fails = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fit(fails, Resume(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_without_a_callback_keras_would_lose_it(handler):
