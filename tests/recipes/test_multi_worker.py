@@ -165,8 +165,8 @@ def test_processes_do_not_tokenise(data, tmp_path):
     assert process.returncode == 2 and "--prepare" in said, said
 
 
-@both_backends
-def test_two_processes_compare_as_one_does(data, tmp_path, backend):
+@needs_jax
+def test_two_processes_on_jax_compare_as_one_does(data, tmp_path):
     """Several models, one after another, in each."""
     one, two = tmp_path / "one", tmp_path / "two"
     arguments = [
@@ -176,10 +176,10 @@ def test_two_processes_compare_as_one_does(data, tmp_path, backend):
     ]
     finished([started("compare", *arguments, "--out", one, "--prepare")])
     shutil.copytree(one, two)
-    finished([started("compare", *arguments, "--out", one, KERAS_BACKEND=backend)])
+    finished([started("compare", *arguments, "--out", one, KERAS_BACKEND="jax")])
     more = ("--out", two, "--strategy", "multi_worker")
     first, second = finished(
-        started("compare", *arguments, *more, KERAS_BACKEND=backend, TF_CONFIG=config)
+        started("compare", *arguments, *more, KERAS_BACKEND="jax", TF_CONFIG=config)
         for config in cluster(2)
     )
     assert "Card:" in first and "Card:" not in second
@@ -189,7 +189,7 @@ def test_two_processes_compare_as_one_does(data, tmp_path, backend):
         found, expected = (result[name]["bits_per_character"] for result in results)
         np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
     processes = [
-        started("compare", *arguments, *more, *other, KERAS_BACKEND=backend, TF_CONFIG=config)
+        started("compare", *arguments, *more, *other, KERAS_BACKEND="jax", TF_CONFIG=config)
         for config, other in zip(cluster(2), ((), ("--values", "none")), strict=True)
     ]
     said = [process.communicate(timeout=200)[0] for process in processes]
