@@ -165,6 +165,18 @@ def test_processes_do_not_tokenise(data, tmp_path):
     assert process.returncode == 2 and "--prepare" in said, said
 
 
+def on_jax_alone_and_together(recipe, arguments, one, two):
+    """What two processes say that do in `two` what one process does in `one`."""
+    finished([started(recipe, *arguments, "--out", one, "--prepare")])
+    shutil.copytree(one, two)
+    finished([started(recipe, *arguments, "--out", one, KERAS_BACKEND="jax")])
+    more = ("--out", two, "--strategy", "multi_worker")
+    return finished(
+        started(recipe, *arguments, *more, KERAS_BACKEND="jax", TF_CONFIG=config)
+        for config in cluster(2)
+    )
+
+
 @needs_jax
 def test_two_processes_on_jax_compare_as_one_does(data, tmp_path):
     """Several models, one after another, in each."""
@@ -174,20 +186,14 @@ def test_two_processes_on_jax_compare_as_one_does(data, tmp_path):
         *("--hidden-dim", "6", "--intermediate-dim", "7", "--context", "11", "--batch-size", "4"),
         *("--steps", "6", "--epochs", "2", "--valid-tokens", "90"),
     ]
-    finished([started("compare", *arguments, "--out", one, "--prepare")])
-    shutil.copytree(one, two)
-    finished([started("compare", *arguments, "--out", one, KERAS_BACKEND="jax")])
-    more = ("--out", two, "--strategy", "multi_worker")
-    first, second = finished(
-        started("compare", *arguments, *more, KERAS_BACKEND="jax", TF_CONFIG=config)
-        for config in cluster(2)
-    )
+    first, second = on_jax_alone_and_together("compare", arguments, one, two)
     assert "Card:" in first and "Card:" not in second
     results = [card(out)["results"] for out in (one, two)]
     assert list(results[0]) == list(results[1]) == ["none", "segment"]
     for name in results[0]:
         found, expected = (result[name]["bits_per_character"] for result in results)
         np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
+    more = ("--out", two, "--strategy", "multi_worker")
     processes = [
         started("compare", *arguments, *more, *other, KERAS_BACKEND="jax", TF_CONFIG=config)
         for config, other in zip(cluster(2), ((), ("--values", "none")), strict=True)
@@ -233,14 +239,7 @@ def test_two_processes_on_jax_end_with_the_mean_of_their_checkpoints(tmp_path):
         *("--tokenizer", "characters", "--packing", "24", "--tokens-per-batch", "96"),
         *("--epochs", "3", "--average-last", "2", "--dropout", "0", "--learning-rate", "1e-4"),
     ]
-    finished([started("translate", *arguments, "--out", one, "--prepare")])
-    shutil.copytree(one, two)
-    finished([started("translate", *arguments, "--out", one, KERAS_BACKEND="jax")])
-    more = ("--out", two, "--strategy", "multi_worker")
-    finished(
-        started("translate", *arguments, *more, KERAS_BACKEND="jax", TF_CONFIG=config)
-        for config in cluster(2)
-    )
+    on_jax_alone_and_together("translate", arguments, one, two)
     check_losses(two, one)
     kept = sorted((two / "average").glob("*-worker-0-of-2.npz"))
     assert len(kept) == 2 == len(list((two / "average").glob("*-worker-1-of-2.npz")))
