@@ -1,43 +1,50 @@
-"""Every Transformer of the Transformer-family papers, as small Keras layers that snap together."""
+"""Every Transformer of the Transformer-family papers as small Keras 3 layers that compose."""
 
 import importlib
 
 from keras_attn import (
+    callbacks,
     depth,
+    distribution,
     generation,
     layers,
+    losses,
     memory,
+    metrics,
     models,
+    optimizers,
     patterns,
     positions,
     residuals,
     scores,
-    training,
 )
 
 __version__ = "0.1.0"
 
-# Each with optional packages of its own: imported when first used. What a `.keras` file may name is
-# in the other rooms, which are imported at once.
-_ROOMS = ("convert", "export", "testing", "text", "viz")
+# Packages that no `.keras` file refers to and that need optional dependencies: imported on first use.
+_LAZY = ("convert", "export", "testing", "text", "viz")
 
 __all__ = [
+    "callbacks",
     "depth",
+    "distribution",
     "generation",
     "layers",
+    "losses",
     "memory",
+    "metrics",
     "models",
+    "optimizers",
     "patterns",
     "positions",
     "residuals",
     "scores",
-    "training",
-    *_ROOMS,
+    *_LAZY,
 ]
 
 
 def __getattr__(name):
-    if name in _ROOMS:
+    if name in _LAZY:
         return importlib.import_module(f"keras_attn.{name}")
     raise AttributeError(f"module 'keras_attn' has no attribute {name!r}")
 

@@ -6,7 +6,7 @@ import numpy as np
 from keras_attn.text.datasets import dataset_of, rows_to_feed
 
 
-class Epochs(keras.utils.PyDataset):
+class EpochDataset(keras.utils.PyDataset):
     """Epochs of batches that are functions of the epoch and of their place in it.
 
     So training that goes on sees what it would have seen. Keras counts the batches of an epoch
@@ -35,7 +35,7 @@ class Epochs(keras.utils.PyDataset):
 
     def rest(self, done):
         """Epochs without their first `done` batches."""
-        return Epochs(self._batches, self._free_axes, done)
+        return EpochDataset(self._batches, self._free_axes, done)
 
     def following(self):
         """A callback by which the epoch that is read is the one that is trained."""

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_attn import training
+from keras_attn import optimizers
 
 # On JAX what is not compiled runs step by step; on TensorFlow a graph is as fast as what XLA makes of
 # it, and is made in a tenth of the time for each new shape.
@@ -22,4 +22,4 @@ def adam(options):
         decay_steps=max(1, options.steps - options.warmup_steps),
         alpha=0.05,
     )
-    return training.Adam(schedule, beta_2=0.98, global_clipnorm=options.clip_norm)
+    return optimizers.Adam(schedule, beta_2=0.98, global_clipnorm=options.clip_norm)

@@ -40,7 +40,7 @@ def add_size_options(add, sizes):
 
 
 def add_page_option(add, example):
-    """Adds `--with`, for `from_page`."""
+    """Adds `--with`, for `build_model`."""
     add(
         "--with",
         dest="more",
@@ -91,7 +91,7 @@ def check_learning_rate(parser, options):
         parser.error("--learning-rate must be above 0")
 
 
-def from_page(page, arguments, assignments):
+def build_model(page, arguments, assignments):
     """A model.
 
     Args:

@@ -55,7 +55,7 @@ def _code(name, options, run):
         print(f"{name}: {error}", file=sys.stderr)
         return EXIT_USAGE
     except Exception as error:
-        from keras_attn.training import lost_worker
+        from keras_attn.distribution import lost_worker
 
         said = lost_worker(error)
         if said is not None:

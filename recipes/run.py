@@ -8,8 +8,8 @@ import zipfile
 
 import keras
 
-from keras_attn import training
-from keras_attn.training.workers import worker_of
+from keras_attn import callbacks, distribution
+from keras_attn.distribution.workers import worker_of
 from recipes import files
 from recipes.card import EpochSeconds, cut_history, read_history, write_card
 from recipes.options import devices_of
@@ -49,7 +49,7 @@ class Run:
         if os.path.exists(version):
             raise ValueError(f"The export {version} exists and is not overwritten.")
         # Before anything is computed, which is when processes can still join.
-        self.devices = training.strategy(devices_of(options))
+        self.devices = distribution.strategy(devices_of(options))
         check_agreement(self.devices, settings)
 
     def begin(self):
@@ -189,7 +189,7 @@ class Run:
 
     def checkpoints(self):
         """The callback that saves the state of training, and restores it."""
-        return training.Resume(self.path("checkpoint"), self.options.checkpoint_steps)
+        return callbacks.Resume(self.path("checkpoint"), self.options.checkpoint_steps)
 
     @property
     def epochs(self):
@@ -200,7 +200,7 @@ class Run:
         """Trains, or goes on training, to the last epoch.
 
         Args:
-            train, valid: the `Epochs` to learn from, and to be tested on after each.
+            train, valid: the `EpochDataset` to learn from, and to be tested on after each.
             callbacks: list of those that come before the run's own.
             **arguments: more of the model's `fit`.
 

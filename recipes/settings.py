@@ -54,7 +54,7 @@ def check_agreement(devices, settings):
     """Refuses to train with other processes that were started with other settings.
 
     Args:
-        devices: as `keras_attn.training.strategy` gives them.
+        devices: as `keras_attn.distribution.strategies` gives them.
         settings: dict of what must be the same in all.
 
     Raises:

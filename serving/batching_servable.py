@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from serving.batch_tensors import cut, greatest_shapes, join, pad
-from serving.caller import Caller
+from serving.caller import RequestContext
 from serving.errors import Code, ServingError
 from serving.metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
 
@@ -21,7 +21,7 @@ class _Task:
     """One request, or a piece of one, in a queue."""
 
     feeds: dict
-    caller: Caller
+    caller: RequestContext
     future: concurrent.futures.Future = dataclasses.field(default_factory=concurrent.futures.Future)
     padded: dict = None
 
@@ -58,7 +58,7 @@ class BatchingServable:
 
     def run(self, feeds, fetches, caller=None):
         """Runs the graph, together with other requests where it can; like `Servable.run`."""
-        caller = caller or Caller()
+        caller = caller or RequestContext()
         key = (id(self), frozenset(feeds), tuple(fetches))
         size = self._rows(feeds, fetches, key)
         if not size:
@@ -169,7 +169,7 @@ def _pad(tasks):
 def _latest(tasks):
     """A caller as patient as the most patient one."""
     deadlines = [task.caller.deadline for task in tasks]
-    latest = Caller()
+    latest = RequestContext()
     latest.deadline = None if None in deadlines else max(deadlines)
     return latest
 

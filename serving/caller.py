@@ -6,7 +6,7 @@ import time
 from serving.errors import Code, ServingError
 
 
-class Caller:
+class RequestContext:
     """A request's time limit and its cancellation, from its arrival on.
 
     Args:

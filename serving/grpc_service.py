@@ -8,7 +8,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 from tensorflow_serving.apis.model_management_pb2 import ReloadConfigResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-from serving.caller import Caller
+from serving.caller import RequestContext
 from serving.errors import Code, ServingError, invalid_argument
 from serving.grpc_admission import Admission, CountedPool
 from serving.infer import classify, multi_inference, regress
@@ -149,9 +149,9 @@ def _caller(context):
     remaining = context.time_remaining()
     # Without a deadline gRPC gives None or some hundred million years.
     if remaining is None or remaining > _LONGEST_DEADLINE_SECONDS:
-        caller = Caller()
+        caller = RequestContext()
     else:
-        caller = Caller(remaining * 1000)
+        caller = RequestContext(remaining * 1000)
     if not context.add_callback(caller.cancel):
         caller.cancel()
     return caller

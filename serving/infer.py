@@ -26,7 +26,7 @@ def classify(servable, request, caller=None, limits=None):
     Args:
         servable: `Servable`.
         request: proto.
-        caller: `Caller` or None. Whose time limit ends the run.
+        caller: `RequestContext` or None. Whose time limit ends the run.
         limits: `Limits` or None. What the request may bring.
 
     Raises:

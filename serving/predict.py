@@ -41,7 +41,7 @@ def predict(servable, signature_name, inputs, output_filter=(), caller=None):
         signature_name: string, "" for the default one.
         inputs: dictionary from input name to array.
         output_filter: names of the outputs to compute; all of them if empty.
-        caller: `Caller` or None. Whose time limit ends the run.
+        caller: `RequestContext` or None. Whose time limit ends the run.
 
     Returns:
         Dictionary from output name to array.

@@ -12,7 +12,7 @@ def run_predict_request(servable, request, caller=None, limits=None):
     Args:
         servable: `Servable`.
         request: `PredictRequest` proto.
-        caller: `Caller` or None. Whose time limit ends the run.
+        caller: `RequestContext` or None. Whose time limit ends the run.
         limits: `Limits` or None. What the request may bring.
 
     Returns:

@@ -16,7 +16,7 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from serving import metrics
-from serving.caller import Caller
+from serving.caller import RequestContext
 from serving.errors import Code, ServingError, invalid_argument
 from serving.examples import read_examples
 from serving.infer import classify, regress
@@ -111,7 +111,7 @@ class RestApi:
         await response(scope, receive, send)
 
     async def _respond(self, request, path):
-        caller, record, code = Caller(self._timeout_ms), metrics.Record("REST"), Code.CANCELLED
+        caller, record, code = RequestContext(self._timeout_ms), metrics.Record("REST"), Code.CANCELLED
         lane = self._models if request.method == "POST" else self._states
         lane.unanswered += 1
         try:

@@ -56,7 +56,7 @@ class Servable:
         Args:
             feeds: dictionary from tensor name to array.
             fetches: list of tensor names.
-            caller: `Caller` or None. Whose time limit ends the run.
+            caller: `RequestContext` or None. Whose time limit ends the run.
 
         Returns:
             List of arrays, one per fetch.

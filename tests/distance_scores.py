@@ -4,10 +4,11 @@ import numpy as np
 import oracles
 import tensorflow as tf
 
-from keras_attn.ops import rows, windows
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.progression import Progression
-from keras_attn.ops.softmax import attend
+from keras_attn.attention import block_local as windows
+from keras_attn.attention import chunked as rows
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.softmax import attend
 from keras_attn.patterns import Causal, Dense, Fixed, Local, Strided
 
 B, N, T, S, H = 2, 3, 5, 7, 4
@@ -27,9 +28,9 @@ def check_positions(layer, formula, atol):
     rng = np.random.default_rng(0)
     row_by_row = rng.integers(0, 12, (B, T)), rng.integers(0, 30, (B, S))
     for queries, keys in (
-        (Progression(2, T), Progression(0, S)),
-        (Progression(-3, T, 2), Progression(1, S, 2)),
-        (np.arange(2, 2 + T), Progression(0, S)),
+        (PositionRange(2, T), PositionRange(0, S)),
+        (PositionRange(-3, T, 2), PositionRange(1, S, 2)),
+        (np.arange(2, 2 + T), PositionRange(0, S)),
         (rng.permutation(9)[:T], rng.permutation(9)[:S]),
         (rng.permutation(20)[:T], rng.permutation(20)[:S]),
         row_by_row,
@@ -37,7 +38,7 @@ def check_positions(layer, formula, atol):
     ):
         i, j = (
             np.asarray(p.tensor())
-            if isinstance(p, Progression)
+            if isinstance(p, PositionRange)
             else np.reshape(p, (-1, p.shape[-1]))
             for p in (queries, keys)
         )
@@ -55,7 +56,7 @@ def check_in_tiles(layer, formula, pattern, monkeypatch, atol):
     monkeypatch.setattr(rows, "SMALLEST_GROUP", 4)
     length = 37
     inputs = [tf.constant(oracles.random(B, N, length, H, seed=n)) for n in range(3)]
-    places = Progression(0, length), Progression(0, length)
+    places = PositionRange(0, length), PositionRange(0, length)
     i = in_rows(np.arange(length))
     expected = formula(layer, *(oracles.numpy_of(x) for x in inputs[:2]), i, i)
     whole = layer(*inputs[:2], query_positions=places[0], key_positions=places[1])
@@ -69,12 +70,12 @@ def check_in_tiles(layer, formula, pattern, monkeypatch, atol):
         return output, *tape.gradient(loss, [*inputs, *(w.value for w in layer.weights)])
 
     def matrix(query, key, value):
-        operands = Operands(query, key, value, *places, layer)
+        operands = AttentionInputs(query, key, value, *places, layer)
         logits = layer(query, key, query_positions=places[0], key_positions=places[1])
         return attend(logits, value, pattern.matrix(operands)[0])[0]
 
     def plan(query, key, value):
-        return pattern.attend(Operands(query, key, value, *places, layer))[0]
+        return pattern.attend(AttentionInputs(query, key, value, *places, layer))[0]
 
     for found, wanted in zip(run(plan), run(matrix), strict=True):
         scale = max(1.0, np.abs(wanted).max())

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from keras_attn.ops import rows, windows
+from keras_attn.attention import block_local as windows
+from keras_attn.attention import chunked as rows
 from keras_attn.patterns import (
     BlockLocal1D,
     BlockLocal2D,

@@ -43,7 +43,7 @@ CORE = {room for room, floor in FLOOR.items() if floor <= FLOOR["models"]}
 TENSORFLOW_ROOMS = {"text", "export"}
 CATALOGUE = ["layers", "scores", "patterns", "positions", "residuals", "depth", "memory", "models"]
 # What resolves a name is not an idea from a paper.
-RESOLVERS = {"get", "from_preset"}
+RESOLVERS = {"get", "create"}
 
 
 def room_of(path):

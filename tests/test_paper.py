@@ -8,10 +8,10 @@ import oracles
 import pytest
 import tensorflow as tf
 
+from keras_attn.attention.softmax import attend
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.ops.sinusoids import sinusoids
-from keras_attn.ops.softmax import attend
 from keras_attn.positions import Sinusoidal
 from keras_attn.scores import DotProduct
 
@@ -126,10 +126,10 @@ def test_many_small_heads_cost_as_much_as_one_full_head(heads):
 
 def test_the_model_of_the_paper_in_its_own_terms():
     """Section 3.1 and 3.3: N = 6, d_model = 512, h = 8, d_k = d_v = 64, d_ff = 2048."""
-    from keras_attn.models import from_preset
+    from keras_attn.models import create
 
     with keras.StatelessScope(initialize_variables=False):
-        model = from_preset("transformer_base")
+        model = create("transformer_base")
     keras.backend.clear_session()  # Keras would else make its numbers at the end of another scope.
     assert len(model.encoder.blocks) == len(model.decoder.blocks) == 6
     for block in model.encoder.blocks + model.decoder.blocks:

@@ -2,11 +2,11 @@
 
 from keras import ops
 
-from keras_attn import axis
-from keras_attn.depth.recurrent import Recurrent
-from keras_attn.depth.stack import Stack
-from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.ops.halting import (
+from keras_attn import registry
+from keras_attn.attention.masks import join_masks
+from keras_attn.backend.bounded_while import bounded_while
+from keras_attn.backend.replica_losses import ReplicaLosses
+from keras_attn.depth.halting import (
     advance,
     at_least_float32,
     check_halting,
@@ -16,9 +16,9 @@ from keras_attn.ops.halting import (
     start,
     steps_metric,
 )
-from keras_attn.ops.masks import join_masks
-from keras_attn.ops.repeat import repeat_while
-from keras_attn.ops.replica_losses import ReplicaLosses
+from keras_attn.depth.recurrent import Recurrent
+from keras_attn.depth.stack import Stack
+from keras_attn.ops.checks import check_choice, check_sizes
 
 GRAVES, BASIC, ACCUMULATED = VARIANTS = (
     "graves",
@@ -27,7 +27,7 @@ GRAVES, BASIC, ACCUMULATED = VARIANTS = (
 )
 
 
-@axis.register
+@registry.register
 class ACT(ReplicaLosses, Recurrent):
     """One block repeated, at each position for as many steps as that position asks for.
 
@@ -123,7 +123,7 @@ class ACT(ReplicaLosses, Recurrent):
 
     def build(self, x_shape, context_shape=None):
         super().build(x_shape, context_shape)
-        axis.build_once(self.halting_unit, x_shape)
+        registry.build_once(self.halting_unit, x_shape)
 
     def _run(self, x, calls, keep_output):
         first = calls[0]
@@ -139,7 +139,7 @@ class ACT(ReplicaLosses, Recurrent):
                 rests.append([*rest, state[0]] if keep_output else rest)
         else:
             rests = [[]] * self.max_steps
-            state = repeat_while(
+            state = bounded_while(
                 lambda state: ops.any(state[-1].running > 0),
                 lambda number, state: self._advance(number, state, first)[0],
                 state,

@@ -8,13 +8,13 @@ from keras import ops, tree
 # What `keras.layers.RNN` knows a cell by that wants its dropout masks made before the loop.
 from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
 
-from keras_attn import axis
+from keras_attn import registry
+from keras_attn.backend.bounded_while import bounded_while
+from keras_attn.depth.halting import advance, at_least_float32, check_halting, halting_unit, start
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.halting import advance, at_least_float32, check_halting, halting_unit, start
-from keras_attn.ops.repeat import repeat_while
 
 
-@axis.register
+@registry.register
 class ACTCell(keras.layers.Layer, DropoutRNNCell):
     """A cell that runs another one several times on each input, as often as it asks for.
 
@@ -65,7 +65,7 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
     def __init__(self, cell, max_steps, epsilon=0.01, ponder_loss=0.01, halting_bias=1.0, **kwargs):
         # States pass the cell unrounded; it casts what it is given itself.
         super().__init__(**{"autocast": False, **kwargs})
-        cell = axis.deserialize(cell) if isinstance(cell, dict) else cell
+        cell = registry.deserialize(cell) if isinstance(cell, dict) else cell
         is_cell = isinstance(cell, keras.layers.Layer) and hasattr(cell, "state_size")
         if not is_cell or isinstance(cell, keras.layers.RNN):
             raise ValueError(
@@ -109,8 +109,8 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
             raise ValueError(
                 f"`inputs` must have shape (batch, width). Received: shape={tuple(input_shape)}."
             )
-        axis.build_once(self.cell, (input_shape[0], input_shape[1] + 1))
-        axis.build_once(self.halting_unit, (input_shape[0], self.output_size))
+        registry.build_once(self.cell, (input_shape[0], input_shape[1] + 1))
+        registry.build_once(self.halting_unit, (input_shape[0], self.output_size))
 
     def call(self, inputs, states, training=None):
         if training and self.ponder_loss and not self.is_counted:
@@ -143,7 +143,7 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
             after = [ops.where(runs, *pair) for pair in zip(after, before, strict=True)]
             return after, means, halted
 
-        _, (output, *after), halting = repeat_while(
+        _, (output, *after), halting = bounded_while(
             lambda state: ops.any(state[-1].running > 0),
             step,
             (tree.flatten(states), means, start(running)),
@@ -176,7 +176,7 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": axis.serialize(self.cell),
+            "cell": registry.serialize(self.cell),
             "max_steps": self.max_steps,
             "epsilon": self.epsilon,
             "ponder_loss": self.ponder_loss,

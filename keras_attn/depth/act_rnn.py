@@ -3,15 +3,15 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.axis import register
+from keras_attn.backend.replica_losses import ReplicaLosses
 from keras_attn.depth.act_cell import ACTCell
-from keras_attn.ops.halting import (
+from keras_attn.depth.halting import (
     at_least_float32,
     mean_over_real,
     show_steps,
     steps_metric,
 )
-from keras_attn.ops.replica_losses import ReplicaLosses
+from keras_attn.registry import register
 
 
 @register

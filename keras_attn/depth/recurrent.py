@@ -4,13 +4,13 @@ import functools
 
 import keras
 
-from keras_attn import axis, positions
+from keras_attn import positions, registry
+from keras_attn.attention.positions import block_positions
 from keras_attn.depth.stack import Stack
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.placing import places_of_new
 
 
-@axis.register
+@registry.register
 class Recurrent(Stack):
     """One block repeated: a stack whose layers share their weights.
 
@@ -53,7 +53,7 @@ class Recurrent(Stack):
 
     def __init__(self, block, num_steps, position=None, remat=False, **kwargs):
         check_sizes(num_steps=num_steps)
-        block = axis.deserialize(block) if isinstance(block, dict) else block
+        block = registry.deserialize(block) if isinstance(block, dict) else block
         block = block if isinstance(block, keras.layers.Layer) or not callable(block) else block(0)
         if not isinstance(block, keras.layers.Layer):
             raise ValueError(
@@ -69,7 +69,7 @@ class Recurrent(Stack):
     def build(self, x_shape, context_shape=None):
         super().build(x_shape, context_shape)
         if self.position is not None:
-            axis.build_once(self.position, x_shape)
+            registry.build_once(self.position, x_shape)
 
     def initial_cache(self, batch_size, max_length):
         """Empty caches, one for each step, with one count of filled slots, as `Stack`."""
@@ -95,17 +95,17 @@ class Recurrent(Stack):
         """What the block reads at a step: `x` and where it stands, in the sequence and in depth."""
         if self.position is None:
             return x
-        places = places_of_new(x, arguments["query_positions"], arguments["cache"])
+        places = block_positions(x, arguments["query_positions"], arguments["cache"])
         if getattr(self.position, "counts_steps", False):
             return self.position(x, places, step=number)
         return self.position(x, places)
 
     def get_config(self):
         config = keras.layers.Layer.get_config(self)
-        position = None if self.position is None else axis.serialize(self.position)
+        position = None if self.position is None else registry.serialize(self.position)
         return {
             **config,
-            "block": axis.serialize(self.block),
+            "block": registry.serialize(self.block),
             "num_steps": self.num_steps,
             "position": position,
             "remat": self.remat,

@@ -3,11 +3,11 @@
 import keras
 from keras import backend, ops
 
-from keras_attn.axis import build_once, register
+from keras_attn.backend.reversible import couple
 from keras_attn.depth.stack import Stack
 from keras_attn.layers.transformer_block import TransformerBlock
 from keras_attn.ops.checks import check_choice
-from keras_attn.ops.coupling import couple
+from keras_attn.registry import build_once, register
 from keras_attn.residuals import PreNorm
 
 

@@ -6,13 +6,13 @@ import inspect
 import keras
 from keras import ops
 
-from keras_attn import axis
+from keras_attn import registry
+from keras_attn.attention.masks import keras_mask
+from keras_attn.backend.remat import chain
 from keras_attn.depth import caches
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.ops.cutting import size
-from keras_attn.ops.masks import keras_mask
-from keras_attn.ops.recompute import chain
-from keras_attn.ops.slots import filled_slots
+from keras_attn.ops.memory_slots import filled_slots
+from keras_attn.ops.shapes import size
 
 # What a block is called with beside x, `training` and what only some have.
 ARGUMENTS = (
@@ -26,7 +26,7 @@ ARGUMENTS = (
 )
 
 
-@axis.register
+@registry.register
 class Stack(keras.layers.Layer):
     """Blocks one after another, each with weights of its own.
 
@@ -116,7 +116,7 @@ class Stack(keras.layers.Layer):
     def build(self, x_shape, context_shape=None):
         shapes = (x_shape,) if context_shape is None else (x_shape, context_shape)
         for block in self.blocks:
-            axis.build_once(block, *shapes)
+            registry.build_once(block, *shapes)
             if isinstance(block, Stack):
                 width = block.compute_output_spec(keras.KerasTensor(x_shape)).shape[-1]
                 if width != x_shape[-1]:
@@ -125,7 +125,7 @@ class Stack(keras.layers.Layer):
                         f"Received: {block!r}, which makes {width} of {x_shape[-1]}."
                     )
         if self.norm is not None:
-            axis.build_once(self.norm, x_shape)
+            registry.build_once(self.norm, x_shape)
 
     def initial_cache(self, batch_size, max_length):
         """Empty caches of all blocks, with one count of filled slots.
@@ -246,7 +246,7 @@ class Stack(keras.layers.Layer):
         return output, keras.KerasTensor(read, dtype=self.compute_dtype)
 
     def get_config(self):
-        blocks = [axis.serialize(block) for block in self.blocks]
+        blocks = [registry.serialize(block) for block in self.blocks]
         return {
             **super().get_config(),
             "block": blocks,

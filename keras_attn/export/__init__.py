@@ -2,7 +2,7 @@
 
 from keras_attn.export.ctranslate2 import ctranslate2
 from keras_attn.export.id_translator import IdTranslator
-from keras_attn.export.id_writer import IdWriter
+from keras_attn.export.id_writer import TokenGenerator
 from keras_attn.export.image_enlarger import ImageEnlarger
 from keras_attn.export.image_generator import ImageGenerator
 from keras_attn.export.inspection import Inspection, inspect
@@ -12,18 +12,18 @@ from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.token_encoder import TokenEncoder
 from keras_attn.export.translator import Translator
-from keras_attn.export.writer import Writer
+from keras_attn.export.writer import TextGenerator
 
 __all__ = [
     "IdTranslator",
-    "IdWriter",
+    "TokenGenerator",
     "ImageEnlarger",
     "ImageGenerator",
     "Inspection",
     "SegmentSteps",
     "TokenEncoder",
     "Translator",
-    "Writer",
+    "TextGenerator",
     "ctranslate2",
     "inspect",
     "onnx",

@@ -1,12 +1,12 @@
 """What the exports of image models have in common."""
 
-from keras_attn import axis
+from keras_attn import registry
+from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation import Sample, SamplePixels
 from keras_attn.generation.generate import NAMES
 from keras_attn.generation.task import Task
+from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.ops.logistics import num_parameters
-from keras_attn.ops.once import computing_once
-from keras_attn.training.mixture_of_logistics import MixtureOfLogistics
 
 
 def likelihood_of(model, tokens):
@@ -27,11 +27,11 @@ def draw(model, inputs, tokens, strategy, seed):
             strategy = SamplePixels(
                 likelihood.num_mixtures, likelihood.channels, likelihood.num_values
             )
-    strategy = axis.resolve(strategy, NAMES, "strategy")
+    strategy = registry.resolve(strategy, NAMES, "strategy")
     config = strategy.get_config()
     if "seed" in config:
         strategy = type(strategy).from_config({**config, "seed": seed})
     task = Task(tokens.length, tokens.start_id, eos_id=-1, grows=True)
-    with computing_once():
+    with loop_invariants():
         ids, score = strategy.decode(model, inputs, task)
     return {"images": tokens.decode(ids), "score": score}

@@ -23,7 +23,7 @@ class IdTranslator(tf.Module):
 
     Example:
         >>> import keras_attn
-        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=10)
+        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=10)
         >>> translator = keras_attn.export.IdTranslator(model, max_length=4)
         >>> translator.ids([[5, 3]], [2])["ids"].shape
         TensorShape([1, 4])

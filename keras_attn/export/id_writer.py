@@ -7,7 +7,7 @@ from keras_attn.generation import generate
 from keras_attn.ops.crossentropy import crossentropy
 
 
-class IdWriter(tf.Module):
+class TokenGenerator(tf.Module):
     """A causal model with its decoding strategy, as functions from tensors to tensors.
 
         ids -> generate(model, ids)        ids -> sum_{i >= 2} log p(x_i | x_<i)
@@ -26,7 +26,7 @@ class IdWriter(tf.Module):
         >>> import keras_attn
         >>> model = keras_attn.models.gpt(vocabulary_size=10, num_layers=1, num_heads=2,
         ...     hidden_dim=8, intermediate_dim=16, max_length=32)
-        >>> writer = keras_attn.export.IdWriter(model, max_length=4, max_prompt_length=28)
+        >>> writer = keras_attn.export.TokenGenerator(model, max_length=4, max_prompt_length=28)
         >>> writer.ids([[5, 4]], [2])["ids"].shape
         TensorShape([1, 4])
 

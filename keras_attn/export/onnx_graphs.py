@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export.id_translator import IdTranslator
-from keras_attn.export.id_writer import IdWriter
+from keras_attn.export.id_writer import TokenGenerator
 from keras_attn.export.segment_steps import SegmentSteps
 from keras_attn.export.token_encoder import IDS
 from keras_attn.generation import Greedy
@@ -30,7 +30,7 @@ def parts_of(model):
         )
     parts = {"step": lambda max_length, _: _step(model, max_length)}
     if not _makes_pixels(model):
-        decoder = IdWriter if model.reads_prompt else IdTranslator
+        decoder = TokenGenerator if model.reads_prompt else IdTranslator
         greedy = {"greedy": lambda *lengths: _greedy(decoder(model, _Greedy(), *lengths))}
         parts = {**greedy, **parts}
     if not model.reads_prompt:

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.export.id_translator import IdTranslator
-from keras_attn.export.id_writer import IdWriter
+from keras_attn.export.id_writer import TokenGenerator
 from keras_attn.export.image_enlarger import ImageEnlarger
 from keras_attn.export.image_generator import ImageGenerator
 from keras_attn.export.quantized import quantized
@@ -13,7 +13,7 @@ from keras_attn.export.token_encoder import TokenEncoder
 from keras_attn.export.translator import Translator
 from keras_attn.export.versions import new_version
 from keras_attn.export.warmup import write_warmup
-from keras_attn.export.writer import Writer
+from keras_attn.export.writer import TextGenerator
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.ops.checks import check_choice
@@ -98,7 +98,7 @@ def saved_model(
 
     Example:
         >>> import keras_attn, tempfile
-        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=10)
+        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=10)
         >>> directory = keras_attn.export.saved_model(model, tempfile.mkdtemp(), max_length=4)
         >>> directory[-2:]
         '/1'
@@ -156,9 +156,9 @@ def _servable(model, tokenizer, strategy, lengths):
     decoding = ("greedy" if strategy is None else strategy, *lengths)
     if getattr(model, "reads_prompt", False):
         if tokenizer is None:
-            writer = IdWriter(model, *decoding)
+            writer = TokenGenerator(model, *decoding)
             return writer, {**_ids(writer), "score": writer.score_ids}
-        writer = Writer(model, tokenizer, *decoding)
+        writer = TextGenerator(model, tokenizer, *decoding)
         signatures = {"ids": writer.ids, "score": writer.score, "serving_default": writer.text}
         return writer, signatures
     if tokenizer is None:

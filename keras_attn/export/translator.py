@@ -29,7 +29,7 @@ class Translator(IdTranslator):
     Example:
         >>> import keras_attn
         >>> tokenizer = keras_attn.text.Characters.train(["ab"])
-        >>> model = keras_attn.models.from_preset(
+        >>> model = keras_attn.models.create(
         ...     "transformer_tiny", vocabulary_size=tokenizer.vocabulary_size)
         >>> translator = keras_attn.export.Translator(model, tokenizer, max_length=4)
         >>> translator.text(["", "ab"])["translation"].shape

@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from keras_attn.export.id_writer import IdWriter
+from keras_attn.export.id_writer import TokenGenerator
 from keras_attn.export.vocabularies import check_vocabularies
 
 
-class Writer(IdWriter):
+class TextGenerator(TokenGenerator):
     """A causal model with its tokenizer and decoding strategy, as functions of strings.
 
         text -> ids -> generate(model, ids) -> text        text -> log p(text | its first token)
@@ -31,7 +31,7 @@ class Writer(IdWriter):
         >>> tokenizer = keras_attn.text.Characters.train(["ab"])
         >>> model = keras_attn.models.gpt(tokenizer.vocabulary_size, num_layers=1, num_heads=2,
         ...     hidden_dim=8, intermediate_dim=16, max_length=32)
-        >>> writer = keras_attn.export.Writer(model, tokenizer, max_length=4, max_prompt_length=28)
+        >>> writer = keras_attn.export.TextGenerator(model, tokenizer, max_length=4, max_prompt_length=28)
         >>> writer.text(["", "ab"])["continuation"].shape
         TensorShape([2])
         >>> writer.score(["", "ab"])["num_tokens"].numpy().tolist()

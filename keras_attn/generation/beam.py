@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_attn.axis import Value, register
 from keras_attn.generation.prompt import read_prompt, slot_positions
 from keras_attn.generation.while_loop import while_loop
+from keras_attn.registry import Value, register
 
 
 @register

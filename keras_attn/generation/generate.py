@@ -5,12 +5,12 @@ import functools
 import keras
 from keras import ops
 
-from keras_attn import axis
+from keras_attn import registry
+from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.greedy import Greedy
 from keras_attn.generation.sample import Sample
 from keras_attn.generation.task import Task
-from keras_attn.ops.once import computing_once
 
 NAMES = {"greedy": Greedy, "sample": Sample, "beam": Beam}
 
@@ -48,7 +48,7 @@ def generate(
 
     Example:
         >>> import keras_attn, numpy as np
-        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=20)
+        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=20)
         >>> ids, scores = keras_attn.generation.generate(model, np.array([[5, 6, 3]]), "greedy", 4)
         >>> ids.shape
         TensorShape([1, 4])
@@ -78,7 +78,7 @@ def generate(
             f"Received: shape={tuple(inputs.shape)}, dtype={inputs.dtype}."
         )
     _check_positions(model, inputs.shape[1], max_length)
-    strategy = axis.resolve(strategy, NAMES, "strategy")
+    strategy = registry.resolve(strategy, NAMES, "strategy")
     decode = _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile)
     return decode(ops.cast(inputs, "int32"))
 
@@ -107,7 +107,7 @@ def _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile):
     task = Task(max_length, bos_id, eos_id, grows=on_tensorflow and not jit_compile)
 
     def decode(inputs):
-        with computing_once():
+        with loop_invariants():
             return strategy.decode(model, inputs, task)
 
     if not on_tensorflow:

@@ -2,8 +2,8 @@
 
 from keras import ops
 
-from keras_attn.axis import Value, register
 from keras_attn.generation.loop import write
+from keras_attn.registry import Value, register
 
 
 @register

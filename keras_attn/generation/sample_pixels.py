@@ -2,11 +2,11 @@
 
 from keras import ops
 
-from keras_attn.axis import Value, register
 from keras_attn.generation.loop import write
 from keras_attn.generation.noise import uniform
-from keras_attn.ops.pixels import join_values
-from keras_attn.training.mixture_of_logistics import MixtureOfLogistics
+from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
+from keras_attn.ops.images import join_values
+from keras_attn.registry import Value, register
 
 
 @register
@@ -15,7 +15,7 @@ class SamplePixels(Value):
 
         v_t ~ p(. | v_<t),   token = 1 + the number whose digits are v_t
 
-    For a model whose outputs are the parameters of a `keras_attn.training.MixtureOfLogistics` and
+    For a model whose outputs are the parameters of a `keras_attn.losses.MixtureOfLogistics` and
     whose tokens are whole pixels, as an `image_transformer` with `num_mixtures`. The score is the
     log-probability. As in `Sample`, the same seed gives the same image with and without caches.
 

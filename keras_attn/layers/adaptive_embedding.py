@@ -5,12 +5,12 @@ import math
 import keras
 from keras import ops
 
-from keras_attn import axis
-from keras_attn.ops.affine import flatten_rows
+from keras_attn import registry
 from keras_attn.ops.checks import check_integers, check_sizes
+from keras_attn.ops.shapes import flatten_rows
 
 
-@axis.register
+@registry.register
 class AdaptiveEmbedding(keras.layers.Layer):
     """Looks tokens up in a table for each cluster of words, the rarer the narrower.
 
@@ -111,7 +111,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
     def table_initializer(self):
         """What rows as wide as the tables start from."""
         normal = keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5)
-        return axis.redraw(self.initializer or normal)
+        return registry.redraw(self.initializer or normal)
 
     def make_projections(self, owner, count=None):
         """The first `count` projections (d_i, D) of all clusters, as weights of a layer `owner`."""
@@ -120,7 +120,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
         return [
             owner.add_weight(
                 (width, self.hidden_dim),
-                axis.redraw(
+                registry.redraw(
                     self.projection_initializer
                     or keras.initializers.RandomNormal(stddev=width**-0.5)
                 ),

@@ -3,14 +3,14 @@
 import keras
 from keras import ops
 
-from keras_attn import axis
+from keras_attn import registry
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
-from keras_attn.ops.affine import flatten_rows
+from keras_attn.ops.adaptive_softmax import cluster_log_probabilities, cluster_losses
 from keras_attn.ops.checks import check_choice, check_shape
-from keras_attn.ops.clusters import cluster_log_probabilities, cluster_losses
+from keras_attn.ops.shapes import flatten_rows
 
 
-@axis.register
+@registry.register
 class AdaptiveSoftmax(keras.layers.Layer):
     """Predicts words in two steps: a frequent word or a cluster, then a word of the cluster.
 
@@ -25,7 +25,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
     Called without, it gives the log-probabilities of all words, which are logits too, at the cost
     of a plain softmax. Everything after the products is float32 under any dtype policy.
 
-    The losses (B, T) are what `keras_attn.training.LabelSmoothedCrossentropy(smoothing=0.0)` takes
+    The losses (B, T) are what `keras_attn.losses.LabelSmoothedCrossentropy(smoothing=0.0)` takes
     the mean of, and `Perplexity` and `BitsPerCharacter` measure, in place of logits:
 
         loss_of_tokens = keras.Model([token_ids, labels], softmax(hidden, labels))   # fit([x, y], y)
@@ -83,7 +83,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
 
     def build(self, x_shape, labels_shape=None):
         embedding = self.embedding
-        axis.build_once(embedding, x_shape)
+        registry.build_once(embedding, x_shape)
         own = {True: 0, False: None, "all_but_first": 1}[self.tied_projections]
         self.projections = embedding.make_projections(self, own)
         clusters = len(embedding.bounds) - 1
@@ -135,7 +135,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "embedding": axis.serialize(self.embedding),
+            "embedding": registry.serialize(self.embedding),
             "tied_projections": self.tied_projections,
             "ignore_id": self.ignore_id,
         }

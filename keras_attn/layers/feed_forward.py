@@ -3,15 +3,14 @@
 import keras
 from keras import ops
 
-from keras_attn import axis
-from keras_attn.ops.affine import flatten_rows
+from keras_attn import registry
+from keras_attn.backend.tiles import for_each_tile
 from keras_attn.ops.checks import check_rates, check_sizes
-from keras_attn.ops.cutting import ceil_div, pad, part_of, size
-from keras_attn.ops.seeds import RepeatedSeed, seeds_of_parts
-from keras_attn.ops.tiles import for_each_tile
+from keras_attn.ops.random import RepeatedSeed, split_seed
+from keras_attn.ops.shapes import ceil_div, flatten_rows, pad, size, slice_axis
 
 
-@axis.register
+@registry.register
 class FeedForward(keras.layers.Layer):
     """Two dense layers, the same at every position.
 
@@ -76,7 +75,7 @@ class FeedForward(keras.layers.Layer):
         def dense(units, initializer, name):
             return keras.layers.Dense(
                 units,
-                kernel_initializer=axis.redraw(initializer),
+                kernel_initializer=registry.redraw(initializer),
                 dtype=self.dtype_policy,
                 name=name,
             )
@@ -110,7 +109,7 @@ class FeedForward(keras.layers.Layer):
         variables = [*self.intermediate.variables, *self.output_dense.variables]
         weights = tuple(_as_operand(variable) for variable in variables)
         drops = bool(training and self.dropout)
-        seeds = (seeds_of_parts(self.drop.seed_generator.next(), chunks),) if drops else ()
+        seeds = (split_seed(self.drop.seed_generator.next(), chunks),) if drops else ()
 
         def compute(*operands):
             *seed, tile = operands[: len(seeds) + 1]
@@ -127,7 +126,7 @@ class FeedForward(keras.layers.Layer):
         dtype = keras.backend.standardize_dtype(self.compute_dtype)
         (output,) = for_each_tile(compute, (*seeds, tiles), weights, [dtype])
         output = ops.reshape(output, (chunks * length, rows.shape[1]))
-        return part_of(output, 0, count, axis=0)
+        return slice_axis(output, 0, count, axis=0)
 
     def compute_output_shape(self, x_shape):
         return x_shape

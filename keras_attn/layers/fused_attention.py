@@ -9,8 +9,8 @@ bfloat16 one: a forbidden key weighs exactly nothing unless logits differ by abo
 import keras
 from keras import ops
 
-from keras_attn.ops.masks import mask_and_bias
-from keras_attn.ops.progression import Progression
+from keras_attn.attention.masks import mask_and_bias
+from keras_attn.attention.positions import PositionRange
 from keras_attn.patterns import Causal, Dense
 from keras_attn.scores import DotProduct
 
@@ -26,7 +26,7 @@ def fuses(operands, pattern, attention_mask=None, planned=False):
     than a matrix of scores, and than a plan that computes all pairs or half of them.
 
     Args:
-        operands: `Operands`.
+        operands: `AttentionInputs`.
         pattern: of the pattern axis.
         attention_mask: bool tensor or None.
         planned: bool. Whether the choice is between the kernel and the pattern's plan.
@@ -51,7 +51,7 @@ def kernel_takes(query, key, value):
     """Whether this backend has a kernel on this machine, for such tensors and their gradients."""
     if keras.backend.backend() != "jax":
         return False
-    from keras_attn.ops.jax_fused import takes
+    from keras_attn.backend.jax.fused import takes
 
     return takes(query, key, value)
 
@@ -92,4 +92,4 @@ def _is_aligned(operands):
     """
     places = operands.query_positions, operands.key_positions
     length, num_keys = operands.query.shape[2], operands.key.shape[2]
-    return all(isinstance(x, Progression) for x in places) and length == num_keys is not None
+    return all(isinstance(x, PositionRange) for x in places) and length == num_keys is not None

@@ -5,11 +5,10 @@ import math
 import keras
 from keras import ops
 
-from keras_attn import axis
-from keras_attn.ops.affine import flatten_rows
+from keras_attn import registry
+from keras_attn.backend.loop_invariants import once, values_in_scope
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.heads import split_heads
-from keras_attn.ops.once import once, values_in_scope
+from keras_attn.ops.shapes import flatten_rows, split_heads
 
 
 class HeadProjections(keras.layers.Layer):
@@ -78,7 +77,7 @@ class HeadProjections(keras.layers.Layer):
         initializer = self.kernel_initializer
         if name == "output" and self.output_initializer is not None:
             initializer = self.output_initializer
-        initializer = axis.redraw(initializer)  # an initializer draws the same numbers every time
+        initializer = registry.redraw(initializer)  # an initializer draws the same numbers every time
         matrix = (math.prod(shape[:num_input_axes]), math.prod(shape[num_input_axes:]))
 
         def draw(shape, dtype=None):
@@ -88,7 +87,7 @@ class HeadProjections(keras.layers.Layer):
         bias = None
         if self.use_bias:
             shape = shape[num_input_axes:]
-            bias = self.add_weight(shape, axis.redraw(self.bias_initializer), name=f"{name}_bias")
+            bias = self.add_weight(shape, registry.redraw(self.bias_initializer), name=f"{name}_bias")
         setattr(self, f"{name}_bias", bias)
 
     def _heads(self, query, key, value, decoding):

@@ -2,10 +2,10 @@
 
 import keras
 
-from keras_attn import axis
+from keras_attn import registry
 
 
-@axis.register
+@registry.register
 class MaskedTokenHead(keras.layers.Layer):
     """Prepares hidden states for comparison with the token table, and owns the output's bias.
 
@@ -61,10 +61,10 @@ class MaskedTokenHead(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, x_shape):
-        axis.build_once(self.embedding, x_shape)
+        registry.build_once(self.embedding, x_shape)
         self.dense = keras.layers.Dense(
             x_shape[-1],
-            kernel_initializer=axis.redraw(self.kernel_initializer),
+            kernel_initializer=registry.redraw(self.kernel_initializer),
             dtype=self.dtype_policy,
             name="dense",
         )
@@ -86,7 +86,7 @@ class MaskedTokenHead(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "embedding": axis.serialize(self.embedding),
+            "embedding": registry.serialize(self.embedding),
             "activation": keras.activations.serialize(self.activation),
             "epsilon": self.epsilon,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),

@@ -3,24 +3,21 @@
 import keras
 from keras import ops
 
-from keras_attn import axis, patterns, positions, scores
+from keras_attn import patterns, positions, registry, scores
+from keras_attn.attention.cache import check_cache, read_cache
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.masks import keras_mask, mask_and_bias, spread_padding_mask
+from keras_attn.attention.positions import PositionRange, resolve_positions
+from keras_attn.attention.softmax import attend
 from keras_attn.layers.fused_attention import attend_fused, fuses
 from keras_attn.layers.head_projections import HeadProjections
-from keras_attn.ops.cache import check_cache
-from keras_attn.ops.cache_reading import read_cache
 from keras_attn.ops.checks import check_choice, check_positions, check_rates, check_shape
-from keras_attn.ops.cutting import size
-from keras_attn.ops.heads import merge_heads
-from keras_attn.ops.masks import keras_mask, mask_and_bias, spread_padding_mask
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.placing import positions_of_new
-from keras_attn.ops.progression import Progression
-from keras_attn.ops.seeds import RepeatedSeed
-from keras_attn.ops.softmax import attend
+from keras_attn.ops.random import RepeatedSeed
+from keras_attn.ops.shapes import merge_heads, size
 from keras_attn.patterns import Causal, Dense
 
 
-@axis.register
+@registry.register
 class MultiHeadAttention(HeadProjections):
     """Attends with several heads, each with projections, score and pattern of its own.
 
@@ -52,7 +49,7 @@ class MultiHeadAttention(HeadProjections):
             layer draws a (D, N, H) kernel as if it were a convolution's, several times too narrow.
         bias_initializer: of the biases.
         output_initializer: of the output projection; by default `kernel_initializer`.
-        plan: "matrix" for the whole matrix of scores, "tiles" for the pattern's plan, or "auto":
+        implementation: "dense" for the whole matrix of scores, "blockwise" for the pattern's plan, or "auto":
             the plan where it is known to compute fewer or to need much less memory. Positions,
             an `attention_mask` or a cache given to a call always take the matrix. With "auto", on
             JAX and a GPU, in half precision, a kernel of `keras.ops.dot_product_attention` takes
@@ -110,7 +107,7 @@ class MultiHeadAttention(HeadProjections):
         kernel_initializer="glorot_uniform",
         bias_initializer="zeros",
         output_initializer=None,
-        plan="auto",
+        implementation="auto",
         seed=None,
         **kwargs,
     ):
@@ -129,7 +126,7 @@ class MultiHeadAttention(HeadProjections):
             **kwargs,
         )
         check_rates(dropout=dropout)
-        check_choice(("auto", "matrix", "tiles"), plan=plan)
+        check_choice(("auto", "dense", "blockwise"), implementation=implementation)
         self.score = score
         self.pattern = patterns.get(pattern)
         self.pattern.check_score(self.score)
@@ -137,7 +134,7 @@ class MultiHeadAttention(HeadProjections):
             position = positions.get_of_heads(position, dtype=kwargs.get("dtype"))
         self.position = position
         self.dropout = dropout
-        self.plan = plan
+        self.implementation = implementation
         self.seed = seed
         if dropout or self.pattern.is_random:
             self.seed_generator = keras.random.SeedGenerator(seed)
@@ -148,11 +145,11 @@ class MultiHeadAttention(HeadProjections):
         super().build(query_shape, value_shape, key_shape)
         if isinstance(self.score, keras.layers.Layer):
             per_head = [(None, heads, shape[1], self.key_dim) for shape in (query_shape, key_shape)]
-            axis.build_once(self.score, *per_head)
+            registry.build_once(self.score, *per_head)
         if isinstance(self.pattern, keras.layers.Layer):
-            axis.build_once(self.pattern, (None, heads, query_shape[1], self.key_dim), query_shape)
+            registry.build_once(self.pattern, (None, heads, query_shape[1], self.key_dim), query_shape)
         if self.position is not None:
-            axis.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
+            registry.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
 
     def call(
         self,
@@ -185,7 +182,7 @@ class MultiHeadAttention(HeadProjections):
         if self.num_key_value_heads < self.num_heads:
             repeats = self.num_heads // self.num_key_value_heads
             key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
-        operands = Operands(
+        operands = AttentionInputs(
             *(query, key, value),
             *self._positions(query, key, query_positions, key_positions, read),
             self.score,
@@ -202,7 +199,7 @@ class MultiHeadAttention(HeadProjections):
             pattern = Dense()
         is_free = all(x is None for x in (cache, attention_mask, query_positions, key_positions))
         planned = is_free and self._has_plan(pattern, query.shape[2], key.shape[2])
-        is_fused = self.plan == "auto" and cache is None
+        is_fused = self.implementation == "auto" and cache is None
         if is_fused and fuses(operands, pattern, attention_mask, planned):
             output = attend_fused(operands, pattern, attention_mask)
         elif planned:
@@ -222,7 +219,7 @@ class MultiHeadAttention(HeadProjections):
 
     def _at_positions(self, query, key, cache, *given):
         """Queries and new keys with their positions in them, as kept keys have theirs."""
-        query_positions, key_positions = positions_of_new(query, key, cache, *given)
+        query_positions, key_positions = resolve_positions(query, key, cache, *given)
         placed = self.position(query, query_positions)
         if key is query and all(x is None for x in given):  # stays one tensor
             return placed, placed
@@ -232,7 +229,7 @@ class MultiHeadAttention(HeadProjections):
         """Where queries and keys stand: as given, or one after the other up to the last."""
         length, num_keys = query.shape[2], key.shape[2]
         if key_positions is None:
-            key_positions = Progression(0, size(key, 2)) if read is None else read.positions
+            key_positions = PositionRange(0, size(key, 2)) if read is None else read.positions
         else:
             key_positions = check_positions(
                 key_positions, "key_positions", query.shape[0], num_keys
@@ -240,7 +237,7 @@ class MultiHeadAttention(HeadProjections):
         if query_positions is None:
             steps = size(query, 2)
             end = size(key, 2) if read is None else read.end
-            query_positions = Progression(end - steps, steps)
+            query_positions = PositionRange(end - steps, steps)
         else:
             query_positions = check_positions(
                 query_positions, "query_positions", query.shape[0], length
@@ -256,9 +253,9 @@ class MultiHeadAttention(HeadProjections):
         """Whether to compute by the pattern's plan."""
         if None not in (length, num_keys) and length > num_keys and not isinstance(pattern, Dense):
             return False  # the first queries would stand before all keys
-        if self.plan != "auto":
-            return self.plan == "tiles"
-        return pattern.plan_pays(length, num_keys)
+        if self.implementation != "auto":
+            return self.implementation == "blockwise"
+        return pattern.prefers_blockwise(length, num_keys)
 
     def _attend_by_matrix(self, operands, pattern, attention_mask=None, read=None):
         """The output and the whole matrix of scores (B, N, T, S)."""
@@ -327,10 +324,10 @@ class MultiHeadAttention(HeadProjections):
     def get_config(self):
         return {
             **super().get_config(),
-            "score": axis.serialize(self.score),
-            "pattern": axis.serialize(self.pattern),
-            "position": axis.serialize(self.position),
+            "score": registry.serialize(self.score),
+            "pattern": registry.serialize(self.pattern),
+            "position": registry.serialize(self.position),
             "dropout": self.dropout,
-            "plan": self.plan,
+            "implementation": self.implementation,
             "seed": self.seed,
         }

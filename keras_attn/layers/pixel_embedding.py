@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
-from keras_attn import axis
+from keras_attn import registry
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.pixels import split_number
+from keras_attn.ops.images import split_number
 
 
-@axis.register
+@registry.register
 class PixelEmbedding(keras.layers.Layer):
     """Makes one vector of all channels of a pixel, whose values have an order.
 

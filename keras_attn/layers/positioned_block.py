@@ -3,14 +3,13 @@
 import keras
 from keras import ops
 
-from keras_attn import axis, positions
-from keras_attn.ops.cutting import size
-from keras_attn.ops.masks import keras_mask
-from keras_attn.ops.placing import places_of_new
-from keras_attn.ops.progression import Progression, positions_tensor
+from keras_attn import positions, registry
+from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.positions import PositionRange, block_positions, positions_tensor
+from keras_attn.ops.shapes import size
 
 
-@axis.register
+@registry.register
 class PositionedBlock(keras.layers.Layer):
     """A block that adds positions of its own to what it reads.
 
@@ -48,7 +47,7 @@ class PositionedBlock(keras.layers.Layer):
 
     def __init__(self, block, position, **kwargs):
         super().__init__(**kwargs)
-        self.block = axis.deserialize(block) if isinstance(block, dict) else block
+        self.block = registry.deserialize(block) if isinstance(block, dict) else block
         if not isinstance(self.block, keras.layers.Layer):
             raise ValueError(f"`block` must be a layer. Received: block={block!r}.")
         self.position = positions.get(position, dtype=self.dtype_policy)
@@ -73,9 +72,9 @@ class PositionedBlock(keras.layers.Layer):
         return getattr(self.block, "needs_closing_norm", False)
 
     def build(self, x_shape, context_shape=None):
-        axis.build_once(self.position, x_shape)
+        registry.build_once(self.position, x_shape)
         shapes = (x_shape,) if context_shape is None else (x_shape, context_shape)
-        axis.build_once(self.block, *shapes)
+        registry.build_once(self.block, *shapes)
 
     def call(
         self,
@@ -96,12 +95,12 @@ class PositionedBlock(keras.layers.Layer):
     ):
         if padding_mask is None and cache is None:
             padding_mask = keras_mask(x)
-        places, arguments = places_of_new(x, query_positions, cache), {}
+        places, arguments = block_positions(x, query_positions, cache), {}
         if memory is not None:
             slots, length = size(memory, 1), size(x, 1)
             if places is None:
-                places = Progression(slots, length).tensor()
-            of_memory = Progression(0, slots).tensor()
+                places = PositionRange(slots, length).tensor()
+            of_memory = PositionRange(0, slots).tensor()
             if key_positions is not None:
                 of_memory = ops.take(positions_tensor(key_positions), of_memory, axis=-1)
             memory = self.position(memory, of_memory)
@@ -129,6 +128,6 @@ class PositionedBlock(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "block": axis.serialize(self.block),
-            "position": axis.serialize(self.position),
+            "block": registry.serialize(self.block),
+            "position": registry.serialize(self.position),
         }

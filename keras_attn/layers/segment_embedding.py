@@ -3,11 +3,11 @@
 import keras
 from keras import ops
 
-from keras_attn import axis
+from keras_attn import registry
 from keras_attn.ops.checks import check_shape, check_sizes
 
 
-@axis.register
+@registry.register
 class SegmentEmbedding(keras.layers.Layer):
     """Adds a learned vector for the segment that a token belongs to.
 
@@ -49,7 +49,7 @@ class SegmentEmbedding(keras.layers.Layer):
 
     def build(self, x_shape, segment_ids_shape=None):
         shape = (self.num_segments, x_shape[-1])
-        self.table = self.add_weight(shape, axis.redraw(self.initializer), name="table")
+        self.table = self.add_weight(shape, registry.redraw(self.initializer), name="table")
 
     def call(self, x, segment_ids=None):
         if segment_ids is None:

@@ -3,14 +3,14 @@
 import keras
 from keras import ops
 
-from keras_attn import axis
-from keras_attn.ops.cache import add_slots
+from keras_attn import registry
+from keras_attn.attention.cache import add_slots
+from keras_attn.attention.masks import join_masks, keras_mask
+from keras_attn.attention.positions import slots_at_distance
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
-from keras_attn.ops.masks import join_masks, keras_mask
-from keras_attn.ops.placing import seen_at
 
 
-@axis.register
+@registry.register
 class SeparableConvTransition(keras.layers.Layer):
     """Two separable convolutions along the sequence, in the place of a feed-forward network.
 
@@ -93,8 +93,8 @@ class SeparableConvTransition(keras.layers.Layer):
             return keras.layers.SeparableConv1D(
                 width,
                 kernel_size,
-                depthwise_initializer=axis.redraw(self.kernel_initializer),
-                pointwise_initializer=axis.redraw(self.kernel_initializer),
+                depthwise_initializer=registry.redraw(self.kernel_initializer),
+                pointwise_initializer=registry.redraw(self.kernel_initializer),
                 data_format="channels_last",
                 dtype=self.dtype_policy,
                 name=name,
@@ -134,7 +134,7 @@ class SeparableConvTransition(keras.layers.Layer):
         check_shape(x, "x", (None, None, x.shape[-1]))
         if cache is not None:
             masks = padding_mask, attention_mask
-            seen = seen_at(x, cache, query_positions, key_positions, *masks)
+            seen = slots_at_distance(x, cache, query_positions, key_positions, *masks)
             return self._continue(x, cache, seen, training)
         padding_mask = keras_mask(x) if padding_mask is None else padding_mask
         real = join_masks((x, padding_mask, "padding_mask"))  # (B, T)

@@ -5,13 +5,13 @@ import math
 import keras
 from keras import ops
 
-from keras_attn import axis
-from keras_attn.ops.affine import flatten_rows
+from keras_attn import registry
+from keras_attn.backend.loop_invariants import once
 from keras_attn.ops.checks import check_integers, check_shape, check_sizes
-from keras_attn.ops.once import once
+from keras_attn.ops.shapes import flatten_rows
 
 
-@axis.register
+@registry.register
 class TokenEmbedding(keras.layers.Layer):
     """Looks tokens up in a table, and scores vectors against the same table.
 
@@ -68,7 +68,7 @@ class TokenEmbedding(keras.layers.Layer):
             stddev=self.hidden_dim**-0.5
         )
         self.table = self.add_weight(
-            (self.vocabulary_size, self.hidden_dim), axis.redraw(initializer), name="table"
+            (self.vocabulary_size, self.hidden_dim), registry.redraw(initializer), name="table"
         )
 
     def logits(self, x):

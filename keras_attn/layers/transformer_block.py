@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
-from keras_attn import axis, residuals
+from keras_attn import registry, residuals
+from keras_attn.attention.masks import join_masks, keras_mask
 from keras_attn.ops.checks import check_rates, check_shape
-from keras_attn.ops.masks import join_masks, keras_mask
 
 
-@axis.register
+@registry.register
 class TransformerBlock(keras.layers.Layer):
     """Attention, then optionally attention to a context, then a feed-forward network.
 
@@ -82,10 +82,10 @@ class TransformerBlock(keras.layers.Layer):
                 raise ValueError(f"`{name}` must be a layer. Received: {name}={layer!r}.")
         check_rates(dropout=dropout)
         residual = residuals.get(residual, dtype=self.dtype_policy)
-        self.attention_residual = axis.copy(residual)
+        self.attention_residual = registry.copy(residual)
         if cross_attention is not None:
-            self.cross_attention_residual = axis.copy(residual)
-        self.feed_forward_residual = axis.copy(residual)
+            self.cross_attention_residual = registry.copy(residual)
+        self.feed_forward_residual = registry.copy(residual)
         self.dropout = dropout
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.supports_masking = True
@@ -102,13 +102,13 @@ class TransformerBlock(keras.layers.Layer):
 
     def build(self, x_shape, context_shape=None):
         self._check_context(context_shape)
-        axis.build_once(self.attention, x_shape, x_shape)
-        axis.build_once(self.attention_residual, x_shape, x_shape)
+        registry.build_once(self.attention, x_shape, x_shape)
+        registry.build_once(self.attention_residual, x_shape, x_shape)
         if self.cross_attention is not None:
-            axis.build_once(self.cross_attention, x_shape, context_shape)
-            axis.build_once(self.cross_attention_residual, x_shape, x_shape)
-        axis.build_once(self.feed_forward, x_shape)
-        axis.build_once(self.feed_forward_residual, x_shape, x_shape)
+            registry.build_once(self.cross_attention, x_shape, context_shape)
+            registry.build_once(self.cross_attention_residual, x_shape, x_shape)
+        registry.build_once(self.feed_forward, x_shape)
+        registry.build_once(self.feed_forward_residual, x_shape, x_shape)
 
     def _check_context(self, shape):
         if (shape is None) != (self.cross_attention is None):
@@ -284,9 +284,9 @@ class TransformerBlock(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "attention": axis.serialize(self.attention),
-            "feed_forward": axis.serialize(self.feed_forward),
-            "cross_attention": axis.serialize(self.cross_attention),
-            "residual": axis.serialize(axis.copy(self.residual)),  # not how it was built
+            "attention": registry.serialize(self.attention),
+            "feed_forward": registry.serialize(self.feed_forward),
+            "cross_attention": registry.serialize(self.cross_attention),
+            "residual": registry.serialize(registry.copy(self.residual)),  # not how it was built
             "dropout": self.dropout,
         }

@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_attn.axis import Value, register
-from keras_attn.ops.cache import extend_cache
+from keras_attn.attention.cache import extend_cache
 from keras_attn.ops.checks import check_sizes
+from keras_attn.registry import Value, register
 
 
 @register
@@ -81,7 +81,7 @@ class KVCache(Value):
         return extend_cache(state, key, value)
 
     def _num_slots(self, pattern):
-        kept = None if self.whole else pattern.kept()
+        kept = None if self.whole else pattern.cache_size()
         if kept is None:
             return self.max_length
         if isinstance(self.max_length, int):

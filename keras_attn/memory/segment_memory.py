@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from keras_attn.axis import Value, register
 from keras_attn.ops.checks import check_boolean, check_shape, check_sizes
-from keras_attn.ops.cutting import size
-from keras_attn.ops.slots import filled_slots, keep_last
+from keras_attn.ops.memory_slots import filled_slots, keep_last
+from keras_attn.ops.shapes import size
+from keras_attn.registry import Value, register
 
 
 @register

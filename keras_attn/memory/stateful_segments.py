@@ -7,14 +7,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn import axis
+from keras_attn import registry
+from keras_attn.backend.assertions import require
+from keras_attn.backend.replicas import num_replicas, num_shares, replicas_of
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.ops.cutting import part_of, size
-from keras_attn.ops.distribute import num_replicas, num_shares, replicas_of
-from keras_attn.ops.requirements import require
+from keras_attn.ops.shapes import size, slice_axis
 
 
-@axis.register
+@registry.register
 class StatefulSegments(keras.Model):
     """Keeps a model's memory between batches, for `fit`, `evaluate` and `predict`.
 
@@ -62,7 +62,7 @@ class StatefulSegments(keras.Model):
         >>> model = keras_attn.memory.StatefulSegments(keras_attn.models.CausalLanguageModel(
         ...     TokenEmbedding(50, 8), keras_attn.depth.Stack([block]),
         ...     memory=keras_attn.memory.SegmentMemory(32)))
-        >>> model.compile("adam", keras_attn.training.LabelSmoothedCrossentropy())
+        >>> model.compile("adam", keras_attn.losses.LabelSmoothedCrossentropy())
         >>> text = keras_attn.text.SegmentStreams(range(1, 50), batch_size=2, segment_length=8)
         >>> history = model.fit(text.as_dataset(), verbose=0)
 
@@ -133,7 +133,7 @@ class StatefulSegments(keras.Model):
         rows, others = self._num_rows(inputs)
         state = kept
         if others is not None:
-            state = {name: part_of(value, 0, rows, axis=0) for name, value in kept.items()}
+            state = {name: slice_axis(value, 0, rows, axis=0) for name, value in kept.items()}
         if reset is not None:
             num_rows = state["memory_length"].shape[0]
             # Flat before it is checked: a dataset may not know its rank.
@@ -145,7 +145,7 @@ class StatefulSegments(keras.Model):
         for name, variable in self.state.items():
             new = outputs.pop(name)
             if others is not None:
-                new = ops.concatenate([new, part_of(kept[name], rows, others, axis=0)], axis=0)
+                new = ops.concatenate([new, slice_axis(kept[name], rows, others, axis=0)], axis=0)
             variable.assign(new)
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
@@ -255,7 +255,7 @@ class StatefulSegments(keras.Model):
                 part.assign(rows)
 
     def get_config(self):
-        config = {"model": axis.serialize(self.model), "batch_size": self.batch_size}
+        config = {"model": registry.serialize(self.model), "batch_size": self.batch_size}
         return {**super().get_config(), **config}
 
     @classmethod

@@ -10,7 +10,7 @@ from keras_attn.models.gtrxl import gtrxl
 from keras_attn.models.image_tokens import ImageTokens
 from keras_attn.models.image_transformer import image_transformer
 from keras_attn.models.masked_language_model import MaskedLanguageModel
-from keras_attn.models.presets import PRESETS, from_preset
+from keras_attn.models.presets import PRESETS, create
 from keras_attn.models.reformer import reformer
 from keras_attn.models.sequence_model import SequenceModel
 from keras_attn.models.sparse_transformer import sparse_transformer
@@ -29,7 +29,7 @@ __all__ = [
     "adaptive_span_transformer",
     "bert",
     "deep_char_transformer",
-    "from_preset",
+    "create",
     "gpt",
     "gtrxl",
     "image_transformer",

@@ -4,7 +4,7 @@ from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.ops.heads import head_size
+from keras_attn.ops.shapes import head_size
 from keras_attn.patterns import AdaptiveSpan
 from keras_attn.scores import LearnedRelative
 

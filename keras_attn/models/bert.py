@@ -12,7 +12,7 @@ from keras_attn.layers import (
     TransformerBlock,
 )
 from keras_attn.models.masked_language_model import MaskedLanguageModel
-from keras_attn.ops.heads import head_size
+from keras_attn.ops.shapes import head_size
 from keras_attn.positions import Learned
 from keras_attn.residuals import PostNorm
 

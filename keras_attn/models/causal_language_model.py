@@ -5,13 +5,12 @@ import inspect
 import keras
 from keras import ops
 
-from keras_attn import axis, positions
+from keras_attn import positions, registry
+from keras_attn.attention.masks import keras_mask, same_segment, segment_positions
 from keras_attn.models.model import Model, check_causal, check_packable, num_positions, restore
-from keras_attn.ops.masks import keras_mask
-from keras_attn.ops.packing import same_segment, segment_positions
 
 
-@axis.register
+@registry.register
 class CausalLanguageModel(Model):
     """Predicts each token from those before it: p(x_t | x_<t).
 

@@ -9,7 +9,7 @@ from keras_attn.layers import (
     TransformerBlock,
 )
 from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.ops.heads import head_size
+from keras_attn.ops.shapes import head_size
 from keras_attn.positions import Learned
 
 
@@ -31,14 +31,14 @@ def deep_char_transformer(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | causal | learned, every layer | post | stack | - | three auxiliary losses |
 
-    Train it as `keras_attn.training.AuxiliaryLosses(model, total_steps)`, without which more than
+    Train it as `keras_attn.losses.AuxiliaryLosses(model, total_steps)`, without which more than
     ten layers hardly learn; what generates and is exported is this model.
 
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.deep_char_transformer(vocabulary_size=100, num_layers=2,
         ...     num_heads=2, hidden_dim=8, intermediate_dim=16, max_length=32)
-        >>> trained = keras_attn.training.AuxiliaryLosses(model, total_steps=1000)
+        >>> trained = keras_attn.losses.AuxiliaryLosses(model, total_steps=1000)
 
     Differs from the paper: the logits share the token table; the projections of the attention have
         biases, as Keras's have.

@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
-from keras_attn import axis, positions
+from keras_attn import positions, registry
+from keras_attn.attention.masks import same_segment, segment_positions
 from keras_attn.models.model import Model, check_packable, num_positions, restore
-from keras_attn.ops.packing import same_segment, segment_positions
 
 
-@axis.register
+@registry.register
 class EncoderDecoder(Model):
     """Reads a source, writes a target: p(y_t | y_<t, source).
 
@@ -42,7 +42,7 @@ class EncoderDecoder(Model):
 
     Example:
         >>> import keras_attn
-        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=100)
+        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=100)
         >>> type(model).__name__
         'EncoderDecoder'
 

@@ -9,7 +9,7 @@ from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, T
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.heads import head_size
+from keras_attn.ops.shapes import head_size
 from keras_attn.positions import Learned
 from keras_attn.residuals import PreNorm
 

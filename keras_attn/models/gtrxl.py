@@ -6,7 +6,7 @@ from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.sequence_model import SequenceModel
-from keras_attn.ops.heads import head_size
+from keras_attn.ops.shapes import head_size
 
 
 def gtrxl(

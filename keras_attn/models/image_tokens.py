@@ -5,12 +5,11 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_attn.axis import Value, register
 from keras_attn.layers import PixelEmbedding
-from keras_attn.ops.block_raster import block_raster_order, integer_pair
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.ops.pixels import join_values, split_number
+from keras_attn.ops.images import block_raster_order, integer_pair, join_values, split_number
 from keras_attn.positions import ImageCoordinates
+from keras_attn.registry import Value, register
 
 
 @register
@@ -23,7 +22,7 @@ class ImageTokens(Value):
     values 0 .. V-1 are 1 .. V, and V + 1 starts an image. The places are those of raster order, row
     by row and channel beside channel; with a `query_shape`, block after block, as a `BlockLocal2D`
     reads. With `whole_pixels` a token is a pixel, the number whose digits to the base V are its
-    channels; of that order are the `values` that a `keras_attn.training.MixtureOfLogistics` takes
+    channels; of that order are the `values` that a `keras_attn.losses.MixtureOfLogistics` takes
     as labels.
 
     Args:

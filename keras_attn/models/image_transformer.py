@@ -12,8 +12,8 @@ from keras_attn.layers import (
     TransformerBlock,
 )
 from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.ops.heads import head_size
 from keras_attn.ops.logistics import num_parameters
+from keras_attn.ops.shapes import head_size
 from keras_attn.patterns import BlockLocal1D, BlockLocal2D
 from keras_attn.positions import ImageCoordinates
 

@@ -2,11 +2,11 @@
 
 import keras
 
-from keras_attn import axis, positions
+from keras_attn import positions, registry
 from keras_attn.models.model import Model, restore
 
 
-@axis.register
+@registry.register
 class MaskedLanguageModel(Model):
     """Predicts tokens from both sides: p(x_t | x with t masked).
 

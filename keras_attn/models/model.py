@@ -5,8 +5,8 @@ import inspect
 import keras
 from keras import ops
 
+from keras_attn.attention.masks import check_segments
 from keras_attn.models.fingerprint import Fingerprint, is_optional
-from keras_attn.ops.packing import check_segments
 from keras_attn.patterns.pattern import Pattern
 
 

@@ -148,7 +148,7 @@ PRESETS = {
 }
 
 
-def from_preset(name, /, **overrides):
+def create(name, /, **overrides):
     """A model with a paper's sizes and random weights.
 
     Args:
@@ -163,7 +163,7 @@ def from_preset(name, /, **overrides):
 
     Example:
         >>> import keras_attn
-        >>> model = keras_attn.models.from_preset("transformer_tiny", vocabulary_size=1000)
+        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=1000)
         >>> model.count_params()
         1453056
 

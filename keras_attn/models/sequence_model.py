@@ -5,16 +5,16 @@ import inspect
 import keras
 from keras import ops
 
-from keras_attn import axis
+from keras_attn import registry
 from keras_attn.models.model import Model, check_causal, restore
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.cutting import size
-from keras_attn.ops.episodes import episode_masks
+from keras_attn.ops.episode_mask import episode_masks
+from keras_attn.ops.shapes import size
 
 MEMORY = ("memory", "memory_length")
 
 
-@axis.register
+@registry.register
 class SequenceModel(Model):
     """Reads states and answers each, from it and those before: f(s_1 .. s_t).
 
@@ -116,7 +116,7 @@ class SequenceModel(Model):
     def get_config(self):
         heads = self.heads
         if heads is not None:
-            heads = {name: axis.serialize(layer) for name, layer in heads.items()}
+            heads = {name: registry.serialize(layer) for name, layer in heads.items()}
         return {**super().get_config(), "heads": heads}
 
 
@@ -128,10 +128,10 @@ def _head(name, layer):
     if isinstance(layer, int):
         # What leaves a model is float32 under any policy, logits above all.
         return keras.layers.Dense(layer, dtype="float32", name=name)
-    return axis.deserialize(layer) if isinstance(layer, dict) else layer
+    return registry.deserialize(layer) if isinstance(layer, dict) else layer
 
 
-@axis.register
+@registry.register
 class _Episodes(keras.Operation):
     """The masks of `episode_masks`, as one operation that a functional model can have as a node."""
 

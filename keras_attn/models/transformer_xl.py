@@ -11,7 +11,7 @@ from keras_attn.layers import (
 )
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
-from keras_attn.ops.heads import head_size
+from keras_attn.ops.shapes import head_size
 from keras_attn.scores import Relative
 
 

@@ -10,7 +10,7 @@ from keras_attn.layers import (
 )
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.ops.checks import check_choice
-from keras_attn.ops.heads import head_size
+from keras_attn.ops.shapes import head_size
 
 
 def universal_transformer(

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_attn.axis import register
+from keras_attn.registry import register
 
 
 @register

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.cutting import size, sizes
+from keras_attn.ops.shapes import size, sizes
 
 
 def sort_order(numbers):

@@ -1,7 +1,7 @@
 """Pattern axis: which keys may a query meet."""
 
-from keras_attn import axis
-from keras_attn.ops.block_raster import block_raster_order
+from keras_attn import registry
+from keras_attn.ops.images import block_raster_order
 from keras_attn.patterns.adaptive_span import AdaptiveSpan
 from keras_attn.patterns.block_local_1d import BlockLocal1D
 from keras_attn.patterns.block_local_2d import BlockLocal2D
@@ -21,7 +21,7 @@ NAMES = {"dense": Dense, "causal": Causal}
 
 def get(identifier):
     """The pattern that a name, a config or an object stands for."""
-    return axis.resolve(identifier, NAMES, "pattern", needs="allowed")
+    return registry.resolve(identifier, NAMES, "pattern", needs="allowed")
 
 
 __all__ = [

@@ -6,13 +6,13 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn.axis import register
+from keras_attn.attention.block_local import windows
+from keras_attn.attention.chunked import rows
+from keras_attn.attention.positions import head_positions
 from keras_attn.ops.checks import check_numbers, check_sizes
-from keras_attn.ops.cutting import ceil_div, part_of, size, sizes
-from keras_attn.ops.progression import head_positions
-from keras_attn.ops.rows import rows
-from keras_attn.ops.windows import windows
+from keras_attn.ops.shapes import ceil_div, size, sizes, slice_axis
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 LARGEST_BLOCK = 128
 # The fewest keys that have windows of their own: smaller products would hardly be faster.
@@ -124,7 +124,7 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         )
         self.bias = self.add_weight((num_heads,), bias, name="span_bias", **in_float32)
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         nearer = self._nearer(i, j)
         return ops.logical_and(nearer >= 0, nearer < self.max_span)
 
@@ -167,7 +167,7 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         block, before = self._blocks(min(max(SHORTEST, self.ramp), self.max_span))
         return min(num_keys, (1 + before) * block)
 
-    def kept(self):
+    def cache_size(self):
         return self.max_span if self.include_self else self.max_span + 1
 
     def span_summary(self, inputs=None):
@@ -267,6 +267,6 @@ def _mean(spans, real):
     if real is None or None not in (length, num_keys) and length > num_keys:
         return ops.mean(spans)
     length = size(spans, 2)
-    real = part_of(ops.cast(real, "float32"), size(real, 2) - length, length, axis=2)
+    real = slice_axis(ops.cast(real, "float32"), size(real, 2) - length, length, axis=2)
     weights = ops.broadcast_to(real[..., None], sizes(spans))
     return ops.sum(spans * weights) / ops.maximum(ops.sum(weights), 1.0)

@@ -2,10 +2,10 @@
 
 from keras import ops
 
-from keras_attn.axis import register
+from keras_attn.attention.block_local import windows
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.windows import windows
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 
 @register
@@ -44,7 +44,7 @@ class BlockLocal1D(Pattern):
         self.block_length = int(block_length)
         self.lookback = int(lookback)
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         start = i // self.block_length * self.block_length
         return ops.logical_and(j <= i, j >= start - self.lookback)
 
@@ -52,7 +52,7 @@ class BlockLocal1D(Pattern):
         before = self._neighbours()
         return windows(
             operands,
-            self.meets,
+            self.mask_mod,
             self.block_length,
             before,
             repeats=True,
@@ -62,12 +62,12 @@ class BlockLocal1D(Pattern):
     def keys_per_query(self, num_keys):
         return min(num_keys, (1 + self._neighbours()) * self.block_length)
 
-    def kept(self):
+    def cache_size(self):
         return self.lookback + self.block_length
 
-    def candidates(self, position, num_keys):
+    def decode_keys(self, position, num_keys):
         first = position // self.block_length * self.block_length - self.lookback
-        return first + ops.arange(self.kept(), dtype="int32")
+        return first + ops.arange(self.cache_size(), dtype="int32")
 
     def _neighbours(self):
         return -(-self.lookback // self.block_length)

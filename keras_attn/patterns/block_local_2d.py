@@ -6,10 +6,10 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_attn.axis import register
-from keras_attn.ops.block_raster import block_raster_order, integer_pair
-from keras_attn.ops.gathered import gathered
+from keras_attn.attention.block_sparse import gathered
+from keras_attn.ops.images import block_raster_order, integer_pair
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 
 @register
@@ -55,7 +55,7 @@ class BlockLocal2D(Pattern):
         self.query_shape = integer_pair(1, query_shape=query_shape)
         self.flange = integer_pair(0, flange=flange)
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         (height, width), (above, aside) = self.query_shape, self.flange
         (query_row, query_column), (row, column) = self._pixel(i), self._pixel(j)
         top, left = query_row // height * height, query_column // width * width
@@ -83,7 +83,7 @@ class BlockLocal2D(Pattern):
     def keys_per_query(self, num_keys):
         return min(num_keys, _tables(self.image_shape, self.query_shape, self.flange)[1].shape[1])
 
-    def candidates(self, position, num_keys):
+    def decode_keys(self, position, num_keys):
         starts, keys = _tables(self.image_shape, self.query_shape, self.flange)
         block = ops.sum(ops.cast(ops.convert_to_tensor(starts[1:]) <= position, "int32"))
         return ops.take(ops.convert_to_tensor(keys), ops.minimum(block, len(keys) - 1), axis=0)

@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_attn.axis import register
-from keras_attn.ops.cutting import UNKNOWN_LENGTH
+from keras_attn.ops.shapes import UNKNOWN_LENGTH
 from keras_attn.patterns.combined import Combined
+from keras_attn.registry import register
 
 
 @register
@@ -36,23 +36,23 @@ class Both(Combined):
     def causal(self):
         return self.first.causal or self.second.causal
 
-    def meets(self, i, j):
-        return ops.logical_and(self.first.meets(i, j), self.second.meets(i, j))
+    def mask_mod(self, i, j):
+        return ops.logical_and(self.first.mask_mod(i, j), self.second.mask_mod(i, j))
 
     def attend(self, operands, log_weight=False):
         sparse, other = self._sparser_first(operands.key.shape[2])
-        return sparse.attend(operands.restricted(other.meets), log_weight)
+        return sparse.attend(operands.restricted(other.mask_mod), log_weight)
 
     def keys_per_query(self, num_keys):
         return min(p.keys_per_query(num_keys) for p in (self.first, self.second))
 
-    def kept(self):
-        kept = (pattern.kept() for pattern in (self.first, self.second))
+    def cache_size(self):
+        kept = (pattern.cache_size() for pattern in (self.first, self.second))
         return min((count for count in kept if count is not None), default=None)
 
-    def candidates(self, position, num_keys):
+    def decode_keys(self, position, num_keys):
         for pattern in self._sparser_first(num_keys if isinstance(num_keys, int) else None):
-            positions = pattern.candidates(position, num_keys)
+            positions = pattern.decode_keys(position, num_keys)
             if positions is not None:
                 return positions
         return None

@@ -1,9 +1,9 @@
 """Nobody sees the future."""
 
-from keras_attn.axis import register
-from keras_attn.ops.cutting import size
-from keras_attn.ops.rows import rows
+from keras_attn.attention.chunked import rows
+from keras_attn.ops.shapes import size
 from keras_attn.patterns.pattern import SHORT, Pattern
+from keras_attn.registry import register
 
 
 @register
@@ -28,14 +28,14 @@ class Causal(Pattern):
 
     causal = True
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         return j <= i
 
-    def plan_pays(self, length, num_keys):
+    def prefers_blockwise(self, length, num_keys):
         # As many queries as keys, of which it leaves out nearly half of the pairs.
         is_square = num_keys is not None and length == num_keys >= SHORT
-        return is_square or super().plan_pays(length, num_keys)
+        return is_square or super().prefers_blockwise(length, num_keys)
 
     def attend(self, operands, log_weight=False):
         earlier = size(operands.key, 2) - size(operands.query, 2)
-        return rows(operands, self.meets, visible=lambda end: earlier + end, log_weight=log_weight)
+        return rows(operands, self.mask_mod, visible=lambda end: earlier + end, log_weight=log_weight)

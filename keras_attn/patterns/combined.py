@@ -1,6 +1,6 @@
 """What two patterns in one have in common."""
 
-from keras_attn import axis
+from keras_attn import registry
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.patterns.per_head import PerHead
 
@@ -19,11 +19,11 @@ class Combined(Pattern):
         self.first, self.second = first, second
 
     def get_config(self):
-        return {"first": axis.serialize(self.first), "second": axis.serialize(self.second)}
+        return {"first": registry.serialize(self.first), "second": registry.serialize(self.second)}
 
     @classmethod
     def from_config(cls, config):
-        return cls(*(axis.deserialize(config[name]) for name in ("first", "second")))
+        return cls(*(registry.deserialize(config[name]) for name in ("first", "second")))
 
     def __repr__(self):
         return f"{type(self).__name__}(first={self.first!r}, second={self.second!r})"

@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_attn.axis import register
-from keras_attn.ops.rows import rows
+from keras_attn.attention.chunked import rows
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 
 @register
@@ -25,7 +25,7 @@ class Dense(Pattern):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3.
     """
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         return ops.ones_like(i - j, dtype="bool")
 
     def mask(self, query_positions, key_positions):

@@ -2,10 +2,10 @@
 
 from keras import ops
 
-from keras_attn.axis import register
-from keras_attn.ops.cutting import UNKNOWN_LENGTH
-from keras_attn.ops.merge import merge
+from keras_attn.attention.softmax import merge
+from keras_attn.ops.shapes import UNKNOWN_LENGTH
 from keras_attn.patterns.combined import Combined
+from keras_attn.registry import register
 
 
 @register
@@ -37,14 +37,14 @@ class Either(Combined):
     def causal(self):
         return self.first.causal and self.second.causal
 
-    def meets(self, i, j):
-        return ops.logical_or(self.first.meets(i, j), self.second.meets(i, j))
+    def mask_mod(self, i, j):
+        return ops.logical_or(self.first.mask_mod(i, j), self.second.mask_mod(i, j))
 
     def attend(self, operands, log_weight=False):
         num_keys = operands.key.shape[2] or UNKNOWN_LENGTH
         if self.keys_per_query(num_keys) >= num_keys:
             return super().attend(operands, log_weight)
-        rest = operands.restricted(lambda i, j: ops.logical_not(self.first.meets(i, j)))
+        rest = operands.restricted(lambda i, j: ops.logical_not(self.first.mask_mod(i, j)))
         output, log_weights = merge(
             [
                 self.first.attend(operands.part(1), log_weight=True),
@@ -56,15 +56,15 @@ class Either(Combined):
     def keys_per_query(self, num_keys):
         return min(num_keys, sum(p.keys_per_query(num_keys) for p in (self.first, self.second)))
 
-    def kept(self):
-        kept = self.first.kept(), self.second.kept()
+    def cache_size(self):
+        kept = self.first.cache_size(), self.second.cache_size()
         return None if None in kept else max(kept)
 
-    def candidates(self, position, num_keys):
-        first, second = (p.candidates(position, num_keys) for p in (self.first, self.second))
+    def decode_keys(self, position, num_keys):
+        first, second = (p.decode_keys(position, num_keys) for p in (self.first, self.second))
         if first is None or second is None:
             return None
         # What the first meets is taken from its own candidates, so that no key comes twice.
-        first = ops.where(self.first.meets(position, first), first, -1)
-        second = ops.where(self.first.meets(position, second), -1, second)
+        first = ops.where(self.first.mask_mod(position, first), first, -1)
+        second = ops.where(self.first.mask_mod(position, second), -1, second)
         return ops.concatenate([first, second])

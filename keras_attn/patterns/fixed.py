@@ -2,13 +2,13 @@
 
 from keras import ops
 
-from keras_attn.axis import register
+from keras_attn.attention.fixed import summaries
 from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.ops.cutting import ceil_div
-from keras_attn.ops.summaries import summaries
+from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.block_local_1d import BlockLocal1D
 from keras_attn.patterns.either import Either
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 
 @register
@@ -55,7 +55,7 @@ class Fixed(Pattern):
         self.summary = int(summary)
         self.factor = factor
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         block = i // self.stride == j // self.stride
         summary = j % self.stride >= self.stride - self.summary
         met = {"block": block, "summary": summary}.get(self.factor, ops.logical_or(block, summary))
@@ -65,7 +65,7 @@ class Fixed(Pattern):
         if self.factor == "block":
             return self._block().attend(operands, log_weight)
         if self.factor == "summary":
-            return summaries(operands, self.meets, self.stride, self.summary, log_weight=log_weight)
+            return summaries(operands, self.mask_mod, self.stride, self.summary, log_weight=log_weight)
         return self._union().attend(operands, log_weight)
 
     def keys_per_query(self, num_keys):
@@ -74,17 +74,17 @@ class Fixed(Pattern):
         both = min(num_keys, block + summary)
         return {"block": block, "summary": summary}.get(self.factor, both)
 
-    def kept(self):
+    def cache_size(self):
         return self.stride if self.factor == "block" else None
 
-    def candidates(self, position, num_keys):
+    def decode_keys(self, position, num_keys):
         if self.factor == "block":
-            return self._block().candidates(position, num_keys)
+            return self._block().decode_keys(position, num_keys)
         if self.factor == "summary":
             blocks = ops.arange(ceil_div(num_keys, self.stride), dtype="int32")[:, None]
             within = ops.arange(self.stride - self.summary, self.stride, dtype="int32")
             return ops.reshape(blocks * self.stride + within, (-1,))
-        return self._union().candidates(position, num_keys)
+        return self._union().decode_keys(position, num_keys)
 
     def _block(self):
         return BlockLocal1D(self.stride, lookback=0)

@@ -2,10 +2,10 @@
 
 from keras import ops
 
-from keras_attn.axis import register
+from keras_attn.attention.block_local import windows
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.windows import windows
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 # Short blocks compute few keys beyond the window, long ones make better matrix products.
 LARGEST_BLOCK = 128
@@ -46,7 +46,7 @@ class Local(Pattern):
         self.window = int(window)
         self.causal = bool(causal)
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         distance = i - j
         if self.causal:
             return ops.logical_and(distance >= 0, distance < self.window)
@@ -57,7 +57,7 @@ class Local(Pattern):
         after = 0 if self.causal else before
         return windows(
             operands,
-            self.meets,
+            self.mask_mod,
             self._block(),
             before,
             after,
@@ -69,10 +69,10 @@ class Local(Pattern):
         blocks = 1 + self._neighbours() * (1 if self.causal else 2)
         return min(num_keys, blocks * self._block())
 
-    def kept(self):
+    def cache_size(self):
         return self.window
 
-    def candidates(self, position, num_keys):
+    def decode_keys(self, position, num_keys):
         after = 0 if self.causal else self.window - 1
         return position + ops.arange(1 - self.window, after + 1, dtype="int32")
 

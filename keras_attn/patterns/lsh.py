@@ -4,14 +4,13 @@ import numbers
 
 from keras import ops
 
-from keras_attn.axis import register
+from keras_attn.attention.lsh import default_buckets, hash_directions, meet, places, sorted_rounds
+from keras_attn.attention.positions import head_positions, positions_tensor
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.cutting import part_of, size, sizes
-from keras_attn.ops.hashing import default_buckets, hash_directions
-from keras_attn.ops.progression import head_positions, positions_tensor
-from keras_attn.ops.sorted_rounds import meet, places, sorted_rounds
+from keras_attn.ops.shapes import size, sizes, slice_axis
 from keras_attn.ops.sorting import sort_order
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 # The logit of a query's own key: more than none at all, less than any other.
 LAST_RESORT = -1e20
@@ -104,7 +103,7 @@ class LSH(Pattern):
         self.wrap = bool(wrap)
         self.seed = int(seed)
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         """What positions alone allow, which is more than the buckets do."""
         return j <= i if self.causal else ops.ones_like(i - j, dtype="bool")
 
@@ -139,7 +138,7 @@ class LSH(Pattern):
         counts = self._counts(operands)
         if None in known:
             length, num_keys = size(operands.query, 2), size(operands.key, 2)
-            counts = part_of(counts, num_keys - length, length, axis=2)
+            counts = slice_axis(counts, num_keys - length, length, axis=2)
             counts = ops.where(length == num_keys, counts, 1)
         if self.wrap:
             bias = bias + ops.log(ops.cast(ops.maximum(counts, 1), "float32"))

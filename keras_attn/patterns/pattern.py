@@ -2,10 +2,10 @@
 
 from keras import ops
 
-from keras_attn.axis import Value
-from keras_attn.ops.cutting import UNKNOWN_LENGTH
-from keras_attn.ops.progression import positions_tensor
-from keras_attn.ops.rows import rows
+from keras_attn.attention.chunked import rows
+from keras_attn.attention.positions import positions_tensor
+from keras_attn.ops.shapes import UNKNOWN_LENGTH
+from keras_attn.registry import Value
 
 # Where a plan pays: from so many keys on if it leaves out half of them, from so many queries and
 # keys on if it leaves out none.
@@ -19,7 +19,7 @@ class Pattern(Value):
 
     Since positions are data, the same function serves full sequences, memories, caches and packed
     rows. A pattern has two faces. `allowed` is the truth; a pattern of one's own needs only
-    `meets`, from which it follows. `attend` is the plan: a way to compute attention over the
+    `mask_mod`, from which it follows. `attend` is the plan: a way to compute attention over the
     allowed pairs, which a pattern overrides where it knows one that leaves out the others. Patterns
     combine: `p & q` allows what both allow, `p | q` what either does. A pattern is saved with the
     layer that holds it.
@@ -37,19 +37,19 @@ class Pattern(Value):
 
     # Whether no query meets a key after its own position.
     causal = False
-    # Whether `meets` says it all: no weights, no look at the queries and keys themselves.
+    # Whether `mask_mod` says it all: no weights, no look at the queries and keys themselves.
     is_of_positions = True
     # Whether it takes random numbers, fresh ones in each step of training, from `operands.seed`.
     is_random = False
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         """Whether a query at position i may meet a key at j, for int tensors that broadcast."""
-        raise TypeError(f"{type(self).__name__} must define `meets(i, j)`.")
+        raise TypeError(f"{type(self).__name__} must define `mask_mod(i, j)`.")
 
     def allowed(self, query_positions, key_positions):
         """Bool (..., T, S) for positions (T,) or (B, T) and (S,) or (B, S)."""
         i, j = (positions_tensor(positions) for positions in (query_positions, key_positions))
-        return self.meets(i[..., :, None], j[..., None, :])
+        return self.mask_mod(i[..., :, None], j[..., None, :])
 
     def mask(self, query_positions, key_positions):
         """`allowed` with a head axis, (1 or B, 1, T, S); None where everything is allowed."""
@@ -64,13 +64,13 @@ class Pattern(Value):
         """Attention over the allowed pairs of consecutive positions.
 
         Args:
-            operands: `keras_attn.ops.operands.Operands`.
+            operands: `keras_attn.attention.inputs.AttentionInputs`.
             log_weight: bool. Whether to give the log weight too.
 
         Returns:
-            Output (B, N, T, Hv), and log weight (B, N, T, 1) for `keras_attn.ops.merge` or None.
+            Output (B, N, T, Hv), and log weight (B, N, T, 1) for `keras_attn.attention.softmax` or None.
         """
-        return rows(operands, self.meets, log_weight=log_weight)
+        return rows(operands, self.mask_mod, log_weight=log_weight)
 
     def check_score(self, score):
         """Refuses a score that the pattern cannot be computed with."""
@@ -79,7 +79,7 @@ class Pattern(Value):
         """How many of `num_keys` keys `attend` computes for a query: its cost."""
         return num_keys
 
-    def plan_pays(self, length, num_keys):
+    def prefers_blockwise(self, length, num_keys):
         """Whether `attend` is thought to be faster than a matrix of scores, for ints or None."""
         computed = self.keys_per_query(num_keys or UNKNOWN_LENGTH)
         if num_keys is None:
@@ -88,14 +88,14 @@ class Pattern(Value):
             return False
         return 2 * computed <= num_keys or (length or 0) * num_keys >= LONG * LONG
 
-    def kept(self):
+    def cache_size(self):
         """How many of the last keys a query after them may meet; None for all.
 
         A cache of so many slots serves decoding.
         """
         return None
 
-    def candidates(self, position, num_keys):
+    def decode_keys(self, position, num_keys):
         """Among which keys a query finds all that it may meet, so that a cache need not read others.
 
         Args:

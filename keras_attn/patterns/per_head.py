@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attn import axis
-from keras_attn.axis import register
+from keras_attn import registry
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 
 @register
@@ -87,8 +87,8 @@ class PerHead(Pattern):
     def keys_per_query(self, num_keys):
         return max(pattern.keys_per_query(num_keys) for pattern in self.patterns)
 
-    def kept(self):
-        kept = [pattern.kept() for pattern in self.patterns]
+    def cache_size(self):
+        kept = [pattern.cache_size() for pattern in self.patterns]
         return None if None in kept else max(kept, default=None)
 
     def __and__(self, other):
@@ -106,11 +106,11 @@ class PerHead(Pattern):
             )
 
     def get_config(self):
-        return {"patterns": [axis.serialize(pattern) for pattern in self.patterns]}
+        return {"patterns": [registry.serialize(pattern) for pattern in self.patterns]}
 
     @classmethod
     def from_config(cls, config):
-        return cls([axis.deserialize(pattern) for pattern in config["patterns"]])
+        return cls([registry.deserialize(pattern) for pattern in config["patterns"]])
 
     def __repr__(self):
         return f"PerHead(patterns={list(self.patterns)!r})"

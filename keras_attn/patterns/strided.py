@@ -2,13 +2,13 @@
 
 from keras import ops
 
-from keras_attn.axis import register
+from keras_attn.attention.strided import columns
 from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.ops.columns import columns
-from keras_attn.ops.cutting import ceil_div
+from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.either import Either
 from keras_attn.patterns.local import Local
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
 
 
 @register
@@ -50,7 +50,7 @@ class Strided(Pattern):
         self.stride = int(stride)
         self.factor = factor
 
-    def meets(self, i, j):
+    def mask_mod(self, i, j):
         distance = i - j
         near = distance < self.stride
         column = distance % self.stride == 0
@@ -70,16 +70,16 @@ class Strided(Pattern):
         both = min(num_keys, column + local)
         return {"local": local, "column": column}.get(self.factor, both)
 
-    def kept(self):
+    def cache_size(self):
         return self.stride if self.factor == "local" else None
 
-    def candidates(self, position, num_keys):
+    def decode_keys(self, position, num_keys):
         if self.factor == "local":
-            return Local(self.stride).candidates(position, num_keys)
+            return Local(self.stride).decode_keys(position, num_keys)
         if self.factor == "column":
             rows = ops.arange(ceil_div(num_keys, self.stride), dtype="int32")
             return position % self.stride + rows * self.stride
-        return self._union().candidates(position, num_keys)
+        return self._union().decode_keys(position, num_keys)
 
     def _union(self):
         return Either(Local(self.stride), Strided(self.stride, "column"))

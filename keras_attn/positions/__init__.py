@@ -3,7 +3,7 @@
 One that works on heads, too, may stand in the attention: it is handed queries and keys (B, N, T, H).
 """
 
-from keras_attn import axis
+from keras_attn import registry
 from keras_attn.positions.axial import Axial
 from keras_attn.positions.image_coordinates import ImageCoordinates
 from keras_attn.positions.learned import Learned
@@ -20,12 +20,12 @@ def get(identifier, **layer_arguments):
 
     Those that need a length or a shape have no name of their own.
     """
-    return axis.resolve(identifier, NAMES, "position", needs="__call__", **layer_arguments)
+    return registry.resolve(identifier, NAMES, "position", needs="__call__", **layer_arguments)
 
 
 def get_of_heads(identifier, **layer_arguments):
     """The same for a position that works on heads."""
-    return axis.resolve(identifier, OF_HEADS, "position", needs="of_heads", **layer_arguments)
+    return registry.resolve(identifier, OF_HEADS, "position", needs="of_heads", **layer_arguments)
 
 
 __all__ = ["Axial", "ImageCoordinates", "Learned", "Rotary", "Sinusoidal", "Timestep", "get"]

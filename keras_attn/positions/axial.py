@@ -5,9 +5,9 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.axis import redraw, register
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.grid import grid_places, grid_positions
+from keras_attn.ops.images import grid_places, grid_positions
+from keras_attn.registry import redraw, register
 
 
 @register

@@ -5,11 +5,10 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.axis import redraw, register
-from keras_attn.ops.block_raster import block_raster_order, integer_pair
 from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.ops.grid import grid_places, grid_positions
+from keras_attn.ops.images import block_raster_order, grid_places, grid_positions, integer_pair
 from keras_attn.ops.sinusoids import sinusoids
+from keras_attn.registry import redraw, register
 
 # Of the learned tables, before it is divided by the root of their number.
 SPREAD = 0.01

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.axis import redraw, register
 from keras_attn.ops.checks import check_integers, check_positions, check_shape, check_sizes
+from keras_attn.registry import redraw, register
 
 
 @register

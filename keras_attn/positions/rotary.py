@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from keras_attn.axis import register
-from keras_attn.ops.affine import known_shape
 from keras_attn.ops.checks import check_shape
+from keras_attn.ops.shapes import known_shape
 from keras_attn.ops.sinusoids import check_wavelength, sinusoids
+from keras_attn.registry import register
 
 
 @register

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attn.axis import register
 from keras_attn.ops.checks import check_positions, check_shape
 from keras_attn.ops.sinusoids import LAYOUTS, check_wavelength, sinusoids
+from keras_attn.registry import register
 
 
 @register

@@ -2,9 +2,9 @@
 
 from keras import ops
 
-from keras_attn.axis import register
 from keras_attn.ops.sinusoids import sinusoids
 from keras_attn.positions.sinusoidal import Sinusoidal
+from keras_attn.registry import register
 
 
 @register

@@ -3,9 +3,9 @@
 import keras
 from keras import ops
 
-from keras_attn import axis
-from keras_attn.ops.affine import flatten_rows
+from keras_attn import registry
 from keras_attn.ops.checks import check_choice, check_numbers, check_shape
+from keras_attn.ops.shapes import flatten_rows
 from keras_attn.residuals.residual import Residual
 
 # Each kind with the number of its matrices that multiply x, and that multiply y.
@@ -21,7 +21,7 @@ KINDS = {
 _BIASED = ("gru", "output", "highway", "sigmoid_tanh")
 
 
-@axis.register
+@registry.register
 class Gate(Residual):
     """Normalises what the sublayer reads, and lets a gate decide how much of its output counts.
 
@@ -90,7 +90,7 @@ class Gate(Residual):
         """Square matrices beside each other, each drawn as the square that it is."""
 
         def draw(shape, dtype=None):
-            initializers = [axis.redraw(self.kernel_initializer) for _ in range(count)]
+            initializers = [registry.redraw(self.kernel_initializer) for _ in range(count)]
             squares = [initialize((width, width), dtype=dtype) for initialize in initializers]
             return ops.concatenate(squares, axis=-1)
 

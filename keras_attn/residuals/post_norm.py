@@ -1,6 +1,6 @@
 """Normalisation after the sum."""
 
-from keras_attn.axis import register
+from keras_attn.registry import register
 from keras_attn.residuals.residual import Residual
 
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_attn.axis import build_once
+from keras_attn.registry import build_once
 
 
 class Residual(keras.layers.Layer):

@@ -4,7 +4,7 @@ A score maps per-head tensors to logits:
 `(query (B, N, T, H), key (B, N, S, H), query_positions, key_positions) -> (B, N, T, S)`.
 """
 
-from keras_attn import axis
+from keras_attn import registry
 from keras_attn.scores.additive import Additive
 from keras_attn.scores.dot_product import DotProduct
 from keras_attn.scores.learned_relative import LearnedRelative
@@ -22,7 +22,7 @@ NAMES = {
 
 def get(identifier, **layer_arguments):
     """The score that a name, a config or an object stands for."""
-    return axis.resolve(identifier, NAMES, "score", needs="__call__", **layer_arguments)
+    return registry.resolve(identifier, NAMES, "score", needs="__call__", **layer_arguments)
 
 
 __all__ = ["Additive", "DotProduct", "LearnedRelative", "Relative", "SharedQK", "get"]

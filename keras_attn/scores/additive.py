@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attn.axis import register
 from keras_attn.ops.checks import check_sizes
+from keras_attn.registry import register
 
 
 @register

@@ -5,16 +5,16 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.axis import register
-from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.cutting import pad, size, sizes
-from keras_attn.ops.products import query_keys
-from keras_attn.ops.progression import head_positions, last_of
-from keras_attn.ops.relative_shift import (
+from keras_attn.attention.positions import head_positions, last_of
+from keras_attn.attention.relative_shift import (
     distance_products,
     distances_between,
     table_columns,
 )
+from keras_attn.attention.softmax import query_keys
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.shapes import pad, size, sizes
+from keras_attn.registry import register
 
 
 @register
@@ -33,7 +33,7 @@ class LearnedRelative(keras.layers.Layer):
 
     Call arguments:
         query: (B, N, T, H). key: (B, N, S, H).
-        query_positions, key_positions: `Progression`s or int (T,), (B, T) or (B, N, T); by default
+        query_positions, key_positions: `PositionRange`s or int (T,), (B, T) or (B, N, T); by default
             the queries stand where the last T of S keys do.
         table: what `distance_table` made of `distances`; computed where it is None.
 
@@ -83,7 +83,7 @@ class LearnedRelative(keras.layers.Layer):
         return logits + ops.cast(products, logits.dtype)
 
     def distance_table(self, distances):
-        """p of all `distances`, for `keras_attn.ops.relative_shift.distance_products`."""
+        """p of all `distances`, for `keras_attn.attention.relative_shift.distance_products`."""
         columns = self._places(table_columns(distances))
         table = pad(ops.cast(self.embeddings, self.compute_dtype), 0, 1, axis=0)
         return ops.transpose(ops.take(table, columns, axis=0))

@@ -5,18 +5,18 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.axis import register
-from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.cutting import size
-from keras_attn.ops.once import once, values_in_scope
-from keras_attn.ops.products import query_keys
-from keras_attn.ops.progression import Progression, head_positions, last_of
-from keras_attn.ops.relative_shift import (
+from keras_attn.attention.positions import PositionRange, head_positions, last_of
+from keras_attn.attention.relative_shift import (
     distance_products,
     distances_between,
     table_columns,
 )
+from keras_attn.attention.softmax import query_keys
+from keras_attn.backend.loop_invariants import once, values_in_scope
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.shapes import size
 from keras_attn.ops.sinusoids import sinusoids
+from keras_attn.registry import register
 
 
 @register
@@ -43,7 +43,7 @@ class Relative(keras.layers.Layer):
 
     Call arguments:
         query: (B, N, T, H). key: (B, N, S, H).
-        query_positions, key_positions: `Progression`s or int (T,), (B, T) or (B, N, T); by default
+        query_positions, key_positions: `PositionRange`s or int (T,), (B, T) or (B, N, T); by default
             the queries stand where the last T of S keys do.
         table: what `distance_table` made of `distances`; computed where it is None.
 
@@ -104,7 +104,7 @@ class Relative(keras.layers.Layer):
         return logits + ops.cast(products, logits.dtype)
 
     def distance_table(self, distances):
-        """r of all `distances`, for `keras_attn.ops.relative_shift.distance_products`."""
+        """r of all `distances`, for `keras_attn.attention.relative_shift.distance_products`."""
         columns = table_columns(distances)
         if self.clamp_length is not None:
             columns = ops.clip(columns, -self.clamp_length, self.clamp_length)
@@ -120,7 +120,7 @@ class Relative(keras.layers.Layer):
         if not in_loop or not isinstance(num_keys, int):
             return self.distance_table(needed), needed
         # Somewhere in a cache: at the next step the query is elsewhere.
-        distances = Progression((1 - num_keys) * needed.step, 2 * num_keys - 1, needed.step)
+        distances = PositionRange((1 - num_keys) * needed.step, 2 * num_keys - 1, needed.step)
         table = once(self, ("distances", num_keys), lambda: self.distance_table(distances))
         return table, distances
 

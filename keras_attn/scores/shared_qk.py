@@ -4,8 +4,8 @@ import math
 
 from keras import ops
 
-from keras_attn.axis import Value, register
-from keras_attn.ops.products import query_keys
+from keras_attn.attention.softmax import query_keys
+from keras_attn.registry import Value, register
 
 # The squared length of a key that has no direction.
 SHORTEST = 1e-30

@@ -21,7 +21,7 @@ class TokenBatches(keras.utils.PyDataset):
     Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` goes on exactly like
     one that got there by itself. Epochs advance on their own, in `model.fit(batches,
     shuffle=False)` (Keras would shuffle the batches again otherwise) and at every pass over
-    `as_dataset()`. Made in the scope of a `keras_attn.training.strategy`, they share the rows of each
+    `as_dataset()`. Made in the scope of a `keras_attn.distribution.strategies`, they share the rows of each
     batch out to the replicas, rows of padding included where they do not divide.
 
     Args:

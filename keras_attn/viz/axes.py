@@ -78,12 +78,12 @@ AXES = (
         "loss",
         "what is learned from?",
         (
-            ("label-smoothed", "training.LabelSmoothedCrossentropy"),
-            ("auxiliary", "training.AuxiliaryLosses"),
+            ("label-smoothed", "losses.LabelSmoothedCrossentropy"),
+            ("auxiliary", "losses.AuxiliaryLosses"),
             ("ponder", "depth.ACT"),
             ("span", "patterns.AdaptiveSpan"),
             ("adaptive softmax", "layers.AdaptiveSoftmax"),
-            ("mixture of logistics", "training.MixtureOfLogistics"),
+            ("mixture of logistics", "losses.MixtureOfLogistics"),
         ),
     ),
 )

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.progression import Progression
 from keras_attn.patterns import (
     LSH,
     AdaptiveSpan,
@@ -145,8 +145,8 @@ def weigh_pairs(pattern, length, vectors=None):
         )
     num_heads = _num_heads(pattern)
     vectors = ops.broadcast_to(vectors, (1, num_heads, *vectors.shape))
-    places = Progression(0, length)
-    operands = Operands(vectors, vectors, vectors, places, places, SharedQK())
+    places = PositionRange(0, length)
+    operands = AttentionInputs(vectors, vectors, vectors, places, places, SharedQK())
     mask, bias = pattern.matrix(operands)
     shape = num_heads, length, length
     logs = np.zeros(shape) if bias is None else ops.convert_to_numpy(bias)

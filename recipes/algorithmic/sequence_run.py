@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_attn import text, training
+from keras_attn import losses, metrics, text
 from recipes.algorithmic.architectures import encoder_decoder
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.pondering import steps_by_position
@@ -20,8 +20,8 @@ class SequenceRun(Run):
     def _make(self):
         self.model = encoder_decoder(self.options, FIRST_ID + len(SYMBOLS))
         self._compile(
-            training.LabelSmoothedCrossentropy(0.0),
-            [training.TokenAccuracy(), training.SequenceAccuracy()],
+            losses.LabelSmoothedCrossentropy(0.0),
+            [metrics.TokenAccuracy(), metrics.SequenceAccuracy()],
         )
 
     def tested(self, examples):

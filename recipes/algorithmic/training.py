@@ -4,7 +4,7 @@ from recipes import run
 from recipes.algorithmic.batches import Batches
 from recipes.algorithmic.plots import draw_lines
 from recipes.algorithmic.settings import settings
-from recipes.epochs import Epochs
+from recipes.epochs import EpochDataset
 from recipes.optimizer import COMPILED, adam
 
 _VALIDATION_BATCHES = 8
@@ -42,7 +42,7 @@ class Run(run.Run):
     def train(self):
         """Trains, or goes on training."""
         train = self.batches.training(self.options.steps // self.options.epochs)
-        self.fit(Epochs(train), Epochs(self.batches.validation(_VALIDATION_BATCHES)))
+        self.fit(EpochDataset(train), EpochDataset(self.batches.validation(_VALIDATION_BATCHES)))
 
     def evaluate(self):
         """The metric at trained lengths, each counting the same, and at each longer one."""

@@ -11,7 +11,7 @@ TARGET = "recipes.benchmarks.contenders.depth:training_step"
 KINDS = ("plain", "remat", "reversible")
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 LAYERS = (2, 8, 24)
-MEMORY = {"batch": 1, "length": 4096, "width": 256, "plan": "tiles"}
+MEMORY = {"batch": 1, "length": 4096, "width": 256, "implementation": "blockwise"}
 TIME = {"num_layers": 6, "batch": 8, "length": 512, "width": 512}
 METHOD = (
     "A training step of pre-norm blocks (causal attention, feed-forward, dropout 0.1) in a plain "

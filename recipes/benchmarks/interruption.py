@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from keras_attn.training.arrays_file import PARTIAL, read_arrays
+from keras_attn.callbacks.npz import PARTIAL, read_arrays
 from recipes.benchmarks.card import Card, add_card_arguments
 from recipes.provenance import versions
 

@@ -24,7 +24,7 @@ def untrained(folder, sentences):
 
     keras.utils.set_random_seed(0)
     tokenizer = text.Characters.train(sentences)
-    model = models.from_preset(
+    model = models.create(
         "transformer_tiny",
         vocabulary_size=tokenizer.vocabulary_size,
         num_layers=LAYERS,

@@ -3,7 +3,7 @@
 import math
 
 from keras_attn import depth, layers, memory, models, patterns, positions, residuals
-from keras_attn.ops.heads import head_size
+from keras_attn.ops.shapes import head_size
 
 
 def build(vocabulary_size, options, **changes):

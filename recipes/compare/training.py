@@ -8,15 +8,15 @@ import time
 
 import keras
 
-from keras_attn import text, training
+from keras_attn import callbacks, distribution, losses, text
+from keras_attn.callbacks.deferred_signal import DeferredSignal
+from keras_attn.distribution.workers import worker_under
 from keras_attn.memory import StatefulSegments
-from keras_attn.training.kept_signal import KeptSignal
-from keras_attn.training.workers import worker_under
 from recipes import files
 from recipes.compare.axes import axes, build
 from recipes.compare.options import settings
 from recipes.curves import draw_curves
-from recipes.epochs import Epochs
+from recipes.epochs import EpochDataset
 from recipes.optimizer import COMPILED, adam
 from recipes.options import devices_of
 from recipes.provenance import command_line, hardware, versions
@@ -43,7 +43,7 @@ class Comparison:
                 f"Received: {', '.join(unknown)}."
             )
         # Before anything is computed, which is when processes can still join.
-        self.devices = training.strategy(devices_of(options))
+        self.devices = distribution.strategy(devices_of(options))
         check_agreement(self.devices, {**self._settings, "values": list(chosen)})
         self.is_first = worker_under(self.devices)[0] == 0  # of several processes only one writes
         self.options = options
@@ -112,7 +112,7 @@ class Comparison:
             batches = EndlessSegments(
                 self._segments("train"), options.steps // options.epochs, remembers, options.seed
             )
-            train, valid = Epochs(batches), Epochs(self._validation(remembers))
+            train, valid = EpochDataset(batches), EpochDataset(self._validation(remembers))
             train_data, valid_data = train.data(), valid.data()
         seconds = Seconds()
         history = trained.fit(
@@ -137,10 +137,10 @@ class Comparison:
         if model.memory is not None:
             trained = StatefulSegments(model, options.batch_size)
         elif name == "auxiliary":
-            trained = training.AuxiliaryLosses(model, options.steps)
+            trained = losses.AuxiliaryLosses(model, options.steps)
         trained.compile(
             adam(options),
-            training.LabelSmoothedCrossentropy(0.1 if name == "label_smoothed" else 0.0),
+            losses.LabelSmoothedCrossentropy(0.1 if name == "label_smoothed" else 0.0),
             weighted_metrics=[self.corpus.bits_per_character()],
             jit_compile=COMPILED,
         )
@@ -191,8 +191,8 @@ class Stop(keras.callbacks.Callback):
     def __init__(self):
         super().__init__()
         self._ends = {
-            KeptSignal(signal.SIGTERM): training.Terminated,
-            KeptSignal(signal.SIGINT): KeyboardInterrupt,
+            DeferredSignal(signal.SIGTERM): callbacks.Terminated,
+            DeferredSignal(signal.SIGINT): KeyboardInterrupt,
         }
 
     def on_train_begin(self, logs=None):

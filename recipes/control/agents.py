@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import models
-from keras_attn.axis import register
+from keras_attn.registry import register
 
 AGENTS = ("gtrxl", "transformer_xl", "lstm", "memoryless")
 

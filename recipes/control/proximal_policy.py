@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.ops.distribute import num_replicas
+from keras_attn.backend.replicas import num_replicas
 
 
 class ProximalPolicy(keras.Model):

@@ -5,7 +5,7 @@ import os
 import keras
 import numpy as np
 
-from keras_attn import training
+from keras_attn import optimizers
 from recipes import run
 from recipes.control.agents import build
 from recipes.control.environments import Environments
@@ -38,7 +38,7 @@ class Run(run.Run):
             self.model = self.agent.model
             self.trained = ProximalPolicy(self.model, entropy_weight=options.entropy_weight)
             self.trained.compile(
-                training.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
+                optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
                 jit_compile=COMPILED,
             )
             self.trained.optimizer.build(self.trained.trainable_variables)

@@ -4,7 +4,7 @@ import math
 
 from keras_attn import models, patterns
 from recipes.image.shapes import grid
-from recipes.options import from_page
+from recipes.options import build_model
 
 
 def build(options, kind):
@@ -21,7 +21,7 @@ def build(options, kind):
         "dropout": options.dropout,
         **own(options, kind),
     }
-    return from_page(page, arguments, options.more)
+    return build_model(page, arguments, options.more)
 
 
 def _image(options, kind):

@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 
-from keras_attn import generation, models, training
+from keras_attn import generation, losses, metrics, models
 from recipes import run
-from recipes.epochs import Epochs
+from recipes.epochs import EpochDataset
 from recipes.image.architectures import build
 from recipes.image.batches import Batches, InOrder
 from recipes.image.data import KINDS, Images, read_images
@@ -41,7 +41,7 @@ class Run(run.Run):
         number = min(options.valid_images, len(self.splits["valid"]))
         if self._likelihood:  # a last batch is shared evenly too
             number -= number % self.devices.num_replicas_in_sync
-        self.fit(Epochs(train), self._held_out("valid", number)[0])
+        self.fit(EpochDataset(train), self._held_out("valid", number)[0])
 
     def evaluate(self):
         """Bits per dimension of the test split."""
@@ -98,17 +98,17 @@ class Run(run.Run):
         return {"token_ids": np.asarray(inputs)}, np.asarray(labels)
 
     def _held_out(self, split, most):
-        """`Epochs` of at most so many images, and how many they are."""
+        """`EpochDataset` of at most so many images, and how many they are."""
         array, order = self.splits[split]
         images = Images(array, order[:most])
         batches = InOrder(images, self.options.batch_size, self._labelled)
-        return Epochs(batches, free_axes=(0,)), len(images)
+        return EpochDataset(batches, free_axes=(0,)), len(images)
 
     def _mixture(self):
         """The likelihood of whole pixels; None for the softmax of a value."""
         if not self.tokens.whole_pixels:
             return None
-        return training.MixtureOfLogistics(
+        return losses.MixtureOfLogistics(
             self.options.num_mixtures, self.tokens.image_shape[2], self.tokens.num_values
         )
 
@@ -120,7 +120,7 @@ class Run(run.Run):
     def _compile(self):
         self.model.compile(
             adam(self.options),
-            loss=self._likelihood or training.LabelSmoothedCrossentropy(0.0),
-            weighted_metrics=[training.BitsPerDim(likelihood=self._likelihood)],
+            loss=self._likelihood or losses.LabelSmoothedCrossentropy(0.0),
+            weighted_metrics=[metrics.BitsPerDim(likelihood=self._likelihood)],
             jit_compile=COMPILED,
         )

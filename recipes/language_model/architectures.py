@@ -4,7 +4,7 @@ import math
 
 from keras_attn import models
 from keras_attn.memory import SegmentMemory
-from recipes.options import from_page
+from recipes.options import build_model
 
 
 def build(options, vocabulary_size):
@@ -20,7 +20,7 @@ def build(options, vocabulary_size):
         **_OWN[options.model](options),
         **(_FULL[options.model](options) if options.full_attention else {}),
     }
-    model = from_page(page, arguments, options.more)
+    model = build_model(page, arguments, options.more)
     if options.full_attention and options.model == "adaptive_span_transformer":
         for pattern in span_patterns(model):
             pattern.span.assign([1.0] * options.num_heads)

@@ -5,10 +5,10 @@ import time
 import keras
 import numpy as np
 
-from keras_attn import generation, text, training
+from keras_attn import generation, losses, metrics, text
 from keras_attn.memory import StatefulSegments
 from recipes import run
-from recipes.epochs import Epochs
+from recipes.epochs import EpochDataset
 from recipes.language_model.architectures import build, span_patterns, with_memory
 from recipes.language_model.settings import settings
 from recipes.optimizer import COMPILED, adam
@@ -39,7 +39,7 @@ class Run(run.Run):
         """Trains, or goes on training."""
         steps = self.options.steps // self.options.epochs
         train = self._segments(self.corpus.ids["train"], steps)
-        self.fit(Epochs(train), Epochs(self._validation()))
+        self.fit(EpochDataset(train), EpochDataset(self._validation()))
 
     def evaluate(self):
         """Bits per character of the test split, in which each token but the first is scored once."""
@@ -53,10 +53,10 @@ class Run(run.Run):
             model = keras.Model(self.model.input, self.model.output)
             data = Windows(ids, options.context, options.stride, options.batch_size)
             protocol = f"windows of {options.context}, stride {options.stride}"
-        metrics = [training.BitsPerCharacter(name="bits_per_token"), training.Perplexity()]
-        model.compile(loss=_loss(), weighted_metrics=metrics, jit_compile=COMPILED)
+        measured = [metrics.BitsPerCharacter(name="bits_per_token"), metrics.Perplexity()]
+        model.compile(loss=_loss(), weighted_metrics=measured, jit_compile=COMPILED)
         started = time.monotonic()
-        found = model.evaluate(Epochs(data).data(), verbose=0, return_dict=True)
+        found = model.evaluate(EpochDataset(data).data(), verbose=0, return_dict=True)
         seconds = time.monotonic() - started
         bits = found["bits_per_token"] / self.corpus.characters_per_token("test")
         return {
@@ -133,7 +133,7 @@ class Run(run.Run):
         if self._remembers:
             trained = StatefulSegments(self.model, options.batch_size)
         elif options.model == "deep_char_transformer" and options.auxiliary_losses:
-            trained = training.AuxiliaryLosses(self.model, options.steps)
+            trained = losses.AuxiliaryLosses(self.model, options.steps)
         trained.compile(
             adam(options),
             loss=_loss(),
@@ -157,4 +157,4 @@ class Run(run.Run):
 
 
 def _loss():
-    return training.LabelSmoothedCrossentropy(0.0)
+    return losses.LabelSmoothedCrossentropy(0.0)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from keras_attn import models, training
+from keras_attn import losses, metrics, models
 from recipes import run
-from recipes.epochs import Epochs
+from recipes.epochs import EpochDataset
 from recipes.masked_language_model.batches import MaskedSegments, hide
 from recipes.masked_language_model.options import SIZES, settings
 from recipes.optimizer import COMPILED, adam
@@ -35,8 +35,8 @@ class Run(run.Run):
             )
             self.model.compile(
                 adam(options),
-                loss=training.LabelSmoothedCrossentropy(0.0),
-                weighted_metrics=[training.TokenAccuracy(name="masked_accuracy")],
+                loss=losses.LabelSmoothedCrossentropy(0.0),
+                weighted_metrics=[metrics.TokenAccuracy(name="masked_accuracy")],
                 jit_compile=COMPILED,
             )
 
@@ -48,12 +48,12 @@ class Run(run.Run):
         """Trains, or goes on training."""
         train = self._segments("train", steps=self.options.steps // self.options.epochs)
         valid = self._segments("valid", most=self.options.valid_tokens)
-        self.fit(Epochs(train), Epochs(valid))
+        self.fit(EpochDataset(train), EpochDataset(valid))
 
     def evaluate(self):
         """The share of the test split's hidden tokens that is guessed, and by a blind guess."""
         segments = self._segments("test")
-        found = self.model.evaluate(Epochs(segments).data(), verbose=0, return_dict=True)
+        found = self.model.evaluate(EpochDataset(segments).data(), verbose=0, return_dict=True)
         guess = np.bincount(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
         targets = np.concatenate([segments.batch(0, i)[1].ravel() for i in range(len(segments))])
         targets = targets[targets > 0]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attn import text, training
+from keras_attn import metrics, text
 from recipes.options import devices_of
 from recipes.text import tokens
 
@@ -59,7 +59,7 @@ class Corpus(NamedTuple):
     def bits_per_character(self):
         """The metric, in which a token counts for what one of the training text stands for."""
         length = self.characters_per_token("train")
-        return training.BitsPerCharacter([length] * self.tokens.vocabulary_size)
+        return metrics.BitsPerCharacter([length] * self.tokens.vocabulary_size)
 
 
 def train_tokenizer(kind, part, vocabulary_size=None):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_attn import training
+from keras_attn import callbacks
 from recipes.translate.dates import date_pairs
 from recipes.translate.parallel_text import read_parallel_text
 
@@ -28,7 +28,7 @@ class Task(NamedTuple):
         if self.metric == "exact_match":
             matches = sum(a == b for a, b in zip(translations, references, strict=True))
             return matches / len(references), "share of answers equal to the reference"
-        return training.corpus_bleu(translations, references, self.tokenize)
+        return callbacks.corpus_bleu(translations, references, self.tokenize)
 
 
 def dates(seed):

@@ -4,10 +4,10 @@ import math
 
 import keras
 
-from keras_attn import generation, models, text, training
-from keras_attn.training.workers import worker_of
+from keras_attn import callbacks, generation, losses, metrics, models, optimizers, text
+from keras_attn.distribution.workers import worker_of
 from recipes import run
-from recipes.epochs import Epochs
+from recipes.epochs import EpochDataset
 from recipes.optimizer import COMPILED
 from recipes.translate import task as tasks
 from recipes.translate.parallel_corpus import ParallelCorpus
@@ -47,11 +47,11 @@ class Run(run.Run):
 
     def train(self):
         """Trains, or goes on training, and leaves the averaged weights in the model."""
-        average = training.AverageCheckpoints(self.path("average"), self.options.average_last)
+        average = callbacks.AverageCheckpoints(self.path("average"), self.options.average_last)
         free_axes = () if self.options.packing else (0, 1)
         is_trained = self.fit(
-            Epochs(self.batches, free_axes),
-            Epochs(self._batches("val"), free_axes),
+            EpochDataset(self.batches, free_axes),
+            EpochDataset(self._batches("val"), free_axes),
             callbacks=[*self._validation(), average],
             validation_freq=self.options.validate_every,
         )
@@ -108,22 +108,22 @@ class Run(run.Run):
     def _model(self):
         options = self.options
         chosen = {"num_layers": options.num_layers, "dropout": options.dropout}
-        model = models.from_preset(
+        model = models.create(
             options.preset,
             vocabulary_size=self.corpus.tokens.vocabulary_size,
             residual=options.residual,
             **{name: value for name, value in chosen.items() if value is not None},
         )
         model.compile(
-            optimizer=training.Adam(
-                training.Noam.from_peak(options.learning_rate, options.warmup_steps),
+            optimizer=optimizers.Adam(
+                optimizers.Noam.from_peak(options.learning_rate, options.warmup_steps),
                 beta_1=0.9,
                 beta_2=0.98,
                 epsilon=1e-9,
                 global_clipnorm=options.clip_norm,
             ),
-            loss=training.LabelSmoothedCrossentropy(options.label_smoothing),
-            weighted_metrics=[training.Perplexity()],
+            loss=losses.LabelSmoothedCrossentropy(options.label_smoothing),
+            weighted_metrics=[metrics.Perplexity()],
             jit_compile=COMPILED,
         )
         return model
@@ -159,7 +159,7 @@ class Run(run.Run):
             return translator.translate(sources)[0]
 
         if self.task.metric == "bleu":
-            bleu = training.Bleu(
+            bleu = callbacks.Bleu(
                 sources,
                 references,
                 translate,

@@ -55,7 +55,7 @@ def loss_and_gradients(layer, x, way, dtype="float32"):
     return [np.asarray(g) for g in run(tf.constant(x, dtype))]
 
 
-LSH_ATTENTION = {"pattern": LSH(2, num_rounds=2), "score": "shared_qk", "plan": "tiles"}
+LSH_ATTENTION = {"pattern": LSH(2, num_rounds=2), "score": "shared_qk", "implementation": "blockwise"}
 
 
 @pytest.mark.parametrize(

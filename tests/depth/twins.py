@@ -1,4 +1,4 @@
-"""What `keras_attn.ops.coupling.couple` computes, by a plain loop that keeps all it computed."""
+"""What `keras_attn.backend.reversible.couple` computes, by a plain loop that keeps all it computed."""
 
 from keras import ops
 

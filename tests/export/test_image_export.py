@@ -9,9 +9,10 @@ import tensorflow as tf
 
 from keras_attn import export, text
 from keras_attn.generation import Greedy, Sample, generate
+from keras_attn.losses import MixtureOfLogistics
+from keras_attn.metrics import BitsPerDim
 from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer
 from keras_attn.patterns import BlockLocal2D
-from keras_attn.training import BitsPerDim, MixtureOfLogistics
 
 B, HEIGHT, WIDTH, CHANNELS, V, K = 3, 2, 4, 2, 5, 3
 SHAPE = (HEIGHT, WIDTH, CHANNELS)

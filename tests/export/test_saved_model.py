@@ -239,11 +239,11 @@ def test_the_command_exports_a_saved_model(model, tokenizer, expected, tmp_path,
 
 def test_a_trained_model_loads_where_only_the_package_is_imported(model, tokenizer, tmp_path):
     """The recipe's own file names our optimizer, schedule and loss."""
-    from keras_attn import training
+    from keras_attn import losses, metrics, optimizers
 
     trained = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 11)
-    loss = training.LabelSmoothedCrossentropy()
-    trained.compile(training.Adam(training.Noam(8)), loss, metrics=[training.Perplexity()])
+    loss = losses.LabelSmoothedCrossentropy()
+    trained.compile(optimizers.Adam(optimizers.Noam(8)), loss, metrics=[metrics.Perplexity()])
     ids = np.array([[5, 6, 3]])
     trained.fit({"source_ids": ids, "target_ids": ids}, ids, verbose=0)
     trained.save(tmp_path / "model.keras")

@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax
-from keras_attn.ops import clusters
+from keras_attn.losses import LabelSmoothedCrossentropy
+from keras_attn.metrics import Perplexity
+from keras_attn.ops import adaptive_softmax as clusters
 from keras_attn.testing import check_layer
-from keras_attn.training import LabelSmoothedCrossentropy, Perplexity
 
 B, T, D, V = 3, 37, 13, 101
 CUTOFFS, DIV = [11, 29], 3

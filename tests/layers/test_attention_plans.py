@@ -27,7 +27,7 @@ def small_tiles(monkeypatch):
 
 def built(pattern, plan, **arguments):
     pattern = CASES[pattern][0] if isinstance(pattern, str) else pattern
-    layer = MultiHeadAttention(NUM_HEADS, H, pattern=pattern, plan=plan, **arguments)
+    layer = MultiHeadAttention(NUM_HEADS, H, pattern=pattern, implementation=plan, **arguments)
     layer.build((B, T, D), (B, T, D))
     oracles.scramble(layer)
     return layer
@@ -36,7 +36,7 @@ def built(pattern, plan, **arguments):
 def both_plans(pattern, *inputs, call=None, **arguments):
     """The output, and the gradients of weights and inputs, by the tiles and by the matrix."""
     found = []
-    for plan in ("tiles", "matrix"):
+    for plan in ("blockwise", "dense"):
         layer = built(pattern, plan, **arguments)
         tensors = [tf.constant(x) for x in inputs]
         with tf.GradientTape() as tape:
@@ -69,7 +69,7 @@ def test_heads_that_share_keys():
 def test_use_causal_mask_with_a_pattern_that_looks_ahead(pattern):
     """Both with `Causal()`, whether the pattern is one or one for each head."""
     assert_equal(both_plans(pattern, X, call={"use_causal_mask": True}))
-    layer = built(pattern, "tiles")
+    layer = built(pattern, "blockwise")
     changed = np.concatenate([X[:, :9], -X[:, 9:]], axis=1)
     before, after = (np.asarray(layer(x, x, use_causal_mask=True)) for x in (X, changed))
     np.testing.assert_array_equal(after[:, :9], before[:, :9])
@@ -84,11 +84,11 @@ def test_mixed_policies(policy, atol, score):
 
 @pytest.mark.parametrize("pattern", WAYS)
 def test_scores_never_change_the_output(pattern):
-    layer = built(pattern, "tiles")
+    layer = built(pattern, "blockwise")
     plain = layer(X, CONTEXT, padding_mask=REAL)
     output, scores = layer(X, CONTEXT, padding_mask=REAL, return_attention_scores=True)
     np.testing.assert_array_equal(output, plain)
-    expected = built(pattern, "matrix")(
+    expected = built(pattern, "dense")(
         X, CONTEXT, padding_mask=REAL, return_attention_scores=True
     )[1]
     np.testing.assert_array_equal(scores, expected)
@@ -100,7 +100,7 @@ def test_masks_and_positions_of_a_call_are_obeyed():
         {"attention_mask": np.random.default_rng(0).random((B, 1, T, T)) < 0.5},
         {"query_positions": places, "key_positions": places},
     ):
-        tiles, matrix = (built("local", plan)(X, X, **call) for plan in ("tiles", "matrix"))
+        tiles, matrix = (built("local", plan)(X, X, **call) for plan in ("blockwise", "dense"))
         np.testing.assert_array_equal(tiles, matrix)
 
 
@@ -116,8 +116,8 @@ class Noted(Local):
 @pytest.mark.parametrize(
     "plan, window, length, planned",
     [
-        ("tiles", W, 3, True),
-        ("matrix", W, 40, False),
+        ("blockwise", W, 3, True),
+        ("dense", W, 40, False),
         ("auto", W, 15, False),  # short
         ("auto", W, 18, True),
         ("auto", 20, 40, False),  # leaves out too little, and the matrix is small
@@ -129,7 +129,7 @@ def test_the_plan_is_chosen_by_length(plan, window, length, planned, monkeypatch
     monkeypatch.setattr(pattern_module, "LONG", 48)
     pattern = Noted(window)
     x = oracles.random(1, length, D)
-    MultiHeadAttention(2, 4, pattern=pattern, plan=plan)(x, x)
+    MultiHeadAttention(2, 4, pattern=pattern, implementation=plan)(x, x)
     assert getattr(pattern, "planned", False) is planned
 
 
@@ -138,15 +138,15 @@ def test_the_plan_is_chosen_by_length(plan, window, length, planned, monkeypatch
     [(511, 511, False), (512, 512, True), (512, 700, False), (None, None, False)],
 )
 def test_half_a_square_pays_early(length, num_keys, pays):
-    assert Causal().plan_pays(length, num_keys) is pays
-    assert not Dense().plan_pays(length, num_keys)
+    assert Causal().prefers_blockwise(length, num_keys) is pays
+    assert not Dense().prefers_blockwise(length, num_keys)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_more_queries_than_keys(name):
     """The queries are the last positions; before the first key, causal patterns find none."""
     pattern, _ = CASES[name]
-    layer = MultiHeadAttention(NUM_HEADS, H, pattern=pattern, plan="tiles")
+    layer = MultiHeadAttention(NUM_HEADS, H, pattern=pattern, implementation="blockwise")
     positions = {"query_positions": np.arange(-8, 5), "key_positions": np.arange(5)}
     query, value = X[:, :13], X[:, :5]
     np.testing.assert_allclose(layer(query, value), layer(query, value, **positions), atol=1e-6)
@@ -156,8 +156,8 @@ def test_more_queries_than_keys(name):
 def test_causal_plan_of_unknown_lengths(score):
     """Few queries leave whole tiles of padding, which stand in order too."""
     layer, twin = (
-        MultiHeadAttention(2, 4, score=score, pattern="causal", plan=plan)
-        for plan in ("tiles", "matrix")
+        MultiHeadAttention(2, 4, score=score, pattern="causal", implementation=plan)
+        for plan in ("blockwise", "dense")
     )
     for one in (layer, twin):
         one.build((None, None, D), (None, None, D))
@@ -170,13 +170,13 @@ def test_causal_plan_of_unknown_lengths(score):
 
 
 def test_an_unknown_plan_is_refused():
-    with pytest.raises(ValueError, match=r"`plan` must be one of .*plan='fast'"):
-        MultiHeadAttention(2, 4, plan="fast")
+    with pytest.raises(ValueError, match=r"`implementation` must be one of .*implementation='fast'"):
+        MultiHeadAttention(2, 4, implementation="fast")
 
 
 def test_a_pattern_per_head_of_another_number_of_heads_is_refused():
-    for plan in ("tiles", "matrix"):
-        layer = MultiHeadAttention(2, 4, pattern=PerHead([Local(3)] * 3), plan=plan)
+    for plan in ("blockwise", "dense"):
+        layer = MultiHeadAttention(2, 4, pattern=PerHead([Local(3)] * 3), implementation=plan)
         with pytest.raises(ValueError, match="3 patterns, 2 heads"):
             layer(X, X)
 
@@ -184,7 +184,7 @@ def test_a_pattern_per_head_of_another_number_of_heads_is_refused():
 def model_of_every_pattern(score="scaled_dot"):
     x = keras.Input((None, D))
     found = [
-        MultiHeadAttention(NUM_HEADS, H, pattern=pattern, plan="tiles", score=score)(x, x)
+        MultiHeadAttention(NUM_HEADS, H, pattern=pattern, implementation="blockwise", score=score)(x, x)
         for pattern, _ in CASES.values()
     ]
     model = keras.Model(x, keras.layers.Add()(found))
@@ -198,14 +198,14 @@ def test_save_and_load(tmp_path):
     loaded = keras.models.load_model(tmp_path / "model.keras")
     layers = [layer for layer in loaded.layers if isinstance(layer, MultiHeadAttention)]
     assert [layer.pattern for layer in layers] == [pattern for pattern, _ in CASES.values()]
-    assert {layer.plan for layer in layers} == {"tiles"}
+    assert {layer.plan for layer in layers} == {"blockwise"}
     x = X[:, : 2 * W + 1]
     np.testing.assert_array_equal(loaded(x), model(x))
 
 
 def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_path):
     layers = [
-        built(case, "tiles", score="additive" if case == "strided" else "scaled_dot")
+        built(case, "blockwise", score="additive" if case == "strided" else "scaled_dot")
         for case in ("strided", "fixed", "heads in rows")
     ]
 
@@ -235,7 +235,7 @@ def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_pat
 def fitted(plan, length=T, **compiling):
     """The weights after two steps of gradient descent."""
     x = keras.Input((length, D))
-    layer = MultiHeadAttention(NUM_HEADS, H, pattern=Strided(W), plan=plan, score="additive")
+    layer = MultiHeadAttention(NUM_HEADS, H, pattern=Strided(W), implementation=plan, score="additive")
     model = keras.Model(x, layer(x, x))
     oracles.scramble(model)
     model.compile(keras.optimizers.SGD(0.1), "mse", **compiling)
@@ -245,8 +245,8 @@ def fitted(plan, length=T, **compiling):
 
 @pytest.mark.parametrize("length, jit_compile", [(None, False), (T, True)])
 def test_training_is_the_same(length, jit_compile):
-    expected = fitted("matrix", jit_compile=False)
-    found = fitted("tiles", length, jit_compile=jit_compile)
+    expected = fitted("dense", jit_compile=False)
+    found = fitted("blockwise", length, jit_compile=jit_compile)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5)
 
@@ -265,7 +265,7 @@ def test_the_gradient_of_a_long_sequence_is_finite(monkeypatch):
 def test_a_pattern_of_ones_own_has_a_plan():
     @keras.saving.register_keras_serializable("test")
     class Even(Pattern):
-        def meets(self, i, j):
+        def mask_mod(self, i, j):
             return (i + j) % 2 == 0
 
     assert_equal(both_plans(Even(), X, call={"padding_mask": REAL[:, :T]}))
@@ -285,8 +285,8 @@ two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 for strategy in (two, tf.distribute.get_strategy()):
     with strategy.scope():
         x = keras.Input((None, 6))
-        y = MultiHeadAttention(2, 4, pattern=Strided(3), plan="tiles", score="additive")(x, x)
-        y = MultiHeadAttention(2, 4, pattern=Local(3), plan="tiles")(y, y)
+        y = MultiHeadAttention(2, 4, pattern=Strided(3), implementation="blockwise", score="additive")(x, x)
+        y = MultiHeadAttention(2, 4, pattern=Local(3), implementation="blockwise")(y, y)
         model = keras.Model(x, y)
         oracles.scramble(model)
         model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)

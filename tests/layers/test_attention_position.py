@@ -91,7 +91,7 @@ def test_the_distance_alone_counts():
 
 def by_plan(plan, **arguments):
     """The output, and the gradients of the input and the weights."""
-    layer = built(LONG_X, plan=plan, **arguments)
+    layer = built(LONG_X, implementation=plan, **arguments)
     x = tf.constant(LONG_X)
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -111,7 +111,7 @@ PLANS["relative"] = {"pattern": Local(W), "score": "relative"}
 def test_every_plan_equals_the_matrix(name, monkeypatch):
     shrink_tiles(monkeypatch)
     for tiles, matrix in zip(
-        by_plan("tiles", **PLANS[name]), by_plan("matrix", **PLANS[name]), strict=True
+        by_plan("blockwise", **PLANS[name]), by_plan("dense", **PLANS[name]), strict=True
     ):
         scale = max(1.0, np.abs(matrix).max())
         np.testing.assert_allclose(tiles / scale, matrix / scale, atol=2e-5)
@@ -119,7 +119,7 @@ def test_every_plan_equals_the_matrix(name, monkeypatch):
 
 def test_queries_that_are_their_own_keys_stay_so():
     """Turned once, as a plan that sorts them once needs."""
-    layer = built(LONG_X, pattern=LSH(4), score="shared_qk", plan="tiles")
+    layer = built(LONG_X, pattern=LSH(4), score="shared_qk", implementation="blockwise")
     seen = []
 
     class Spy(LSH):

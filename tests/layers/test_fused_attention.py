@@ -98,10 +98,10 @@ def test_the_kernel_gives_what_the_matrix_gives(case, policy, atol, kernel):
     arguments, inputs, call = CASES[case]
     shapes = [x.shape for x in inputs]
     found = []
-    for plan in ("auto", "matrix"):
-        layer = built(shapes, plan=plan, dtype=policy, **arguments)
+    for plan in ("auto", "dense"):
+        layer = built(shapes, implementation=plan, dtype=policy, **arguments)
         found.append([oracles.numpy_of(x) for x in with_gradients(layer, inputs, call)])
-        assert len(kernel) == 1  # by "auto", not by "matrix"
+        assert len(kernel) == 1  # by "auto", not by "dense"
     for fused, matrix in zip(*found, strict=True):
         scale = max(1.0, np.abs(matrix).max())
         np.testing.assert_allclose(fused / scale, matrix / scale, atol=atol)
@@ -132,7 +132,7 @@ def test_scores_do_not_change_the_output(kernel):
     output, scores = layer(X, X, return_attention_scores=True)
     np.testing.assert_array_equal(oracles.numpy_of(output), oracles.numpy_of(layer(X, X)))
     assert len(kernel) == 2
-    _, expected = built(pattern="causal", dtype="mixed_bfloat16", plan="matrix")(
+    _, expected = built(pattern="causal", dtype="mixed_bfloat16", implementation="dense")(
         X, X, return_attention_scores=True
     )
     np.testing.assert_array_equal(oracles.numpy_of(scores), oracles.numpy_of(expected))
@@ -154,8 +154,8 @@ class Doubled(DotProduct):
         ({"score": Doubled()}, {}),
         ({"pattern": AdaptiveSpan(4)}, {}),
         ({"dropout": 0.5}, {"training": True}),
-        ({"plan": "matrix"}, {}),
-        ({"plan": "tiles"}, {}),
+        ({"implementation": "dense"}, {}),
+        ({"implementation": "blockwise"}, {}),
     ],
     ids=str,
 )
@@ -177,8 +177,8 @@ def test_keras_can_be_told_to_use_none(kernel, monkeypatch):
 
 
 def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypatch):
-    monkeypatch.setattr("keras_attn.patterns.pattern.Pattern.plan_pays", lambda *lengths: True)
-    monkeypatch.setattr(Causal, "plan_pays", lambda *lengths: True)
+    monkeypatch.setattr("keras_attn.patterns.pattern.Pattern.prefers_blockwise", lambda *lengths: True)
+    monkeypatch.setattr(Causal, "prefers_blockwise", lambda *lengths: True)
     built(pattern=Local(3))(X, X)
     assert not kernel
     layers = [built(pattern=pattern) for pattern in (Dense(), Causal())]

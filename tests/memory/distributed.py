@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.memory import SegmentMemory, StatefulSegments
 from keras_attn.models import CausalLanguageModel
 from keras_attn.text import SegmentStreams
-from keras_attn.training import LabelSmoothedCrossentropy
 
 V, M, ROWS = 13, 5, 4
 

@@ -38,7 +38,7 @@ ON_JAX = """
 import json
 from keras_attn.memory import StatefulSegments
 from keras_attn.models import transformer_xl
-from keras_attn.training import strategy
+from keras_attn.distribution import strategy
 
 strategy("mirrored")
 model = transformer_xl(11, 1, 2, 6, 7, memory_length=5)

@@ -57,19 +57,19 @@ def test_any_cutting_equals_one_pass(residual, data):
 @pytest.mark.parametrize(
     "pattern, memory_length, plan",
     [
-        (lambda: Local(4), 3, "tiles"),
-        (lambda: Local(4), 3, "matrix"),
-        (lambda: Strided(3), T, "tiles"),
-        (lambda: PerHead([Local(3), Strided(2, "column")]), T, "tiles"),
-        (lambda: Fixed(4, 2), 12, "tiles"),
-        (lambda: AdaptiveSpan(5, ramp=2, initial_span=0.5), 4, "matrix"),
-        (lambda: AdaptiveSpan(5, ramp=2, dynamic=True), 4, "tiles"),
+        (lambda: Local(4), 3, "blockwise"),
+        (lambda: Local(4), 3, "dense"),
+        (lambda: Strided(3), T, "blockwise"),
+        (lambda: PerHead([Local(3), Strided(2, "column")]), T, "blockwise"),
+        (lambda: Fixed(4, 2), 12, "blockwise"),
+        (lambda: AdaptiveSpan(5, ramp=2, initial_span=0.5), 4, "dense"),
+        (lambda: AdaptiveSpan(5, ramp=2, dynamic=True), 4, "blockwise"),
     ],
-    ids=["local", "matrix", "strided", "per head", "fixed", "span", "dynamic span"],
+    ids=["local", "dense", "strided", "per head", "fixed", "span", "dynamic span"],
 )
 def test_limit_patterns_need_no_more_than_they_see(pattern, memory_length, plan):
     """Blocks at fixed places fit where memory and segments are of whole blocks."""
-    stack = built(pattern=pattern(), plan=plan, layers=2)
+    stack = built(pattern=pattern(), implementation=plan, layers=2)
     found, _ = run(stack, X, same_cuts([4, 4, 3]), memory_length, masked=False)
     np.testing.assert_allclose(found, stack(X), atol=2e-4)
 

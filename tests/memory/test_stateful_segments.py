@@ -10,10 +10,11 @@ from keras import ops
 from segments import B, D, L
 
 from keras_attn.layers import TokenEmbedding
+from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.memory import SegmentMemory, StatefulSegments
+from keras_attn.metrics import Perplexity
 from keras_attn.models import CausalLanguageModel
 from keras_attn.text import SegmentStreams
-from keras_attn.training import LabelSmoothedCrossentropy, Perplexity
 
 V, M, LENGTH, WIDTH = 13, 20, 12, 3
 IDS = np.random.default_rng(2).integers(1, V, (B, LENGTH)).astype("int32")

@@ -3,8 +3,8 @@ import oracles
 import pytest
 from models import pages
 
+from keras_attn.losses import AuxiliaryLosses
 from keras_attn.models import deep_char_transformer
-from keras_attn.training import AuxiliaryLosses
 
 
 @pytest.fixture(scope="module")

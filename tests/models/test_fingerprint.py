@@ -10,7 +10,7 @@ import pytest
 
 from keras_attn.layers import FeedForward
 from keras_attn.memory import StatefulSegments
-from keras_attn.models import bert, from_preset, gpt, transformer_xl
+from keras_attn.models import bert, create, gpt, transformer_xl
 from keras_attn.models.fingerprint import example
 
 V = 23
@@ -132,5 +132,5 @@ def test_the_small_input():
     assert list(example(bert(V, **SIZES, max_length=13))) == ["token_ids"]
     memory = example(transformer_xl(V, **SIZES, memory_length=3))
     assert memory["memory"].shape == (1, 2, 3, 8) and memory["memory_length"].numpy() == [1]
-    translate = example(from_preset("transformer_tiny", vocabulary_size=V))
+    translate = example(create("transformer_tiny", vocabulary_size=V))
     assert sorted(translate) == ["source_ids", "target_ids"]

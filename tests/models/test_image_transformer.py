@@ -9,9 +9,10 @@ import pytest
 
 from keras_attn.generation import Sample, SamplePixels, generate
 from keras_attn.generation.noise import uniform
+from keras_attn.losses import MixtureOfLogistics
+from keras_attn.metrics import BitsPerDim
 from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer
 from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Local
-from keras_attn.training import BitsPerDim, MixtureOfLogistics
 
 B, HEIGHT, WIDTH, CHANNELS, V, K = 2, 3, 4, 2, 5, 3
 SHAPE, D = (HEIGHT, WIDTH, CHANNELS), 8

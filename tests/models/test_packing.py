@@ -17,8 +17,8 @@ from keras_attn.layers import (
     TokenEmbedding,
     TransformerBlock,
 )
+from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.patterns import Local
-from keras_attn.training import LabelSmoothedCrossentropy
 
 V, D = pages.V, pages.D
 LENGTHS = (5, 3, 7)  # of the sequences of a row, or of its targets
@@ -33,7 +33,7 @@ ELSEWHERE = """
 import json, numpy as np
 from keras import ops
 from keras_attn.models import gpt
-from keras_attn.training import LabelSmoothedCrossentropy
+from keras_attn.losses import LabelSmoothedCrossentropy
 model = gpt(13, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7, max_length=4)
 ids = np.array([[5, 7, 9, 10, 3, 4, 0]], "int32")
 inputs = {"token_ids": ids, "segment_ids": np.array([[1, 1, 2, 2, 2, 2, 0]], "int32")}

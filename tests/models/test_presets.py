@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.models import PRESETS, from_preset, gpt
+from keras_attn.losses import AuxiliaryLosses
+from keras_attn.models import PRESETS, create, gpt
 from keras_attn.residuals import Gate
-from keras_attn.training import AuxiliaryLosses
 
 V, L, N, D, F, P = (
     "vocabulary_size num_layers num_heads hidden_dim intermediate_dim max_length".split()
@@ -20,7 +20,7 @@ M = 1e6
 def abstract(name, **overrides):
     """A preset whose weights have shapes but no numbers, so that the big ones take no memory."""
     with keras.StatelessScope(initialize_variables=False):
-        model = from_preset(name, **overrides)
+        model = create(name, **overrides)
     # Keras would else make the numbers as soon as another such scope ends, gigabytes of them.
     keras.backend.clear_session()
     return model
@@ -273,11 +273,11 @@ def test_gpt2_starts_the_residual_projections_smaller():
 
 
 def test_overrides():
-    model = from_preset("transformer_tiny", vocabulary_size=50, num_layers=1)
+    model = create("transformer_tiny", vocabulary_size=50, num_layers=1)
     assert model.embedding.vocabulary_size == 50 and len(model.decoder.blocks) == 1
 
 
 @pytest.mark.parametrize("name", ["transformer", "", None])
 def test_unknown_name(name):
     with pytest.raises(ValueError, match=f"Received: name={name!r}.*transformer_base.*gpt2_small"):
-        from_preset(name)
+        create(name)

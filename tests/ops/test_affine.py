@@ -3,7 +3,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.ops.affine import flatten_rows, known_shape
+from keras_attn.ops.shapes import flatten_rows, known_shape
 
 SHAPES = [(4, 5), (3, 1, 5), (3, 2, 5), (2, 3, 4, 5), (0, 2, 5)]
 

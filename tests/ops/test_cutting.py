@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attn.ops import cutting
+from keras_attn.ops import shapes as cutting
 
 X = np.arange(24.0, dtype="float32").reshape(2, 1, 4, 3)
 
@@ -42,12 +42,12 @@ def test_pad_of_nothing_is_the_same_tensor():
 
 
 def test_part_of_and_its_gradient():
-    for part in everywhere(lambda x: cutting.part_of(x, 1, 2, axis=2), X):
+    for part in everywhere(lambda x: cutting.slice_axis(x, 1, 2, axis=2), X):
         np.testing.assert_array_equal(part, X[:, :, 1:3])
     x = tf.constant(X)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        loss = tf.reduce_sum(cutting.part_of(x, 1, 2, axis=2) ** 2)
+        loss = tf.reduce_sum(cutting.slice_axis(x, 1, 2, axis=2) ** 2)
     expected = np.zeros_like(X)
     expected[:, :, 1:3] = 2 * X[:, :, 1:3]
     np.testing.assert_array_equal(tape.gradient(loss, x), expected)

@@ -3,7 +3,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.ops.grid import grid_places, grid_positions
+from keras_attn.ops.images import grid_places, grid_positions
 
 
 @pytest.mark.parametrize("shape", [(13,), (3, 5), (2, 3, 5), (2, 1, 3, 4)])

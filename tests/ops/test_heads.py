@@ -2,7 +2,7 @@ import numpy as np
 import oracles
 import pytest
 
-from keras_attn.ops.heads import head_size, merge_heads, split_heads
+from keras_attn.ops.shapes import head_size, merge_heads, split_heads
 
 
 def test_heads_are_consecutive_columns():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.ops.pixels import join_values, split_number
+from keras_attn.ops.images import join_values, split_number
 
 
 @pytest.mark.parametrize("channels, num_values", [(1, 7), (3, 256), (4, 2)])

@@ -5,10 +5,11 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.ops import rows, windows
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.progression import Progression
-from keras_attn.ops.softmax import attend
+from keras_attn.attention import block_local as windows
+from keras_attn.attention import chunked as rows
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.softmax import attend
 from keras_attn.patterns import AdaptiveSpan, Local, adaptive_span
 from keras_attn.scores import DotProduct
 
@@ -78,8 +79,8 @@ def operands_of(query, key, value, inputs, real=None):
     length, num_keys = tf.shape(query)[2], tf.shape(key)[2]
     if query.shape[2] is not None and key.shape[2] is not None:
         length, num_keys = query.shape[2], key.shape[2]
-    places = Progression(num_keys - length, length), Progression(0, num_keys)
-    return Operands(query, key, value, *places, DotProduct(), real=real, inputs=inputs)
+    places = PositionRange(num_keys - length, length), PositionRange(0, num_keys)
+    return AttentionInputs(query, key, value, *places, DotProduct(), real=real, inputs=inputs)
 
 
 def by_matrix(pattern, operands):

@@ -27,9 +27,9 @@ def layer_of(pattern, **keywords):
     return layer
 
 
-@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_scores_of_a_layer_sum_to_one(plan):
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False), plan=plan)
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False), implementation=plan)
     x = oracles.random(B, 31, D)
     output, scores = layer(x, x, return_attention_scores=True)
     sums = np.sum(scores, axis=-1)
@@ -39,10 +39,10 @@ def test_scores_of_a_layer_sum_to_one(plan):
 
 
 @pytest.mark.parametrize("length", [5, 31])
-@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_loss_of_static_spans(plan, length):
     """The same for any length, and for a call that also shows its scores."""
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01), plan=plan)
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01), implementation=plan)
     layer.pattern.span.assign([0.0, 0.5, 0.1])
     x = oracles.random(B, length, D)
     layer(x, x, return_attention_scores=True)
@@ -50,10 +50,10 @@ def test_loss_of_static_spans(plan, length):
     np.testing.assert_allclose(sum(layer.losses), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_loss_of_dynamic_spans(plan):
     """The mean over heads and those positions that are not padding."""
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True), plan=plan)
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True), implementation=plan)
     oracles.scramble(layer)
     x, real = oracles.random(B, 9, D), np.ones((B, 9), bool)
     real[1, 4:] = False
@@ -110,14 +110,14 @@ def test_save_and_load(dynamic, tmp_path):
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision(policy, plan, dynamic):
     """Spans, and so the ramp, are float32: at 4000 bfloat16 knows multiples of 16 only."""
     pattern = AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic)
-    layer = layer_of(pattern, plan=plan, dtype=policy)
+    layer = layer_of(pattern, implementation=plan, dtype=policy)
     assert {w.dtype for w in pattern.weights} == {"float32"}
-    exact = layer_of(AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic), plan=plan)
+    exact = layer_of(AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic), implementation=plan)
     exact.set_weights(layer.get_weights())
     x = oracles.random(1, 40, D)
     np.testing.assert_allclose(oracles.numpy_of(layer(x, x)), exact(x, x), atol=0.05)
@@ -128,7 +128,7 @@ def test_export(dynamic, tmp_path):
     """The branches of a graph are what a stock server runs."""
     x = keras.Input((None, D))
     pattern = AdaptiveSpan(MAX_SPAN, RAMP, 0.1, dynamic=dynamic)
-    model = keras.Model(x, layer_of(pattern, score=Relative(), plan="tiles")(x, x))
+    model = keras.Model(x, layer_of(pattern, score=Relative(), implementation="blockwise")(x, x))
     model.export(tmp_path, verbose=False)
     assert unservable_ops(tmp_path) == []
     served = keras.layers.TFSMLayer(tmp_path, call_endpoint="serve")

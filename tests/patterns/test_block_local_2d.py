@@ -6,11 +6,11 @@ import oracles
 import pytest
 import tensorflow as tf
 
+from keras_attn.attention import block_sparse as gathered
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange, positions_tensor
+from keras_attn.attention.softmax import attend
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.ops import gathered
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.progression import Progression, positions_tensor
-from keras_attn.ops.softmax import attend
 from keras_attn.patterns import BlockLocal2D, Causal, Local, block_raster_order
 from keras_attn.scores import DotProduct
 
@@ -90,8 +90,8 @@ def by_distance(query, key, query_positions, key_positions):
 
 def operands(query, key, value, real=None):
     length, num_keys = (x.shape[2] or tf.shape(x)[2] for x in (query, key))
-    positions = Progression(num_keys - length, length), Progression(0, num_keys)
-    return Operands(query, key, value, *positions, by_distance, real=real)
+    positions = PositionRange(num_keys - length, length), PositionRange(0, num_keys)
+    return AttentionInputs(query, key, value, *positions, by_distance, real=real)
 
 
 def value_and_gradients(function, inputs):
@@ -142,11 +142,11 @@ def test_plan_in_a_graph(shape, kind):
         check_plan(shape, length, num_keys, tf.function(**arguments))
 
 
-@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_no_leak(plan):
     """What comes later in block-raster order changes nothing, to the bit."""
     size = 35
-    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*SHAPES[1]), plan=plan)
+    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*SHAPES[1]), implementation=plan)
     x = oracles.random(1, size, 6)
     before = np.asarray(layer(x, x))
     for rank in (0, 1, 6, 20, 34):
@@ -160,7 +160,7 @@ def test_no_leak(plan):
 def test_limit_of_a_flange_that_covers_the_image():
     x = oracles.random(B, 35, 6)
     for shape in (((5, 7), (2, 3), (5, 7)), ((5, 7), (5, 7), (0, 0))):
-        layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*shape), plan="tiles")
+        layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*shape), implementation="blockwise")
         causal = MultiHeadAttention(2, 4, pattern=Causal())
         causal.build(x.shape)
         layer.build(x.shape)
@@ -183,7 +183,7 @@ def test_limit_of_a_single_row_is_blocks_of_a_sequence():
 def test_combined(combine):
     pattern = combine(BlockLocal2D(*SHAPES[1]))
     x = oracles.random(B, 35, 6)
-    layers = [MultiHeadAttention(2, 4, pattern=pattern, plan=plan) for plan in ("tiles", "matrix")]
+    layers = [MultiHeadAttention(2, 4, pattern=pattern, implementation=plan) for plan in ("blockwise", "dense")]
     for layer in layers:
         layer.build(x.shape)
     layers[1].set_weights(layers[0].get_weights())
@@ -221,9 +221,9 @@ def test_errors(shape, message):
         BlockLocal2D(*shape)
 
 
-@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_a_sequence_longer_than_the_image(plan):
-    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D((4, 6), (2, 3), (1, 1)), plan=plan)
+    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D((4, 6), (2, 3), (1, 1)), implementation=plan)
     x = oracles.random(1, 25, 6)
     with pytest.raises(ValueError, match=r"`image_shape`.*image_shape=\(4, 6\), 25 positions"):
         layer(x, x)

@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import patterns
+from keras_attn.attention import block_local as windows
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.softmax import FORBIDDEN, attend
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.ops import windows
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.progression import Progression
-from keras_attn.ops.softmax import FORBIDDEN, attend
 from keras_attn.patterns import LSH, Causal, PerHead
 from keras_attn.scores import DotProduct, SharedQK
 
@@ -45,8 +45,8 @@ def padding(length):
 
 def operands_of(query, value, real=None, **more):
     query, value = tf.convert_to_tensor(query), tf.convert_to_tensor(value)
-    here = Progression(0, query.shape[2] if query.shape[2] else tf.shape(query)[2])
-    return Operands(query, query, value, here, here, SharedQK(), real=real, **more)
+    here = PositionRange(0, query.shape[2] if query.shape[2] else tf.shape(query)[2])
+    return AttentionInputs(query, query, value, here, here, SharedQK(), real=real, **more)
 
 
 def plan(pattern, query, value, real=None, **more):
@@ -285,16 +285,16 @@ def test_half_precision(dtype, tolerance):
 def test_fewer_queries_than_keys_meet_all_of_the_past_but_themselves():
     query, value = tensors(9)
     query, value = tf.constant(query), tf.constant(value)
-    last, here = query[:, :, 7:], Progression(0, 9)
-    operands = Operands(last, query, value, Progression(7, 2), here, SharedQK())
+    last, here = query[:, :, 7:], PositionRange(0, 9)
+    operands = AttentionInputs(last, query, value, PositionRange(7, 2), here, SharedQK())
     mask, bias = LSH(CHUNK).matrix(operands)
     output, _ = attend(SharedQK()(last, query) + bias, value, mask)
     np.testing.assert_allclose(output, full(query, value, causal=True)[:, :, 7:], atol=1e-5)
 
     def unknown(last, query, value):
         start, length = tf.shape(query)[2] - tf.shape(last)[2], tf.shape(last)[2]
-        positions = Progression(start, length), Progression(0, tf.shape(query)[2])
-        mask, bias = LSH(CHUNK).matrix(Operands(last, query, value, *positions, SharedQK()))
+        positions = PositionRange(start, length), PositionRange(0, tf.shape(query)[2])
+        mask, bias = LSH(CHUNK).matrix(AttentionInputs(last, query, value, *positions, SharedQK()))
         return attend(SharedQK()(last, query) + bias, value, mask)[0]
 
     spec = tf.TensorSpec((B, N, None, H))

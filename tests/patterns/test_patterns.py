@@ -184,7 +184,7 @@ def test_a_pattern_of_ones_own_is_a_function_of_positions():
 
     @keras.saving.register_keras_serializable("test")
     class Even(Pattern):
-        def meets(self, i, j):
+        def mask_mod(self, i, j):
             return (i + j) % 2 == 0
 
     layer = MultiHeadAttention(2, 3, pattern=Even())

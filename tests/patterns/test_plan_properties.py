@@ -11,10 +11,10 @@ import tensorflow as tf
 from index_sets import CASES, DISTINCT, NUM_HEADS, WAYS, shrink_tiles, truth
 from keras import ops
 
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.progression import Progression
-from keras_attn.ops.seeds import RepeatedSeed
-from keras_attn.ops.softmax import FORBIDDEN, attend
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.softmax import FORBIDDEN, attend
+from keras_attn.ops.random import RepeatedSeed
 from keras_attn.scores import DotProduct
 
 B, N, T, H = 2, NUM_HEADS, 37, 5
@@ -27,8 +27,8 @@ def small_tiles(monkeypatch):
 
 
 def operands(query, key, value, **more):
-    places = Progression(0, query.shape[2]), Progression(0, key.shape[2])
-    return Operands(query, key, value, *places, DotProduct(), **more)
+    places = PositionRange(0, query.shape[2]), PositionRange(0, key.shape[2])
+    return AttentionInputs(query, key, value, *places, DotProduct(), **more)
 
 
 def inputs(length=T, dtype="float32", batch=B):

@@ -11,9 +11,9 @@ import tensorflow as tf
 from index_sets import CASES, DISTINCT, NUM_HEADS, W, shrink_tiles, truth
 from keras import ops
 
-from keras_attn.ops.cutting import size
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.progression import Progression, positions_tensor
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange, positions_tensor
+from keras_attn.ops.shapes import size
 from keras_attn.scores import Additive, DotProduct
 
 B, N, H, HV = 4, NUM_HEADS, 5, 2
@@ -110,10 +110,10 @@ def plan_of(pattern, score, **more):
 
     def run(query, key, value, upstream, real=None):
         length, num_keys = size(query, 2), size(key, 2)
-        places = Progression(num_keys - length, length), Progression(0, num_keys)
+        places = PositionRange(num_keys - length, length), PositionRange(0, num_keys)
         with tf.GradientTape() as tape:
             tape.watch([query, key, value])
-            operands = Operands(query, key, value, *places, score, real=real, **more)
+            operands = AttentionInputs(query, key, value, *places, score, real=real, **more)
             output, _ = pattern.attend(operands)
             loss = tf.reduce_sum(output * upstream)
         sources = [query, key, value, *weights]

@@ -80,7 +80,7 @@ def by_distance(vectors):
     return np.pad(vectors[0].T[::-1], ((1, 0), (0, 0)))
 
 
-@pytest.mark.parametrize("plan", ["matrix", "tiles"])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 @pytest.mark.parametrize(
     "max_span, ramp, parts",
     # No span a whole number: there the soft mask bends, and slopes are a matter of taste. The last
@@ -96,7 +96,7 @@ def test_output_loss_and_gradients(authors, max_span, ramp, parts, plan):
         score=LearnedRelative(max_span + 1),
         pattern=AdaptiveSpan(max_span, ramp, span_loss=LOSS, include_self=False),
         use_bias=False,
-        plan=plan,
+        implementation=plan,
     )
     ours.build((None, None, D))
     copy_weights(ours, layer, vectors, parts)

@@ -9,8 +9,8 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.ops.operands import Operands
-from keras_attn.ops.progression import Progression
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange
 from keras_attn.patterns import LSH
 from keras_attn.scores import SharedQK
 
@@ -58,10 +58,10 @@ def theirs(buckets, num_rounds, causal, across_buckets):
 )
 def test_output_and_gradients(num_rounds, more, causal):
     pattern = LSH(CHUNK, num_rounds, causal=causal, **more)
-    query, value, here = tf.constant(QUERY), tf.constant(VALUE), Progression(0, LENGTH)
+    query, value, here = tf.constant(QUERY), tf.constant(VALUE), PositionRange(0, LENGTH)
     with tf.GradientTape() as tape:
         tape.watch([query, value])
-        operands = Operands(query, query, value, here, here, SharedQK())
+        operands = AttentionInputs(query, query, value, here, here, SharedQK())
         output, _ = pattern.attend(operands)
         total = tf.reduce_sum(output * UPSTREAM)
     ours = [output, *tape.gradient(total, [query, value])]

@@ -64,7 +64,7 @@ def test_floor_counts_pairs_of_an_image():
         for column in range(columns)
     ]
 
-    def meets(i, j):
+    def mask_mod(i, j):
         top, left, _, _ = pixels[i]
         _, _, row, column = pixels[j]
         in_rows = top - above <= row < top + rows

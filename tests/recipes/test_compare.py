@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import Terminated
+from keras_attn.callbacks import Terminated
 from recipes.compare import __main__ as recipe
 from recipes.compare.axes import axes, build
 from recipes.compare.options import AXES, parse

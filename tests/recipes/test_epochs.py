@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from recipes.epochs import Epochs
+from recipes.epochs import EpochDataset
 
 
 class Numbers:
@@ -39,7 +39,7 @@ def trained(first, done, epochs):
         def on_train_batch_end(self, batch, logs=None):
             found.append(float(model.last.numpy()))
 
-    numbers = Epochs(Numbers(), free_axes=(0,)).rest(done)
+    numbers = EpochDataset(Numbers(), free_axes=(0,)).rest(done)
     model.fit(
         numbers.data(),
         initial_epoch=first,
@@ -63,7 +63,7 @@ def test_batches_are_those_of_the_epoch(first, done, epochs):
 
 def test_without_tensorflow_it_is_a_dataset_of_keras(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    numbers = Epochs(Numbers()).rest(3)
+    numbers = EpochDataset(Numbers()).rest(3)
     assert numbers.data() is numbers and isinstance(numbers, keras.utils.PyDataset)
     numbers.epoch = 7
     assert [float(numbers[i][1].sum()) for i in range(len(numbers))] == sums(7, 3)

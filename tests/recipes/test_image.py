@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from matplotlib.image import imread
 
-from keras_attn.training import Resume
+from keras_attn.callbacks import Resume
 from recipes.image import __main__ as recipe
 from recipes.image.batches import Batches
 from recipes.image.data import Images, read_images

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn import text
-from keras_attn.training import Resume
+from keras_attn.callbacks import Resume
 from recipes.language_model import __main__ as recipe
 from recipes.language_model.options import parse
 from recipes.text.corpus import decode, encode, train_tokenizer

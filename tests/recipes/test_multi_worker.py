@@ -15,7 +15,7 @@ import pytest
 from other_backend import needs_jax
 from scripts import cluster
 
-from keras_attn.training import average_weights
+from keras_attn.callbacks import average_weights
 
 ROOT = Path(__file__).resolve().parents[2]
 both_backends = pytest.mark.parametrize(

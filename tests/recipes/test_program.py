@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from other_backend import start_on
 
-from keras_attn.training import Terminated
+from keras_attn.callbacks import Terminated
 from recipes import files, program
 from recipes.algorithmic import __main__ as algorithmic
 

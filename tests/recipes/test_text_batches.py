@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.text import SegmentStreams
-from recipes.epochs import Epochs
+from recipes.epochs import EpochDataset
 from recipes.text.batches import EndlessSegments, Windows
 
 
@@ -35,7 +35,7 @@ def test_each_pass_reads_every_segment_once(remembers):
     assert len(streams) == 7
 
     def read(first, number):
-        epochs = Epochs(EndlessSegments(streams, steps, remembers, seed=11))
+        epochs = EpochDataset(EndlessSegments(streams, steps, remembers, seed=11))
         data, found = epochs.data(), []
         for epochs.epoch in range(first, first + number):
             found += [inputs["token_ids"].numpy().tolist() for inputs, _ in data]

@@ -8,10 +8,10 @@ import tensorflow as tf
 from distance_scores import KEY, PLANS, QUERY, B, H, N, S, T, check_in_tiles, check_positions
 
 from keras_attn import scores
+from keras_attn.attention.positions import PositionRange
+from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.ops.once import computing_once
-from keras_attn.ops.progression import Progression
 from keras_attn.patterns import Local, Strided
 from keras_attn.scores import Relative
 
@@ -89,7 +89,7 @@ def test_a_loop_computes_its_table_once(monkeypatch):
 
     @tf.function
     def decode(x):
-        with computing_once():
+        with loop_invariants():
             cache = KVCache(6).initial(layer, B)
             output, cache = layer(x[:, :3], x[:, :3], cache=cache)
             outputs = tf.TensorArray("float32", 3)
@@ -108,7 +108,7 @@ def test_half_precision_far_away(policy, atol):
     """A sinusoid of distance 4095 in bfloat16 would be that of another distance."""
     exact, half = built(), built(dtype=policy)
     for start in (10, 1000, 4095):
-        places = {"query_positions": Progression(start, T), "key_positions": Progression(0, S)}
+        places = {"query_positions": PositionRange(start, T), "key_positions": PositionRange(0, S)}
         wanted = exact(QUERY, KEY, **places)
         np.testing.assert_allclose(oracles.numpy_of(half(QUERY, KEY, **places)), wanted, atol=atol)
         places = {name: np.asarray(p.tensor()) for name, p in places.items()}

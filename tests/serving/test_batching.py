@@ -13,7 +13,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from serving.batch_scheduler import BatchScheduler
 from serving.batching_options import BatchingOptions
 from serving.batching_servable import BatchingServable
-from serving.caller import Caller
+from serving.caller import RequestContext
 from serving.errors import Code, ServingError
 
 FOREVER = 60_000_000
@@ -235,7 +235,7 @@ def test_a_time_limit_ends_the_waiting():
     model = Model()
     requests = Requests(model, max_batch_size=2)
     message = "Run() timeout exceeded while waiting in batching queue"
-    assert refusal(requests.send([[1]], Caller(50))) == ("RESOURCE_EXHAUSTED", message)
+    assert refusal(requests.send([[1]], RequestContext(50))) == ("RESOURCE_EXHAUSTED", message)
     other = requests.send([[2]])
     assert answer(other) == [[4]]
     assert model.seen == [{"x": [[2]]}], "nobody waited for the answer of the first"
@@ -245,7 +245,7 @@ def test_a_time_limit_ends_the_running():
     model = Model()
     model.go.clear()
     requests = Requests(model, max_batch_size=2)
-    hasty, patient = requests.send([[1]], Caller(100)), requests.send([[2]])
+    hasty, patient = requests.send([[1]], RequestContext(100)), requests.send([[2]])
     assert refusal(hasty)[0] == "DEADLINE_EXCEEDED"
     model.go.set()
     assert answer(patient) == [[4]]
@@ -254,7 +254,7 @@ def test_a_time_limit_ends_the_running():
 def test_a_client_that_goes_away_leaves_the_queue():
     model = Model()
     requests = Requests(model, max_batch_size=2)
-    caller = Caller()
+    caller = RequestContext()
     gone = requests.send([[1]], caller)
     caller.cancel()
     assert refusal(gone)[0] == "CANCELLED"

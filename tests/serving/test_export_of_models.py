@@ -38,7 +38,7 @@ OTHERS = {
     "masked": lambda: models.bert(V, **SIZES, max_length=5),
 }
 MODULES = {
-    **dict.fromkeys(WRITERS, lambda model: export.IdWriter(model, "greedy", *LENGTHS.values())),
+    **dict.fromkeys(WRITERS, lambda model: export.TokenGenerator(model, "greedy", *LENGTHS.values())),
     **dict.fromkeys(TRANSLATORS, lambda model: export.IdTranslator(model, "greedy", 3)),
     **dict.fromkeys([*SEGMENTS, "agent"], export.SegmentSteps),
     **dict.fromkeys(IMAGES, export.ImageGenerator),

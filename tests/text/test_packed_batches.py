@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentences import sentence_pairs
 
+from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt, transformer
 from keras_attn.text import PackedBatches
 from keras_attn.text.packed_batches import first_fit
-from keras_attn.training import LabelSmoothedCrossentropy
 
 PAD, BOS, EOS = 0, 2, 3
 ROW = 32

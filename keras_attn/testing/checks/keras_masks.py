@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.ops.masks import keras_mask
+from keras_attn.attention.masks import keras_mask
 from keras_attn.testing.numbers import apart, equal, random
 from keras_attn.testing.running import NotApplicable
 from keras_attn.testing.subject import arrays, is_float

@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_attn.ops.masks import keras_mask
+from keras_attn.attention.masks import keras_mask
 from keras_attn.testing.numbers import apart, equal
 from keras_attn.testing.subject import arrays
 

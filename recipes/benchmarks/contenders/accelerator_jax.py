@@ -17,11 +17,11 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
 
     keras.config.set_dtype_policy(policy)
     shape = SHAPES[size]
-    model = keras_attn.models.from_preset(
+    model = keras_attn.models.create(
         shape.preset, vocabulary_size=shape.vocabulary_size, dropout=dropout
     )
-    loss = keras_attn.training.LabelSmoothedCrossentropy(smoothing)
-    model.compile(optimizer=keras_attn.training.Adam(LEARNING_RATE), loss=loss, jit_compile=True)
+    loss = keras_attn.losses.LabelSmoothedCrossentropy(smoothing)
+    model.compile(optimizer=keras_attn.optimizers.Adam(LEARNING_RATE), loss=loss, jit_compile=True)
     source, target, labels = (
         np.tile(array, (steps, 1))
         for array in translation_batch(batch, length, shape.vocabulary_size)
@@ -48,21 +48,21 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
     import jax
 
     from keras_attn import patterns, scores
+    from keras_attn.attention.inputs import AttentionInputs
+    from keras_attn.attention.positions import PositionRange
     from keras_attn.layers.fused_attention import attend_fused, fuses
-    from keras_attn.ops.operands import Operands
-    from keras_attn.ops.progression import Progression
 
     pattern, score = getattr(patterns, pattern)(*arguments), scores.get("scaled_dot")
-    positions = Progression(0, length)
+    positions = PositionRange(0, length)
     facts = {"gflop": gflop, **device()}
 
     def attend(query, key, value):
-        operands = Operands(query, key, value, positions, positions, score)
-        planned = pattern.plan_pays(length, length)
+        operands = AttentionInputs(query, key, value, positions, positions, score)
+        planned = pattern.prefers_blockwise(length, length)
         if fuses(operands, pattern, planned=planned):
             facts["by"] = "kernel"
             return attend_fused(operands, pattern)
-        facts["by"] = "plan"
+        facts["by"] = "implementation"
         return pattern.attend(operands)[0]
 
     @jax.jit

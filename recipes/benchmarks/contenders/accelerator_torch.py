@@ -40,7 +40,7 @@ def flex(length, batch, dtype, gflop, window):
 
     place, facts = device()
 
-    def meets(batch, head, i, j):
+    def mask_mod(batch, head, i, j):
         return (i >= j) & (i - j < window)
 
     # Compiled too: otherwise it makes the whole matrix of pairs.

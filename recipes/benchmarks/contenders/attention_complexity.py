@@ -38,16 +38,16 @@ def convolutional(length, width):
 def _attention(pattern, length, width):
     from keras import ops
 
-    from keras_attn.ops.operands import Operands
-    from keras_attn.ops.progression import Progression
+    from keras_attn.attention.inputs import AttentionInputs
+    from keras_attn.attention.positions import PositionRange
     from keras_attn.scores import DotProduct
 
-    positions = Progression(0, length)
+    positions = PositionRange(0, length)
 
     def attend(x):
         x = ops.reshape(x, (1, length, width // HEAD_DIM, HEAD_DIM))
         x = ops.transpose(x, (0, 2, 1, 3))
-        return pattern.attend(Operands(x, x, x, positions, positions, DotProduct()))[0]
+        return pattern.attend(AttentionInputs(x, x, x, positions, positions, DotProduct()))[0]
 
     return graph_task(attend, [sequence(length, width)], gflop=1.0)
 

@@ -16,17 +16,17 @@ def core(
         score: string. Name of the score axis.
     """
     from keras_attn import patterns, scores
-    from keras_attn.ops.operands import Operands
-    from keras_attn.ops.progression import Progression
+    from keras_attn.attention.inputs import AttentionInputs
+    from keras_attn.attention.positions import PositionRange
 
     pattern = getattr(patterns, pattern)(*arguments, **(keyword_arguments or {}))
     score = scores.get(score)
-    positions = Progression(0, length)
+    positions = PositionRange(0, length)
     shares_query = getattr(score, "shares_query", False)
 
     def attend(query, *others):
         key, value = (query, *others) if shares_query else others
-        return pattern.attend(Operands(query, key, value, positions, positions, score))[0]
+        return pattern.attend(AttentionInputs(query, key, value, positions, positions, score))[0]
 
     arrays = heads(length, count=2 if shares_query else 3)
     return graph_task(attend, arrays, gflop, backward)
@@ -36,7 +36,7 @@ def layer(length, gflop, backward=False):
     """`MultiHeadAttention` by its causal plan, on one sequence."""
     from keras_attn.layers import MultiHeadAttention
 
-    attention = MultiHeadAttention(HEADS, HEAD_DIM, pattern="causal", plan="tiles")
+    attention = MultiHeadAttention(HEADS, HEAD_DIM, pattern="causal", implementation="blockwise")
     attention.build((1, length, HEADS * HEAD_DIM))
     weights = attention.trainable_variables
     return graph_task(lambda x: attention(x, x), [sequence(length)], gflop, backward, weights)

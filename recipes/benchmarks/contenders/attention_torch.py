@@ -44,7 +44,7 @@ def flex(length, gflop, window):
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    def meets(batch, head, i, j):
+    def mask_mod(batch, head, i, j):
         return (i >= j) & (i - j < window)
 
     # Compiled too: otherwise it makes the whole matrix of pairs.

@@ -7,7 +7,7 @@ from recipes.benchmarks.floor import HEAD_DIM
 DROPOUT = 0.1
 
 
-def training_step(kind, num_layers, batch, length, width, plan="auto", policy="float32"):
+def training_step(kind, num_layers, batch, length, width, implementation="auto", policy="float32"):
     """The gradient of half the sum of squared outputs by all weights.
 
     Args:
@@ -27,7 +27,7 @@ def training_step(kind, num_layers, batch, length, width, plan="auto", policy="f
 
     def block(index):
         return TransformerBlock(
-            MultiHeadAttention(width // HEAD_DIM, HEAD_DIM, pattern="causal", plan=plan),
+            MultiHeadAttention(width // HEAD_DIM, HEAD_DIM, pattern="causal", implementation=plan),
             FeedForward(4 * width),
             residual="pre_norm",
             dropout=DROPOUT,

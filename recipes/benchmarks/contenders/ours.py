@@ -20,14 +20,14 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
     keras.config.set_dtype_policy(policy)
     shape = SHAPES[size]
     # The peers' layers drop attention weights too, so ours do here; our default does not.
-    model = keras_attn.models.from_preset(
+    model = keras_attn.models.create(
         shape.preset,
         vocabulary_size=shape.vocabulary_size,
         dropout=dropout,
         attention_dropout=dropout,
     )
-    loss = keras_attn.training.LabelSmoothedCrossentropy(smoothing)
-    optimizer = keras_attn.training.Adam(LEARNING_RATE)
+    loss = keras_attn.losses.LabelSmoothedCrossentropy(smoothing)
+    optimizer = keras_attn.optimizers.Adam(LEARNING_RATE)
     return fit_task(model, optimizer, loss, batch, length, steps, shape.vocabulary_size, policy)
 
 
@@ -46,7 +46,7 @@ def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None):
     import keras_attn
 
     shape = SHAPES[size]
-    model = keras_attn.models.from_preset(shape.preset, vocabulary_size=shape.vocabulary_size)
+    model = keras_attn.models.create(shape.preset, vocabulary_size=shape.vocabulary_size)
     forbid_end(model)
     ids = sentences(batch, source_length, shape.vocabulary_size)
     generation = keras_attn.generation

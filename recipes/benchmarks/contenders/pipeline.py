@@ -36,10 +36,10 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
     if model == "gpt":
         built = keras_attn.models.gpt(vocabulary_size, **SMALL, max_length=row_length)
     else:
-        built = keras_attn.models.from_preset(model, vocabulary_size=vocabulary_size)
+        built = keras_attn.models.create(model, vocabulary_size=vocabulary_size)
     built.compile(
-        keras_attn.training.Adam(LEARNING_RATE),
-        keras_attn.training.LabelSmoothedCrossentropy(),
+        keras_attn.optimizers.Adam(LEARNING_RATE),
+        keras_attn.losses.LabelSmoothedCrossentropy(),
         jit_compile=False,
     )
     sentences = _load(path)

@@ -24,11 +24,11 @@ def training(strategy, devices, size, batch, length, steps):
     source, target, labels = translation_batch(batch, length, vocabulary_size)
     step = ({"source_ids": source, "target_ids": target}, labels)
     signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, None), x.dtype), step)
-    place = keras_attn.training.strategy(strategy)
+    place = keras_attn.distribution.strategies(strategy)
     with place.scope():
-        model = keras_attn.models.from_preset(SHAPES[size].preset, vocabulary_size=vocabulary_size)
-        loss = keras_attn.training.LabelSmoothedCrossentropy(0.1)
-        model.compile(keras_attn.training.Adam(LEARNING_RATE), loss, jit_compile=False)
+        model = keras_attn.models.create(SHAPES[size].preset, vocabulary_size=vocabulary_size)
+        loss = keras_attn.losses.LabelSmoothedCrossentropy(0.1)
+        model.compile(keras_attn.optimizers.Adam(LEARNING_RATE), loss, jit_compile=False)
         dataset = dataset_of(lambda: (step for _ in range(steps)), signature, steps)
     return Task(
         call=lambda: model.fit(dataset, epochs=1, verbose=0, shuffle=False),

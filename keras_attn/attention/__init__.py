@@ -1,0 +1,1 @@
+"""Computation of attention: inputs, positions, masks, softmax and one file per sparse algorithm."""

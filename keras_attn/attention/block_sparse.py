@@ -1,0 +1,88 @@
+"""Attention of each block of queries to a list of keys."""
+
+import numpy as np
+from keras import ops
+
+from keras_attn.attention.tiles import Tile, attend_tiles, blocks_in_tile
+from keras_attn.ops.shapes import ceil_div, size, sizes
+
+# Scores of one tile: few enough for a processor's cache, enough to outweigh the loop around them.
+TILE_SCORES = 2**20
+
+
+def gathered(operands, starts, keys, allowed, *, log_weight=False):
+    """Attention in which the queries of a block meet keys that a table lists.
+
+    Time O(T K) and memory O(T K / W) per head, for blocks of W queries with K keys each.
+
+    Args:
+        operands: `AttentionInputs` of consecutive positions from 0, the queries being the last T of S.
+        starts: int array (blocks + 1,), the first position of each block, and the end of the last.
+        keys: int array (blocks, K), the positions of each block's keys, each once; -1 for none.
+        allowed: function of query positions (..., T, 1) and key positions (..., 1, S).
+        log_weight: bool. Whether to give the log weight too, for `merge`.
+
+    Returns:
+        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
+    """
+    batch, _, length, _ = sizes(operands.query)
+    num_keys = size(operands.key, 2)
+    first = num_keys - length
+    width = int(np.diff(starts).max())
+    block_of = np.repeat(np.arange(len(keys), dtype="int32"), np.diff(starts))
+    place_of = np.arange(starts[-1], dtype="int32") + (width * np.arange(len(keys)) - starts[:-1])[
+        block_of
+    ].astype("int32")
+
+    first_block = _entry(block_of, first)
+    count = _entry(block_of, num_keys - 1) + 1 - first_block
+    group = blocks_in_tile(operands.query, width * keys.shape[1], TILE_SCORES, count)
+    groups = ceil_div(count, group)
+    blocks = first_block + ops.arange(groups * group, dtype="int32")
+    blocks = ops.minimum(blocks, len(keys) - 1)  # what fills the last tile is not read
+    i = ops.take(ops.convert_to_tensor(starts[:-1], "int32"), blocks)[:, None]
+    i = i + ops.arange(width, dtype="int32")  # (blocks, W)
+    j = ops.take(ops.convert_to_tensor(keys, "int32"), blocks, axis=0)  # (blocks, K)
+    j = ops.where(j < num_keys, j, -1)
+
+    def gather(x, places):  # (B, N, S, H) -> (groups, group, W, B, N, H)
+        x = ops.take(ops.transpose(x, (2, 0, 1, 3)), places, axis=0)
+        return ops.reshape(x, (groups, group, *sizes(x)[1:]))
+
+    def flat(x):  # (group, W, B or 1, N, H) -> (group * B, N, W, H)
+        x = ops.transpose(x, (0, 2, 3, 1, 4))
+        if x.shape[1] == 1:
+            x = ops.broadcast_to(x, (group, batch, *sizes(x)[2:]))
+        return ops.reshape(x, (-1, *sizes(x)[2:]))
+
+    def cut(query, key, value, i, j, *real):
+        i, j = (flat(x[..., None, None, None])[..., 0] for x in (i, j))  # (group * B, 1, W or K)
+        pairs = i[..., None], j[..., None, :]
+        mask = ops.logical_and(pairs[1] >= 0, allowed(*pairs))
+        for mask_of_keys in real:
+            mask = ops.logical_and(mask, ops.swapaxes(flat(mask_of_keys), -1, -2))
+        if operands.condition is not None:
+            mask = ops.logical_and(mask, operands.condition(*pairs))
+        return Tile(*(flat(x) for x in (query, key, value)), i, j, mask)
+
+    query_places = ops.clip(i - first, 0, length - 1)
+    key_places = ops.maximum(j, 0)
+    tiles = [gather(operands.query, query_places)]
+    tiles += [gather(x, key_places) for x in (operands.key, operands.value)]
+    tiles += [ops.reshape(x, (groups, group, x.shape[-1])) for x in (i, j)]
+    if operands.real is not None:
+        tiles.append(gather(operands.real[..., None], key_places))
+    output, log_weights = attend_tiles(operands, cut, tiles, log_weight=log_weight, at_once=2)
+    places = ops.take(place_of, first + ops.arange(length, dtype="int32")) - first_block * width
+
+    def join(x):  # (groups, group * B, N, W, H) -> (B, N, T, H)
+        x = ops.reshape(x, (groups * group, batch, *x.shape[2:]))
+        x = ops.transpose(x, (0, 3, 1, 2, 4))
+        x = ops.reshape(x, (-1, *sizes(x)[2:]))
+        return ops.transpose(ops.take(x, places, axis=0), (1, 2, 0, 3))
+
+    return join(output), join(log_weights) if log_weight else None
+
+
+def _entry(table, i):
+    return int(table[i]) if isinstance(i, int) else ops.take(table, i)

@@ -1,0 +1,1 @@
+"""Operations whose implementation differs by Keras backend, behind one dispatch each."""

@@ -1,0 +1,1 @@
+"""JAX implementations of `keras_attn.backend`."""

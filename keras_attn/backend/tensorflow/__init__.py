@@ -1,0 +1,1 @@
+"""TensorFlow implementations of `keras_attn.backend`."""

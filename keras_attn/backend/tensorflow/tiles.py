@@ -1,0 +1,146 @@
+"""`for_each_tile` on TensorFlow: loops that run eagerly, in graphs and under XLA."""
+
+import tensorflow as tf
+
+from keras_attn.backend.tensorflow.remat import after, first_float
+
+
+def for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once):
+    num_tiles, num_seen = len(tiles), len(tiles) + len(keys)
+    count = (tiles[0].shape[0] or tf.shape(tiles[0])[0]) // len(visible)
+
+    @tf.custom_gradient
+    def run(*operands):
+        def part(x, n):
+            return x if len(visible) == 1 else x[n * count : (n + 1) * count]
+
+        def group(n):
+            # Sliced here, so that the backward pass keeps the whole tensors only.
+            own = [part(x, n) for x in operands[:num_tiles]]
+            seen = [x[:, :, : visible[n]] for x in operands[num_tiles:num_seen]]
+            return [*own, *seen, *operands[num_seen:]]
+
+        def forward(n):
+            return _stack(compute, group(n), num_tiles, count, at_once, dtypes)
+
+        def gradient(*upstream):
+            def backward(n):
+                parts = [part(x, n) for x in upstream]
+                return _gradients(compute, group(n), num_tiles, count, at_once, parts)
+
+            gradients = zip(*_one_after_another(backward, len(visible)), strict=True)
+            return [
+                None
+                if parts[0] is None
+                else tf.concat(parts, 0)
+                if n < num_tiles
+                else _sum_of_growing(parts, visible)
+                if n < num_seen
+                else sum(parts[1:], parts[0])
+                for n, parts in enumerate(gradients)
+            ]
+
+        results = _one_after_another(forward, len(visible))
+        return [tf.concat(parts, 0) for parts in zip(*results, strict=True)], gradient
+
+    results = run(*tiles, *keys, *shared)
+    return results if isinstance(results, (list, tuple)) else (results,)
+
+
+def _one_after_another(compute, count):
+    """[compute(0), compute(1), ...], which TensorFlow would otherwise run at the same time."""
+    results = []
+    for n in range(count):
+        before = [x for x in tf.nest.flatten(results[-1:]) if x is not None]
+        with tf.control_dependencies(before):
+            results.append(compute(n))
+    return results
+
+
+def _sum_of_growing(parts, visible):
+    """The sum of tensors (B, N, visible, .), each longer than the one before."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = [after - before for before, after in zip((0, *visible), visible)]
+    blocks = []
+    for n, part in enumerate(parts):
+        own = tf.split(part, lengths[: n + 1], axis=2)
+        blocks = [*(x + y for x, y in zip(blocks, own)), own[-1]]
+    return tf.concat(blocks, 2)
+
+
+def _stack(compute, operands, num_tiles, count, at_once, dtypes):
+    """The results of `compute` for each tile."""
+    if _is_one(count):
+        return tuple(x[None] for x in compute(*_only_tile(operands, num_tiles)))
+
+    def body(i, arrays):
+        results = compute(*(x[i] for x in operands[:num_tiles]), *operands[num_tiles:])
+        return i + 1, [array.write(i, x) for array, x in zip(arrays, results, strict=True)]
+
+    arrays = [tf.TensorArray(dtype, size=count) for dtype in dtypes]
+    _, arrays = _loop(body, count, at_once, (arrays,))
+    return tuple(array.stack() for array in arrays)
+
+
+def _gradients(compute, operands, num_tiles, count, at_once, upstream):
+    """Of the operands: stacked for those that come in tiles, summed for those that are shared."""
+    is_float = [x.dtype.is_floating for x in operands]
+    tiles = [i for i, x in enumerate(is_float) if x and i < num_tiles]
+    shared = [i for i, x in enumerate(is_float) if x and i >= num_tiles]
+    wanted = (*tiles, *shared)
+
+    def of_tile(local, upstream):
+        sources = [local[n] for n in wanted]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            results = compute(*local)
+        return tape.gradient(results, sources, upstream, tf.UnconnectedGradients.ZERO)
+
+    gradients = [None] * len(operands)
+    if _is_one(count):
+        found = of_tile(_only_tile(operands, num_tiles), [tf.squeeze(x, 0) for x in upstream])
+        for n, x in zip(wanted, found, strict=True):
+            gradients[n] = x if n in shared else x[None]
+        return gradients
+
+    def body(i, arrays, sums):
+        # A tape follows the loop's own tensors only, not those from outside.
+        local = [x[i] if n < num_tiles else tf.identity(x) for n, x in enumerate(operands)]
+        found = of_tile(local, [x[i] for x in upstream])
+        arrays = [array.write(i, x) for array, x in zip(arrays, found)]
+        sums = [total + x for total, x in zip(sums, found[len(tiles) :])]
+        return i + 1, arrays, sums
+
+    arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
+    sums = [tf.zeros_like(operands[n]) for n in shared]
+    _, arrays, sums = _loop(body, count, at_once, (arrays, sums))
+    for n, array in zip(tiles, arrays):
+        gradients[n] = tf.ensure_shape(array.stack(), operands[n].shape)
+    for n, total in zip(shared, sums):
+        gradients[n] = total
+    return gradients
+
+
+def _is_one(count):
+    return isinstance(count, int) and count == 1
+
+
+def _only_tile(operands, num_tiles):
+    """The operands of the one tile there is."""
+    tile = [tf.squeeze(x, 0) for x in operands[:num_tiles]]
+    # From positions that it knows a graph would compute the mask of all pairs beforehand, and keep
+    # it, for each layer and pass anew.
+    late = after(first_float(tile))
+    tile = [x if x.dtype.is_floating else late(x) for x in tile]
+    return [*tile, *(tf.identity(x) for x in operands[num_tiles:])]
+
+
+def _loop(body, count, at_once, state):
+    return tf.while_loop(
+        lambda i, *_: i < count,
+        body,
+        (0, *state),
+        parallel_iterations=at_once,
+        maximum_iterations=count,
+    )

@@ -1,0 +1,1 @@
+"""PyTorch implementations of `keras_attn.backend`."""

@@ -1,0 +1,15 @@
+"""Callbacks for `model.fit`: resume after a kill, average checkpoints, BLEU."""
+
+from keras_attn.callbacks.average_checkpoints import AverageCheckpoints, average_weights
+from keras_attn.callbacks.bleu import Bleu, corpus_bleu
+from keras_attn.callbacks.deferred_signal import Terminated
+from keras_attn.callbacks.resume import Resume
+
+__all__ = [
+    "AverageCheckpoints",
+    "Bleu",
+    "Resume",
+    "Terminated",
+    "average_weights",
+    "corpus_bleu",
+]

@@ -1,0 +1,140 @@
+"""The mean of the last checkpoints, which translates better than the last one."""
+
+import os
+import re
+
+import keras
+import numpy as np
+
+from keras_attn.callbacks.npz import read_arrays, write_arrays
+from keras_attn.distribution.workers import suffix_of, worker_of
+
+
+class AverageCheckpoints(keras.callbacks.Callback):
+    """Keeps the weights of the last epochs on disk and, when training ends, sets their mean.
+
+        w = (w_(e-n+1) + ... + w_e) / n
+
+    Only floating-point weights are averaged, in float64; integer ones are the last epoch's. Random
+    seeds and the optimizer are left alone. Each file is complete or absent, and a resumed run
+    finds those of the run it continues: epochs at or after the one it begins with are removed,
+    for they belong to another. On disk they take `last` times the weights, and the mean three
+    times the weights in memory. Several processes that train one model share the directory; each
+    keeps files of its own in it, and all end with the mean.
+
+    Args:
+        directory: str. Where the weights are kept; one directory for one run.
+        last: int. The number of epochs to average, n.
+
+    Raises:
+        ValueError: if `last` is not positive, or a file is damaged.
+
+    Example:
+
+    >>> import keras, numpy as np, tempfile
+    >>> from keras_attn.callbacks import AverageCheckpoints
+    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> average = AverageCheckpoints(tempfile.mkdtemp(), last=2)
+    >>> history = model.fit(np.ones((4, 1)), np.ones(4), epochs=3, verbose=0, callbacks=[average])
+    >>> [path[-14:] for path in average.paths()]
+    ['epoch-0001.npz', 'epoch-0002.npz']
+
+    Differs from the paper: it averages checkpoints ten minutes apart, these are an epoch apart.
+
+    Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 6.1.
+    """
+
+    def __init__(self, directory, last=5):
+        super().__init__()
+        if last < 1:
+            raise ValueError(f"`last` must be positive. Received: last={last}")
+        self.directory = directory
+        self.last = last
+        self._begun = False
+        self._suffix = ""  # of this process's files
+
+    def set_model(self, model):
+        super().set_model(model)
+        self._suffix = suffix_of(*worker_of(model))
+
+    def paths(self):
+        """The files of the epochs kept, oldest first."""
+        return [path for _, path in self._kept()]
+
+    def on_train_begin(self, logs=None):
+        self._begun = False
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if not self._begun:
+            self._begun = True
+            self._remove(path for kept_epoch, path in self._kept() if kept_epoch >= epoch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        path = os.path.join(self.directory, f"epoch-{epoch:04d}{self._suffix}.npz")
+        write_arrays(path, self.model.get_weights())
+        self._remove(self.paths()[: -self.last])
+
+    def on_train_end(self, logs=None):
+        paths = self.paths()
+        if paths:
+            self.model.set_weights(average_weights(paths))
+
+    def _kept(self):
+        if not os.path.isdir(self.directory):
+            return []
+        file_name = re.compile(rf"epoch-(\d+){self._suffix}\.npz")
+        names = map(file_name.fullmatch, os.listdir(self.directory))
+        return sorted(
+            (int(name[1]), os.path.join(self.directory, name[0])) for name in names if name
+        )
+
+    def _remove(self, paths):
+        for path in paths:
+            os.remove(path)
+
+
+def average_weights(paths_or_lists):
+    """The arithmetic mean of several sets of weights.
+
+    Sums are float64 and each result has the dtype of its weights; integer and boolean weights are
+    taken from the last set. One set is in memory at a time where files are given.
+
+    Args:
+        paths_or_lists: sequence whose members are files of `AverageCheckpoints` or lists of
+            arrays such as `model.get_weights()`, all of one model.
+
+    Returns:
+        list of arrays, for `model.set_weights`.
+
+    Raises:
+        ValueError: if there is none, if shapes differ, or if a file is damaged.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn.callbacks import average_weights
+    >>> average_weights([[np.float32([1, 2]), np.int32(3)], [np.float32([3, 6]), np.int32(4)]])
+    [array([2., 4.], dtype=float32), array(4, dtype=int32)]
+    """
+    total, count = None, 0
+    for item in paths_or_lists:
+        arrays = read_arrays(item)[0] if isinstance(item, (str, os.PathLike)) else item
+        arrays = [np.asarray(array) for array in arrays]
+        if total is None:
+            total = [array.astype("float64") if _is_float(array) else array for array in arrays]
+        elif [array.shape for array in arrays] != [array.shape for array in total]:
+            raise ValueError(
+                "All members of `paths_or_lists` must be weights of one model. "
+                f"Received: member {count} has other shapes than those before it"
+            )
+        else:
+            total = [t + a if _is_float(a) else a for t, a in zip(total, arrays)]
+        count += 1
+    if not count:
+        raise ValueError("`paths_or_lists` must not be empty. Received: paths_or_lists=[]")
+    return [(t / count).astype(a.dtype) if _is_float(a) else a for t, a in zip(total, arrays)]
+
+
+def _is_float(array):
+    return "float" in array.dtype.name  # includes bfloat16, which NumPy does not call floating

@@ -1,0 +1,128 @@
+"""BLEU during training."""
+
+import keras
+
+
+class Bleu(keras.callbacks.Callback):
+    """Translates a validation set every few epochs and logs its corpus BLEU as `val_bleu`.
+
+        BLEU = 100 min(1, exp(1 - r / c)) (p_1 p_2 p_3 p_4)^(1/4)
+
+    with the modified n-gram precisions p_n and the lengths c of the translations and r of the
+    references. sacrebleu computes it, and the signature that makes the number comparable is
+    printed once. Put this callback before those that read `val_bleu`, such as TensorBoard,
+    CSVLogger or EarlyStopping.
+
+    Args:
+        source: list of str. Sentences to translate.
+        references: list of str. One reference for each.
+        translate: function from a list of str to a list of str, with the model being trained.
+        every_epochs: int. How many epochs lie between two measurements.
+        tokenize: str. sacrebleu's tokenizer: "13a" for plain text, "none" for text that is
+            tokenised already.
+        lowercase: bool. Whether case is ignored.
+
+    Raises:
+        ValueError: if `references` are not one for each source, or `translate` returns another
+            number of sentences than it was given.
+        ImportError: if sacrebleu is not installed.
+
+    Example:
+
+    >>> from keras_attn.callbacks import Bleu
+    >>> text = ["the cat sat on the mat ."]
+    >>> bleu = Bleu(text, references=text, translate=lambda source: source, tokenize="none")
+    >>> logs = {}
+    >>> bleu.on_epoch_end(0, logs)
+    BLEU signature: nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:...
+    >>> round(logs["val_bleu"], 6)
+    100.0
+
+    Reference: Papineni et al., 2002 (https://aclanthology.org/P02-1040), section 2.3;
+    Post, 2018 (https://arxiv.org/abs/1804.08771).
+    """
+
+    def __init__(
+        self, source, references, translate, every_epochs=1, tokenize="13a", lowercase=False
+    ):
+        super().__init__()
+        source, references = list(source), list(references)
+        if not source or len(source) != len(references):
+            raise ValueError(
+                "`references` must hold one sentence for each of at least one `source`. "
+                f"Received: {len(source)} sources, {len(references)} references"
+            )
+        if every_epochs < 1:
+            raise ValueError(
+                f"`every_epochs` must be at least 1. Received: every_epochs={every_epochs}"
+            )
+        self.source = source
+        self.references = references
+        self.translate = translate
+        self.every_epochs = every_epochs
+        self._tokenize, self._lowercase = tokenize, lowercase
+        _metric(tokenize, lowercase)  # says now what is missing or misspelt, not after an epoch
+        self._signature_printed = False
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch + 1) % self.every_epochs:
+            return
+        translations = list(self.translate(self.source))
+        if len(translations) != len(self.source):
+            raise ValueError(
+                "`translate` must return one sentence for each source. "
+                f"Received: {len(translations)} sentences for {len(self.source)} sources"
+            )
+        score, signature = corpus_bleu(
+            translations, self.references, self._tokenize, self._lowercase
+        )
+        if logs is not None:
+            logs["val_bleu"] = score
+        if not self._signature_printed:
+            print(f"BLEU signature: {signature}")
+            self._signature_printed = True
+
+
+def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
+    """sacrebleu's corpus BLEU, with the signature that makes it comparable.
+
+    Args:
+        translations: list of str.
+        references: list of str. One reference for each.
+        tokenize: str. sacrebleu's tokenizer: "13a" for plain text, "none" for text that is
+            tokenised already.
+        lowercase: bool. Whether case is ignored.
+
+    Returns:
+        The score, a float from 0 to 100, and the signature, a str.
+
+    Raises:
+        ValueError: if `tokenize` is unknown.
+        ImportError: if sacrebleu is not installed.
+
+    Example:
+
+    >>> from keras_attn.callbacks import corpus_bleu
+    >>> text = ["the cat sat on the mat ."]
+    >>> round(corpus_bleu(text, text, tokenize="none")[0], 6)
+    100.0
+
+    Reference: Post, 2018 (https://arxiv.org/abs/1804.08771), section 3.
+    """
+    metric = _metric(tokenize, lowercase)
+    score = metric.corpus_score(list(translations), [list(references)]).score
+    return score, str(metric.get_signature())
+
+
+def _metric(tokenize, lowercase):
+    try:
+        from sacrebleu.metrics import BLEU
+    except ImportError as error:
+        raise ImportError("Bleu needs sacrebleu: pip install 'keras_attn[recipes]'") from error
+    if tokenize not in BLEU.TOKENIZERS:
+        raise ValueError(
+            f"`tokenize` must be one of {', '.join(BLEU.TOKENIZERS)}. "
+            f"Received: tokenize={tokenize!r}"
+        )
+    # `force` only silences the warning that the text looks tokenised.
+    return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")

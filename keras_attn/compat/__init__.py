@@ -1,0 +1,1 @@
+"""Every use of a private name of Keras, TensorFlow, JAX, tf2onnx or KerasHub, one shim a file."""

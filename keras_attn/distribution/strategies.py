@@ -1,0 +1,261 @@
+"""On which devices a model is trained."""
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+import threading
+
+import keras
+
+from keras_attn.compat.keras_fit import patch_fit
+from keras_attn.distribution.workers import WHAT_TO_SET, workers, workers_from_environment
+
+
+class OneDevice:
+    """What a strategy is where nothing is shared out, on a backend other than TensorFlow."""
+
+    num_replicas_in_sync = 1
+
+    def scope(self):
+        return contextlib.nullcontext()
+
+
+def strategy(name):
+    """The devices that a model is trained on, by name.
+
+        none          one device
+        mirrored      all GPUs of this machine; without any, its (logical) CPU devices
+        multi_worker  all GPUs, or TPU cores, of several machines, a process each
+        tpu           all cores of this machine's TPU
+
+    Make and compile the model, and make the data, in its scope; then `fit`, `evaluate` and
+    `predict` as on one device:
+
+        with strategy.scope():
+            model = ...
+            model.compile(...)
+            data = batches.as_dataset()
+        model.fit(data, ...)
+
+    **Batches.** The batch size that data are made with, as the tokens of
+    `keras_attn.text.TokenBatches` and the rows of `SegmentStreams`, is that of the global batch: it
+    does not change with the number of replicas R, and neither does the learning rate that fits it.
+    Each replica gets every R-th part of a global batch, row after row: the first replica the
+    first rows / R rows. A batch whose rows do not divide, as the last, is filled up with rows of
+    zeros, which are padding in all of their labels. So R replicas take the steps that one device
+    takes, and end with its weights but for rounding.
+
+    **Losses** are divided by what the global batch has of real tokens: those of
+    `keras_attn.training`, the ponder loss of `keras_attn.depth`, and terms that belong to a
+    parameter as the span loss. Rows of padding count nothing in them and in the metrics; only the
+    number `loss` that `fit` shows, which Keras averages over batches by their rows, weighs the last
+    batch with them. Losses of Keras itself divide by each replica's own number: with masks or
+    `ignore_class` another number, and rows of padding count.
+
+    **Clipping** by `global_clipnorm` is that of the global gradient with
+    `keras_attn.optimizers.Adam`; Keras's own optimizers clip each replica's.
+
+    **Memories** (`keras_attn.memory.StatefulSegments`) belong to a row: each replica keeps those of
+    its rows, which stay with it from batch to batch. Checkpoints hold all that this process has.
+
+    **Several machines.** All processes run the same program with the same seed and see the same
+    data, of which each computes its part. `Resume` and `AverageCheckpoints` keep the state of all
+    in one directory; what `save` writes, each process writes to a place of its own. On JAX a process
+    can save alone only after `keras.distribution.set_distribution(None)`: Keras makes a variable
+    while it saves an optimizer, which is done by all processes or none.
+    How a process learns of the others is told in `keras_attn.distribution.workers.workers`. One that
+    dies takes the others with it, as `keras_attn.distribution.worker_failure` says. One that ends early
+    should end by `os._exit`: at its end either backend waits for the others, and they for it.
+
+    On JAX the replicas are shards of one computation: losses and clipping are global whatever they
+    are, and memories are whole. There `fit` is given a `keras.utils.PyDataset` made after the
+    strategy, as `keras_attn.text`'s, which fills up its batches and feeds each process its rows.
+
+    Args:
+        name: str.
+
+    Returns:
+        An object with `scope()` and `num_replicas_in_sync`: on TensorFlow the
+        `tf.distribute.Strategy`, on JAX a `keras.distribution.DataParallel`, which from then on is
+        that of the process.
+
+    Raises:
+        ValueError: if `name` is unknown, or the backend or the environment has nothing of the kind.
+
+    Example:
+
+    >>> from keras_attn.distribution import strategy
+    >>> strategy("none").num_replicas_in_sync
+    1
+    """
+    if name not in _KINDS:
+        raise ValueError(f"`name` must be one of {list(_KINDS)}. Received: name={name!r}")
+    backend = keras.backend.backend()
+    kinds = {"tensorflow": _KINDS, "jax": _ON_JAX}.get(backend, {"none": OneDevice})
+    if name not in kinds:
+        raise ValueError(
+            f"On the backend {backend} there is no strategy {name!r}, only {list(kinds)}; with "
+            f"KERAS_BACKEND=tensorflow there are {list(_KINDS)}. Received: name={name!r}"
+        )
+    return kinds[name]()
+
+
+def _none():
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy()
+
+
+@functools.cache  # two in one process mix up each other's exchanges
+def _mirrored():
+    import tensorflow as tf
+
+    _share_cores()
+    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    made = tf.distribute.MirroredStrategy([device.name for device in devices])
+    patch_fit(made, is_needed=False)
+    return made
+
+
+def _share_cores():
+    """Gives each of several logical CPU devices its part of the cores, rather than all of them all.
+
+    An operation of one then does not wait for those of others; what the program has set stays.
+    """
+    import tensorflow as tf
+
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    count = len(tf.config.get_logical_device_configuration(cpu) or ())
+    if count > 1 and not tf.config.threading.get_intra_op_parallelism_threads():
+        with contextlib.suppress(RuntimeError):  # too late: something has been computed
+            threads = max(1, os.cpu_count() // count)
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+
+
+def _multi_worker():
+    addresses, index = workers()
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": addresses}), task_type="worker", task_id=index
+    )
+    try:
+        with _waiting(_whom(addresses, index)):
+            made = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
+    except tf.errors.UnknownError as error:
+        raise ValueError(
+            f"This process cannot listen at {addresses[index]}: another one does, perhaps the same "
+            f"worker started twice. Received: {error.message.splitlines()[0]}"
+        ) from error
+    except RuntimeError as error:
+        raise ValueError(
+            "`multi_worker` must be made before anything is computed: TensorFlow cannot join other "
+            f"processes afterwards. Received: {error}"
+        ) from error
+    patch_fit(made, is_needed=len(addresses) > 1)
+    return made
+
+
+@contextlib.contextmanager
+def _waiting(sentence):
+    """Says whom a process waits for, and lets Ctrl-C end it, to which Python would not come.
+
+    On TensorFlow SIGTERM does not, which takes it for the notice of a preemption that is to come.
+    """
+    if sentence:  # at once, since neither backend lets another thread run meanwhile
+        print(sentence, file=sys.stderr, flush=True)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_main else None
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
+
+
+def _whom(addresses, index):
+    """The sentence of a process that waits for others, if there are."""
+    others = ", ".join(address for i, address in enumerate(addresses) if i != index)
+    return others and f"Worker {index} of {len(addresses)} waits for {others}."
+
+
+def _tpu():
+    import tensorflow as tf
+
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect(
+            os.environ.get("TPU_NAME", "local")
+        )
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise ValueError(
+            "`tpu` needs a TPU and a TensorFlow that was built for it; on a TPU virtual machine, "
+            "TPU_NAME=local. A slice of several machines is used with KERAS_BACKEND=jax and "
+            f"`multi_worker`. Received: {str(error).splitlines()[0]}"
+        ) from error
+    made = tf.distribute.TPUStrategy(resolver)
+    if made.extended.num_hosts > 1:
+        raise ValueError(
+            "`tpu` is for one machine, since data are made in this process; a slice of several is "
+            "used with KERAS_BACKEND=jax and `multi_worker`. "
+            f"Received: {made.extended.num_hosts} machines."
+        )
+    patch_fit(made, is_needed=False)
+    return made
+
+
+class DataParallel(keras.distribution.DataParallel):
+    """`keras.distribution.DataParallel` with the number that TensorFlow's strategies have."""
+
+    def __init__(self):
+        super().__init__(auto_shard_dataset=False)
+
+    @property
+    def num_replicas_in_sync(self):
+        return self.num_model_replicas
+
+
+def _data_parallel():
+    made = DataParallel()
+    keras.distribution.set_distribution(made)
+    return made
+
+
+def _data_parallel_of_workers():
+    told = workers_from_environment()
+    if told is None:  # JAX knows the processes by what started them
+        whom, arguments = "This worker waits for all others.", ()
+    else:
+        addresses, index = told
+        whom, arguments = _whom(addresses, index), (addresses[0], len(addresses), index)
+    try:
+        with _waiting(whom):
+            keras.distribution.initialize(*arguments)
+    except RuntimeError as error:
+        raise ValueError(
+            "`multi_worker` must be made before anything is computed, and all processes must "
+            f"begin. Received: {error}"
+        ) from error
+    except ValueError as error:
+        raise ValueError(WHAT_TO_SET) from error
+    return _data_parallel()
+
+
+def _data_parallel_of_tpus():
+    try:
+        keras.distribution.list_devices("tpu")
+    except RuntimeError as error:
+        raise ValueError(
+            f"`tpu` needs a TPU and a JAX that was installed for it. Received: {error}"
+        ) from error
+    return _data_parallel()
+
+
+_KINDS = {"none": _none, "mirrored": _mirrored, "multi_worker": _multi_worker, "tpu": _tpu}
+_ON_JAX = {
+    "none": OneDevice,
+    "mirrored": _data_parallel,
+    "multi_worker": _data_parallel_of_workers,
+    "tpu": _data_parallel_of_tpus,
+}

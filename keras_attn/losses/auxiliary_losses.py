@@ -1,0 +1,271 @@
+"""Losses that only training knows: of every layer, and of targets further ahead."""
+
+import collections
+import functools
+
+import keras
+from keras import ops
+
+from keras_attn.backend.replicas import replica_sum
+from keras_attn.depth.reversible import Reversible
+from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_sizes
+from keras_attn.ops.crossentropy import crossentropy
+from keras_attn.ops.shapes import flatten_rows
+from keras_attn.ops.token_weights import element_weights, known_labels, token_weights
+from keras_attn.registry import register
+
+Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
+
+
+@register
+class AuxiliaryLosses(keras.Model):
+    """Trains a causal model with losses of every layer and of several targets a position.
+
+        loss = loss_n1 + sum_{k >= 2} c_k CE_nk + sum_{l < n} a_l(p) sum_k c_k CE_lk,
+        CE_lk = mean over t of -log softmax(h_l(t) W_lk + b_lk)(y_{t+k-1}),   p = step / total_steps
+
+    where n is the number of layers, y_t the label of position t, which is the next token, and
+    loss_n1 the compiled loss of the model's own logits: that all positions have a loss, the paper's
+    first, is in every mean. a_l(p) is 1 until p = l / (2n) and then 0 ("step"), so that half-way no
+    intermediate loss is left. Each layer and each k has a classifier of its own. The last k - 1
+    positions of a row have no target y_{t+k-1} and do not count.
+
+    It wraps the model that is used afterwards: `fit` and `evaluate` this, and take `.model`, which
+    knows nothing of the classifiers, to generate and export. `evaluate` and `predict` are those of
+    the model. The step is a weight that only training counts, saved and restored with the others. A
+    loss whose time is over is not computed; before, each costs a softmax, O(B T D V). Logits become
+    losses in float32 under any dtype policy, divided by the tokens of all replicas.
+
+    Args:
+        model: a functional model whose output is logits and whose `depth` is a
+            `keras_attn.depth.Stack`, such as `keras_attn.models.CausalLanguageModel`.
+        total_steps: int. The batches of the whole training.
+        num_targets: int. How many targets K each position has.
+        target_weight: float. c_k of the targets after the next token, for which c_1 = 1.
+        schedule: "step"; "linear", a_l = max(0, 1 - 2n p / l); or None, no intermediate losses.
+        targets_on_intermediate: bool. Whether intermediate layers predict all targets, or the next
+            token only.
+        shared_heads: bool. Whether all layers use one classifier for each target, for the next
+            token that of the model.
+        ignore_id: int. Tokens with this label do not count.
+
+    Call arguments:
+        inputs: as the model's.
+
+    Returns:
+        The model's logits; while `fit` trains, with the outputs of the layers.
+
+    Raises:
+        ValueError: if `model` has no such depth or output or its depth is `Reversible`, a size is
+            below 1, `target_weight` below 0, or `schedule` is unknown.
+
+    Example:
+        >>> import keras_attn, numpy as np
+        >>> from keras_attn.losses import AuxiliaryLosses, LabelSmoothedCrossentropy
+        >>> model = keras_attn.models.gpt(vocabulary_size=30, num_layers=2, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> trained = AuxiliaryLosses(model, total_steps=100)
+        >>> trained.compile("adam", LabelSmoothedCrossentropy(0.0))
+        >>> text = np.random.default_rng(0).integers(1, 30, (4, 9))
+        >>> inputs = {"token_ids": text[:, :-1]}
+        >>> history = trained.fit(inputs, text[:, 1:], epochs=5, verbose=0)
+        >>> trained.progress
+        0.05
+        >>> trained.model.count_params() < trained.count_params()
+        True
+
+    Differs from the paper: none with the defaults; "linear" and sharing are not in it.
+
+    Reference: Al-Rfou et al., 2018 (https://arxiv.org/abs/1808.04444), "Auxiliary Losses".
+    """
+
+    def __init__(
+        self,
+        model,
+        total_steps,
+        num_targets=2,
+        target_weight=0.5,
+        schedule="step",
+        targets_on_intermediate=True,
+        shared_heads=False,
+        ignore_id=0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if isinstance(model, dict):
+            model = keras.saving.deserialize_keras_object(model)
+        check_sizes(total_steps=total_steps, num_targets=num_targets)
+        check_numbers(0, target_weight=target_weight)
+        check_choice(("step", "linear", None), schedule=schedule)
+        self._run, self._classify = _taken_apart(model)
+        self.model = model
+        self.total_steps = total_steps
+        self.num_targets = num_targets
+        self.target_weight = target_weight
+        self.schedule = schedule
+        self.targets_on_intermediate = targets_on_intermediate
+        self.shared_heads = shared_heads
+        self.ignore_id = ignore_id
+        self.num_layers = model.depth.num_layers
+        self.step = self.add_weight(
+            (), "zeros", "int", trainable=False, aggregation="only_first_replica", name="step"
+        )
+        # Each layer's targets k and the place of their classifiers, None for the model's own.
+        self._tasks, owners = {}, []
+        for layer, k in self._layers_and_targets():
+            owner = (self.num_layers if shared_heads else layer, k)
+            is_own = shared_heads and k == 1
+            if not (is_own or owner in owners):
+                owners.append(owner)
+            self._tasks.setdefault(layer, []).append((k, None if is_own else owners.index(owner)))
+        self.heads = [
+            keras.layers.Dense(
+                model.output.shape[-1],
+                dtype=model.depth.dtype_policy,
+                name=f"layer_{layer}_target_{k}",
+            )
+            for layer, k in owners
+        ]
+        for head in self.heads:
+            head.build(model.depth.output.shape)
+        self.built = True
+
+    def _layers_and_targets(self):
+        """The pairs (l, k) with a loss beside the model's own, which is (n, 1)."""
+        last, targets = self.num_layers, range(1, self.num_targets + 1)
+        if self.schedule is not None:
+            of_each = targets if self.targets_on_intermediate else (1,)
+            yield from ((layer, k) for layer in range(1, last) for k in of_each)
+        yield from ((last, k) for k in targets if k > 1)
+
+    @property
+    def progress(self):
+        """The part p of the training that is done."""
+        return int(self.step.numpy()) / self.total_steps
+
+    def call(self, inputs, training=None):
+        if not training:
+            return self.model(inputs, training=training)
+        if isinstance(inputs, dict) and any(
+            name in inputs for name in getattr(self.model, "segment_inputs", ())
+        ):
+            raise ValueError(
+                "Rows of several sequences have no auxiliary losses: targets further ahead would "
+                f"be tokens of the next sequence. Received: inputs {', '.join(sorted(inputs))}."
+            )
+        logits, hidden_states = self._run(inputs)
+        return Predictions(logits, hidden_states)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if not isinstance(y_pred, Predictions):
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        labels = ops.convert_to_tensor(y)
+        check_shape(labels, "y", tuple(y_pred.logits.shape[:2]))
+        loss = super().compute_loss(x, y, y_pred.logits, sample_weight, training)
+        loss += self._auxiliary_loss(y_pred.hidden_states, labels, sample_weight)
+        self.step.assign(self.step + 1)
+        return loss
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        if isinstance(y_pred, Predictions):
+            y_pred = y_pred.logits
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _auxiliary_loss(self, hidden_states, labels, sample_weight):
+        """All losses but that of the model's own logits: this replica's summand."""
+        targets, weights = {}, {}
+        for k in range(1, self.num_targets + 1):
+            targets[k], weights[k] = self._target(labels, k, sample_weight)
+
+        def loss(layer, share=1.0):
+            hidden, total = hidden_states[layer - 1], 0.0
+            # In rows, for a product of three axes with two leaves sizes to the gradient that XLA
+            # cannot find again behind a condition.
+            rows, _ = flatten_rows(hidden)
+            for k, place in self._tasks[layer]:
+                logits = self._classify(hidden) if place is None else self.heads[place](rows)
+                losses = crossentropy(targets[k], flatten_rows(logits)[0])
+                total += share * ops.sum(weights[k] * losses)
+            return total
+
+        total = 0.0
+        shares = layer_shares(self.step, self.total_steps, self.num_layers, self.schedule)
+        for layer in self._tasks:
+            if layer == self.num_layers:
+                total += loss(layer)
+                continue
+            share = shares[layer - 1]
+            over = ops.zeros((), "float32")
+            total += ops.cond(share > 0.0, functools.partial(loss, layer, share), lambda: over)
+        return total
+
+    def _target(self, labels, k, sample_weight):
+        """Target k of each position (B T,), and c_k times the weight of each in the mean."""
+
+        def ahead(x, beyond):
+            return ops.pad(x, ((0, 0), (0, k - 1)), constant_values=beyond)[:, k - 1 :]
+
+        given = ahead(element_weights(labels, sample_weight), 0.0)
+        labels = ahead(labels, self.ignore_id)
+        real = token_weights(labels, self.ignore_id)
+        count = ops.maximum(replica_sum(ops.sum(real)), 1.0)
+        share = 1.0 if k == 1 else self.target_weight
+        weights = share * real * given / count
+        labels = known_labels(labels, self.ignore_id)
+        return ops.reshape(labels, (-1,)), ops.reshape(weights, (-1,))
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "model": keras.saving.serialize_keras_object(self.model),
+            "total_steps": self.total_steps,
+            "num_targets": self.num_targets,
+            "target_weight": self.target_weight,
+            "schedule": self.schedule,
+            "targets_on_intermediate": self.targets_on_intermediate,
+            "shared_heads": self.shared_heads,
+            "ignore_id": self.ignore_id,
+        }
+
+
+def layer_shares(step, total_steps, num_layers, schedule):
+    """a_l of the layers l = 1 .. n - 1 at a step, float32 (n - 1,)."""
+    # Where each layer's losses end, in steps. As whole steps, the first one that is not before the
+    # end, no rounding of p can move a boundary.
+    ends = [total_steps * layer / (2 * num_layers) for layer in range(1, num_layers)]
+    if schedule == "linear":
+        return ops.maximum(1.0 - ops.cast(step, "float32") / ops.array(ends, "float32"), 0.0)
+    first_without = [-(-total_steps * layer // (2 * num_layers)) for layer in range(1, num_layers)]
+    return ops.cast(ops.cast(step, "int32") < ops.array(first_without, "int32"), "float32")
+
+
+def _taken_apart(model):
+    """Two functions that run the model's layers, as it does in training.
+
+    The first gives logits and each layer's output; the second makes logits of any layer's output.
+    """
+    depth = getattr(model, "depth", None)
+    if isinstance(depth, Reversible):
+        raise ValueError(
+            "`model` must give each layer's output, which a `Reversible` depth does not keep. "
+            f"Received: model={model!r}."
+        )
+    if not hasattr(depth, "blocks") or not isinstance(model.output, keras.KerasTensor):
+        raise ValueError(
+            "`model` must give logits and have a `depth` that is a `Stack`, as a "
+            f"`CausalLanguageModel` without a memory. Received: model={model!r}."
+        )
+    before = keras.Model(model.input, depth.input)
+    after = keras.Model(depth.output, model.output)
+    after.supports_masking = True
+
+    def run(inputs):
+        x = before(inputs, training=True)
+        x, hidden_states = depth(x, return_hidden_states=True, training=True)
+        # The last layer's is what the model itself reads, after a closing norm, if there is one.
+        return after(x, training=True), [*hidden_states[:-1], x]
+
+    def classify(hidden):
+        return after(hidden if depth.norm is None else depth.norm(hidden), training=True)
+
+    return run, classify

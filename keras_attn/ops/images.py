@@ -1,0 +1,101 @@
+"""Positions as places in a grid, in row-major order."""
+
+import math
+import numbers
+
+import numpy as np
+from keras import ops
+
+from keras_attn.ops.checks import check_integers, check_positions, check_shape
+
+
+def grid_positions(x, positions, shape):
+    """The positions (T,) or (B, T) of `x` (B, T, D), 0 .. T-1 by default, as int32.
+
+    Refuses a sequence that is known to be longer than the grid.
+    """
+    check_shape(x, "x", (None, None, None))
+    length = x.shape[1]
+    if positions is not None:
+        positions = check_positions(positions, "positions", *x.shape[:2])
+        check_integers(positions, "positions")
+        return ops.cast(positions, "int32")
+    if length is not None and length > math.prod(shape):
+        raise ValueError(
+            "`x` is longer than the grid of positions. "
+            f"Received: length {length}, a grid of {' x '.join(map(str, shape))}."
+        )
+    return ops.arange(ops.shape(x)[1], dtype="int32")
+
+
+def grid_places(positions, shape):
+    """The place of each position on each axis of a grid: the last axis runs fastest.
+
+    A position beyond the grid has a place beyond the first axis, where no table has a row.
+    """
+    places = []
+    for axis_size in reversed(shape[1:]):
+        places.append(positions % axis_size)
+        positions = positions // axis_size
+    return [positions, *reversed(places)]
+
+
+def block_raster_order(image_shape, query_shape):
+    """The pixels of an image block after block: the order that `BlockLocal2D` reads.
+
+        rank -> row * width + column,   sorted by block row, block column, row, column
+
+    Blocks at the right and lower edge are as small as what is left of the image.
+
+    Args:
+        image_shape, query_shape: (height, width) of the image and of a block.
+
+    Returns:
+        int32 array (height * width,): the place in raster order of each rank. `x[:, order]` puts
+        pixels in raster order in this one, and `x[:, np.argsort(order)]` puts them back.
+
+    Raises:
+        ValueError: if a shape is not of two integers of at least 1.
+
+    Example:
+        >>> from keras_attn.patterns import block_raster_order
+        >>> block_raster_order((2, 4), (2, 2))
+        array([0, 1, 4, 5, 2, 3, 6, 7], dtype=int32)
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.3, 2D local
+        attention.
+    """
+    height, width = integer_pair(1, image_shape=image_shape)
+    block_height, block_width = integer_pair(1, query_shape=query_shape)
+    row, column = np.divmod(np.arange(height * width), width)
+    order = np.lexsort((column, row, column // block_width, row // block_height))
+    return order.astype("int32")
+
+
+def integer_pair(least, **argument):
+    """The value of an argument as a tuple of two integers."""
+    ((name, value),) = argument.items()
+    value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(value) != 2 or not all(isinstance(n, numbers.Integral) and n >= least for n in value):
+        raise ValueError(
+            f"`{name}` must be two integers of at least {least}. "
+            f"Received: {name}={argument[name]!r}."
+        )
+    return tuple(int(n) for n in value)
+
+
+def join_values(values, num_values):
+    """The number whose digits to the base `num_values` are `values` (..., C): int32 (...,)."""
+    joined = 0
+    for c in range(values.shape[-1]):
+        joined = joined * num_values + ops.cast(values[..., c], "int32")
+    return joined
+
+
+def split_number(number, count, num_values):
+    """The `count` digits (..., C) of a number (...,) of `join_values`."""
+    digits = []
+    for _ in range(count):
+        digits.append(number % num_values)
+        number = number // num_values
+    return ops.stack(digits[::-1], axis=-1)

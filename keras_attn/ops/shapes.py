@@ -1,0 +1,98 @@
+"""Sizes, padding and cutting of the sequence axis, for lengths known or not."""
+
+from keras import ops
+
+from keras_attn.ops.checks import check_sizes
+
+# Stands for a length that is not known when a graph is built: long.
+UNKNOWN_LENGTH = 2**20
+
+
+def size(x, axis):
+    """The size of an axis as an int where it is known, as a tensor where it is not."""
+    known = x.shape[axis]
+    return ops.shape(x)[axis] if known is None else known
+
+
+def sizes(x):
+    return tuple(size(x, axis) for axis in range(len(x.shape)))
+
+
+def pad(x, front, back, axis=2):
+    """Zeros (False) before and after."""
+    if isinstance(front, int) and isinstance(back, int) and front == back == 0:
+        return x
+    widths = [(0, 0)] * len(x.shape)
+    widths[axis] = (front, back)
+    if x.dtype != "bool":
+        return ops.pad(x, widths)
+    return ops.cast(ops.pad(ops.cast(x, "int32"), widths), "bool")
+
+
+def slice_axis(x, start, length, axis):
+    """x[start : start + length] along an axis.
+
+    Not written with brackets: their gradient on TensorFlow takes ten times longer.
+    """
+    starts, lengths = [0] * len(x.shape), list(sizes(x))
+    starts[axis], lengths[axis] = start, length
+    return ops.slice(x, starts, lengths)
+
+
+def ceil_div(x, y):
+    return (x + y - 1) // y
+
+
+def known_shape(x):
+    """The shape of `x`, with -1 for a batch size that is its only unknown.
+
+    To ask for a size that is not known is several operations in a graph, and a step of decoding is
+    made of operations that take no longer than these.
+    """
+    if x.shape[0] is None and None not in x.shape[1:]:
+        return (-1, *x.shape[1:])
+    return ops.shape(x)
+
+
+def flatten_rows(x):
+    """(B, T, D) -> (B * T, D), and a function that takes (B * T, F) back to (B, T, F); any rank.
+
+    Keras's product of three axes with two asks for all sizes, even those that are known.
+    """
+    if len(x.shape) == 2:
+        return x, lambda y: y
+
+    def unflatten(y):
+        return ops.reshape(y, (*known_shape(x)[:-1], y.shape[-1]))
+
+    return ops.reshape(x, (-1, x.shape[-1])), unflatten
+
+
+def head_size(hidden_dim, num_heads):
+    """Size H of each head, such that the heads together are as wide as the hidden layer."""
+    check_sizes(hidden_dim=hidden_dim, num_heads=num_heads)
+    if hidden_dim % num_heads:
+        raise ValueError(
+            "`hidden_dim` must be a multiple of `num_heads`. "
+            f"Received: hidden_dim={hidden_dim}, num_heads={num_heads}."
+        )
+    return hidden_dim // num_heads
+
+
+def split_heads(x, num_heads):
+    """(B, T, N * H) -> (B, N, T, H)."""
+    batch, length, _ = known_shape(x)
+    head = x.shape[-1] // num_heads
+    if x.shape[1] == 1:  # as in decoding: the axes are in this order already
+        return ops.reshape(x, (batch, num_heads, 1, head))
+    x = ops.reshape(x, (batch, length, num_heads, head))
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def merge_heads(x):
+    """(B, N, T, H) -> (B, T, N * H)."""
+    hidden_dim = x.shape[1] * x.shape[3]
+    batch, _, length, _ = known_shape(x)
+    if x.shape[2] != 1:
+        x = ops.transpose(x, (0, 2, 1, 3))
+    return ops.reshape(x, (batch, length, hidden_dim))

@@ -1,0 +1,9 @@
+"""The Adam optimizer with a fused update, and the learning rate of the Transformer paper."""
+
+from keras_attn.optimizers.adam import Adam
+from keras_attn.optimizers.noam import Noam
+
+__all__ = [
+    "Adam",
+    "Noam",
+]

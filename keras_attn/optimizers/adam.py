@@ -1,0 +1,73 @@
+"""Adam in one operation a weight."""
+
+import keras
+from keras import ops
+
+from keras_attn.backend.replicas import num_replicas
+from keras_attn.registry import register
+
+
+@register
+class Adam(keras.optimizers.Adam):
+    """`keras.optimizers.Adam`, updating each weight by one fused operation on TensorFlow.
+
+        m = b_1 m + (1 - b_1) g,   v = b_2 v + (1 - b_2) g^2
+        w = w - lr sqrt(1 - b_2^t) / (1 - b_1^t) m / (sqrt(v) + epsilon)
+
+    The same arguments, state and numbers as Keras's, which spells the update out in a dozen
+    operations a weight: those take a third of the time in which a graph is traced, and read and
+    write the state several times over. Sparse gradients, `amsgrad` and other backends take
+    Keras's own path.
+
+    Under a `tf.distribute` strategy it adds the replicas' gradients up before it clips them, so
+    that `clipnorm`, `global_clipnorm` and `clipvalue` mean there what they mean on one device;
+    Keras clips what each replica has.
+
+    Args:
+        As `keras.optimizers.Adam`.
+
+    Example:
+
+    >>> from keras_attn.optimizers import Adam, Noam
+    >>> optimizer = Adam(Noam(hidden_dim=512), beta_2=0.98, epsilon=1e-9)
+
+    Differs from the paper: epsilon is added before the bias correction, as Keras has it.
+
+    Reference: Kingma and Ba, 2014 (https://arxiv.org/abs/1412.6980), algorithm 1 and, for the
+    order of computation, the end of section 2.
+    """
+
+    def update_step(self, gradient, variable, learning_rate):
+        if keras.backend.backend() != "tensorflow" or self.amsgrad or _is_sparse(gradient):
+            return super().update_step(gradient, variable, learning_rate)
+        import tensorflow as tf
+
+        index = self._get_variable_index(variable)
+        dtype = variable.dtype
+        step = ops.cast(self.iterations + 1, dtype)
+        first, second = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[index].value.handle,
+            v=self._velocities[index].value.handle,
+            beta1_power=first**step,
+            beta2_power=second**step,
+            lr=ops.cast(learning_rate, dtype),
+            beta1=first,
+            beta2=second,
+            epsilon=ops.cast(self.epsilon, dtype),
+            grad=ops.cast(gradient, dtype),
+        )
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        if num_replicas() > 1:
+            pairs = super()._all_reduce_sum_gradients(zip(grads, trainable_variables, strict=True))
+            grads = [gradient for gradient, _ in pairs]
+        super()._backend_apply_gradients(grads, trainable_variables)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        return grads_and_vars  # They are sums by now.
+
+
+def _is_sparse(gradient):
+    return not hasattr(gradient, "shape") or hasattr(gradient, "indices")

@@ -1,0 +1,86 @@
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.attention import cache
+from keras_attn.attention.cache import extend_cache, ring_positions, write_slots
+
+B, N, M, H = 2, 3, 7, 5
+BUFFER = oracles.random(B, N, M, H)
+
+
+@pytest.fixture(params=["few", "many"], autouse=True)
+def _as_if_slots_were(request, monkeypatch):
+    """Both ways to write, whatever the buffer's size."""
+    monkeypatch.setattr(cache, "MANY_SLOTS", {"few": 1000, "many": 0}[request.param])
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_oracle(length, dynamic):
+    update = oracles.random(B, N, length, H, seed=1)
+    write = write_slots
+    if dynamic:
+        shape = (None, N, None, H)
+        write = tf.function(
+            write_slots,
+            input_signature=[
+                tf.TensorSpec(shape),
+                tf.TensorSpec(shape),
+                tf.TensorSpec((), "int32"),
+            ],
+        )
+    for index in range(M - length + 1):
+        expected = BUFFER.copy()
+        expected[:, :, index : index + length] = update
+        np.testing.assert_array_equal(write(BUFFER, update, np.int32(index)), expected)
+
+
+def test_no_op_that_only_xla_runs():
+    """Keras's slice update is one; the real server and ONNX converters refuse it."""
+    for length in (1, 3):
+        graph = tf.function(write_slots).get_concrete_function(
+            tf.TensorSpec((None, N, M, H)),
+            tf.TensorSpec((None, N, length, H)),
+            tf.TensorSpec((), "int32"),
+        )
+        assert not [op.type for op in graph.graph.get_operations() if "Xla" in op.type]
+
+
+def test_without_an_index_new_slots_are_added():
+    old = {"key": BUFFER, "value": -BUFFER, "index": None}
+    key, value = oracles.random(B, N, 3, H, seed=1), oracles.random(B, N, 3, H, seed=2)
+    new = extend_cache(old, key, value)
+    assert new["index"] is None
+    np.testing.assert_array_equal(new["key"], np.concatenate([BUFFER, key], axis=2))
+    np.testing.assert_array_equal(new["value"], np.concatenate([-BUFFER, value], axis=2))
+
+
+def test_extending_counts_slots_and_leaves_its_argument_alone():
+    old = {"key": BUFFER, "value": BUFFER, "index": np.int32(2)}
+    key, value = oracles.random(B, N, 3, H, seed=1), oracles.random(B, N, 3, H, seed=2)
+    new = extend_cache(old, key, value)
+    assert int(new["index"]) == 5 and int(old["index"]) == 2
+    np.testing.assert_array_equal(new["key"][:, :, 2:5], key)
+    np.testing.assert_array_equal(new["value"][:, :, 2:5], value)
+    np.testing.assert_array_equal(new["value"][:, :, 5:], BUFFER[:, :, 5:])
+
+
+def test_ring_oracle():
+    """Keys come in any numbers; each takes the slot of its position, modulo the slots."""
+    ring, expected = BUFFER, BUFFER.copy()
+    holds = -np.ones(M, int)
+    index = 0
+    for length in (2, 1, 4, 1, 1, 9, 3, 7, 1, 20):
+        update = oracles.random(B, N, length, H, seed=index)
+        ring = write_slots(ring, update, np.int32(index))
+        for t in range(length):
+            expected[:, :, (index + t) % M] = update[:, :, t]
+            holds[(index + t) % M] = index + t
+        index += length
+        np.testing.assert_array_equal(ring, expected)
+        positions = np.asarray(ring_positions(M, index))
+        np.testing.assert_array_equal(positions[holds >= 0], holds[holds >= 0])
+        assert np.all(positions[holds < 0] < 0)
+    assert np.all(np.asarray(ring_positions(M, 0)) < 0)

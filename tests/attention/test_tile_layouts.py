@@ -1,0 +1,196 @@
+"""Windows, rows, columns and summaries where patterns do not take them: the rest is in
+`tests/patterns/test_plans.py`."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from index_sets import shrink_tiles
+from keras import ops
+
+from keras_attn.attention.block_local import windows
+from keras_attn.attention.chunked import rows
+from keras_attn.attention.fixed import summaries
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.positions import PositionRange, positions_tensor
+from keras_attn.attention.strided import columns
+from keras_attn.scores import DotProduct
+
+B, N, T, H = 2, 3, 37, 4
+QUERY, KEY, VALUE = (oracles.random(B, N, T, H, seed=seed) for seed in range(3))
+PLACES = np.arange(T)
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    shrink_tiles(monkeypatch)
+
+
+def operands(query=QUERY, key=KEY, value=VALUE, query_positions=None, key_positions=None, **more):
+    length, num_keys = query.shape[2], key.shape[2]
+    if query_positions is None:
+        query_positions = PositionRange(num_keys - length, length)
+    if key_positions is None:
+        key_positions = PositionRange(0, num_keys)
+    score = more.pop("score", DotProduct())
+    return AttentionInputs(query, key, value, query_positions, key_positions, score, **more)
+
+
+def expected(allowed, bias=0.0, query=QUERY, key=KEY, value=VALUE):
+    """The output and the log of the sum of exponentials."""
+    query, key, value = (x.astype("float64") for x in (query, key, value))
+    logits = np.einsum("bnth,bnsh->bnts", query, key) / H**0.5 + bias
+    weights = np.exp(np.where(allowed, logits, -np.inf))
+    total = weights.sum(-1, keepdims=True)
+    return weights @ value / np.where(total > 0, total, 1), np.log(np.maximum(total, 1e-300))
+
+
+def assert_equal(found, wanted):
+    np.testing.assert_allclose(found[0], wanted[0], atol=1e-5)
+    some = wanted[1] > -600
+    np.testing.assert_allclose(np.asarray(found[1])[some], wanted[1][some], atol=1e-5)
+
+
+@pytest.mark.parametrize("block, before, after", [(5, 0, 0), (5, 1, 0), (4, 2, 3), (40, 0, 1)])
+def test_neighbouring_blocks(block, before, after):
+    """Without a function that allows, all keys of the blocks are met."""
+    found = windows(operands(), None, block, before, after, log_weight=True)
+    apart = PLACES // block - PLACES[:, None] // block
+    assert_equal(found, expected((apart >= -before) & (apart <= after)))
+
+
+def test_a_bias_of_positions_and_of_what_comes_with_the_queries():
+    slope = oracles.random(B, N, T, 1, seed=7)
+    distance = PLACES[:, None] - PLACES
+
+    def output(slope):
+        return windows(
+            operands(),
+            lambda i, j, slope: ops.logical_and(j <= i, i - j < 6),
+            3,
+            before=2,
+            bias=lambda i, j, slope: -ops.cast(i - j, "float32") * slope,
+            extras=(slope,),
+        )[0]
+
+    allowed = (distance >= 0) & (distance < 6)
+    slope = tf.constant(slope)
+    with tf.GradientTape() as tape:
+        tape.watch(slope)
+        found = output(slope)
+        loss = tf.reduce_sum(found * QUERY)
+    gradient = tape.gradient(loss, slope).numpy()
+    wanted = expected(allowed, -distance * slope.numpy())[0]
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    for place in ((0, 0, 3, 0), (1, 2, 36, 0), (1, 1, 17, 0)):
+        nudge = np.zeros(slope.shape)
+        nudge[place] = 1e-3
+        ahead, back = (
+            (expected(allowed, -distance * (slope + sign * nudge))[0] * QUERY).sum()
+            for sign in (1, -1)
+        )
+        np.testing.assert_allclose(gradient[place], (ahead - back) / 2e-3, atol=1e-3)
+
+
+class ByDistance:
+    """A score that looks at positions, whatever form they have."""
+
+    def __call__(self, query, key, query_positions, key_positions):
+        i, j = positions_tensor(query_positions), positions_tensor(key_positions)
+        distance = ops.cast(i[..., :, None] - j[..., None, :], "float32")
+        return DotProduct()(query, key) + ops.sin(distance)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, T), (B, N, T)])
+@pytest.mark.parametrize(
+    "attend", [lambda x: windows(x, lambda i, j: j <= i, T), lambda x: rows(x, lambda i, j: j <= i)]
+)
+def test_positions_in_any_order(attend, shape):
+    """A row of the batch and a head may each have an order of its own, as after sorting."""
+    order = np.random.default_rng(0).permuted(np.broadcast_to(PLACES, shape), axis=-1)
+    order = order.astype("int32")
+    given = operands(query_positions=order, key_positions=order, score=ByDistance())
+    distance = order[..., :, None] - order[..., None, :]
+    found = attend(given)[0]
+    np.testing.assert_allclose(found, expected(distance >= 0, np.sin(distance))[0], atol=1e-5)
+
+
+def test_windows_of_positions_in_any_order():
+    order = np.random.default_rng(0).permutation(T).astype("int32")[None, None]
+    given = operands(query_positions=order, key_positions=order, score=ByDistance())
+    distance = order[..., :, None] - order[..., None, :]
+    apart = PLACES[:, None] // 4 - PLACES // 4
+    allowed = (distance >= 0) & (apart >= 0) & (apart <= 1)
+    found = windows(given, lambda i, j: j <= i, 4, before=1)[0]
+    np.testing.assert_allclose(found, expected(allowed, np.sin(distance))[0], atol=1e-5)
+
+
+def test_more_queries_than_keys():
+    key, value = KEY[:, :, :6], VALUE[:, :, :6]
+    given = operands(key=key, value=value, score=ByDistance())
+    distance = np.arange(6 - T, 6)[:, None] - np.arange(6)
+    wanted = expected(True, np.sin(distance), key=key, value=value)
+    assert_equal(rows(given, log_weight=True), wanted)
+    wanted = expected(distance >= 0, np.sin(distance), key=key, value=value)
+    assert_equal(rows(given, lambda i, j: j <= i, log_weight=True), wanted)
+
+
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize(
+    "earlier, length",
+    [*((0, length) for length in (1, 3, 4, 7, 8, 16, 31, 37)), (6, 7), (6, 20), (6, 37), (33, 37)],
+)
+def test_groups_of_queries_that_see_more_and_more_keys(length, step, earlier):
+    """Lengths around the smallest group; with keys before the first query, and without."""
+    query = QUERY[:, :, earlier:length]
+    key, value = KEY[:, :, :length], VALUE[:, :, :length]
+    given = operands(
+        *(query, key, value),
+        query_positions=PositionRange(5 + earlier * step, length - earlier, step),
+        key_positions=PositionRange(5, length, step),
+        score=ByDistance(),
+    )
+    distance = step * (PLACES[earlier:length, None] - PLACES[:length])
+    wanted = expected(distance >= 0, np.sin(distance), query, key, value)
+    found = rows(given, lambda i, j: j <= i, visible=lambda end: earlier + end, log_weight=True)
+    assert_equal(found, wanted)
+
+
+@pytest.mark.parametrize("stride", [1, 4, 36, 50])
+def test_columns(stride):
+    found = columns(operands(score=ByDistance()), stride, log_weight=True)
+    distance = PLACES[:, None] - PLACES
+    allowed = (distance >= 0) & (distance % stride == 0)
+    assert_equal(found, expected(allowed, np.sin(distance)))
+
+
+@pytest.mark.parametrize("stride, summary", [(1, 1), (5, 2), (5, 5), (50, 3)])
+def test_summaries(stride, summary):
+    found = summaries(
+        operands(score=ByDistance()), lambda i, j: j <= i, stride, summary, log_weight=True
+    )
+    distance = PLACES[:, None] - PLACES
+    allowed = (distance >= 0) & (PLACES % stride >= stride - summary)
+    assert_equal(found, expected(allowed, np.sin(distance)))
+
+
+def test_without_being_asked_no_log_weight_is_given():
+    for attend in (
+        rows,
+        lambda x: windows(x, None, 5),
+        lambda x: columns(x, 5),
+        lambda x: summaries(x, lambda i, j: j <= i, 5, 2),
+    ):
+        output, log_weight = attend(operands())
+        assert output.shape == (B, N, T, H) and log_weight is None
+
+
+def test_a_warning_of_nothing(recwarn):
+    """Single keys are ordinary here; Keras warns of a softmax over one."""
+    keras.backend.clear_session()
+    one = [x[:, :, :1] for x in (QUERY, KEY, VALUE)]
+    for log_weight in (False, True):
+        rows(operands(*one), log_weight=log_weight)
+        windows(operands(*one), None, 1, log_weight=log_weight)
+    assert not [w for w in recwarn if "softmax" in str(w.message)]

@@ -1,0 +1,158 @@
+"""The mean of the last epochs' weights."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.callbacks import AverageCheckpoints, average_checkpoints, average_weights
+
+
+def make_model():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dropout(0.5)])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+class Record(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.weights = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.weights.append(self.model.get_weights())
+
+
+def fit(model, callbacks, **arguments):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 3)), rng.normal(size=(8, 2))
+    return model.fit(x, y, verbose=0, shuffle=False, callbacks=callbacks, **arguments)
+
+
+def assert_is_mean(model, weights):
+    for found, *values in zip(model.get_weights(), *weights):
+        np.testing.assert_allclose(found, np.mean(np.float64(values), axis=0), rtol=1e-6)
+
+
+def test_sets_the_mean_of_the_last_epochs(tmp_path):
+    model, record = make_model(), Record()
+    average = AverageCheckpoints(tmp_path / "average", last=3)
+    fit(model, [average, record], epochs=5)
+    assert len(average.paths()) == 3
+    assert_is_mean(model, record.weights[-3:])
+    assert not np.allclose(record.weights[-1][0], record.weights[-2][0])
+
+
+def test_fewer_epochs_than_asked_for(tmp_path):
+    model, record = make_model(), Record()
+    fit(model, [AverageCheckpoints(tmp_path, last=5), record], epochs=2)
+    assert_is_mean(model, record.weights)
+
+
+def test_only_the_weights_change(tmp_path):
+    model = make_model()
+    seeds = [v for v in model.variables if "seed" in v.path]
+    fit(model, [AverageCheckpoints(tmp_path)], epochs=3)
+    assert [int(v.numpy()[1]) for v in seeds] == [3]  # one step an epoch, each drew once
+    assert int(model.optimizer.iterations) == 3
+
+
+def test_a_resumed_run_averages_over_the_kill(tmp_path):
+    model, record = make_model(), Record()
+
+    class Kill(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, [AverageCheckpoints(tmp_path, last=3), record, Kill()], epochs=4)
+    fit(model, [AverageCheckpoints(tmp_path, last=3), record], epochs=4, initial_epoch=2)
+    assert len(record.weights) == 4
+    assert_is_mean(model, record.weights[-3:])
+
+
+def test_a_finished_run_started_again_is_averaged_again(tmp_path):
+    model, record = make_model(), Record()
+    fit(model, [AverageCheckpoints(tmp_path, last=2), record], epochs=3)
+    again = make_model()
+    fit(again, [AverageCheckpoints(tmp_path, last=2)], epochs=3, initial_epoch=3)
+    assert_is_mean(again, record.weights[-2:])
+
+
+def test_files_of_an_earlier_run_do_not_count(tmp_path):
+    fit(make_model(), [AverageCheckpoints(tmp_path, last=3)], epochs=9)
+    model, record = make_model(), Record()
+    fit(model, [AverageCheckpoints(tmp_path, last=3), record], epochs=2)
+    assert_is_mean(model, record.weights)
+
+
+def test_processes_share_a_directory_and_not_their_files(tmp_path, monkeypatch):
+    found = []
+    for worker in range(2):
+        monkeypatch.setattr(average_checkpoints, "worker_of", lambda model, w=worker: (w, 2))
+        model, record = make_model(), Record()
+        fit(model, [AverageCheckpoints(tmp_path, last=2), record], epochs=3)
+        assert_is_mean(model, record.weights[-2:])
+        found.append(record.weights[-1][0])
+    assert not np.allclose(*found)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"epoch-000{e}-worker-{w}-of-2.npz" for e in (1, 2) for w in (0, 1)]
+
+
+def test_a_half_written_file_does_not_count(tmp_path):
+    model, record = make_model(), Record()
+    (tmp_path / "epoch-0007.npz.partial").write_bytes(b"half")
+    fit(model, [AverageCheckpoints(tmp_path), record], epochs=2)
+    assert_is_mean(model, record.weights)
+
+
+def test_many_epochs_stay_in_order(tmp_path):
+    """Epoch 10000 comes after 9999 although its name does not."""
+    average = AverageCheckpoints(tmp_path, last=2)
+    fit(make_model(), [average], epochs=10001, initial_epoch=9998)
+    assert [path.name for path in map(type(tmp_path), average.paths())] == [
+        "epoch-9999.npz",
+        "epoch-10000.npz",
+    ]
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    average = AverageCheckpoints(tmp_path, last=2)
+    fit(make_model(), [average], epochs=2)
+    with open(average.paths()[0], "r+b") as file:
+        file.truncate(200)
+    with pytest.raises(ValueError, match="epoch-0000.npz is damaged"):
+        average_weights(average.paths())
+
+
+def test_sums_are_float64():
+    """2^24 + 1 is lost in float32, and so would be each of a thousand small weights."""
+    sets = [[np.float32([2.0**24])]] + [[np.float32([1.0])]] * 999
+    expected = np.float32((2.0**24 + 999) / 1000)
+    assert average_weights(sets)[0] == expected
+    assert average_weights(sets)[0].dtype == np.float32
+
+
+def test_integers_are_the_last_and_low_precision_floats_are_averaged():
+    bfloat16 = keras.ops.convert_to_numpy(keras.ops.ones((1,), "bfloat16")).dtype
+    sets = [
+        [np.int32(step), np.float32(step).astype(bfloat16), np.bool_(step == 1)]
+        for step in (1, 2, 6)
+    ]
+    integer, low, boolean = average_weights(sets)
+    assert (integer, float(low), bool(boolean)) == (6, 3.0, False)
+    assert low.dtype == bfloat16
+
+
+@pytest.mark.parametrize(
+    "sets, message",
+    [([], "must not be empty"), ([[np.ones(2)], [np.ones(3)]], "member 1 has other shapes")],
+)
+def test_bad_sets(sets, message):
+    with pytest.raises(ValueError, match=message):
+        average_weights(sets)
+
+
+def test_last_must_be_positive(tmp_path):
+    with pytest.raises(ValueError, match="Received: last=0"):
+        AverageCheckpoints(tmp_path, last=0)

@@ -1,0 +1,98 @@
+"""Ctrl-C ends training wherever it is pressed."""
+
+import signal
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.callbacks import Resume
+
+ROWS = np.ones((5, 1), "float32")
+
+
+class Pressed(keras.callbacks.Callback):
+    """Ctrl-C at the beginning of a batch, where every exception is caught, as Keras does."""
+
+    def __init__(self, kind="train"):
+        super().__init__()
+        setattr(self, f"on_{kind}_batch_begin", self._press)
+        self.seen = []
+
+    def _press(self, batch, logs=None):
+        self.seen.append(batch)
+        if batch == 1:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+
+
+@pytest.fixture
+def handler():
+    """Python's own, whatever the tests were started with; afterwards it must be there again."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    found = signal.signal(signal.SIGINT, before)
+    assert found is signal.default_int_handler
+
+
+def fit(*callbacks):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    data = {"x": ROWS, "y": ROWS, "batch_size": 1, "validation_data": (ROWS, ROWS)}
+    model.fit(**data, validation_batch_size=1, verbose=0, epochs=2, callbacks=list(callbacks))
+
+
+@pytest.mark.parametrize("kind", ["train", "test"])
+def test_the_batch_in_progress_is_the_last(tmp_path, handler, kind):
+    pressed, resume = Pressed(kind), Resume(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        fit(pressed, resume)
+    assert pressed.seen == [0, 1]
+    fit(resume)  # and the next training is another
+
+
+def test_a_second_time_ends_training_at_once(tmp_path, handler):
+    raised = []
+
+    def press(batch, logs=None):
+        for _ in range(2):
+            try:
+                signal.raise_signal(signal.SIGINT)
+                raised.append(False)
+            except KeyboardInterrupt:
+                raised.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(keras.callbacks.LambdaCallback(on_train_batch_begin=press), Resume(tmp_path))
+    assert raised == [False, True]
+
+
+def test_after_an_error_ctrl_c_is_what_it_was(tmp_path, handler):
+    fails = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fit(fails, Resume(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_without_a_callback_keras_would_lose_it(handler):
+    pressed = Pressed()
+    fit(pressed)
+    assert pressed.seen == [0, 1, 2, 3, 4] * 2
+
+
+def test_a_handler_that_goes_on_is_the_programs_own(tmp_path, handler):
+    noted = []
+    signal.signal(signal.SIGINT, lambda *_: noted.append("pressed"))
+    fit(Pressed(), Resume(tmp_path))
+    assert noted == ["pressed"] * 2
+    signal.signal(signal.SIGINT, handler)
+
+
+def test_what_is_ignored_stays_ignored(tmp_path, handler):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    fit(Pressed(), Resume(tmp_path))
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    signal.signal(signal.SIGINT, handler)

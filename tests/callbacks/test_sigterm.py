@@ -1,0 +1,140 @@
+"""A process that is told to end saves its state first."""
+
+import os
+import signal
+import threading
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.callbacks import Resume, Terminated, resume
+
+ROWS = np.ones((5, 1), "float32")
+
+
+class At(keras.callbacks.Callback):
+    """Sends this process SIGTERM, at the beginning of a batch."""
+
+    def __init__(self, batch, kind="train", times=1):
+        super().__init__()
+        setattr(self, f"on_{kind}_batch_begin", self._send)
+        self.batch, self.times, self.seen = batch, times, []
+
+    def _send(self, batch, logs=None):
+        self.seen.append(batch)
+        if batch == self.batch:
+            for _ in range(self.times):
+                signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def told():
+    """What the process did with SIGTERM before training."""
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append("before"))
+    yield received
+    signal.signal(signal.SIGTERM, before)
+
+
+def make_model(**arguments):
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", **arguments)
+    return model
+
+
+def fit(model, *callbacks, epochs=2, **arguments):
+    arguments = {"x": ROWS, "y": ROWS, "batch_size": 1, "verbose": 0, **arguments}
+    model.fit(**arguments, epochs=epochs, callbacks=list(callbacks))
+
+
+def test_the_batch_in_progress_is_the_last(tmp_path, told):
+    model, at = make_model(), At(1)
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated) as ended:
+        fit(model, at, Resume(tmp_path))
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert at.seen == [0, 1] and not told
+    assert signal.getsignal(signal.SIGTERM) == handler
+    restored = make_model()
+    assert Resume(tmp_path).restore(restored) == (0, 2)
+    np.testing.assert_array_equal(restored.get_weights()[0], model.get_weights()[0])
+
+
+def test_the_execution_in_progress_is_the_last(tmp_path, told):
+    """Two batches in one."""
+    with pytest.raises(Terminated):
+        fit(make_model(steps_per_execution=2), At(0), Resume(tmp_path))
+    assert Resume(tmp_path).restore(make_model()) == (0, 2)
+
+
+def test_in_the_last_batch_the_epoch_is_completed(tmp_path, told, monkeypatch):
+    monkeypatch.setattr(resume, "GRACE", 600.0)  # however slow the machine
+    logged = {}
+    log = keras.callbacks.LambdaCallback(on_epoch_end=logged.__setitem__)
+    with pytest.raises(Terminated):
+        fit(make_model(), At(4), log, Resume(tmp_path), validation_data=(ROWS, ROWS))
+    assert Resume(tmp_path).restore(make_model()) == (1, 0)
+    assert list(logged) == [0] and set(logged[0]) == {"loss", "val_loss"}
+
+
+def test_in_the_last_batch_of_all(tmp_path, told):
+    with pytest.raises(Terminated):
+        fit(make_model(), At(4), Resume(tmp_path), epochs=1)
+    assert Resume(tmp_path).restore(make_model()) == (1, 0)
+
+
+def test_a_long_validation_is_not_waited_for(tmp_path, told, monkeypatch):
+    monkeypatch.setattr(resume, "GRACE", 0.0)
+    at = At(1, kind="test")
+    with pytest.raises(Terminated):
+        fit(
+            make_model(),
+            at,
+            Resume(tmp_path, every_steps=4),
+            validation_data=(ROWS, ROWS),
+            validation_batch_size=1,
+        )
+    assert at.seen == [0, 1]
+    assert Resume(tmp_path).restore(make_model()) == (0, 4)
+
+
+def test_a_second_one_does_what_it_did_before(tmp_path, told):
+    with pytest.raises(Terminated):
+        fit(make_model(), At(1, times=2), Resume(tmp_path))
+    assert told == ["before"]
+
+
+def test_after_an_error_nothing_waits_for_a_batch(tmp_path, told):
+    fails = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fit(make_model(), fails, Resume(tmp_path))
+    signal.raise_signal(signal.SIGTERM)
+    assert told == ["before"]
+
+
+def test_between_two_fits_nothing_is_watched(tmp_path, told):
+    model, callback = make_model(), Resume(tmp_path)
+    fit(model, callback, epochs=1)
+    signal.raise_signal(signal.SIGTERM)
+    fit(model, callback, epochs=2, initial_epoch=1)
+    assert told == ["before"]
+    assert Resume(tmp_path).restore(make_model()) == (2, 0)
+
+
+def test_what_is_ignored_stays_ignored(tmp_path):
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        fit(make_model(), At(1), Resume(tmp_path), epochs=1)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_another_thread_trains_without_it(tmp_path):
+    handler = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=fit, args=(make_model(), Resume(tmp_path)))
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert len(os.listdir(tmp_path)) == 2

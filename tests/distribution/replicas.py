@@ -1,0 +1,178 @@
+"""Trains small models for twenty steps under a strategy and writes their weights and numbers to a
+file; run by test_replicas.py in processes of their own.
+
+Arguments: the directory of the files and the strategies' names. Other processes are found in the
+environment, and on TensorFlow there are two logical devices unless there are other processes.
+"""
+
+import os
+import sys
+
+import keras
+import numpy as np
+
+from keras_attn import models
+from keras_attn.distribution import strategy
+from keras_attn.losses import LabelSmoothedCrossentropy
+from keras_attn.memory import StatefulSegments
+from keras_attn.metrics import Perplexity
+from keras_attn.optimizers import Adam
+from keras_attn.text import SegmentStreams, TokenBatches
+from keras_attn.text.datasets import dataset_of, rows_to_feed
+
+V, T, ROWS, STEPS = 13, 5, 4, 5
+EPOCHS = 4
+IS_TENSORFLOW = keras.backend.backend() == "tensorflow"
+
+
+class Batches(keras.utils.PyDataset):
+    """Five batches: the first replica's rows are full and the second's hold two real tokens between
+    them, in the third batch none; the last batch has three rows."""
+
+    def __init__(self, make_inputs):
+        super().__init__()
+        random = np.random.default_rng(1)
+        self.batches = []
+        for step in range(STEPS):
+            targets = random.integers(3, V, (ROWS, T), dtype="int32")
+            targets[2:] = 0
+            if step != 2:
+                targets[2, 0], targets[3, 0] = 5, 7
+            rows = ROWS - (step == STEPS - 1)
+            self.batches.append((make_inputs(random, targets[:rows]), targets[:rows]))
+        self.distribution = keras.distribution.distribution()
+
+    def __len__(self):
+        return STEPS
+
+    def __getitem__(self, index):
+        return rows_to_feed(self.batches[index], self.distribution)
+
+    def as_dataset(self):
+        import tensorflow as tf
+
+        signature = keras.tree.map_structure(
+            lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), self.batches[0]
+        )
+        return dataset_of(lambda: iter(self.batches), signature, STEPS)
+
+
+def pairs(random, targets):
+    """Sources as long as the targets, and the targets shifted by one."""
+    sources = np.where(targets > 0, random.integers(3, V, targets.shape), 0).astype("int32")
+    shifted = np.pad(targets[:, :-1], ((0, 0), (1, 0)), constant_values=2)
+    return {"source_ids": sources, "target_ids": np.where(targets > 0, shifted, 0)}
+
+
+def streams(seed=0):
+    """Twenty segments: texts of very different length, and rows that run dry."""
+    random = np.random.default_rng(seed)
+    texts = [random.integers(1, V, length) for length in (8, 3, 40, 98, 6, 2, 30, 11)]
+    return SegmentStreams(texts, ROWS, T)
+
+
+def sizes(**others):
+    return {
+        "vocabulary_size": V,
+        "num_layers": 1,
+        "num_heads": 2,
+        "hidden_dim": 6,
+        "intermediate_dim": 7,
+        "dropout": 0.0,
+        **others,
+    }
+
+
+# Of each model: how it is made, its data, its optimizer and the epochs that make twenty steps.
+CASES = {
+    "transformer": (
+        lambda: models.transformer(**sizes()),
+        lambda: Batches(pairs),
+        lambda: Adam(0.01, epsilon=1e-3, global_clipnorm=0.3),
+        EPOCHS,
+    ),
+    "universal_transformer": (
+        lambda: models.universal_transformer(**sizes(num_layers=2), depth="act", ponder_loss=0.1),
+        lambda: Batches(pairs),
+        lambda: keras.optimizers.SGD(0.1),
+        EPOCHS,
+    ),
+    "transformer_xl": (
+        lambda: StatefulSegments(models.transformer_xl(**sizes(memory_length=7)), ROWS),
+        streams,
+        lambda: keras.optimizers.SGD(0.1),
+        1,
+    ),
+    "adaptive_span_transformer": (
+        lambda: StatefulSegments(
+            models.adaptive_span_transformer(**sizes(max_span=9, ramp=2, span_loss=0.05)), ROWS
+        ),
+        streams,
+        lambda: keras.optimizers.SGD(0.1),
+        1,
+    ),
+}
+
+
+def numbers(place, name):
+    """Trains the case `name` and gives its weights before and after, losses and metrics."""
+    make, data, optimizer, epochs = CASES[name]
+    keras.utils.set_random_seed(3)
+    with place.scope():
+        model = make()
+        model.compile(optimizer(), LabelSmoothedCrossentropy(0.0), metrics=[Perplexity()])
+        before = model.get_weights()
+        fed, held_out = data(), data() if name == "transformer_xl" else None
+        if IS_TENSORFLOW:
+            fed, held_out = [x and x.as_dataset() for x in (fed, held_out)]
+    arguments = {"epochs": epochs, "validation_data": held_out, "shuffle": False, "verbose": 0}
+    history = model.fit(fed, **arguments).history
+    steps = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+    assert steps == STEPS * EPOCHS, steps
+    weights = [np.array(w) for w in model.get_weights()]
+    trained = [w for w, v in zip(weights, model.weights, strict=True) if v.trainable]
+    begun = [w for w, v in zip(before, model.weights, strict=True) if v.trainable]
+    return {
+        f"{name}/before": np.concatenate([w.ravel() for w in begun]),
+        f"{name}/after": np.concatenate([w.ravel() for w in trained]),
+        **{f"{name}/{key}": np.array(values) for key, values in history.items()},
+    }
+
+
+def rows_seen(place):
+    """Of two epochs of `TokenBatches`: (batch, token, token ...) of each row, replica by replica."""
+    random = np.random.default_rng(5)
+    sentences = [[random.integers(4, 99, n) for n in random.integers(1, 9, 23)] for _ in range(2)]
+    with place.scope():
+        data = TokenBatches(*sentences, tokens_per_batch=30, multiple=3).as_dataset()
+    seen, batch = [], 0
+    for inputs, _ in [*data, *data]:
+        for ids in place.experimental_local_results(inputs["source_ids"]):
+            for row in np.asarray(ids):
+                seen.append([batch, *row, *[0] * (9 - len(row))])
+        batch += 1
+    return np.array([row for row in seen if any(row[1:])])
+
+
+def main(directory, *kinds):
+    if IS_TENSORFLOW and "TF_CONFIG" not in os.environ:
+        import tensorflow as tf
+
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+    for kind in kinds:
+        place = strategy(kind)
+        found = {"replicas": place.num_replicas_in_sync}
+        if IS_TENSORFLOW:
+            found["rows"] = rows_seen(place)
+        # The span loss is one of weights alone: two processes show no more than two devices.
+        for name in list(CASES)[: 3 if kind == "multi_worker" else None]:
+            found |= numbers(place, name)
+        np.savez(os.path.join(directory, kind), **found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,84 @@
+"""A worker that is killed in the middle of an epoch, and what the other one then says."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from other_backend import needs_jax
+from scripts import cluster
+
+from keras_attn.distribution import lost_worker
+
+# Trains for as long as it is let; the second of two workers kills itself after some steps.
+PROGRAM = """
+import os, signal, sys
+import keras, numpy as np
+from keras_attn.distribution import lost_worker, strategy
+from keras_attn.text.datasets import dataset_of, rows_to_feed
+
+class Killed(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 20 and sys.argv[1] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+class Rows(keras.utils.PyDataset):
+    def __len__(self):
+        return 10**6
+
+    def __getitem__(self, index):
+        return rows_to_feed(batch, keras.distribution.distribution())
+
+place = strategy("multi_worker")
+with place.scope():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    batch = np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
+    if keras.backend.backend() == "jax":
+        data = Rows()
+    else:
+        import tensorflow as tf
+
+        specs = tf.TensorSpec((4, 2)), tf.TensorSpec((4, 1))
+        data = dataset_of(lambda: (batch for _ in range(10**6)), specs, 10**6)
+try:
+    model.fit(data, verbose=0, callbacks=[Killed()], shuffle=False)
+except Exception as error:
+    print(lost_worker(error), flush=True)
+    os._exit(75)
+"""
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("jax", marks=needs_jax)])
+def test_the_survivor_says_so_and_ends(backend):
+    common = {"KERAS_BACKEND": backend, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(index)],
+            env={**os.environ, **common, "TF_CONFIG": config},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index, config in enumerate(cluster(2))
+    ]
+    try:
+        output, errors = workers[0].communicate(timeout=300)
+        workers[1].communicate(timeout=300)
+    finally:
+        for worker in workers:
+            worker.kill()
+    assert workers[1].returncode == -signal.SIGKILL
+    assert workers[0].returncode == 75, errors[-3000:]
+    assert "Another worker of this run is gone" in output
+
+
+def test_other_errors_are_not_explained_away():
+    import tensorflow as tf
+
+    assert lost_worker(ValueError("Collective ops is aborted")) is None
+    assert lost_worker(tf.errors.UnavailableError(None, None, "no such host")) is None
+    lost = tf.errors.AbortedError(None, None, "Collective ops is aborted by: something")
+    assert "Start all workers again" in lost_worker(lost)

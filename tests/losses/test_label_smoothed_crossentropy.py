@@ -1,0 +1,206 @@
+"""The loss against loops in float64, and what must not change it."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attn.losses import LabelSmoothedCrossentropy
+from keras_attn.ops import crossentropy
+
+B, T, V = 3, 5, 7
+
+
+def example(seed=0, scale=3.0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(1, V, (B, T))
+    labels[0, 3:] = labels[1, 1:] = 0
+    return labels, rng.normal(scale=scale, size=(B, T, V)).astype("float32")
+
+
+def oracle(labels, logits, smoothing, ignore_id=0, weights=None):
+    """The mean loss and its gradient, token by token and word by word."""
+    logits = np.asarray(logits, "float64")
+    vocabulary_size = logits.shape[-1]
+    number = int((labels != ignore_id).sum())
+    loss, gradient = 0.0, np.zeros_like(logits)
+    for index in np.ndindex(labels.shape):
+        if labels[index] == ignore_id:
+            continue
+        weight = 1.0 if weights is None else np.broadcast_to(weights, labels.shape)[index]
+        row = logits[index] - logits[index].max()
+        softmax = np.exp(row) / np.exp(row).sum()
+        for word in range(vocabulary_size):
+            target = smoothing / vocabulary_size + (1 - smoothing) * (word == labels[index])
+            loss -= weight * target * np.log(softmax[word]) / number
+            gradient[index + (word,)] = weight * (softmax[word] - target) / number
+    return loss, gradient
+
+
+def value_and_gradient(loss, labels, logits, jit_compile=False, **kwargs):
+    @tf.function(jit_compile=jit_compile)
+    def compute(logits):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            value = loss(labels, logits, **kwargs)
+        return value, tape.gradient(value, logits)
+
+    value, gradient = compute(tf.constant(logits))
+    return float(value), gradient.numpy()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_oracle(smoothing, jit_compile):
+    labels, logits = example()
+    expected = oracle(labels, logits, smoothing)
+    found = value_and_gradient(LabelSmoothedCrossentropy(smoothing), labels, logits, jit_compile)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
+
+
+def test_the_portable_formula_is_the_fused_one(monkeypatch):
+    """What the other backends compute, run on this one."""
+    labels, logits = example()
+    monkeypatch.setattr(crossentropy, "_fused", crossentropy._portable)
+    expected = oracle(labels, logits, 0.1)
+    found = value_and_gradient(LabelSmoothedCrossentropy(0.1), labels, logits)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
+
+
+def test_equals_keras_where_every_token_is_real():
+    labels, logits = example()
+    labels[labels == 0] = 1
+    theirs = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.1)
+    expected = theirs(np.eye(V, dtype="float32")[labels], logits)
+    found = LabelSmoothedCrossentropy(0.1)(labels, logits)
+    np.testing.assert_allclose(float(found), float(expected), rtol=1e-6)
+
+
+def test_extreme_logits_stay_exact():
+    """Probabilities underflow in float32, their logarithms must not."""
+    labels, logits = example(scale=1000.0)
+    found = value_and_gradient(LabelSmoothedCrossentropy(0.1), labels, logits)
+    expected = logits.astype("float64")
+    expected -= expected.max(-1, keepdims=True)
+    log_softmax = expected - np.log(np.exp(expected).sum(-1, keepdims=True))
+    target = 0.9 * np.eye(V)[labels] + 0.1 / V
+    real = labels != 0
+    expected = -(target * log_softmax).sum(-1)[real].mean()
+    np.testing.assert_allclose(found[0], expected, rtol=1e-6)
+    assert np.isfinite(found[1]).all()
+
+
+def test_padding_may_be_longer_and_hold_anything():
+    labels, logits = example()
+    loss = LabelSmoothedCrossentropy(0.1)
+    value, gradient = value_and_gradient(loss, labels, logits)
+    longer_labels = np.pad(labels, ((0, 0), (0, 4)))
+    longer_logits = np.pad(logits, ((0, 0), (0, 4), (0, 0)), constant_values=30.0)
+    longer_value, longer_gradient = value_and_gradient(loss, longer_labels, longer_logits)
+    np.testing.assert_allclose(longer_value, value, rtol=1e-6)
+    np.testing.assert_allclose(longer_gradient[:, :T], gradient, atol=1e-8)
+    assert not longer_gradient[:, T:].any()
+
+
+def test_a_batch_without_a_real_token_teaches_nothing():
+    _, logits = example()
+    value, gradient = value_and_gradient(
+        LabelSmoothedCrossentropy(0.1), np.zeros((B, T), "int32"), logits
+    )
+    assert value == 0.0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("ignore_id", [-100, 4])
+def test_ignore_id_may_lie_outside_the_vocabulary(ignore_id):
+    labels, logits = example()
+    labels = np.where(labels == 0, ignore_id, labels)
+    loss = LabelSmoothedCrossentropy(0.1, ignore_id=ignore_id)
+    found = value_and_gradient(loss, labels, logits)
+    expected = oracle(labels, logits, 0.1, ignore_id)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(B,), (B, 1), (B, T)])
+def test_sample_weight(shape):
+    labels, logits = example()
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, shape).astype("float32")
+    found = value_and_gradient(
+        LabelSmoothedCrossentropy(0.1), labels, logits, sample_weight=weights
+    )
+    expected = oracle(labels, logits, 0.1, weights=weights.reshape(B, -1))
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype, relative", [("bfloat16", 2**-8), ("float16", 2**-11)])
+def test_low_precision_logits_are_computed_in_float32(dtype, relative):
+    labels, logits = example()
+    logits = tf.cast(logits, dtype)
+    value, gradient = value_and_gradient(LabelSmoothedCrossentropy(0.1), labels, logits)
+    expected = oracle(labels, tf.cast(logits, "float64").numpy(), 0.1)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-6)  # the value is float32 throughout
+    np.testing.assert_allclose(  # the gradient is rounded once, at the end
+        gradient.astype("float64"), expected[1], rtol=relative, atol=1e-7
+    )
+
+
+def test_labels_decide_and_not_the_mask_on_the_logits():
+    """A mask that calls every token padding changes nothing."""
+    tokens = keras.Input((T,), dtype="int32")
+    logits = keras.layers.Embedding(V, V, mask_zero=True)(tokens)
+    model = keras.Model(tokens, logits)
+    model.compile(loss=LabelSmoothedCrossentropy(0.1))
+    labels, _ = example()
+    padding = np.zeros((B, T), "int32")
+    expected = oracle(labels, model(padding).numpy(), 0.1)[0]
+    found = model.evaluate(padding, labels, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_trains_under_mixed_precision(policy):
+    keras.config.set_dtype_policy(policy)
+    model = keras.Sequential([keras.Input((T,)), keras.layers.Embedding(V, V)])
+    model.compile(keras.optimizers.Adam(0.1), LabelSmoothedCrossentropy(0.1))
+    labels, _ = example()
+    history = model.fit(labels, labels, epochs=30, verbose=0).history["loss"]
+    # The entropy of the smoothed label is the least loss there is.
+    share = 0.9 + 0.1 / V
+    least = -share * np.log(share) - (V - 1) * 0.1 / V * np.log(0.1 / V)
+    assert history[0] == pytest.approx(np.log(V), rel=0.02)
+    assert least - 1e-3 < history[-1] < least + 0.05
+
+
+def test_config_round_trip_and_saved_model(tmp_path):
+    loss = LabelSmoothedCrossentropy(0.2, ignore_id=3, name="smoothed")
+    config = keras.saving.serialize_keras_object(loss)
+    again = keras.saving.deserialize_keras_object(config)
+    assert (again.smoothing, again.ignore_id, again.name) == (0.2, 3, "smoothed")
+
+    model = keras.Sequential([keras.Input((T,)), keras.layers.Embedding(V, V)])
+    model.compile("adam", loss)
+    labels, _ = example()
+    expected = model.evaluate(labels, labels, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.loss.get_config() == loss.get_config()
+    assert loaded.evaluate(labels, labels, verbose=0) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0])
+def test_smoothing_must_be_a_share(smoothing):
+    with pytest.raises(ValueError, match=f"`smoothing`.*Received: smoothing={smoothing}"):
+        LabelSmoothedCrossentropy(smoothing)
+
+
+def test_labels_and_logits_must_fit():
+    labels, logits = example()
+    for shape in ((B, T + 1), (1, T)):
+        with pytest.raises(ValueError, match=rf"labels of shape \({shape[0]}, {shape[1]}\)"):
+            LabelSmoothedCrossentropy()(np.ones(shape, "int32"), logits)
+    with pytest.raises(ValueError, match=r"Received: labels of shape \(3, 5, 1\)"):
+        LabelSmoothedCrossentropy()(labels[..., None], logits)

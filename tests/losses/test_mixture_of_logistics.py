@@ -1,0 +1,219 @@
+"""Against the formula in float64 loops; sums over all values; extreme parameters; samples."""
+
+import itertools
+import math
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn.losses import MixtureOfLogistics
+
+K = 3
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def oracle(values, parameters, channels, num_values):
+    """p of one pixel; the parameters in the order that the class documents."""
+    parameters = [float(x) for x in parameters]
+    take = iter(parameters)
+    logits = [next(take) for _ in range(K)]
+    means = [[next(take) for _ in range(K)] for _ in range(channels)]
+    log_scales = [[next(take) for _ in range(K)] for _ in range(channels)]
+    pairs = [(c, b) for c in range(channels) for b in range(c)]
+    coefficients = {pair: [next(take) for _ in range(K)] for pair in pairs}
+    assert next(take, None) is None
+    x = [2 * v / (num_values - 1) - 1 for v in values]
+    total = 0.0
+    for k in range(K):
+        p = math.exp(logits[k]) / sum(map(math.exp, logits))
+        for c in range(channels):
+            mean = means[c][k]
+            for b in range(c):
+                mean += math.tanh(coefficients[c, b][k]) * x[b]
+            scale = math.exp(max(log_scales[c][k], -7.0))
+            upper = 1.0
+            if values[c] < num_values - 1:
+                upper = sigmoid((x[c] + 1 / (num_values - 1) - mean) / scale)
+            lower = 0.0
+            if values[c] > 0:
+                lower = sigmoid((x[c] - 1 / (num_values - 1) - mean) / scale)
+            p *= upper - lower
+        total += p
+    return total
+
+
+def every_pixel(channels, num_values):
+    return np.array(list(itertools.product(range(num_values), repeat=channels)))
+
+
+def parameters_of(loss, *shape, seed=0, scale=1.0):
+    return oracles.random(*shape, loss.num_parameters, seed=seed, scale=scale)
+
+
+@pytest.mark.parametrize("channels, num_values", [(1, 256), (2, 17), (3, 5)])
+def test_oracle_and_sum(channels, num_values):
+    loss = MixtureOfLogistics(K, channels, num_values)
+    parameters = parameters_of(loss)
+    pixels = every_pixel(channels, num_values)
+    everywhere = np.broadcast_to(parameters, (len(pixels), loss.num_parameters))
+    found = loss.log_probability(pixels, everywhere).numpy()
+    expected = [oracle(pixel, parameters, channels, num_values) for pixel in pixels]
+    np.testing.assert_allclose(np.exp(found), expected, rtol=2e-5)
+    assert np.exp(found.astype("float64")).sum() == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_number_of_parameters(channels):
+    """Ten a mixture for three channels, as in the paper."""
+    expected = {1: 3, 2: 6, 3: 10, 4: 15}[channels]
+    assert MixtureOfLogistics(K, channels).num_parameters == K * expected
+
+
+EXTREMES = {
+    "narrow, at the edge": (-1.0, -7.0),
+    "narrower than is allowed": (0.3, -100.0),
+    "wide": (0.0, 5.0),
+    "wider than floats go": (0.0, 200.0),
+    "far below": (-1e6, 0.0),
+    "far above, and narrow": (1e4, -7.0),
+}
+
+
+@pytest.mark.parametrize("case", EXTREMES)
+def test_extremes_are_finite_and_sum_to_one(case):
+    loss = MixtureOfLogistics(1, 1)
+    mean, log_scale = EXTREMES[case]
+    parameters = tf.constant(np.tile([0.0, mean, log_scale], (256, 1)), "float32")
+    with tf.GradientTape() as tape:
+        tape.watch(parameters)
+        found = loss.log_probability(np.arange(256)[:, None], parameters)
+    slope = tape.gradient(found, parameters)
+    assert np.isfinite(found).all() and np.isfinite(slope).all()
+    total = np.exp(found.numpy().astype("float64")).sum()
+    assert total == pytest.approx(1.0, abs=2e-5)
+
+
+def test_a_value_far_from_the_mean_has_the_tail_of_the_logistic():
+    """Where probabilities underflow, log p falls by distance over scale, and so does its slope."""
+    loss = MixtureOfLogistics(1, 1)
+    parameters = tf.constant([[0.0, -1.0, -7.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(parameters)
+        found = loss.log_probability(np.array([[200]]), parameters)
+    scale = math.exp(-7)
+    lower, upper = (2 * (200 - 0.5) / 255 / scale, 2 * (200 + 0.5) / 255 / scale)
+    # log(F(upper) - F(lower)) = log(exp(-lower) - exp(-upper)) so far out.
+    expected = -lower + math.log(-math.expm1(lower - upper))
+    assert float(found[0]) == pytest.approx(expected, rel=1e-5)
+    assert expected < -1000
+    slope = tape.gradient(found, parameters).numpy()[0]
+    assert slope[1] == pytest.approx(1 / scale, rel=1e-3)
+
+
+def test_equal_mixtures_are_one():
+    one, three = MixtureOfLogistics(1, 2, 17), MixtureOfLogistics(3, 2, 17)
+    single = oracles.random(one.num_parameters)
+    triple = np.concatenate([[0.0] * 3, np.repeat(single[1:], 3)])
+    pixels = every_pixel(2, 17)
+    found = three.log_probability(pixels, np.tile(triple, (len(pixels), 1)))
+    expected = one.log_probability(pixels, np.tile(single, (len(pixels), 1)))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_channel_is_conditioned_on_those_before_only():
+    """The sum over a later channel's values is the marginal, which that channel's share leaves."""
+    loss = MixtureOfLogistics(K, 3, 5)
+    parameters = parameters_of(loss)
+    other = parameters.copy()
+    other[2 * K + K : 4 * K] += 1.0  # means of channel 2
+    other[-2 * K :] -= 0.7  # its coefficients on channels 0 and 1
+    pixels = every_pixel(3, 5)
+    for_both = []
+    for numbers in (parameters, other):
+        found = loss.log_probability(pixels, np.tile(numbers, (len(pixels), 1)))
+        for_both.append(np.exp(found).reshape(25, 5))
+    assert np.abs(for_both[0] - for_both[1]).max() > 0.01
+    np.testing.assert_allclose(for_both[0].sum(1), for_both[1].sum(1), atol=1e-6)
+
+
+@pytest.mark.parametrize("channels, num_values", [(1, 256), (2, 4)])
+def test_samples_follow_the_distribution(channels, num_values):
+    loss = MixtureOfLogistics(K, channels, num_values)
+    parameters = parameters_of(loss, seed=1)
+    draws = 40_000
+    samples = loss.sample(np.tile(parameters, (draws, 1)), seed=3).numpy()
+    assert samples.shape == (draws, channels)
+    pixels = every_pixel(channels, num_values)
+    expected = np.array([oracle(pixel, parameters, channels, num_values) for pixel in pixels])
+    place = samples @ num_values ** np.arange(channels)[::-1]
+    found = np.bincount(place, minlength=len(pixels)) / draws
+    # Cumulative sums, so that many rare values count together.
+    assert np.abs(np.cumsum(found - expected)).max() < 5 / math.sqrt(4 * draws)
+    assert found[expected > 1 / draws * 100].min() > 0
+    again = loss.sample(np.tile(parameters, (draws, 1)), seed=3)
+    np.testing.assert_array_equal(samples, again)
+
+
+def test_the_loss_is_the_mean_over_all_values():
+    loss = MixtureOfLogistics(K, 3, 5)
+    parameters = parameters_of(loss, 2, 7)
+    values = np.random.default_rng(0).integers(0, 5, (2, 7, 3))
+    nats = [-math.log(oracle(values[index], parameters[index], 3, 5)) for index in np.ndindex(2, 7)]
+    assert float(loss(values, parameters)) == pytest.approx(sum(nats) / 42, rel=1e-5)
+    weighted = loss(values, parameters, sample_weight=np.array([1.0, 0.0]))
+    assert float(weighted) == pytest.approx(sum(nats[:7]) / 42, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_low_precision_parameters_are_computed_in_float32(dtype):
+    loss = MixtureOfLogistics(K)
+    rounded = keras.ops.cast(parameters_of(loss, 2, 7), dtype)
+    values = np.random.default_rng(0).integers(0, 256, (2, 7, 3))
+    found = loss(values, rounded)
+    assert found.dtype == "float32"
+    assert float(found) == float(loss(values, keras.ops.cast(rounded, "float32")))
+
+
+def test_fit_finds_the_spread_of_the_data():
+    """A model without input learns how its pixels are spread; the file keeps its loss."""
+    loss = MixtureOfLogistics(2, 1, 16)
+    model = keras.Sequential([keras.Input((5, 1)), keras.layers.Dense(loss.num_parameters)])
+    model.compile(keras.optimizers.Adam(0.1), loss, jit_compile=True)
+    values = np.random.default_rng(0).choice([3, 4, 12], (64, 5, 1), p=[0.25, 0.25, 0.5])
+    history = model.fit(np.ones((64, 5, 1)), values, epochs=60, verbose=0).history["loss"]
+    entropy = -2 * 0.25 * math.log(0.25) - 0.5 * math.log(0.5)
+    assert history[0] > 2 and entropy - 0.05 < history[-1] < entropy + 0.2
+
+
+def test_save_config():
+    loss = MixtureOfLogistics(4, 2, 17, name="mine")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert again.get_config() == loss.get_config()
+    assert isinstance(again, MixtureOfLogistics)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: MixtureOfLogistics(0), "`num_mixtures`.*num_mixtures=0"),
+        (lambda: MixtureOfLogistics(K, 0), "`channels`.*channels=0"),
+        (lambda: MixtureOfLogistics(K, 1, 1), "`num_values`.*num_values=1"),
+        (
+            lambda: MixtureOfLogistics(K)(np.zeros((2, 7, 3)), np.zeros((2, 7, 31))),
+            r"`y_pred`.*30\).*\(2, 7, 31\)",
+        ),
+        (
+            lambda: MixtureOfLogistics(K)(np.zeros((2, 7)), np.zeros((2, 7, 30))),
+            r"`y_true`.*\(2, 7, 3\).*\(2, 7\)",
+        ),
+    ],
+)
+def test_errors(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

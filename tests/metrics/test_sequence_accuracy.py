@@ -1,0 +1,43 @@
+"""Whole sequences: against a loop, with weights, and in a file."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attn.metrics import SequenceAccuracy
+
+ROWS = st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=1, max_size=5)
+
+
+def logits(guesses):
+    return np.eye(3, dtype="float32")[guesses]
+
+
+@settings(deadline=None, max_examples=40)
+@given(ROWS, st.randoms(), st.sampled_from([0, 1, -100]))
+def test_a_sequence_is_right_if_each_real_token_is(labels, random, ignore_id):
+    guesses = [[random.choice([y, random.randrange(3)]) for y in row] for row in labels]
+    weights = [random.randrange(1, 4) for _ in labels]
+    right = counted = 0
+    for row, guess, weight in zip(labels, guesses, weights):
+        real = [(y, g) for y, g in zip(row, guess) if y != ignore_id]
+        if real:
+            counted += weight
+            right += weight * all(y == g for y, g in real)
+    metric = SequenceAccuracy(ignore_id)
+    for part in (slice(0, 2), slice(2, None)):  # batches of unequal size
+        if labels[part]:
+            metric.update_state(
+                np.array(labels[part]), logits(guesses[part]), np.array(weights[part])
+            )
+    assert float(metric.result()) == pytest.approx(right / counted if counted else 0.0)
+
+
+def test_a_config_makes_the_same_metric():
+    config = keras.saving.serialize_keras_object(SequenceAccuracy(1, name="exact"))
+    metric = keras.saving.deserialize_keras_object(config)
+    assert metric.name == "exact"
+    metric.update_state(np.array([[2, 1], [2, 2], [1, 1]]), logits([[2, 0], [2, 0], [0, 0]]))
+    assert float(metric.result()) == 0.5
