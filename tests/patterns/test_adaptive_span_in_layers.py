@@ -28,8 +28,8 @@ def layer_of(pattern, **keywords):
 
 
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_scores_of_a_layer_sum_to_one(plan):
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False), implementation=plan)
+def test_scores_of_a_layer_sum_to_one(implementation):
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False), implementation=implementation)
     x = oracles.random(B, 31, D)
     output, scores = layer(x, x, return_attention_scores=True)
     sums = np.sum(scores, axis=-1)
@@ -40,9 +40,9 @@ def test_scores_of_a_layer_sum_to_one(plan):
 
 @pytest.mark.parametrize("length", [5, 31])
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_loss_of_static_spans(plan, length):
+def test_loss_of_static_spans(implementation, length):
     """The same for any length, and for a call that also shows its scores."""
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01), implementation=plan)
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01), implementation=implementation)
     layer.pattern.span.assign([0.0, 0.5, 0.1])
     x = oracles.random(B, length, D)
     layer(x, x, return_attention_scores=True)
@@ -51,9 +51,9 @@ def test_loss_of_static_spans(plan, length):
 
 
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_loss_of_dynamic_spans(plan):
+def test_loss_of_dynamic_spans(implementation):
     """The mean over heads and those positions that are not padding."""
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True), implementation=plan)
+    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True), implementation=implementation)
     oracles.scramble(layer)
     x, real = oracles.random(B, 9, D), np.ones((B, 9), bool)
     real[1, 4:] = False
@@ -112,12 +112,12 @@ def test_save_and_load(dynamic, tmp_path):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision(policy, plan, dynamic):
+def test_half_precision(policy, implementation, dynamic):
     """Spans, and so the ramp, are float32: at 4000 bfloat16 knows multiples of 16 only."""
     pattern = AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic)
-    layer = layer_of(pattern, implementation=plan, dtype=policy)
+    layer = layer_of(pattern, implementation=implementation, dtype=policy)
     assert {w.dtype for w in pattern.weights} == {"float32"}
-    exact = layer_of(AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic), implementation=plan)
+    exact = layer_of(AdaptiveSpan(4096, 32, 0.99, dynamic=dynamic), implementation=implementation)
     exact.set_weights(layer.get_weights())
     x = oracles.random(1, 40, D)
     np.testing.assert_allclose(oracles.numpy_of(layer(x, x)), exact(x, x), atol=0.05)

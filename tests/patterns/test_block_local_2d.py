@@ -102,7 +102,7 @@ def value_and_gradients(function, inputs):
     return output, *tape.gradient(loss, inputs, unconnected_gradients="zero")
 
 
-def check_plan(shape, length, num_keys, wrap=lambda plan: plan):
+def check_plan(shape, length, num_keys, wrap=lambda implementation: implementation):
     pattern, allowed = BlockLocal2D(*shape), allowed_by_definition(*shape)
     inputs = [
         tf.constant(oracles.random(B, N, count, H, seed=i))
@@ -116,10 +116,10 @@ def check_plan(shape, length, num_keys, wrap=lambda plan: plan):
             ranks = np.arange(num_keys, dtype="int32")
             return attend(by_distance(query, key, ranks[-length:], ranks), value, mask)[0]
 
-        def plan(query, key, value):
+        def implementation(query, key, value):
             return pattern.attend(operands(query, key, value, real))[0]
 
-        found = value_and_gradients(wrap(plan), inputs)
+        found = value_and_gradients(wrap(implementation), inputs)
         for x, y in zip(found, value_and_gradients(truth, inputs), strict=True):
             np.testing.assert_allclose(x, y, atol=1e-5)
 
@@ -143,10 +143,10 @@ def test_plan_in_a_graph(shape, kind):
 
 
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_no_leak(plan):
+def test_no_leak(implementation):
     """What comes later in block-raster order changes nothing, to the bit."""
     size = 35
-    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*SHAPES[1]), implementation=plan)
+    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*SHAPES[1]), implementation=implementation)
     x = oracles.random(1, size, 6)
     before = np.asarray(layer(x, x))
     for rank in (0, 1, 6, 20, 34):
@@ -183,7 +183,7 @@ def test_limit_of_a_single_row_is_blocks_of_a_sequence():
 def test_combined(combine):
     pattern = combine(BlockLocal2D(*SHAPES[1]))
     x = oracles.random(B, 35, 6)
-    layers = [MultiHeadAttention(2, 4, pattern=pattern, implementation=plan) for plan in ("blockwise", "dense")]
+    layers = [MultiHeadAttention(2, 4, pattern=pattern, implementation=implementation) for implementation in ("blockwise", "dense")]
     for layer in layers:
         layer.build(x.shape)
     layers[1].set_weights(layers[0].get_weights())
@@ -222,8 +222,8 @@ def test_errors(shape, message):
 
 
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
-def test_a_sequence_longer_than_the_image(plan):
-    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D((4, 6), (2, 3), (1, 1)), implementation=plan)
+def test_a_sequence_longer_than_the_image(implementation):
+    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D((4, 6), (2, 3), (1, 1)), implementation=implementation)
     x = oracles.random(1, 25, 6)
     with pytest.raises(ValueError, match=r"`image_shape`.*image_shape=\(4, 6\), 25 positions"):
         layer(x, x)

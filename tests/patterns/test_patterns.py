@@ -151,7 +151,7 @@ def test_errors(make, message):
 
 
 def test_what_does_not_say_whom_it_meets_is_no_pattern():
-    with pytest.raises(TypeError, match="OfContent must define `meets"):
+    with pytest.raises(TypeError, match="OfContent must define `mask_mod"):
         OfContent().allowed(np.arange(2), np.arange(2))
 
 

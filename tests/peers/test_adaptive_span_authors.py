@@ -87,7 +87,7 @@ def by_distance(vectors):
     # one is trimmed on both sides: to 128 of 256 keys by theirs.
     [(9, 4, [0.03, 0.3, 0.9]), (16, 4, [0.26, 0.01, 0.1]), (256, 32, [0.05, 0.2, 0.3])],
 )
-def test_output_loss_and_gradients(authors, max_span, ramp, parts, plan):
+def test_output_loss_and_gradients(authors, max_span, ramp, parts, implementation):
     x, past = oracles.random(B, T, D), oracles.random(B, max_span, D, seed=1)
     context = np.concatenate([past, x], axis=1)
     expected, layer, vectors = peer(authors, x, context, max_span, ramp, parts)
@@ -96,7 +96,7 @@ def test_output_loss_and_gradients(authors, max_span, ramp, parts, plan):
         score=LearnedRelative(max_span + 1),
         pattern=AdaptiveSpan(max_span, ramp, span_loss=LOSS, include_self=False),
         use_bias=False,
-        implementation=plan,
+        implementation=implementation,
     )
     ours.build((None, None, D))
     copy_weights(ours, layer, vectors, parts)

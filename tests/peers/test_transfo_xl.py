@@ -50,11 +50,11 @@ def copy_weights(ours, layer):
 
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 @pytest.mark.parametrize("memory_length, clamp_length", [(0, None), (4, None), (9, 5)])
-def test_output_and_gradients(memory_length, clamp_length, plan):
+def test_output_and_gradients(memory_length, clamp_length, implementation):
     x, memory = oracles.random(B, T, D), oracles.random(B, memory_length, D, seed=1)
     expected, layer = peer(memory, x, clamp_length)
     ours = MultiHeadAttention(
-        *(N, H), score=Relative(D, clamp_length), pattern="causal", use_bias=False, implementation=plan
+        *(N, H), score=Relative(D, clamp_length), pattern="causal", use_bias=False, implementation=implementation
     )
     ours.build((None, None, D))
     copy_weights(ours, layer)

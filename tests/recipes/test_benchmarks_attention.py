@@ -21,9 +21,9 @@ from recipes.benchmarks.contenders import (
 HERE = pathlib.Path(__file__)
 
 
-def count(length, meets):
+def count(length, mask_mod):
     """Pairs of a query and a key that meet, one by one."""
-    return sum(bool(meets(i, j)) for i in range(length) for j in range(length))
+    return sum(bool(mask_mod(i, j)) for i in range(length) for j in range(length))
 
 
 def test_floor_counts_operations():
@@ -70,7 +70,7 @@ def test_floor_counts_pairs_of_an_image():
         in_rows = top - above <= row < top + rows
         return j <= i and in_rows and left - beside <= column < left + columns + beside
 
-    assert floor.block_local_2d(48, *image) == count(48, meets)
+    assert floor.block_local_2d(48, *image) == count(48, mask_mod)
 
 
 def row(name, seconds, probes=(100.0, 100.0, 100.0), **facts):
@@ -204,7 +204,7 @@ def test_a_run_writes_card_and_picture(tmp_path, monkeypatch):
     assert [row["name"] for row in group["rows"]] == ["keras_attn Local(128)"]
     # Of what is asked, the two shares of the GEMM rate: there is no peer to compare it with.
     exactly, in_blocks = (comparison["value"] for comparison in group["comparisons"])
-    # A query that meets 32.5 keys on the average, in blocks of 256 keys.
+    # A query that mask_mod 32.5 keys on the average, in blocks of 256 keys.
     assert in_blocks / exactly == pytest.approx(256 / 32.5)
     text = (tmp_path / "attention.md").read_text()
     assert "Of 2 demands, " in text

@@ -44,7 +44,7 @@ def flex(length, batch, dtype, gflop, window):
         return (i >= j) & (i - j < window)
 
     # Compiled too: otherwise it makes the whole matrix of pairs.
-    mask = torch.compile(create_block_mask)(meets, None, None, length, length, device=place)
+    mask = torch.compile(create_block_mask)(mask_mod, None, None, length, length, device=place)
     attend = torch.compile(flex_attention)
     return attention_task(
         lambda *inputs: attend(*inputs, block_mask=mask),

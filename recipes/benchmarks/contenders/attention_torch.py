@@ -49,6 +49,6 @@ def flex(length, gflop, window):
 
     # Compiled too: otherwise it makes the whole matrix of pairs.
     make_mask = torch.compile(create_block_mask)
-    mask = make_mask(meets, None, None, length, length, device="cpu")
+    mask = make_mask(mask_mod, None, None, length, length, device="cpu")
     attend = torch.compile(flex_attention)
     return torch_task(lambda *inputs: attend(*inputs, block_mask=mask), heads(length), gflop)

@@ -14,7 +14,7 @@ def training_step(kind, num_layers, batch, length, width, implementation="auto",
         kind: string. "plain", "remat" or "reversible".
         num_layers, batch, length: ints.
         width: int, a multiple of the head size.
-        plan: as that of `MultiHeadAttention`.
+        implementation: as that of `MultiHeadAttention`.
         policy: string. The dtype policy of Keras.
     """
     import keras
@@ -27,7 +27,7 @@ def training_step(kind, num_layers, batch, length, width, implementation="auto",
 
     def block(index):
         return TransformerBlock(
-            MultiHeadAttention(width // HEAD_DIM, HEAD_DIM, pattern="causal", implementation=plan),
+            MultiHeadAttention(width // HEAD_DIM, HEAD_DIM, pattern="causal", implementation=implementation),
             FeedForward(4 * width),
             residual="pre_norm",
             dropout=DROPOUT,
