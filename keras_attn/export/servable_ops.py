@@ -4,7 +4,7 @@ import re
 
 from tensorflow.python.framework import op_def_registry
 
-from keras_attn.export.saved_file import count_ops, read_saved_model
+from keras_attn.export.saved_model_files import count_ops, read_saved_model
 
 # Core ops whose kernels the server lacks, leaves to a compiler that is off, or never had.
 _FORBIDDEN_PREFIXES = ("Xla", "_Xla", "PyFunc", "EagerPyFunc", "PyFuncStateless", "Mkl", "_Mkl")
