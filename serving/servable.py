@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from serving.checkpoint_hash import has_own_variables
-from serving.errors import Code, ServingError, invalid_argument
+from .checkpoint_hash import has_own_variables
+from .errors import Code, ServingError, invalid_argument
 
 try:
     # Importing it registers the TensorFlow Text ops that the stock server has linked in. A model
