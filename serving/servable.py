@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from .checkpoint_hash import has_own_variables
+from keras_attn.export.saved_model_files import has_own_variables
+
 from .errors import Code, ServingError, invalid_argument
 
 try:
