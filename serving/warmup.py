@@ -1,4 +1,4 @@
-"""Replays the requests that an export carries, so that the first client does not pay for them."""
+"""Replay of the warm-up requests that an export carries, before it serves its first client."""
 
 import os
 
@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from serving.errors import Code, ServingError, invalid_argument
-from serving.infer import classify, multi_inference, regress
-from serving.predict_request import run_predict_request
-from serving.tensor_proto import to_array
+from .errors import Code, ServingError, invalid_argument
+from .inference import classify, multi_inference, regress
+from .predict import run_predict_request
+from .tensors import to_array
 
 _FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 _MAX_RECORDS = 1000
