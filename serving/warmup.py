@@ -6,10 +6,11 @@ import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from keras_attn.export.golden_outputs import WARMUP_FILE, outputs_match
-from serving.errors import Code, ServingError, invalid_argument
-from serving.infer import classify, multi_inference, regress
-from serving.predict_request import run_predict_request
-from serving.tensor_proto import to_array
+
+from .errors import Code, ServingError, invalid_argument
+from .infer import classify, multi_inference, regress
+from .predict_request import run_predict_request
+from .tensor_proto import to_array
 
 _MAX_RECORDS = 1000
 _RUN = {

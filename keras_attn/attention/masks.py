@@ -1,8 +1,8 @@
 """Boolean masks, True = may attend."""
 
 from keras import ops
-from keras.src.backend.common.masking import get_keras_mask
 
+from keras_attn.compat.keras_masks import get_keras_mask
 from keras_attn.ops.checks import check_boolean, check_shape
 
 

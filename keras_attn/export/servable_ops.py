@@ -2,8 +2,7 @@
 
 import re
 
-from tensorflow.python.framework import op_def_registry
-
+from keras_attn.compat.op_registry import is_registered
 from keras_attn.export.saved_model_files import count_ops, read_saved_model
 
 # Core ops without a kernel in the server, or for a compiler that is off in it.
@@ -92,7 +91,7 @@ def _is_servable(name):
         return True
     if name.startswith(_FORBIDDEN_PREFIXES):
         return False
-    return op_def_registry.get(name) is not None and not _is_text_op(name)
+    return is_registered(name) and not _is_text_op(name)
 
 
 def _is_text_op(name):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_attn.compat import tf2onnx_graphs
+
 
 def handlers():
     """Return the dict that tf2onnx takes as `custom_op_handlers`."""
@@ -27,20 +29,16 @@ def _erfc(graph, node, name, arguments):
 
 def _floor_mod(graph, node, name, arguments):
     """Convert FloorMod; of negative integers tf2onnx gives a truncated division's remainder."""
-    from tf2onnx.onnx_opset.math import FloorMod
-
     if _is_of_integers(graph, node):
         node.type = "Mod"  # has the sign of the divisor too
     else:
-        FloorMod.version_7(graph, node)
+        tf2onnx_graphs.floor_mod(graph, node)
 
 
 def _floor_div(graph, node, name, arguments):
     """Convert FloorDiv to (x - x mod y) / y; tf2onnx rounds integer quotients towards zero."""
-    from tf2onnx.onnx_opset.math import FloorDiv
-
     if not _is_of_integers(graph, node):
-        FloorDiv.version_6(graph, node)
+        tf2onnx_graphs.floor_div(graph, node)
         return
     (x, y), outputs = node.input, node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
@@ -61,7 +59,6 @@ def _is_of_integers(graph, node):
 def _pad(graph, node, name, arguments):
     """Convert PadV2 of booleans by way of int32; tf2onnx casts the input but not the value."""
     from onnx import TensorProto
-    from tf2onnx.onnx_opset.nn import Pad
 
     outputs = node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
@@ -84,7 +81,7 @@ def _pad(graph, node, name, arguments):
             dtypes=[dtype],
         )
     node.type = "Pad"
-    Pad.version_11(graph, node)
+    tf2onnx_graphs.pad(graph, node)
 
 
 def _cast(graph, x, dtype):
@@ -94,11 +91,9 @@ def _cast(graph, x, dtype):
 
 def _strided_slice(graph, node, name, arguments):
     """Convert x[..., None, :], which only adds an axis, to Unsqueeze; tf2onnx loses its shape."""
-    from tf2onnx.onnx_opset.tensor import StridedSlice
-
     axes = _new_axes(graph, node)
     if axes is None:
-        StridedSlice.version_13(graph, node)
+        tf2onnx_graphs.strided_slice(graph, node)
         return
     x, outputs = node.input[0], node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])

@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_attn.compat.variable_values import replace_value
+
 # Smaller weights, such as biases and norms, stay float32.
 MIN_SIZE = 1024
 
@@ -42,7 +44,7 @@ def quantized(model):
             integers, scale = map(tf.Variable, round_to_int8(ops.convert_to_numpy(weight)))
             matrices.append(DequantizedMatrix(integers, scale))
             variables += [integers, scale]
-            weight._value = matrices[-1]  # no public way leads there
+            replace_value(weight, matrices[-1])
     try:
         yield copy, variables
     finally:
