@@ -59,6 +59,7 @@ class RestServer:
         self._config = uvicorn.Config(
             self._answer if head_seconds else application,
             http=self._protocol_class(head_seconds) if head_seconds else "h11",
+            interface="asgi3",
             ws="none",
             lifespan="off",
             log_level="warning",
