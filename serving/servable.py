@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from keras_attn.export.saved_model_files import has_own_variables
-from serving.errors import Code, ServingError, invalid_argument
+
+from .errors import Code, ServingError, invalid_argument
 
 try:
     # Importing it registers the TensorFlow Text ops that the stock server has linked in. A model

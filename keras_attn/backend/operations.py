@@ -24,13 +24,13 @@ def softmax_with_logsumexp(logits):
 
 
 @per_backend
-def crossentropy(labels, logits, smoothing):
+def crossentropy(labels, logits, label_smoothing):
     """Return the label-smoothed cross-entropy (...) of labels (...) and logits (..., V)."""
     logits = ops.cast(logits, "float32")
     label_logit = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # (..., 1)
-    losses = ops.logsumexp(logits, axis=-1) - (1.0 - smoothing) * ops.squeeze(label_logit, -1)
-    if smoothing:
-        losses = losses - smoothing * ops.mean(logits, axis=-1)
+    losses = ops.logsumexp(logits, axis=-1) - (1.0 - label_smoothing) * ops.squeeze(label_logit, -1)
+    if label_smoothing:
+        losses = losses - label_smoothing * ops.mean(logits, axis=-1)
     return losses
 
 

@@ -3,16 +3,16 @@
 from keras_attn.backend import operations
 
 
-def crossentropy(labels, logits, smoothing=0.0):
-    """-sum_v q(v) log softmax(logits)(v) with q = (1 - smoothing) one_hot(label) + smoothing / V.
+def crossentropy(labels, logits, label_smoothing=0.0):
+    """Compute -sum_v q(v) log softmax(logits)(v) with q = (1 - s) one_hot(label) + s / V.
 
-    With lse = logsumexp(logits) this is lse - (1 - smoothing) logits[label] - smoothing
-    mean(logits), so that neither q nor log softmax is ever stored.
+    With lse = logsumexp(logits) this is lse - (1 - s) logits[label] - s mean(logits), so that
+    neither q nor log softmax is ever stored.
 
     Args:
         labels: integer tensor (...), each in [0, V).
         logits: float tensor (..., V); computed in float32 whatever its dtype.
-        smoothing: float in [0, 1).
+        label_smoothing: float in [0, 1), s.
 
     Returns:
         float32 tensor (...).
@@ -26,4 +26,4 @@ def crossentropy(labels, logits, smoothing=0.0):
             f"Received: labels of shape {tuple(labels.shape)}, "
             f"logits of shape {tuple(logits.shape)}."
         )
-    return operations.crossentropy(labels, logits, smoothing)
+    return operations.crossentropy(labels, logits, label_smoothing)

@@ -25,7 +25,7 @@ def softmax_with_logsumexp(logits):
     return (weights, log_sum), gradient
 
 
-def crossentropy(labels, logits, smoothing):
+def crossentropy(labels, logits, label_smoothing):
     """Compute value and gradient, softmax - q, from one softmax.
 
     Half the time of TensorFlow's own sparse op on CPU, where softmax is a oneDNN kernel and that
@@ -42,15 +42,15 @@ def crossentropy(labels, logits, smoothing):
         probabilities = tf.nn.softmax(flat_logits)
         # The greatest probability is at least 1/V, so its log is safe where others underflow.
         logsumexp = tf.reduce_max(flat_logits, -1) - tf.math.log(tf.reduce_max(probabilities, -1))
-        losses = logsumexp - (1.0 - smoothing) * tf.gather_nd(flat_logits, at_label)
-        if smoothing:
-            losses -= smoothing * tf.reduce_mean(flat_logits, -1)
+        losses = logsumexp - (1.0 - label_smoothing) * tf.gather_nd(flat_logits, at_label)
+        if label_smoothing:
+            losses -= label_smoothing * tf.reduce_mean(flat_logits, -1)
 
         def gradient(upstream):
             upstream = tf.reshape(upstream, (-1,))
-            uniform = smoothing / tf.cast(vocabulary_size, "float32")
+            uniform = label_smoothing / tf.cast(vocabulary_size, "float32")
             spread = (probabilities - uniform) * upstream[:, None]
-            result = tf.tensor_scatter_nd_sub(spread, at_label, (1.0 - smoothing) * upstream)
+            result = tf.tensor_scatter_nd_sub(spread, at_label, (1.0 - label_smoothing) * upstream)
             return tf.cast(tf.reshape(result, tf.shape(logits)), logits.dtype)
 
         return tf.reshape(losses, tf.shape(labels)), gradient

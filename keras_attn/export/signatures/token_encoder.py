@@ -1,25 +1,25 @@
-"""Ids in, features of every token and its logits out."""
+"""Signatures of masked language models: ids to features and logits."""
 
 import keras
 import tensorflow as tf
 
-from keras_attn.export.lengths import real
+from keras_attn.export.checks import length_mask
 
-IDS = [
+TOKEN_SPECS = [
     tf.TensorSpec([None, None], tf.int32, "token_ids"),
     tf.TensorSpec([None], tf.int32, "lengths"),
 ]
 
 
 class TokenEncoder(tf.Module):
-    """A masked language model as functions from tensors to tensors.
+    """Masked language model as graph functions.
 
         features = Encoder(ids),   logits = Head(features)
 
-    Features and logits are float32 whatever the model computes in.
+    Features and logits are float32 under every dtype policy.
 
     Args:
-        model: a `MaskedLanguageModel`, with a layer named "encoder" below its head.
+        model: a `MaskedLanguageModel`, with a layer named "encoder".
 
     Example:
         >>> import keras_attn
@@ -33,26 +33,25 @@ class TokenEncoder(tf.Module):
 
     def __init__(self, model):
         super().__init__()
-        # The weights alone: to track the model would export its optimizer too.
+        # Only the weights: tracking the model would export its optimizer too.
         self.weights = [weight.value for weight in model.weights]
         features = keras.Model(model.input, model.encoder.output)
         self._features = lambda ids: features({"token_ids": ids, "segment_ids": None})
         self._logits = lambda ids: model({"token_ids": ids}, training=False)
 
-    @tf.function(autograph=False, input_signature=IDS)
+    @tf.function(autograph=False, input_signature=TOKEN_SPECS)
     def encode(self, token_ids, lengths):
-        """Ids [B, T], of which `lengths` [B] are real -> `features` [B, T, D].
+        """Map ids [B, T] with `lengths` [B] to `features` [B, T, D].
 
-        What lies beyond a row's length is not read, whatever a server padded it with, and its
-        features mean nothing.
+        Ids beyond a row's length are padding: they are not read, and their features are undefined.
         """
-        return {"features": tf.cast(self._features(_real(token_ids, lengths)), tf.float32)}
+        return {"features": tf.cast(self._features(_masked(token_ids, lengths)), tf.float32)}
 
-    @tf.function(autograph=False, input_signature=IDS)
+    @tf.function(autograph=False, input_signature=TOKEN_SPECS)
     def logits(self, token_ids, lengths):
-        """The same ids -> `logits` [B, T, V]."""
-        return {"logits": self._logits(_real(token_ids, lengths))}
+        """Map ids [B, T] with `lengths` [B] to `logits` [B, T, V]."""
+        return {"logits": self._logits(_masked(token_ids, lengths))}
 
 
-def _real(token_ids, lengths):
-    return tf.where(real(token_ids, lengths), token_ids, 0)
+def _masked(token_ids, lengths):
+    return tf.where(length_mask(token_ids, lengths), token_ids, 0)

@@ -1,4 +1,4 @@
-"""Writing a model as an ONNX file."""
+"""Export a model or a part of it as an ONNX file."""
 
 import os
 import re
@@ -8,64 +8,64 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.compat.tf2onnx_graphs import convert_graph
-from keras_attn.export.answers import same
-from keras_attn.export.onnx_graphs import parts_of
-from keras_attn.export.onnx_handlers import handlers
-from keras_attn.export.precision import check_float32
+from keras_attn.export._onnx.graphs import parts_of
+from keras_attn.export._onnx.op_handlers import handlers
+from keras_attn.export.checks import check_float32
+from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.fingerprint import num_tokens
 
 OPSET = 17
-# Relative to the greatest number of an output.
-ANSWERS_DIFFER = 1e-4
+# Relative to the greatest magnitude of an output.
+TOLERANCE = 1e-4
 
 
 def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
-    """Writes `path`, an ONNX file of a model or of a part of it.
+    """Write `path`, an ONNX file of a model or of a part of it.
 
-    "greedy", the whole loop, which stops when all rows have ended:
+    `what="greedy"`, the whole decoding loop, which stops when all rows have ended:
 
         source_ids (int32, [B, S]), source_lengths (int32, [B])
             -> ids (int32, [B, max_length]), score (float32, [B])
 
-    where a causal model has token_ids and lengths; "encoder", of a masked language model
+    A causal model reads token_ids and lengths. `what="encoder"`, of a masked language model:
 
         token_ids (int32, [B, T]), lengths (int32, [B])
             -> features (float32, [B, T, D]), logits (float32, [B, T, V])
 
-    and of an `EncoderDecoder` what "step" reads of a source:
+    and of an `EncoderDecoder`, the part of a source that "step" reads:
 
         source_ids, source_lengths -> context_0_key, context_0_value (float32, [B, N, S, H]), ...
 
-    "step", the logits after each of some tokens more, T of them in each row:
+    `what="step"`, the logits after each of T more tokens:
 
         token_ids (int32, [B, T]), index (int32, []), past_0_attention_key (float32,
             [B, N, max_length, H]), ..., of an `EncoderDecoder` also source_lengths and context_...
             -> logits (float32, [B, T, V]), present_0_attention_key, ...
 
-    where `index` says how many tokens the past holds, at first none of zeros; and the "step" of a
-    model with a memory:
+    `index` is the number of tokens in the past, which at first is 0 with a past of zeros. The
+    "step" of a model with a memory:
 
         token_ids (or states), lengths, memory (float32, [B, L, M, D]), memory_length (int32, [B])
             -> logits (or the heads' outputs), next_memory, next_memory_length
 
-    Batch and lengths are dynamic. The file is opened and asked in ONNX Runtime, and has its name
-    only if the answers are the model's: numbers to 1e-4 of an output's greatest, the rest exactly.
+    Batch and lengths are dynamic. ONNX Runtime runs the file before it is renamed to `path`. Its
+    outputs must be the model's, numbers to 1e-4 of an output's greatest magnitude.
 
     Args:
         model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, or a model with a
             memory, that computes in float32.
-        path: the file; one that exists is replaced.
+        path: the file; an existing one is replaced.
         what: "greedy", "step" or "encoder"; by default the first of these that the model has.
-        max_length: int. Most tokens to write, or that a past holds.
-        max_source_length: int. Most tokens to read by "greedy", as `saved_model`.
+        max_length: int. Most tokens to generate, or the capacity of the past.
+        max_source_length: int. Most tokens that "greedy" reads, as in `saved_model`.
 
     Returns:
         `path`, a string.
 
     Raises:
         ValueError: if the model has no such part, computes in 16 bits, has an operation that cannot
-            be converted, or answers otherwise in ONNX Runtime.
+            be converted, or gives other outputs in ONNX Runtime.
         ImportError: if tf2onnx, onnx or onnxruntime is not installed.
 
     Example:
@@ -91,7 +91,7 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
             f"`what` of this model must be one of {sorted(parts)}. Received: {what!r}."
         )
     check_float32(model)
-    _packages()
+    _import_packages()
     function = parts[what](max_length, max_source_length)
     path = os.path.abspath(os.fspath(path))
     with tempfile.TemporaryDirectory(prefix=".onnx.", dir=os.path.dirname(path)) as folder:
@@ -99,13 +99,13 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
         _convert(function, file)
         # A step's example has one token in its past.
         longest = max(1, max_length - 1) if what == "step" else max_length
-        _compare(function, file, num_tokens(model), longest)
+        _check_outputs(function, file, num_tokens(model), longest)
         os.replace(file, path)
     return path
 
 
-def _packages():
-    """The optional ones."""
+def _import_packages():
+    """Import the optional packages."""
     try:
         import onnx
         import onnxruntime
@@ -116,8 +116,8 @@ def _packages():
 
 
 def _convert(function, file):
-    """Writes the file; raises where an operation is not ONNX's: tf2onnx goes on."""
-    onnx, _ = _packages()
+    """Write the file; raise for operations that ONNX lacks, which tf2onnx only logs."""
+    onnx, _ = _import_packages()
     concrete = function.get_concrete_function()
     names = {
         **{spec.name: f"{spec.name}:0" for spec in function.input_signature},
@@ -148,15 +148,22 @@ def _convert(function, file):
     onnx.save(proto, file)
 
 
-def _compare(function, file, tokens, longest):
-    """Raises where the file does not open, or answers otherwise than the function.
+def _check_outputs(function, file, tokens, longest):
+    """Run the file in ONNX Runtime and compare its outputs with the function's.
 
-    It is asked with ids of the first so many `tokens`, in rows of at most `longest`.
+    Args:
+        function: `tf.function` with an input signature.
+        file: path of the ONNX file.
+        tokens: int. Ids are drawn from 1 to `tokens`.
+        longest: int. Most tokens of a row.
+
+    Raises:
+        ValueError: if the file cannot be opened or run, or outputs differ.
     """
-    _, onnxruntime = _packages()
+    _, onnxruntime = _import_packages()
     try:
         session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own kinds of errors have no common one
+    except Exception as error:  # onnxruntime's errors have no common base class
         raise ValueError(f"ONNX Runtime cannot open the model. Received: {error}") from error
     names = [output.name for output in session.get_outputs()]
     for batch, length in ((2, min(3, longest)), (3, min(4, longest))):
@@ -169,16 +176,16 @@ def _compare(function, file, tokens, longest):
             found = session.run(names, {name: x for name, x in inputs.items() if name in read})
         except Exception as error:
             raise ValueError(f"ONNX Runtime cannot run the model. Received: {error}") from error
-        for name, answer in zip(names, found, strict=True):
-            if not same(expected[name].numpy(), answer, ANSWERS_DIFFER):
+        for name, output in zip(names, found, strict=True):
+            if not outputs_match(expected[name].numpy(), output, TOLERANCE):
                 raise ValueError(
-                    f"The model answers otherwise in ONNX Runtime, at its output {name!r}, so it "
-                    "was not written."
+                    f"The output {name!r} in ONNX Runtime differs from the model's, so no file was "
+                    "written."
                 )
 
 
 def _example(spec, batch, length, tokens):
-    """An input: ids that differ, rows of different lengths, small numbers elsewhere."""
+    """Return an example input: distinct ids, rows of different lengths, small numbers elsewhere."""
     random = np.random.default_rng([batch, len(spec.name)])
     sizes = [batch, *[length if n is None else n for n in spec.shape[1:]]][: spec.shape.rank]
     if spec.dtype.is_floating:

@@ -1,19 +1,19 @@
-"""Segments in, logits out, with a memory that the client holds."""
+"""Signatures of models with a memory: segment and memory to logits and the next memory."""
 
 import tensorflow as tf
 
-from keras_attn.export.lengths import real
+from keras_attn.export.checks import length_mask
 
 
 class SegmentSteps(tf.Module):
-    """A model with a memory, as functions from tensors to tensors.
+    """Model with a memory as graph functions; the client holds the memory.
 
         logits_t, memory_{t+1} = model(segment_t, memory_t)
 
-    Nothing is kept between calls: whoever asks sends the memory and gets the next one, so that one
-    server serves any number of texts. Memory and logits are float32 whatever the model computes in.
-    A model of states, as `SequenceModel`, has `states` in the place of `token_ids`, and its heads'
-    outputs in that of logits.
+    No state is kept between calls: the client sends the memory and receives the next one, so one
+    server serves any number of texts. Memory and logits are float32 under every dtype policy. A
+    model of states (`SequenceModel`) has `states` in place of `token_ids`, and the outputs of its
+    heads in place of the logits.
 
     Args:
         model: a model with a memory: a `CausalLanguageModel` or a `SequenceModel`.
@@ -35,24 +35,24 @@ class SegmentSteps(tf.Module):
 
     def __init__(self, model):
         super().__init__()
-        # The weights alone: to track the model would export its optimizer too.
+        # Only the weights: tracking the model would export its optimizer too.
         self.weights = [weight.value for weight in model.weights]
 
         def initial_memory(batch_size):
-            """The memory before the first segment of so many rows."""
+            """Return the memory before the first segment of `batch_size` rows."""
             state = model.initial_memory(batch_size)
             return {**state, "memory": tf.cast(state["memory"], tf.float32)}
 
         def step(segment, lengths, memory, memory_length):
-            """The outputs for a segment, and the memory after it.
+            """Return the outputs for a segment, and the memory after it.
 
             Of `segment`, `token_ids` [B, T] or `states` [B, T, ...], the first `lengths` [B] steps
-            are real. What lies beyond is neither read nor remembered, whatever a server padded it
-            with, and its outputs mean nothing.
+            are valid. Later steps are padding: they are not read and do not enter the memory, and
+            their outputs are undefined.
             """
             outputs = model(
                 {
-                    **padded(segment, real(segment, lengths)),
+                    **masked_inputs(segment, length_mask(segment, lengths)),
                     "memory": tf.cast(memory, dtype),
                     "memory_length": memory_length,
                 },
@@ -64,7 +64,7 @@ class SegmentSteps(tf.Module):
                 for name, x in outputs.items()
             }
 
-        name, padded = _segment_of(model)
+        name, masked_inputs = _segment_of(model)
         _, num_layers, _, hidden_dim = model.input["memory"].shape
         dtype = model.input["memory"].dtype
         segment = model.input[name]
@@ -80,7 +80,7 @@ class SegmentSteps(tf.Module):
 
 
 def _segment_of(model):
-    """The name of what a model reads, and a function that makes its inputs of that and a mask."""
+    """Return the name of the segment's input, and a function (segment, mask) -> model inputs."""
     if "token_ids" in model.input:
         return "token_ids", lambda ids, mask: {"token_ids": tf.where(mask, ids, 0)}
     return "states", lambda states, mask: {"states": states, "padding_mask": mask}

@@ -1,4 +1,4 @@
-"""TensorFlow operations as ONNX has them, where tf2onnx has no way or a wrong one."""
+"""Conversions of TensorFlow operations to ONNX that tf2onnx lacks or gets wrong."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from keras_attn.compat import tf2onnx_graphs
 
 
 def handlers():
-    """What tf2onnx takes as `custom_op_handlers`."""
+    """Return the dict that tf2onnx takes as `custom_op_handlers`."""
     return {
         "Erfc": (_erfc, []),
         "FloorDiv": (_floor_div, []),
@@ -17,7 +17,7 @@ def handlers():
 
 
 def _erfc(graph, node, name, arguments):
-    """1 - erf(x): what the exact GELU is made of."""
+    """Convert Erfc, which the exact GELU uses, to 1 - erf(x)."""
     (x,), outputs = node.input, node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
     graph.remove_node(name)
@@ -28,15 +28,15 @@ def _erfc(graph, node, name, arguments):
 
 
 def _floor_mod(graph, node, name, arguments):
-    """tf2onnx's remainder of a negative integer is that of another division."""
+    """Convert FloorMod; of negative integers tf2onnx gives a truncated division's remainder."""
     if _is_of_integers(graph, node):
-        node.type = "Mod"  # which has the sign of the divisor, too
+        node.type = "Mod"  # has the sign of the divisor too
     else:
         tf2onnx_graphs.floor_mod(graph, node)
 
 
 def _floor_div(graph, node, name, arguments):
-    """As its quotient, which is rounded towards zero: here it is (x - x mod y) / y."""
+    """Convert FloorDiv to (x - x mod y) / y; tf2onnx rounds integer quotients towards zero."""
     if not _is_of_integers(graph, node):
         tf2onnx_graphs.floor_div(graph, node)
         return
@@ -57,7 +57,7 @@ def _is_of_integers(graph, node):
 
 
 def _pad(graph, node, name, arguments):
-    """tf2onnx makes a number of a padded truth value, and none of what it is padded with."""
+    """Convert PadV2 of booleans by way of int32; tf2onnx casts the input but not the value."""
     from onnx import TensorProto
 
     outputs = node.output
@@ -90,7 +90,7 @@ def _cast(graph, x, dtype):
 
 
 def _strided_slice(graph, node, name, arguments):
-    """tf2onnx loses track of shapes at x[..., None, :], which is but a new axis."""
+    """Convert x[..., None, :], which only adds an axis, to Unsqueeze; tf2onnx loses its shape."""
     axes = _new_axes(graph, node)
     if axes is None:
         tf2onnx_graphs.strided_slice(graph, node)
@@ -105,7 +105,7 @@ def _strided_slice(graph, node, name, arguments):
 
 
 def _new_axes(graph, node):
-    """Which axes of its output are new, if making them is all that a slice does; else None."""
+    """Return the new axes of the output if the slice only adds axes; None for any other slice."""
     masks = {
         key: node.get_attr_value(f"{key}_mask", 0)
         for key in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")

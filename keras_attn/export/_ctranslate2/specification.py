@@ -1,4 +1,4 @@
-"""What CTranslate2 is told of a model: its sizes and weights, by the names of its specifications."""
+"""Specification of a model for CTranslate2: its sizes and weights under CTranslate2's names."""
 
 import keras
 import numpy as np
@@ -22,14 +22,14 @@ _ACTIVATIONS = {
 
 
 def specification(model, max_length):
-    """One of `ctranslate2.specs` with the model's weights, and without a vocabulary.
+    """Return a model specification of `ctranslate2.specs` with weights and without a vocabulary.
 
     Args:
         model: an `EncoderDecoder` or a `CausalLanguageModel`.
         max_length: int. Most positions.
 
     Raises:
-        ValueError: if the model has a part that CTranslate2 does not know.
+        ValueError: if the model has a part that CTranslate2 lacks.
     """
     from ctranslate2 import specs
 
@@ -38,8 +38,8 @@ def specification(model, max_length):
         _check_stack(stack, name)
     numbers = [stack.num_layers for stack in stacks.values()]
     block = stacks["decoder"].blocks[0]
-    if _sizes(block) != _sizes(stacks.get("encoder", stacks["decoder"]).blocks[0]):
-        _refuse(_sizes(block), "blocks of one kind in the encoder and the decoder")
+    if _settings(block) != _settings(stacks.get("encoder", stacks["decoder"]).blocks[0]):
+        _refuse(_settings(block), "encoders and decoders with equal settings")
     two_stacks, one_stack = specs.TransformerSpec, specs.TransformerDecoderModelSpec
     spec = (two_stacks if "encoder" in stacks else one_stack).from_config(
         numbers if len(numbers) == 2 else numbers[0],
@@ -67,13 +67,13 @@ def _check_stack(stack, name):
     if type(stack) is not Stack:
         _refuse(stack, "a `Stack`")
     for block in stack.blocks:
-        if type(block) is not TransformerBlock or _sizes(block) != _sizes(stack.blocks[0]):
-            _refuse(block, "a `TransformerBlock`, the same in all layers")
+        if type(block) is not TransformerBlock or _settings(block) != _settings(stack.blocks[0]):
+            _refuse(block, "a `TransformerBlock` with equal settings in all layers")
         if type(block.residual) not in (PostNorm, PreNorm):
             _refuse(block.residual, "`PostNorm` or `PreNorm`")
         feed_forward = block.feed_forward
         if type(feed_forward) is not FeedForward or feed_forward.activation not in _ACTIVATIONS:
-            _refuse(feed_forward, "a `FeedForward` of relu, gelu or silu")
+            _refuse(feed_forward, "a `FeedForward` with activation relu, gelu or silu")
         _check_attention(block.attention, Dense if name == "encoder" else Causal)
         if block.cross_attention is not None:
             _check_attention(block.cross_attention, Dense)
@@ -90,11 +90,13 @@ def _check_attention(layer, pattern):
         and layer.key_dim == layer.value_dim
     )
     if not is_plain:
-        _refuse(layer, f"a `MultiHeadAttention` of scaled dot products, pattern {pattern.__name__}")
+        _refuse(
+            layer, f"a `MultiHeadAttention` with scaled dot products, pattern {pattern.__name__}"
+        )
 
 
-def _sizes(block):
-    """What is one for the whole model."""
+def _settings(block):
+    """Return the settings that must be equal in all blocks."""
     residual = block.residual
     return (
         block.attention.num_heads,
@@ -104,8 +106,8 @@ def _sizes(block):
     )
 
 
-def _refuse(part, known):
-    raise ValueError(f"CTranslate2 has no such part; it knows {known}. Received: {part!r}.")
+def _refuse(part, supported):
+    raise ValueError(f"CTranslate2 lacks this part; it supports {supported}. Received: {part!r}.")
 
 
 def _fill_stack(spec, model, stack, max_length):
@@ -133,13 +135,13 @@ def _fill_stack(spec, model, stack, max_length):
 
 
 def _fill_attention(spec, block, name, parts):
-    """Projections that read the same stand side by side in one matrix."""
+    """Fill an attention's linear layers; projections of the same input are concatenated."""
     layer = getattr(block, name)
-    for linear, together in zip(spec.linear, parts, strict=True):
+    for linear, names in zip(spec.linear, parts, strict=True):
         kernels, biases = [], []
-        for part in together.split():
+        for part in names.split():
             kernel = _array(getattr(layer, f"{part}_kernel"))
-            inputs = 2 if part == "output" else 1  # axes: (heads, size) to D, or D to these
+            inputs = 2 if part == "output" else 1  # kernel: (heads, size, D), or (D, heads, size)
             kernels.append(kernel.reshape(np.prod(kernel.shape[:inputs]), -1).T)
             if layer.use_bias:
                 biases.append(_array(getattr(layer, f"{part}_bias")).ravel())
