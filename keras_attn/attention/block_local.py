@@ -6,21 +6,22 @@ from keras import ops
 
 from keras_attn.attention.inputs import PositionRange, positions_by_head
 from keras_attn.attention.tiles import Tile, attend_tiles, blocks_per_tile
-from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
+from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis, stack_blocks
 
 
 @dataclasses.dataclass(frozen=True)
 class BlockLayout:
-    """Cuts a sequence into tiles of blocks, and joins what the tiles computed.
+    """Cuts a sequence into tiles of blocks, and joins the results of the tiles.
 
     Blocks are aligned to the keys; the queries are at the positions of the last T of S keys. A tile
-    holds `group` blocks of queries, and the keys of these blocks and of their `before + after`
-    neighbours.
+    holds `group` blocks of queries, and the keys of these blocks and of their neighbours.
 
     Args:
         batch, length, num_keys: B, T and S, ints or tensors.
         block: length t of a block.
-        before, after: number of neighbouring blocks.
+        before, neighbours: number of neighbouring blocks before a block, and of all.
+        first: index of the key at the position of the first query.
+        start: index of the first key of the first block.
         group, groups: blocks of a tile, and number of tiles.
     """
 
@@ -29,7 +30,9 @@ class BlockLayout:
     num_keys: object
     block: object
     before: int
-    after: int
+    neighbours: int
+    first: object
+    start: object
     group: object
     groups: object
 
@@ -38,75 +41,62 @@ class BlockLayout:
         """Lay out the blocks of `AttentionInputs`."""
         batch, _, length, _ = sizes(inputs.query)
         num_keys = size(inputs.key, 2)
-        count = ceil_div(num_keys - (num_keys - length) // block * block, block)
+        neighbours, first = before + after, num_keys - length
+        start = first // block * block
+        count = ceil_div(num_keys - start, block)
         group = blocks_per_tile(
             inputs.query,
-            block * (1 + before + after) * block,
+            block * (1 + neighbours) * block,
             inputs.tile_sizes.block_scores,
             count,
-            least=before + after,  # or tiles would overlap twice
+            least=neighbours,  # or tiles would overlap twice
         )
         groups = ceil_div(count, group)
-        return cls(batch, length, num_keys, block, before, after, group, groups)
-
-    @property
-    def neighbours(self):
-        return self.before + self.after
+        return cls(
+            *(batch, length, num_keys, block, before, neighbours, first, start, group, groups)
+        )
 
     @property
     def window(self):
         """Number of keys that a block of queries meets."""
         return (1 + self.neighbours) * self.block
 
-    @property
-    def first(self):
-        """Index of the key at the position of the first query."""
-        return self.num_keys - self.length
-
-    @property
-    def start(self):
-        """Index of the first key of the first block."""
-        return self.first // self.block * self.block
-
     def cut_queries(self, tensors):
         """(B, N, T, H) -> (groups, group, B, N, t, H), each tensor."""
         front = self.first - self.start
         back = self.groups * self.group * self.block - front - self.length
-        padded = [pad(x, front, back) for x in tensors]
-        return self._tiles(padded, self.groups)
+        found = []
+        for x in tensors:
+            x = pad(x, front, back)
+            found.append(stack_blocks(x, self.groups, self.group, self.block))
+        return found
 
     def cut_keys(self, tensors):
         """(B, N, S, H) -> (groups, group + neighbours, B, N, t, H), each tensor."""
         groups = self.groups + 1 if self.neighbours else self.groups
         total, front = groups * self.group * self.block, self.before * self.block
         back = self.start + total - front - self.num_keys
-        padded = [slice_axis(pad(x, front, back), self.start, total, axis=2) for x in tensors]
-        tiles = self._tiles(padded, groups)
-        if not self.neighbours:
-            return tiles
-        own = [slice_axis(x, 0, self.groups, axis=0) for x in tiles]
-        ahead = [
-            slice_axis(slice_axis(x, 1, self.groups, axis=0), 0, self.neighbours, axis=1)
-            for x in tiles
-        ]
-        return [ops.concatenate(pair, axis=1) for pair in zip(own, ahead, strict=True)]
-
-    def _tiles(self, tensors, groups):
         found = []
         for x in tensors:
-            batch, num_heads, _, width = sizes(x)
-            x = ops.reshape(x, (batch, num_heads, groups, self.group, self.block, width))
-            found.append(ops.transpose(x, (2, 3, 0, 1, 4, 5)))
+            x = slice_axis(pad(x, front, back), self.start, total, axis=2)
+            x = stack_blocks(x, groups, self.group, self.block)
+            if self.neighbours:
+                own = slice_axis(x, 0, self.groups, axis=0)
+                ahead = slice_axis(x, 1, self.groups, axis=0)
+                ahead = slice_axis(ahead, 0, self.neighbours, axis=1)
+                x = ops.concatenate([own, ahead], axis=1)
+            found.append(x)
         return found
 
     def windows(self, tensors):
         """(group + neighbours, B, N, t, H) -> (group, B, N, window, H), each tensor of a tile."""
         if not self.neighbours:
             return tensors
-        offsets = range(1 + self.neighbours)
         found = []
         for x in tensors:
-            shifted = [slice_axis(x, offset, self.group, axis=0) for offset in offsets]
+            shifted = []
+            for offset in range(1 + self.neighbours):
+                shifted.append(slice_axis(x, offset, self.group, axis=0))
             found.append(ops.concatenate(shifted, axis=3))
         return found
 
@@ -122,14 +112,18 @@ class BlockLayout:
             found.append(x)
         return found
 
-    def join(self, x):
-        """(groups, group * B, N, t, H) -> (B, N, T, H)."""
-        _, _, num_heads, _, width = x.shape
-        blocks = self.groups * self.group
-        x = ops.reshape(x, (blocks, self.batch, num_heads, self.block, width))
-        x = ops.transpose(x, (1, 2, 0, 3, 4))
-        x = ops.reshape(x, (self.batch, num_heads, blocks * self.block, width))
-        return slice_axis(x, self.first - self.start, self.length, axis=2)
+    def join(self, tensors):
+        """(groups, group * B, N, t, H) -> (B, N, T, H), each tensor; None stays."""
+        blocks, found = self.groups * self.group, []
+        for x in tensors:
+            if x is not None:
+                _, _, num_heads, _, width = x.shape
+                x = ops.reshape(x, (blocks, self.batch, num_heads, self.block, width))
+                x = ops.transpose(x, (1, 2, 0, 3, 4))
+                x = ops.reshape(x, (self.batch, num_heads, blocks * self.block, width))
+                x = slice_axis(x, self.first - self.start, self.length, axis=2)
+            found.append(x)
+        return tuple(found)
 
 
 def attend_block_local(
@@ -178,7 +172,9 @@ def attend_block_local(
         lowest = (own - layout.window + 1) * step
         distances = PositionRange(lowest, layout.window + block - 1, step)
     if repeats:
-        pairs = allowed(ops.arange(block)[:, None] + before * block, ops.arange(layout.window)[None])
+        pairs = allowed(
+            ops.arange(block)[:, None] + before * block, ops.arange(layout.window)[None]
+        )
     never_empty = pairs is not None and inputs.key_mask is None and inputs.mask_fn is None
     needs_positions = not (pairs is not None and inputs.mask_fn is None and near and bias is None)
 
@@ -202,16 +198,18 @@ def attend_block_local(
             if inputs.mask_fn is not None:
                 mask = ops.logical_and(mask, inputs.mask_fn(i, j))
             added = None if bias is None else bias(i, j, *own)
-            if near is None:
-                i, j = layout.flatten([i, j])
-                positions = i[..., 0], j[..., 0, :]
+            if near is not None:
+                i = j = None
         else:
-            mask = ops.logical_and(mask, pairs)
-        query, key, value, mask, added = layout.flatten([query, key, value, mask, added])
+            mask, i, j = ops.logical_and(mask, pairs), None, None
+        flat = layout.flatten([query, key, value, mask, added, i, j])
+        query, key, value, mask, added, i, j = flat
+        if near is None:
+            positions = i[..., 0], j[..., 0, :]
         return Tile(query, key, value, *positions, mask, added, never_empty=never_empty)
 
     tiles = (*layout.cut_queries(queries), *layout.cut_keys(keys))
-    output, log_weights = attend_tiles(
+    results = attend_tiles(
         inputs, cut, tiles, distances=distances, log_weight=log_weight, at_once=2
     )
-    return layout.join(output), layout.join(log_weights) if log_weight else None
+    return layout.join(results)

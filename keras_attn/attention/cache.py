@@ -34,9 +34,9 @@ def write_slots(buffer, update, index, many_slots=256):
     Returns:
         The new buffer.
     """
-    num_slots, length = size(buffer, 2), size(update, 2)
-    if isinstance(num_slots, int) and num_slots < many_slots:
+    if buffer.shape[2] is not None and buffer.shape[2] < many_slots:
         return _rebuild_slots(buffer, update, index)
+    num_slots, length = size(buffer, 2), size(update, 2)
     if not isinstance(length, int) or not isinstance(num_slots, int) or length > num_slots:
         written = ops.minimum(length, num_slots)  # a slot is written once
         update = slice_axis(update, length - written, written, axis=2)
@@ -56,10 +56,11 @@ def write_slots(buffer, update, index, many_slots=256):
 
 def _rebuild_slots(buffer, update, index):
     """Write slots by choosing between old and new in each slot."""
-    num_slots, length = buffer.shape[2], size(update, 2)
-    if isinstance(length, int) and length == 1:
+    num_slots = buffer.shape[2]
+    if update.shape[2] == 1:
         slots = ops.arange(num_slots, dtype="int32")
         return ops.where((slots == index % num_slots)[:, None], update, buffer)  # (B, N, M, H)
+    length = size(update, 2)
     offset = ring_positions(num_slots, index + length) - index  # below 0: written before
     spread = ops.take(update, ops.clip(offset, 0, length - 1), axis=2)  # (B, N, M, H)
     return ops.where((offset >= 0)[:, None], spread, buffer)
@@ -161,7 +162,7 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
         The new cache and a `CacheView`.
     """
     if "index" not in cache:
-        return cache, _view_all(cache)
+        return cache, _view_all(cache, size(cache["key"], 2))
     length, num_slots = key.shape[2], cache["key"].shape[2]
     ring_size = None if cache["index"] is None else pattern.cache_size()
     is_ring = ring_size is not None and num_slots in (None, ring_size)
@@ -171,23 +172,21 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
     new = extend_cache(cache, key, value, is_ring)
     if is_ring:
         return new, _view_ring(new) if length == 1 else _view_ring_and_new(cache, key, value)
-    view = None
+    view, num_slots = None, size(new["key"], 2)
     if length == 1 and key_positions is None:
-        view = _view_decode_keys(new, pattern, query_positions)
-    return new, view or _view_all(new)
+        view = _view_decode_keys(new, num_slots, pattern, query_positions)
+    return new, view or _view_all(new, num_slots)
 
 
-def _view_all(cache):
+def _view_all(cache, num_slots):
     """View every slot, in the order of positions."""
-    num_slots = size(cache["key"], 2)
     filled = cache.get("index")
     slot_mask = None if filled is None else ops.arange(num_slots, dtype="int32") < filled
     return CacheView(cache["key"], cache["value"], PositionRange(0, num_slots), slot_mask)
 
 
-def _view_decode_keys(cache, pattern, query_positions):
+def _view_decode_keys(cache, num_slots, pattern, query_positions):
     """View the keys that one query may meet, gathered; None where that saves nothing."""
-    num_slots = size(cache["key"], 2)
     end = num_slots if cache["index"] is None else cache["index"]
     position = ops.convert_to_tensor(end - 1, "int32")
     if query_positions is not None:

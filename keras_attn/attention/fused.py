@@ -45,7 +45,7 @@ def can_fuse(inputs, pattern, is_blockwise=False, many_pairs=2**28):
 
 
 def attend_fused(inputs, pattern):
-    """Compute the output (B, N, T, H) of inputs that `can_fuse`."""
+    """Compute the output (B, N, T, H) of inputs that `can_fuse`; None stands for the scores."""
     tensors = inputs.query, inputs.key, inputs.value
     query, key, value = (ops.swapaxes(x, 1, 2) for x in tensors)  # (B, T, N, H)
     mask = None
@@ -61,9 +61,9 @@ def attend_fused(inputs, pattern):
     )
     output = ops.swapaxes(output, 1, 2)
     if mask is None:
-        return output
+        return output, None
     # The kernel gives a fully masked query uniform weights; set its output to zero.
-    return output * ops.cast(ops.any(mask, axis=-1, keepdims=True), output.dtype)
+    return output * ops.cast(ops.any(mask, axis=-1, keepdims=True), output.dtype), None
 
 
 def _needs_no_mask(inputs, pattern):

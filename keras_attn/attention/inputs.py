@@ -103,7 +103,10 @@ def resolve_positions(query, key, cache=None, query_positions=None, key_position
     else:
         queries = check_positions(query_positions, "query_positions", batch, steps)
     if key_positions is None:
-        return ResolvedPositions(queries, None if is_complete else PositionRange(cached, num_new))
+        if is_complete:
+            return ResolvedPositions(queries, None)
+        is_same = query_positions is None and is_aligned
+        return ResolvedPositions(queries, queries if is_same else PositionRange(cached, num_new))
     num_keys = None
     if cache is None:
         num_keys = key.shape[2]

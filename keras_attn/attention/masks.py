@@ -15,6 +15,7 @@ __all__ = [
     "same_segment",
     "segment_positions",
     "spread_attention_mask",
+    "spread_masks",
     "spread_padding_mask",
 ]
 
@@ -84,6 +85,21 @@ def spread_attention_mask(mask, batch, num_heads, length, num_keys):
     if len(mask.shape) == 2:
         return mask[None, None]
     return mask[:, None] if len(mask.shape) == 3 else mask
+
+
+def spread_masks(query, key, value_mask=None, key_mask=None, attention_mask=None):
+    """Check the masks of an attention layer for heads (B, N, T, H) and (B, N, S, H).
+
+    Returns:
+        One mask of keys (B, 1, S), and the attention mask with four axes; None for no mask.
+    """
+    batch, num_heads, length, _ = query.shape
+    num_keys = key.shape[2]
+    of_keys = combine_masks(
+        spread_padding_mask(value_mask, batch, num_keys, "value_mask"),
+        spread_padding_mask(key_mask, batch, num_keys, "key_mask"),
+    )
+    return of_keys, spread_attention_mask(attention_mask, batch, num_heads, length, num_keys)
 
 
 def check_segments(segment_ids, token_ids, name, of_tokens):

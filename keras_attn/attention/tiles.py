@@ -122,7 +122,9 @@ def _score_of_weights(score, distances):
     """
     variables = score.trainable_variables
     weights = [ops.copy(variable) for variable in variables]  # tensors, as TensorFlow needs
-    table = None if distances is None else score.distance_table(distances)
+    table = None
+    if distances is not None and score.uses_positions:
+        table = score.distance_table(distances)
     if table is not None:
         weights.append(table)
 

@@ -4,8 +4,9 @@ import keras
 from keras import ops
 
 from keras_attn import positions, registry
+from keras_attn.attention.inputs import PositionRange, positions_tensor
 from keras_attn.attention.masks import keras_mask
-from keras_attn.attention.positions import PositionRange, block_positions, positions_tensor
+from keras_attn.attention.positions import block_positions
 from keras_attn.ops.shapes import size
 
 

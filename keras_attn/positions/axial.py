@@ -7,11 +7,12 @@ from keras import ops
 
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.images import grid_places, grid_positions
+from keras_attn.positions.position import Position
 from keras_attn.registry import redraw, register
 
 
 @register
-class Axial(keras.layers.Layer):
+class Axial(Position):
     """Adds a learned vector to each position, joined from one for its row and one for its column.
 
         x_p + [A_1[p // n_2], A_2[p mod n_2]],   A_k (n_k, d_k),   d_1 + d_2 = D
@@ -27,7 +28,7 @@ class Axial(keras.layers.Layer):
     Args:
         shape: tuple of ints. The grid, as (n_1, n_2).
         dims: tuple of ints, one for each axis, whose sum is D.
-        initializer: of the tables; by default normal with a standard deviation of 1, as the
+        embeddings_initializer: of the tables; by default normal with a standard deviation of 1, as the
             authors'.
 
     Call arguments:
@@ -55,7 +56,7 @@ class Axial(keras.layers.Layer):
         [Trax](https://github.com/google/trax), `AxialPositionalEncoding`.
     """
 
-    def __init__(self, shape, dims, initializer=None, **kwargs):
+    def __init__(self, shape, dims, embeddings_initializer=None, **kwargs):
         super().__init__(**kwargs)
         self.shape, self.dims = (
             _sizes(name, sizes) for name, sizes in (("shape", shape), ("dims", dims))
@@ -65,10 +66,9 @@ class Axial(keras.layers.Layer):
                 "`shape` and `dims` must have one number for each axis. "
                 f"Received: shape={self.shape}, dims={self.dims}."
             )
-        if initializer is None:
-            initializer = keras.initializers.RandomNormal(stddev=1.0)
-        self.initializer = keras.initializers.get(initializer)
-        self.supports_masking = True
+        if embeddings_initializer is None:
+            embeddings_initializer = keras.initializers.RandomNormal(stddev=1.0)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
     @property
     def max_length(self):
@@ -82,7 +82,7 @@ class Axial(keras.layers.Layer):
                 f"Received: dims={self.dims}, x of shape {tuple(x_shape)}."
             )
         self.tables = [
-            self.add_weight(shape, redraw(self.initializer), name=f"table_{number}")
+            self.add_weight(shape, redraw(self.embeddings_initializer), name=f"table_{number}")
             for number, shape in enumerate(zip(self.shape, self.dims, strict=True), start=1)
         ]
 
@@ -93,15 +93,12 @@ class Axial(keras.layers.Layer):
         ]
         return x + ops.cast(ops.concatenate(parts, axis=-1), x.dtype)
 
-    def compute_output_shape(self, x_shape, positions_shape=None):
-        return x_shape
-
     def get_config(self):
         return {
             **super().get_config(),
             "shape": self.shape,
             "dims": self.dims,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }
 
 

@@ -4,8 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.inputs import AttentionInputs, PositionRange
 from keras_attn.ops.checks import check_sizes
 from keras_attn.patterns import (
     LSH,
@@ -147,7 +146,7 @@ def weigh_pairs(pattern, length, vectors=None):
     vectors = ops.broadcast_to(vectors, (1, num_heads, *vectors.shape))
     places = PositionRange(0, length)
     operands = AttentionInputs(vectors, vectors, vectors, places, places, SharedQK())
-    mask, bias = pattern.matrix(operands)
+    mask, bias = pattern.dense_mask_and_bias(operands)
     shape = num_heads, length, length
     logs = np.zeros(shape) if bias is None else ops.convert_to_numpy(bias)
     if mask is not None:

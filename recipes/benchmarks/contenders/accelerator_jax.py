@@ -49,7 +49,7 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
 
     from keras_attn import patterns, scores
     from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
+    from keras_attn.attention.inputs import PositionRange
     from keras_attn.layers.fused_attention import attend_fused, fuses
 
     pattern, score = getattr(patterns, pattern)(*arguments), scores.get("scaled_dot")

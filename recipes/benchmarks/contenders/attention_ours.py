@@ -17,7 +17,7 @@ def core(
     """
     from keras_attn import patterns, scores
     from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
+    from keras_attn.attention.inputs import PositionRange
 
     pattern = getattr(patterns, pattern)(*arguments, **(keyword_arguments or {}))
     score = scores.get(score)
