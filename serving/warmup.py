@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from serving.errors import Code, ServingError, invalid_argument
-from serving.infer import classify, multi_inference, regress
-from serving.predict_request import run_predict_request
-from serving.tensor_proto import to_array
+from .errors import Code, ServingError, invalid_argument
+from .infer import classify, multi_inference, regress
+from .predict_request import run_predict_request
+from .tensor_proto import to_array
 
 _FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 _MAX_RECORDS = 1000

@@ -7,7 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.export.replay import replay
-from keras_attn.export.saved_file import count_ops, read_saved_model, size_of_files
+from keras_attn.export.saved_model_files import (
+    count_ops,
+    has_own_variables,
+    read_saved_model,
+    size_of_files,
+)
 from keras_attn.export.servable_ops import serving_version, unservable_among
 from keras_attn.export.versions import newest
 
@@ -99,8 +104,6 @@ def inspect(path):
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
-    from serving.checkpoint_hash import has_own_variables
-
     directory = _version_in(os.fspath(path))
     meta_graph = read_saved_model(directory)
     ops = count_ops(meta_graph)

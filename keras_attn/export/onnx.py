@@ -1,7 +1,5 @@
 """Writing a model as an ONNX file."""
 
-import contextlib
-import logging
 import os
 import re
 import tempfile
@@ -9,6 +7,7 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 
+from keras_attn.compat.tf2onnx_graphs import convert_graph
 from keras_attn.export.answers import same
 from keras_attn.export.onnx_graphs import parts_of
 from keras_attn.export.onnx_handlers import handlers
@@ -110,15 +109,15 @@ def _packages():
     try:
         import onnx
         import onnxruntime
-        import tf2onnx.convert
+        import tf2onnx.convert  # noqa: F401
     except ImportError as error:
         raise ImportError("ONNX files need tf2onnx: pip install 'keras_attn[onnx]'") from error
-    return onnx, onnxruntime, tf2onnx
+    return onnx, onnxruntime
 
 
 def _convert(function, file):
     """Writes the file; raises where an operation is not ONNX's: tf2onnx goes on."""
-    onnx, _, tf2onnx = _packages()
+    onnx, _ = _packages()
     concrete = function.get_concrete_function()
     names = {
         **{spec.name: f"{spec.name}:0" for spec in function.input_signature},
@@ -126,21 +125,14 @@ def _convert(function, file):
     }
     inputs = [names[spec.name] for spec in function.input_signature]
     outputs = [names[name] for name in concrete.structured_outputs]
-    frozen = tf2onnx.tf_loader.from_function(concrete, inputs, outputs)
-    with _said_by_tf2onnx() as messages, tf.Graph().as_default() as graph:
-        tf.import_graph_def(frozen, name="")
-        # Its own optimisations are left out: one of them makes another function of Transformer-XL,
-        # they take four fifths of the time, and ONNX Runtime has its own.
-        converted = tf2onnx.tfonnx.process_tf_graph(
-            graph,
-            continue_on_error=True,
-            opset=OPSET,
-            custom_op_handlers=handlers(),
-            input_names=inputs,
-            output_names=outputs,
-            tensors_to_rename={tensor: name for name, tensor in names.items()},
-        )
-        proto = converted.make_model("keras_attn")
+    proto, messages = convert_graph(
+        concrete,
+        inputs,
+        outputs,
+        opset=OPSET,
+        handlers=handlers(),
+        renamed={tensor: name for name, tensor in names.items()},
+    )
     text = "\n".join(messages)
     found = set(re.findall(r"op \[[^\]]*: (\w+)\] is not supported", text))
     found |= set(re.findall(r"\bOP=(\w+)", text))
@@ -156,27 +148,12 @@ def _convert(function, file):
     onnx.save(proto, file)
 
 
-@contextlib.contextmanager
-def _said_by_tf2onnx():
-    """A list of what tf2onnx logs, which is not printed."""
-    messages = []
-    handler = logging.Handler(logging.ERROR)
-    handler.emit = lambda record: messages.append(record.getMessage())
-    logger = logging.getLogger("tf2onnx")
-    propagates, handlers = logger.propagate, logger.handlers
-    logger.propagate, logger.handlers = False, [handler]
-    try:
-        yield messages
-    finally:
-        logger.propagate, logger.handlers = propagates, handlers
-
-
 def _compare(function, file, tokens, longest):
     """Raises where the file does not open, or answers otherwise than the function.
 
     It is asked with ids of the first so many `tokens`, in rows of at most `longest`.
     """
-    _, onnxruntime, _ = _packages()
+    _, onnxruntime = _packages()
     try:
         session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own kinds of errors have no common one

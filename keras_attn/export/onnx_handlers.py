@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_attn.compat import tf2onnx_graphs
+
 
 def handlers():
     """What tf2onnx takes as `custom_op_handlers`."""
@@ -27,20 +29,16 @@ def _erfc(graph, node, name, arguments):
 
 def _floor_mod(graph, node, name, arguments):
     """tf2onnx's remainder of a negative integer is that of another division."""
-    from tf2onnx.onnx_opset.math import FloorMod
-
     if _is_of_integers(graph, node):
         node.type = "Mod"  # which has the sign of the divisor, too
     else:
-        FloorMod.version_7(graph, node)
+        tf2onnx_graphs.floor_mod(graph, node)
 
 
 def _floor_div(graph, node, name, arguments):
     """As its quotient, which is rounded towards zero: here it is (x - x mod y) / y."""
-    from tf2onnx.onnx_opset.math import FloorDiv
-
     if not _is_of_integers(graph, node):
-        FloorDiv.version_6(graph, node)
+        tf2onnx_graphs.floor_div(graph, node)
         return
     (x, y), outputs = node.input, node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
@@ -61,7 +59,6 @@ def _is_of_integers(graph, node):
 def _pad(graph, node, name, arguments):
     """tf2onnx makes a number of a padded truth value, and none of what it is padded with."""
     from onnx import TensorProto
-    from tf2onnx.onnx_opset.nn import Pad
 
     outputs = node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
@@ -84,7 +81,7 @@ def _pad(graph, node, name, arguments):
             dtypes=[dtype],
         )
     node.type = "Pad"
-    Pad.version_11(graph, node)
+    tf2onnx_graphs.pad(graph, node)
 
 
 def _cast(graph, x, dtype):
@@ -94,11 +91,9 @@ def _cast(graph, x, dtype):
 
 def _strided_slice(graph, node, name, arguments):
     """tf2onnx loses track of shapes at x[..., None, :], which is but a new axis."""
-    from tf2onnx.onnx_opset.tensor import StridedSlice
-
     axes = _new_axes(graph, node)
     if axes is None:
-        StridedSlice.version_13(graph, node)
+        tf2onnx_graphs.strided_slice(graph, node)
         return
     x, outputs = node.input[0], node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])

@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_attn.compat.variable_values import replace_value
+
 # Smaller weights, such as biases and norms, stay as they are.
 FEWEST = 1024
 
@@ -42,7 +44,7 @@ def quantized(model):
             whole, scale = map(tf.Variable, rounded(ops.convert_to_numpy(weight)))
             matrices.append(Matrix(whole, scale))
             kept += [whole, scale]
-            weight._value = matrices[-1]  # no public way leads there
+            replace_value(weight, matrices[-1])
     try:
         yield copy, kept
     finally:

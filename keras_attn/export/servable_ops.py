@@ -2,9 +2,8 @@
 
 import re
 
-from tensorflow.python.framework import op_def_registry
-
-from keras_attn.export.saved_file import count_ops, read_saved_model
+from keras_attn.compat.op_registry import is_registered
+from keras_attn.export.saved_model_files import count_ops, read_saved_model
 
 # Core ops whose kernels the server lacks, leaves to a compiler that is off, or never had.
 _FORBIDDEN_PREFIXES = ("Xla", "_Xla", "PyFunc", "EagerPyFunc", "PyFuncStateless", "Mkl", "_Mkl")
@@ -92,7 +91,7 @@ def _is_servable(name):
         return True
     if name.startswith(_FORBIDDEN_PREFIXES):
         return False
-    return op_def_registry.get(name) is not None and not _is_text_op(name)
+    return is_registered(name) and not _is_text_op(name)
 
 
 def _is_text_op(name):

@@ -225,7 +225,7 @@ class TransformerBlock(keras.layers.Layer):
                 "attention",
                 read,
                 with_memory(read),
-                padding_mask=padding_mask,
+                value_mask=padding_mask,
                 attention_mask=attention_mask,
                 query_positions=query_positions,
                 key_positions=key_positions,
@@ -239,7 +239,7 @@ class TransformerBlock(keras.layers.Layer):
                 "cross_attention",
                 read,
                 context,
-                padding_mask=context_padding_mask,
+                value_mask=context_padding_mask,
                 attention_mask=context_attention_mask,
             )
 

@@ -10,6 +10,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.assertions import require
 from keras_attn.backend.replicas import num_replicas, num_shares, replicas_of
+from keras_attn.compat.keras_history import is_optional_input
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.shapes import size, slice_axis
 
@@ -153,7 +154,7 @@ class StatefulSegments(keras.Model):
         names = [
             name
             for name, x in self.model.input.items()
-            if name not in self.state and not x._keras_history.operation.optional
+            if name not in self.state and not is_optional_input(x)
         ]
         if len(names) > 1:
             raise ValueError(

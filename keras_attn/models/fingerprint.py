@@ -7,6 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.compat.keras_history import is_optional_input
+
 LENGTH = 3
 # Relative to the greatest number answered: other machines and backends add up in another order.
 ANSWERS_DIFFER = {"float64": 1e-3, "float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
@@ -105,7 +107,7 @@ def example(model):
     return {
         name: ops.cast(example_array(tensor.shape, tensor.dtype, tokens), tensor.dtype)
         for name, tensor in model.input.items()
-        if not is_optional(tensor)
+        if not is_optional_input(tensor)
     }
 
 
@@ -123,8 +125,3 @@ def example_array(shape, dtype, tokens):
     if len(shape) > 1:
         return 1 + count % tokens
     return np.ones_like(count)
-
-
-def is_optional(tensor):
-    """Whether an input of a functional model may be None."""
-    return tensor._keras_history.operation.optional

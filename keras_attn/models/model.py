@@ -6,7 +6,9 @@ import keras
 from keras import ops
 
 from keras_attn.attention.masks import check_segments
-from keras_attn.models.fingerprint import Fingerprint, is_optional
+from keras_attn.compat.keras_history import is_optional_input
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.models.fingerprint import Fingerprint
 from keras_attn.patterns.pattern import Pattern
 
 
@@ -39,7 +41,7 @@ class Model(keras.Model):
         such as token ids, may not stand beside tensors, such as a memory."""
         if not isinstance(inputs, dict):
             return inputs
-        absent = {name: None for name, x in self.input.items() if is_optional(x)}
+        absent = {name: None for name, x in self.input.items() if is_optional_input(x)}
         inputs = {name: self._tensor(name, x) for name, x in {**absent, **inputs}.items()}
         for name in self.segment_inputs:
             if inputs.get(name, self) is None:
@@ -93,14 +95,14 @@ class Model(keras.Model):
 
 def num_positions(*layers):
     """How many positions some layers and those inside them tell apart; None for any number."""
-    parts = (part for layer in layers if layer is not None for part in layer._flatten_layers())
+    parts = (part for layer in layers if layer is not None for part in flatten_layers(layer))
     lengths = (getattr(part, "max_length", None) for part in parts)
     return min((length for length in lengths if length is not None), default=None)
 
 
 def check_causal(depth):
     """Raises a `ValueError` where a layer of `depth` lets a position attend to a later one."""
-    for layer in depth._flatten_layers():
+    for layer in flatten_layers(depth):
         pattern = getattr(layer, "pattern", None)
         if isinstance(pattern, Pattern) and not pattern.causal:
             raise ValueError(
@@ -120,7 +122,7 @@ def check_packable(*depths):
                 f"{', '.join(f'`{name}`' for name in sorted(missing))}. "
                 f"Received: depth of type {type(depth).__name__}."
             )
-        for layer in depth._flatten_layers():
+        for layer in flatten_layers(depth):
             pattern = getattr(layer, "pattern", None)
             if isinstance(pattern, Pattern) and pattern.is_random:
                 raise ValueError(

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_attn import export, models, text
 from keras_attn.export.__main__ import main
 from keras_attn.export.replay import replay
-from keras_attn.export.saved_file import count_ops, read_saved_model
+from keras_attn.export.saved_model_files import count_ops, read_saved_model
 from keras_attn.export.servable_ops import FIRST, serving_version
 
 WORDS = text.Characters.train(["a dog ran"])

@@ -4,8 +4,8 @@ import keras
 import pytest
 from keras import ops
 
-from keras_attn.backend import replica_losses
-from keras_attn.backend.replica_losses import ReplicaLosses
+from keras_attn.compat import replica_losses
+from keras_attn.compat.replica_losses import ReplicaLosses
 
 
 class Plain(keras.layers.Layer):
