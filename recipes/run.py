@@ -98,7 +98,7 @@ class TrainingRun:
             if keras.backend.backend() != "tensorflow":
                 return None
             if workers > 1:
-                # Only this process goes on, and the distributed model would wait for the others.
+                # Only this process continues, and the distributed model would wait for the others.
                 self.model = keras.models.load_model(self.path(MODEL))
             elif is_trained:
                 trained = keras.models.load_model(self.path(MODEL), compile=False)

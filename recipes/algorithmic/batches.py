@@ -34,12 +34,16 @@ class Batches:
 
     def validation(self, steps):
         """Return batches of trained lengths, held out and without offsets."""
-        return _FunctionBatches(steps, lambda _, index: self.as_arrays(self.draw(VALID, index, held_out=True)))
+        return _FunctionBatches(
+            steps, lambda _, index: self.as_arrays(self.draw(VALID, index, held_out=True))
+        )
 
     def of_length(self, length, number):
         """Return up to `number` different test examples of one length, fewer if fewer are held out."""
         random = np.random.default_rng((self._seed, TEST, length))
-        drawn = draw_examples(lambda n: self._make(random, np.full(n, length)), number, held_out=True)
+        drawn = draw_examples(
+            lambda n: self._make(random, np.full(n, length)), number, held_out=True
+        )
         _, first = np.unique(drawn[0], axis=0, return_index=True)
         return type(drawn)(*(array[np.sort(first)] for array in drawn))
 

@@ -88,10 +88,14 @@ class RecipeOptions(SizeOptions, ScheduleOptions, RunOptions):
     def resolve(self):
         is_parity = self.task == "parity"
         self._check_model()
-        options = super().resolve().fill(
-            **(_PARITY_DEFAULTS if is_parity else _SEQUENCE_DEFAULTS),
-            model=MODELS[self.task][0],
-            intermediate_dim=4 * self.hidden_dim,
+        options = (
+            super()
+            .resolve()
+            .fill(
+                **(_PARITY_DEFAULTS if is_parity else _SEQUENCE_DEFAULTS),
+                model=MODELS[self.task][0],
+                intermediate_dim=4 * self.hidden_dim,
+            )
         )
         if options.model == "universal_transformer":
             options = options.fill(depth="act")

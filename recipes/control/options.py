@@ -32,9 +32,7 @@ class RecipeOptions(SizeOptions, RunOptions):
     epochs: int = option(50, "equal parts of the training", at_least=1)
     learning_rate: float = option(1e-3, above=0)
     discount: float = option(0.95, "discount factor of the return", within=(0, 1))
-    trace: float = option(
-        0.9, "lambda of the generalised advantage estimate", within=(0, 1)
-    )
+    trace: float = option(0.9, "lambda of the generalised advantage estimate", within=(0, 1))
     clip_norm: float = option(0.5, "largest norm of the whole gradient", at_least=0)
     entropy_weight: float = option(0.01, "weight of the entropy bonus")
     episodes: int = option(200, "episodes of the test", identity=False, at_least=1)

@@ -83,9 +83,7 @@ class AgentRun(TrainingRun):
         with self.scope():
             self.agent = build(name, environments.state_size, environments.num_actions, options)
             self.model = self.agent.model
-            self.training_model = ProximalPolicy(
-                self.model, entropy_weight=options.entropy_weight
-            )
+            self.training_model = ProximalPolicy(self.model, entropy_weight=options.entropy_weight)
             self.training_model.compile(
                 optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
                 jit_compile=JIT_COMPILE,

@@ -80,7 +80,9 @@ class MaskedLanguageModelRun(TrainingRun):
         length = min(EXAMPLE_LENGTH, self.options.context, len(ids))
         for start in range(0, min(len(ids) - length, EXAMPLES * length - 1) + 1, length):
             part = ids[start : start + length]
-            _, targets = mask_tokens(part, self.options.mask_rate, self.mask_id, FIRST_ID, generator)
+            _, targets = mask_tokens(
+                part, self.options.mask_rate, self.mask_id, FIRST_ID, generator
+            )
             tokens = np.where(targets > 0, self.mask_id, part)
             logits = np.asarray(self.model({"token_ids": tokens[None]}))[0, :, : self.mask_id]
             filled = np.where(targets > 0, logits.argmax(-1), part)

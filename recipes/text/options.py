@@ -26,9 +26,7 @@ class TextOptions(TokenizerOptions, ScheduleOptions):
     data_dir: str | None = option(
         None, "directory with train.txt, valid.txt and test.txt, each [.gz]", identity=False
     )
-    text: str | None = option(
-        None, "one file, of which the last tenth is held out", identity=False
-    )
+    text: str | None = option(None, "one file, of which the last tenth is held out", identity=False)
     context: int | None = option(128, "tokens of a segment", at_least=1)
     batch_size: int = option(16, "segments of a step", at_least=1)
     train_tokens: int = option(4_000_000, "tokens to train on", identity=False, at_least=1)

@@ -2,6 +2,7 @@
 
 import os
 
+import keras
 import numpy as np
 
 from keras_attn import text
@@ -37,7 +38,7 @@ class TokenCache:
         self._is_new = self.arrays is None
         if not self._is_new:
             return
-        if devices == "multi_worker":
+        if keras.backend.backend() != "tensorflow" or devices == "multi_worker":
             raise ValueError(
                 f"{problem}; make it in one process, by the same command with --prepare."
             )
