@@ -125,46 +125,47 @@ class ACT(ReplicaLosses, Recurrent):
         super().build(x_shape, context_shape)
         registry.build_once(self.halting_unit, x_shape)
 
-    def _run(self, x, calls, keep_output):
-        first = calls[0]
-        caching, real = first["cache"] is not None, None
+    def _run(self, x, calls, keep_outputs):
+        call = calls[0]
+        caching, real = call.cache is not None, None
         if not caching:
-            real = join_masks((x, first["padding_mask"], "padding_mask"))
+            real = join_masks((x, call.padding_mask, "padding_mask"))
         state = self._start(x, real)
         running = state[-1].running
-        if caching or keep_output or "memory" in first or first["return_attention_scores"]:
-            rests = []
-            for number, arguments in enumerate(calls):
-                state, rest = self._advance(number, state, arguments)
-                rests.append([*rest, state[0]] if keep_output else rest)
+        all_steps = caching or keep_outputs or call.memory is not None
+        if all_steps or call.return_attention_scores:
+            extras = []
+            for number, call in enumerate(calls):
+                state, extra = self._advance(number, state, call)
+                extras.append({**extra, "output": state[0]} if keep_outputs else extra)
         else:
-            rests = [[]] * self.max_steps
+            extras = [{}] * self.max_steps
             state = bounded_while(
                 lambda state: ops.any(state[-1].running > 0),
-                lambda number, state: self._advance(number, state, first)[0],
+                lambda number, state: self._advance(number, state, call)[0],
                 state,
                 self.max_steps,
-                reads=first,
+                reads=vars(call),
                 add_loss=self.add_loss,
             )
         _, mean, halting = state
         if not caching:
-            self._report(halting, running, first["training"])
-        return ops.cast(mean, self.compute_dtype), rests
+            self._report(halting, running, call.training)
+        return ops.cast(mean, self.compute_dtype), extras
 
     def _start(self, x, real):
-        """Before the first step: the state, the mean of the states, and who runs."""
+        """Return the first state, the mean of the states so far, and the halting of positions."""
         dtype = at_least_float32(self.compute_dtype)
         running = ops.ones_like(x[..., 0], dtype=dtype)  # (B, T)
         if real is not None:
             running = ops.cast(real, dtype)
         return x, ops.zeros_like(x, dtype=dtype), start(running)
 
-    def _advance(self, number, state, arguments):
-        """The same after one more step; and what the block gives beside its output."""
+    def _advance(self, number, state, call):
+        """Take one more step: the new state, and what the block gives beside its output."""
         before, mean, halting = state
-        x = self._with_position(number, before, arguments)
-        after, rest = Stack._steps(self, keep_output=False)[0](x, arguments)
+        x = self._with_position(number, before, call)
+        after, extras = Stack._run_block(self, 0, x, call)
         is_graves = self.variant == GRAVES
         probability = self.halting_unit(after if is_graves else x)[..., 0]  # (B, T)
         halted, weight = advance(
@@ -181,10 +182,10 @@ class ACT(ReplicaLosses, Recurrent):
         mean = mean + weight * ops.cast(after, mean.dtype)
         if is_graves:
             after = ops.where(halting.running[..., None] > 0, after, before)
-        return (after, mean, halted), rest
+        return (after, mean, halted), extras
 
     def _report(self, halting, running, training):
-        """The ponder loss, and the mean number of steps."""
+        """Add the ponder loss, and update the metric of the mean number of steps."""
         if self.ponder_loss:
             ponder = mean_over_real(halting.steps + halting.remainder, ops.sum(running))
             self.add_loss(self.ponder_loss * ponder)

@@ -78,22 +78,22 @@ class Reversible(Stack):
     def _joined_shape(self, x_shape):
         return (*x_shape[:-1], (2 if self.join == "concatenate" else 1) * x_shape[-1])
 
-    def _run(self, x, calls, keep_output):
-        if keep_output or "memory" in calls[0]:
+    def _run(self, x, calls, keep_outputs):
+        if keep_outputs or calls[0].memory is not None:
             raise ValueError(
-                "`memory` and `return_hidden_states` need what each block read or gave, which a "
-                "reversible stack does not keep. Received: "
-                f"{'return_hidden_states=True' if keep_output else 'a memory'}."
+                "`memory` and `return_hidden_states` need the inputs or outputs of each block, "
+                "which a reversible stack does not keep. Received: "
+                f"{'return_hidden_states=True' if keep_outputs else 'a memory'}."
             )
-        steps, rests = [], []
-        for block, arguments in zip(self.blocks, calls, strict=True):
-            sublayers, rest = block.sublayers(x, **arguments)
+        steps, extras = [], []
+        for block, call in zip(self.blocks, calls, strict=True):
+            sublayers, extra = block.sublayers(x, call)
             steps += [_step(*sublayer) for sublayer in sublayers]
-            rests.append(rest)
-        # In low precision, what was added to a stream could not be found by subtraction.
+            extras.append(extra)
+        # In low precision, subtraction could not recover what was added to a stream.
         first = second = ops.cast(x, backend.result_type(self.compute_dtype, "float32"))
-        context = calls[0].get("context")
-        if rests[0]:
+        context = calls[0].context
+        if extras[0]:
             for step in steps:
                 first, second = second, first + ops.cast(step(second, context), first.dtype)
         else:
@@ -103,7 +103,7 @@ class Reversible(Stack):
             x = (first + second) / 2
         else:
             x = ops.concatenate([first, second], axis=-1)
-        return ops.cast(x, self.compute_dtype), rests
+        return ops.cast(x, self.compute_dtype), extras
 
     def compute_output_spec(self, x, *args, **kwargs):
         spec = super().compute_output_spec(x, *args, **kwargs)

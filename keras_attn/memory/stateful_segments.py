@@ -153,7 +153,7 @@ class StatefulSegments(keras.Model):
         names = [
             name
             for name, x in self.model.input.items()
-            if name not in self.state and not x._keras_history.operation.optional
+            if name not in self.state and not self.model.get_layer(x.name).optional
         ]
         if len(names) > 1:
             raise ValueError(

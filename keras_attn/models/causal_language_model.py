@@ -1,13 +1,22 @@
 """A functional model that predicts the next token."""
 
-import inspect
-
 import keras
 from keras import ops
 
 from keras_attn import positions, registry
 from keras_attn.attention.masks import keras_mask, same_segment, segment_positions
-from keras_attn.models.model import Model, check_causal, check_packable, num_positions, restore
+from keras_attn.depth import Stack
+from keras_attn.models.model import (
+    Model,
+    check_causal,
+    check_packable,
+    embed,
+    last_states,
+    max_num_positions,
+    memory_inputs,
+    restore,
+    token_input,
+)
 
 
 @registry.register
@@ -83,24 +92,19 @@ class CausalLanguageModel(Model):
         check_causal(depth)
         if position is not None:
             position = positions.get(position, dtype=embedding.dtype_policy)
-        if memory is not None and "memory" not in inspect.signature(depth.call).parameters:
+        if memory is not None and not isinstance(depth, Stack):
             raise ValueError(
-                "A `memory` needs a `depth` that reads one, as a `Stack` does. "
+                "A `memory` needs a `depth` whose call accepts one, as a `Stack` does. "
                 f"Received: memory={memory!r}, depth of type {type(depth).__name__}."
             )
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         logits = embedding.logits if head is None else head
-        inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
-        x = embedding(inputs["token_ids"])
-        x = drop(x if position is None else position(x))
+        inputs = {"token_ids": token_input("token_ids")}
+        x = drop(embed(embedding, position, inputs["token_ids"]))
         if memory is None:
             outputs = logits(depth(x))
         else:
-            slots = (depth.num_layers, None, embedding.hidden_dim)
-            state = {
-                "memory": keras.Input(slots, dtype=depth.compute_dtype, name="memory"),
-                "memory_length": keras.Input((), dtype="int32", name="memory_length"),
-            }
+            state = memory_inputs(depth, embedding.hidden_dim)
             inputs.update(state)
             hidden, read = depth(x, **state)
             state = memory.extend(state, read, keras_mask(x))
@@ -116,18 +120,18 @@ class CausalLanguageModel(Model):
 
     @property
     def max_length(self):
-        """The most tokens of a text, read and written; None for any number."""
-        return num_positions(self.position, self.depth)
+        """Maximum number of tokens, prompt included; None for no limit."""
+        return max_num_positions(self.position, self.depth)
 
     def initial_memory(self, batch_size):
-        """The memory before the first segment: a dict of `memory` and `memory_length`."""
+        """Return the memory before the first segment: `memory` and `memory_length`."""
         if self.memory is None:
             raise ValueError("`initial_memory` needs a model with a memory. Received: memory=None.")
         dim, dtype = self.embedding.hidden_dim, self.depth.compute_dtype
         return self.memory.initial(batch_size, self.depth.num_layers, dim, dtype)
 
     def start(self, inputs, max_length):
-        """The empty cache for `max_length` tokens, prompts included, and no constants.
+        """Return no constants, and the empty cache for `max_length` tokens, prompts included.
 
         With a `max_length` of None the cache grows.
         """
@@ -135,39 +139,38 @@ class CausalLanguageModel(Model):
         return {}, self.depth.initial_cache(ops.shape(token_ids)[0], max_length)
 
     def step(self, token_ids, constants, cache, positions, last=None, **attention):
-        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,) or (B, T); new cache.
+        """Return logits (B, T, V) after `token_ids` (B, T), and the new cache.
 
-        With `last` (B, 1) only the logits after the token of that index, (B, 1, V).
+        Args:
+            positions: int (T,) or (B, T).
+            last: int (B, 1). If given, logits only after the token of that index, (B, 1, V).
         """
-        x = self.embedding(token_ids)
-        if self.position is not None:
-            x = self.position(x, positions)
+        x = embed(self.embedding, self.position, token_ids, positions)
         x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
-        if last is not None:
-            x = ops.take_along_axis(x, last[..., None], axis=1)
-        return (self.embedding.logits if self.head is None else self.head)(x), cache
+        return self._logits(last_states(x, last)), cache
 
     def packed(self, token_ids, segment_ids, **state):
-        """Logits (B, T, V) of rows of several sequences, each of which sees itself only."""
+        """Return logits (B, T, V) of packed rows, whose sequences do not see each other."""
         if self.memory is not None:
             raise ValueError(
-                "`segment_ids` are of a model without a memory, which continues one text a row. "
+                "`segment_ids` need a model without a memory, which continues one text a row. "
                 f"Received: memory={self.memory!r}."
             )
         check_packable(self.depth)
         places = segment_positions(segment_ids)
-        x = self.embedding(token_ids)
-        x = self.drop(x if self.position is None else self.position(x, places))
         x = self.depth(
-            x,
+            self.drop(embed(self.embedding, self.position, token_ids, places)),
             attention_mask=same_segment(segment_ids),
             query_positions=places,
             key_positions=places,
         )
-        return (self.embedding.logits if self.head is None else self.head)(x)
+        return self._logits(x)
+
+    def _logits(self, x):
+        return self.embedding.logits(x) if self.head is None else self.head(x)
 
     def get_config(self):
         config = super().get_config()
         if getattr(self.head, "embedding", None) is self.embedding:
-            config["embedding"] = None  # The head has it: a file must not make two of one table.
+            config["embedding"] = None  # The head saves it; a file must not make two tables of one.
         return config

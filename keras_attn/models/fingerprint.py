@@ -105,7 +105,7 @@ def example(model):
     return {
         name: ops.cast(example_array(tensor.shape, tensor.dtype, tokens), tensor.dtype)
         for name, tensor in model.input.items()
-        if not is_optional(tensor)
+        if not model.get_layer(tensor.name).optional
     }
 
 
@@ -123,8 +123,3 @@ def example_array(shape, dtype, tokens):
     if len(shape) > 1:
         return 1 + count % tokens
     return np.ones_like(count)
-
-
-def is_optional(tensor):
-    """Whether an input of a functional model may be None."""
-    return tensor._keras_history.operation.optional

@@ -1,12 +1,11 @@
 """A functional model that reads vectors step by step, with a memory."""
 
-import inspect
-
 import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.models.model import Model, check_causal, restore
+from keras_attn.depth import Stack
+from keras_attn.models.model import Model, check_causal, memory_inputs, restore
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.episode_mask import episode_masks
 from keras_attn.ops.shapes import size
@@ -72,9 +71,9 @@ class SequenceModel(Model):
         )
         for length in state_shape:
             check_sizes(state_shape=length)
-        if "memory" not in inspect.signature(depth.call).parameters:
+        if not isinstance(depth, Stack):
             raise ValueError(
-                "`depth` must read a memory, as a `Stack` does. "
+                "`depth` must be one whose call accepts a memory, as a `Stack`'s does. "
                 f"Received: depth of type {type(depth).__name__}."
             )
         check_causal(depth)
@@ -86,12 +85,7 @@ class SequenceModel(Model):
             for name in ("starts", "padding_mask")
         }
         x = embedding(states)
-        state = {
-            "memory": keras.Input(
-                (depth.num_layers, None, x.shape[-1]), dtype=depth.compute_dtype, name="memory"
-            ),
-            "memory_length": keras.Input((), dtype="int32", name="memory_length"),
-        }
+        state = memory_inputs(depth, x.shape[-1])
         inputs = {"states": states, **optional, **state}
         attention_mask, remembered, kept = _Episodes()(**optional, **state)
         x, read = depth(

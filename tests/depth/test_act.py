@@ -8,7 +8,13 @@ from decoding import check_greedy
 from keras import ops
 
 from keras_attn.depth import ACT, Recurrent
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.layers import (
+    Block,
+    FeedForward,
+    MultiHeadAttention,
+    TokenEmbedding,
+    TransformerBlock,
+)
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.patterns import AdaptiveSpan
@@ -32,15 +38,15 @@ class Counting(TransformerBlock):
         return super().sublayers(*inputs, **arguments)
 
 
-class Dropping(keras.layers.Layer):
+class Dropping(Block):
     """A block that only drops a half."""
 
     def __init__(self):
         super().__init__()
         self.drop = keras.layers.Dropout(0.5)
 
-    def call(self, x, training=None, **others):
-        return self.drop(x, training=training)
+    def apply(self, x, call):
+        return self.drop(x, training=call.training), {}
 
 
 def block(kind=TransformerBlock, cross=False, score="scaled_dot", pattern="causal", **arguments):

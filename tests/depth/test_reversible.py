@@ -14,6 +14,7 @@ from scripts import result_of
 from keras_attn.depth import ACT, Reversible, Stack
 from keras_attn.depth import reversible as module
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.layers.block import CallContext
 from keras_attn.patterns import LSH
 from keras_attn.testing import check_layer
 
@@ -96,7 +97,7 @@ def test_two_streams_by_hand():
     x = oracles.random(B, T, D)
     first = second = x
     for block in layer.blocks:
-        for residual, sublayer in block.sublayers(x)[0]:
+        for residual, sublayer in block.sublayers(x, CallContext())[0]:
             first, second = second, first + np.asarray(sublayer(residual.before(second), None))
     expected = layer.norm((first + second) / 2)
     np.testing.assert_allclose(layer(x), expected, atol=1e-5)

@@ -3,7 +3,7 @@
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.encoder_decoder import EncoderDecoder
-from keras_attn.models.image_transformer import causal_pattern, image_position
+from keras_attn.models.papers.image_transformer import causal_pattern, image_position
 from keras_attn.ops.shapes import head_size
 from keras_attn.positions import ImageCoordinates
 

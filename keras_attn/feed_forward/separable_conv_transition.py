@@ -7,11 +7,12 @@ from keras_attn import registry
 from keras_attn.attention.cache import add_slots
 from keras_attn.attention.masks import join_masks, keras_mask
 from keras_attn.attention.positions import slots_at_distance
+from keras_attn.feed_forward.position_mixer import PositionMixer
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 
 
 @registry.register
-class SeparableConvTransition(keras.layers.Layer):
+class SeparableConvTransition(PositionMixer):
     """Two separable convolutions along the sequence, in the place of a feed-forward network.
 
         Transition(x) = activation(x * D_1 W_1 + b_1) * D_2 W_2 + b_2
@@ -58,8 +59,6 @@ class SeparableConvTransition(keras.layers.Layer):
     Reference: [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), section 2.1; the
         convolution: [Chollet, 2017](https://arxiv.org/abs/1610.02357), section 1.
     """
-
-    mixes_positions = True
 
     def __init__(
         self,
