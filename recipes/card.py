@@ -8,8 +8,8 @@ import time
 
 import keras
 
-from recipes import files
-from recipes.provenance import command_line, hardware, versions
+from . import files
+from .provenance import command_line, hardware, versions
 
 
 def write_card(directory, *, history, metric, **facts):

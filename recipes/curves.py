@@ -1,6 +1,6 @@
 """Curves of several runs in one picture."""
 
-from recipes import files
+from . import files
 
 
 def draw_curves(path, curves, label, title=None):

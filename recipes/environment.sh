@@ -23,7 +23,8 @@ find_python() {
   return 1
 }
 
-# make_environment FOLDER CHECKOUT EXTRAS: afterwards FOLDER/bin/python imports this checkout.
+# make_environment FOLDER CHECKOUT EXTRAS: afterwards FOLDER/bin/python, in any working directory,
+# imports keras_attn, recipes and serving of this checkout.
 make_environment() {
   local environment=$1 checkout=$2 extras=$3 python
   mkdir -p "$environment/metadata" || return 1
@@ -39,5 +40,8 @@ make_environment() {
   echo "Installing keras_attn[$extras] (about a minute the first time)"
   DIST_EXTRA_CONFIG="$environment/metadata/setup.cfg" \
     "$environment/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --editable "$checkout[$extras]"
+    --editable "$checkout[$extras]" || return 1
+  # An installed package holds the two folders as keras_attn.recipes and keras_attn.serving only.
+  printf '%s\n' "$checkout" >"$("$environment/bin/python" -c \
+    'import sysconfig; print(sysconfig.get_path("purelib"))')/checkout.pth"
 }

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from recipes.options import devices_of
+from .options import devices_of
 
 EXIT_USAGE, EXIT_LOST_WORKER, EXIT_INTERRUPTED = 2, 75, 130
 LEAVE = 5.0  # seconds that one of several processes has for taking leave of the others

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from recipes.curves import draw_curves
+from .curves import draw_curves
 
 COLUMNS = ("run", "task", "parameters", "steps", "minutes", "result", "command")
 

@@ -10,11 +10,12 @@ import keras
 
 from keras_attn import callbacks, distribution
 from keras_attn.distribution.workers import worker_of
-from recipes import files
-from recipes.card import EpochSeconds, cut_history, read_history, write_card
-from recipes.options import devices_of
-from recipes.settings import check_agreement, check_out, check_settings, save_settings
-from recipes.text.tokens import FILE_NAME
+
+from . import files
+from .card import EpochSeconds, cut_history, read_history, write_card
+from .options import devices_of
+from .settings import check_agreement, check_out, check_settings, save_settings
+from .text.tokens import FILE_NAME
 
 MODEL = "model.keras"
 TRAINED = os.path.join("checkpoint", "trained.json")

@@ -7,7 +7,7 @@ import os
 import keras
 import numpy as np
 
-from recipes import files
+from . import files
 
 
 def check_out(out):

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from serving.errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, invalid_argument
 
 _log = logging.getLogger(__name__)
 

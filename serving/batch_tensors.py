@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from serving.errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, invalid_argument
 
 _MAX_PADDED_RANK = 6
 

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from serving.config_protos import read_config
+from .config_protos import read_config
 
 
 @dataclasses.dataclass(frozen=True)

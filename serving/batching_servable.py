@@ -8,10 +8,10 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from serving.batch_tensors import cut, greatest_shapes, join, pad
-from serving.caller import RequestContext
-from serving.errors import Code, ServingError
-from serving.metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
+from .batch_tensors import cut, greatest_shapes, join, pad
+from .caller import RequestContext
+from .errors import Code, ServingError
+from .metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
 
 _log = logging.getLogger(__name__)
 

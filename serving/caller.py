@@ -3,7 +3,7 @@
 import threading
 import time
 
-from serving.errors import Code, ServingError
+from .errors import Code, ServingError
 
 
 class RequestContext:

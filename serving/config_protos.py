@@ -6,7 +6,7 @@ The messages are those of `session_bundle_config.proto`, `monitoring_config.prot
 
 from google.protobuf import text_format
 
-from serving.client.protos import build
+from .client.protos import build
 
 _MESSAGES = {
     "Int64Value": {"value": (1, "int64")},

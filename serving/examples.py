@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from serving.errors import invalid_argument
-from serving.json_text import NUMBER_TOO_BIG, encode, quote, type_name
-from serving.json_values import decode_base64, is_object
+from .errors import invalid_argument
+from .json_text import NUMBER_TOO_BIG, encode, quote, type_name
+from .json_values import decode_base64, is_object
 
 _KINDS = {"bytes_list": "bytes", "float_list": "float", "int64_list": "int64"}
 

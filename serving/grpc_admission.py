@@ -7,7 +7,7 @@ import threading
 import grpc
 from google.protobuf.message import DecodeError
 
-from serving.errors import ServingError
+from .errors import ServingError
 
 _ASK_FOR_A_STATE = {"GetModelStatus", "GetModelMetadata", "Check"}
 

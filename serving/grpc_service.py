@@ -8,14 +8,14 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 from tensorflow_serving.apis.model_management_pb2 import ReloadConfigResponse
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-from serving.caller import RequestContext
-from serving.errors import Code, ServingError, invalid_argument
-from serving.grpc_admission import Admission, CountedPool
-from serving.infer import classify, multi_inference, regress
-from serving.metrics import Record
-from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
-from serving.predict_request import run_predict_request
-from serving.reload import reload_models
+from .caller import RequestContext
+from .errors import Code, ServingError, invalid_argument
+from .grpc_admission import Admission, CountedPool
+from .infer import classify, multi_inference, regress
+from .metrics import Record
+from .model_info import SIGNATURE_DEF, model_metadata, model_status
+from .predict_request import run_predict_request
+from .reload import reload_models
 
 _log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from tensorflow_serving.apis.classification_pb2 import ClassificationResponse
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceResponse
 from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 
-from serving.errors import Code, ServingError, invalid_argument
-from serving.examples import serialized_examples
-from serving.metrics import runtime
-from serving.predict import DEFAULT_SIGNATURE
+from .errors import Code, ServingError, invalid_argument
+from .examples import serialized_examples
+from .metrics import runtime
+from .predict import DEFAULT_SIGNATURE
 
 _CLASSIFY, _REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 

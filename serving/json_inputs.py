@@ -5,9 +5,9 @@ Checks, their order and their texts are those of TensorFlow Serving's `util/json
 
 import math
 
-from serving.errors import ServingError, invalid_argument
-from serving.json_text import quote, readable
-from serving.json_values import build, is_object, shape_and_leaves
+from .errors import ServingError, invalid_argument
+from .json_text import quote, readable
+from .json_values import build, is_object, shape_and_leaves
 
 
 def read_signature_name(document):

@@ -5,8 +5,8 @@ import base64
 import numpy as np
 import tensorflow as tf
 
-from serving.errors import invalid_argument
-from serving.tensor_proto import dtype_name
+from .errors import invalid_argument
+from .tensor_proto import dtype_name
 
 _WHOLE = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint32, tf.uint64, tf.bool}
 _DIGITS = {tf.float32: 9, tf.float64: 17}

@@ -4,7 +4,7 @@ import json
 import math
 import re
 
-from serving.errors import invalid_argument
+from .errors import invalid_argument
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)

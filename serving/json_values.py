@@ -7,9 +7,9 @@ import typing
 import numpy as np
 import tensorflow as tf
 
-from serving.errors import Code, ServingError, invalid_argument
-from serving.json_text import NUMBER_TOO_BIG, encode, quote, type_name
-from serving.tensor_proto import dtype_name
+from .errors import Code, ServingError, invalid_argument
+from .json_text import NUMBER_TOO_BIG, encode, quote, type_name
+from .tensor_proto import dtype_name
 
 _MAX_RANK = 254  # of a TensorFlow shape
 _MAX_ARRAY_RANK = 64  # of a NumPy array

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from serving.errors import Code, ServingError, TooLarge, invalid_argument
+from .errors import Code, ServingError, TooLarge, invalid_argument
 
 _POINTER = 8  # what a string takes in an array, beside itself
 

@@ -8,10 +8,10 @@ import os
 import threading
 import time
 
-from serving.errors import Code, ServingError, invalid_argument, not_found
-from serving.metrics import LOAD_ATTEMPTS
-from serving.version_record import State, VersionRecord
-from serving.versions import find_versions, wanted_versions
+from .errors import Code, ServingError, invalid_argument, not_found
+from .metrics import LOAD_ATTEMPTS
+from .version_record import State, VersionRecord
+from .versions import find_versions, wanted_versions
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import time
 import prometheus_client
 from prometheus_client.metrics_core import Metric
 
-from serving.config_protos import read_config
+from .config_protos import read_config
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

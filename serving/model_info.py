@@ -6,7 +6,7 @@ from tensorflow_serving.apis.get_model_metadata_pb2 import (
 )
 from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse
 
-from serving.errors import not_found
+from .errors import not_found
 
 SIGNATURE_DEF = "signature_def"
 

@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
-from serving.errors import Code, ServingError, invalid_argument
-from serving.metrics import runtime
-from serving.tensor_proto import dtype_name, to_array
+from .errors import Code, ServingError, invalid_argument
+from .metrics import runtime
+from .tensor_proto import dtype_name, to_array
 
 DEFAULT_SIGNATURE = "serving_default"
 

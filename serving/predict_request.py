@@ -2,8 +2,8 @@
 
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
-from serving.predict import DEFAULT_SIGNATURE, predict
-from serving.tensor_proto import to_array, to_proto
+from .predict import DEFAULT_SIGNATURE, predict
+from .tensor_proto import to_array, to_proto
 
 
 def run_predict_request(servable, request, caller=None, limits=None):

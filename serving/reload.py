@@ -1,7 +1,7 @@
 """Another set of models while the server runs."""
 
-from serving.errors import Code, ServingError, invalid_argument
-from serving.model_configs import check_model_configs
+from .errors import Code, ServingError, invalid_argument
+from .model_configs import check_model_configs
 
 
 def reload_models(manager, configs):

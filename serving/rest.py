@@ -15,16 +15,16 @@ from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from serving import metrics
-from serving.caller import RequestContext
-from serving.errors import Code, ServingError, invalid_argument
-from serving.examples import read_examples
-from serving.infer import classify, regress
-from serving.json_inputs import read_inputs, read_signature_name
-from serving.json_outputs import decimals, write_outputs
-from serving.json_text import dump, dump_error, parse_object
-from serving.model_info import SIGNATURE_DEF, model_metadata, model_status
-from serving.predict import input_dtypes, predict
+from . import metrics
+from .caller import RequestContext
+from .errors import Code, ServingError, invalid_argument
+from .examples import read_examples
+from .infer import classify, regress
+from .json_inputs import read_inputs, read_signature_name
+from .json_outputs import decimals, write_outputs
+from .json_text import dump, dump_error, parse_object
+from .model_info import SIGNATURE_DEF, model_metadata, model_status
+from .predict import input_dtypes, predict
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from serving.addresses import family
+from .addresses import family
 
 
 class _Connection(H11Protocol):

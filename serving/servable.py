@@ -2,8 +2,9 @@
 
 import tensorflow as tf
 
-from serving.checkpoint_hash import has_own_variables
-from serving.errors import Code, ServingError, invalid_argument
+from keras_attn.export.saved_model_files import has_own_variables
+
+from .errors import Code, ServingError, invalid_argument
 
 try:
     # Importing it registers the TensorFlow Text ops that the stock server has linked in. A model

@@ -9,9 +9,9 @@ import signal
 import sys
 import threading
 
-from serving.addresses import check_address, joined
-from serving.errors import ServingError
-from serving.flags import parse_flags
+from .addresses import check_address, joined
+from .errors import ServingError
+from .flags import parse_flags
 
 _log = logging.getLogger(__name__)
 
@@ -48,14 +48,14 @@ def main(arguments=None):
 def _serve(flags, stopping):
     try:
         # Before the imports that take seconds: a wrong path is told at once.
-        from serving.model_configs import read_model_configs
+        from .model_configs import read_model_configs
 
         configs = read_model_configs(
             flags.model_config_file, flags.model_name, flags.model_base_path
         )
-        from serving.batching_options import read_batching_options
-        from serving.metrics import read_metrics_path
-        from serving.tls import read_credentials
+        from .batching_options import read_batching_options
+        from .metrics import read_metrics_path
+        from .tls import read_credentials
 
         _check_addresses(flags)
         batching = None
@@ -63,14 +63,14 @@ def _serve(flags, stopping):
             batching = read_batching_options(flags.batching_parameters_file)
         metrics_path = read_metrics_path(flags.monitoring_config_file)
         credentials = read_credentials(flags.ssl_config_file)
-        from serving.batch_scheduler import BatchScheduler
-        from serving.demo_page import DemoPage
-        from serving.grpc_service import make_grpc_server
-        from serving.health import add_health_service
-        from serving.limits import Limits
-        from serving.manager import ModelManager
-        from serving.rest import RestApi
-        from serving.rest_server import RestServer
+        from .batch_scheduler import BatchScheduler
+        from .demo_page import DemoPage
+        from .grpc_service import make_grpc_server
+        from .health import add_health_service
+        from .limits import Limits
+        from .manager import ModelManager
+        from .rest import RestApi
+        from .rest_server import RestServer
     except ImportError as error:
         raise ImportError(
             f"{error}. The server needs: pip install 'keras_attn[serving]'"
@@ -142,10 +142,10 @@ def _check_addresses(flags):
 
 
 def _load(flags, batching, name, version, path):
-    from serving.batching_options import read_own_batching_options
-    from serving.batching_servable import BatchingServable
-    from serving.servable import Servable
-    from serving.warmup import warm_up
+    from .batching_options import read_own_batching_options
+    from .batching_servable import BatchingServable
+    from .servable import Servable
+    from .warmup import warm_up
 
     scheduler, options = batching or (None, None)
     if options and flags.enable_per_model_batching_parameters:

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
-from serving.errors import invalid_argument
+from .errors import invalid_argument
 
 _FIELDS = {
     tf.float32: "float_val",

@@ -6,7 +6,7 @@ import tempfile
 
 import grpc
 
-from serving.config_protos import read_config
+from .config_protos import read_config
 
 
 def read_credentials(path=None):

@@ -4,7 +4,7 @@ import dataclasses
 
 from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
 
-from serving.errors import Code
+from .errors import Code
 
 State = ModelVersionStatus.State
 

@@ -2,16 +2,16 @@
 
 import os
 
-import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from serving.errors import Code, ServingError, invalid_argument
-from serving.infer import classify, multi_inference, regress
-from serving.predict_request import run_predict_request
-from serving.tensor_proto import to_array
+from keras_attn.export.golden_outputs import WARMUP_FILE, outputs_match
 
-_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
+from .errors import Code, ServingError, invalid_argument
+from .infer import classify, multi_inference, regress
+from .predict_request import run_predict_request
+from .tensor_proto import to_array
+
 _MAX_RECORDS = 1000
 _RUN = {
     "predict_log": run_predict_request,
@@ -19,8 +19,6 @@ _RUN = {
     "regress_log": regress,
     "multi_inference_log": multi_inference,
 }
-# Relative to the greatest number of an output: other machines add up in another order.
-_ANSWERS_DIFFER = 1e-3
 
 
 def warm_up(servable, path, iterations=1):
@@ -38,7 +36,7 @@ def warm_up(servable, path, iterations=1):
         ServingError: if a record is broken, fails or is answered otherwise, or there are more than
             1000.
     """
-    file = os.path.join(path, _FILE)
+    file = os.path.join(path, WARMUP_FILE)
     if not os.path.exists(file):
         return
     for count, record in enumerate(tf.compat.v1.io.tf_record_iterator(file), start=1):
@@ -61,18 +59,9 @@ def _check_answer(signature, expected, answer):
     for name, proto in expected.outputs.items():
         saved = to_array(name, proto)
         found = to_array(name, answer.outputs[name]) if name in answer.outputs else None
-        if found is None or not _same(saved, found):
+        if found is None or not outputs_match(saved, found):
             raise ServingError(
                 Code.FAILED_PRECONDITION,
                 f"The export is damaged or runs differently here: its signature {signature!r} no "
                 f"longer gives the output {name!r} that it gave when it was written.",
             )
-
-
-def _same(saved, found):
-    if saved.dtype != found.dtype or saved.shape != found.shape:
-        return False
-    if saved.dtype.kind != "f":
-        return np.array_equal(saved, found)
-    allowed = _ANSWERS_DIFFER * np.abs(saved).max(initial=1e-6)
-    return np.allclose(saved, found, rtol=0, atol=allowed, equal_nan=True)

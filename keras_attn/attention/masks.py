@@ -1,8 +1,8 @@
 """Boolean masks, True = may attend."""
 
 from keras import ops
-from keras.src.backend.common.masking import get_keras_mask
 
+from keras_attn.compat.keras_masks import get_keras_mask, set_keras_mask
 from keras_attn.ops.checks import check_boolean, check_shape
 
 
@@ -10,6 +10,14 @@ def keras_mask(x):
     """Keras's implicit mask (B, T) of `x`, or None."""
     # Not the attribute itself: what JAX traces has none, and Keras keeps its mask elsewhere.
     return get_keras_mask(x)
+
+
+def attach_keras_mask(x, mask, name):
+    """Make a boolean `mask` (B, T) the implicit Keras mask of `x` (B, T, D)."""
+    mask = ops.convert_to_tensor(mask)
+    check_boolean(mask, name)
+    check_shape(mask, name, tuple(x.shape[:2]), broadcast=True)
+    set_keras_mask(x, ops.cast(mask, "bool"))
 
 
 def combine_masks(*masks):
@@ -42,13 +50,13 @@ def join_masks(*parts):
     return ops.concatenate(masks, axis=1)
 
 
-def spread_padding_mask(mask, batch, num_keys):
+def spread_padding_mask(mask, batch, num_keys, name="padding_mask"):
     """(B, S) -> (B, 1, S), checked; None stays None."""
     if mask is None:
         return None
     mask = ops.convert_to_tensor(mask)
-    check_boolean(mask, "padding_mask")
-    check_shape(mask, "padding_mask", (batch, num_keys), broadcast=True)
+    check_boolean(mask, name)
+    check_shape(mask, name, (batch, num_keys), broadcast=True)
     return ops.cast(mask, "bool")[:, None, :]
 
 

@@ -5,6 +5,8 @@ import threading
 import keras
 from keras import ops
 
+from keras_attn.compat.variable_values import stored_value
+
 _thread = threading.local()
 
 
@@ -107,8 +109,8 @@ class Record(keras.StatelessScope):
         None where Keras only asks for shapes and has made no values yet.
         """
         value = self._outside(variable)
-        if value is None and variable._value is not None:
-            value = ops.copy(variable._value)
+        if value is None and stored_value(variable) is not None:
+            value = ops.copy(stored_value(variable))
         if value is None and self.original_scope is None:
             raise ValueError(
                 "What is computed again in the backward pass may not make variables: layers must "

@@ -1,8 +1,8 @@
 """The end of a program that was told to end."""
 
+import inspect
 import os
 import signal
-import sys
 import threading
 import time
 
@@ -51,7 +51,7 @@ class DeferredSignal:
             return
         if self._number == signal.SIGINT and previous is not signal.default_int_handler:
             return
-        frame = sys._getframe(1)
+        frame = inspect.currentframe().f_back
         while frame.f_code.co_name == "on_train_begin":
             frame = frame.f_back
         self._previous, self._loop = previous, frame.f_code

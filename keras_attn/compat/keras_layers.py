@@ -1,11 +1,12 @@
-"""The layers inside a layer.
+"""All layers inside a layer.
 
-Keras has no public way to list the nested layers of a layer that is not a model: `Layer.layers` is
-of `keras.Model` only. Holds for Keras 3.5 to 3.13. Can be removed once Keras publishes such a list:
-https://github.com/keras-team/keras/issues (search "_flatten_layers").
+Private: `keras.layers.Layer._flatten_layers`. Holds for Keras 3.0 to 3.15.
+Upstream: https://github.com/keras-team/keras/blob/master/keras/src/layers/layer.py
+Remove when Keras has a public, recursive list of sublayers: `keras.Model.layers` lists one level of
+a model only.
 """
 
 
 def flatten_layers(layer):
-    """Return a layer and all layers inside it, depth first."""
-    return list(layer._flatten_layers())
+    """Return `layer` and all layers inside it, each once, as a list."""
+    return layer._flatten_layers()

@@ -1,15 +1,21 @@
-"""What TensorFlow can differentiate loops and branches over."""
+"""Loops and branches that TensorFlow can differentiate.
+
+Private: `tensorflow.python.ops.control_flow_util.GraphOrParentsInXlaContext`. Holds for TensorFlow
+2.4 to 2.21.
+Upstream: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/control_flow_util.py
+Remove when XLA compiles the gradient of `tf.while_loop` and `tf.cond` for dynamic shapes, or when
+TensorFlow tells by a public name that XLA will compile a graph.
+"""
 
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
 
 def has_gradient(tensors):
-    """Whether a loop or a branch over these tensors, here in the graph, has one.
+    """Return True if a loop or branch over these tensors, in the current graph, has a gradient.
 
-    XLA asks for every shape as a constant, but what the backward pass takes from a loop's steps or
-    from a branch is none: so all sizes must be known as the graph is made, when TensorFlow makes
-    constants of them.
+    XLA needs every shape as a constant. The shapes that the backward pass reads from the steps of a
+    loop or from a branch are not constants, unless all sizes are known when the graph is built.
     """
     if not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
         return True

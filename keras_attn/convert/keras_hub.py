@@ -1,8 +1,12 @@
-"""Blocks from KerasHub's layers. KerasHub itself is never imported: its layers are read."""
+"""Conversion of KerasHub's Transformer layers to `TransformerBlock`s.
+
+The functions read the attributes of the layer that they receive; KerasHub is never imported.
+"""
 
 import numpy as np
 from keras import ops
 
+from keras_attn.compat.keras_hub_layers import hub_sublayers
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.residuals import PostNorm, PreNorm
 
@@ -12,16 +16,16 @@ FLOAT32_TOLERANCE = 1e-5
 
 
 def from_keras_hub_encoder(layer):
-    """A block with the weights and the outputs of a KerasHub `TransformerEncoder`.
+    """Build a block with the weights and the outputs of a KerasHub `TransformerEncoder`.
 
-    Sizes, activation, epsilon, dropout, dtype policy and the place of the norms are taken over.
-    Before the block is returned, both compute a padded batch, and the outputs are compared.
+    The block takes over sizes, activation, epsilon, dropout, dtype policy and the place of the
+    norms. Before it is returned, both layers compute a padded batch, and the outputs are compared.
 
         encoder = keras_hub.layers.TransformerEncoder(intermediate_dim=64, num_heads=8)
         encoder.build((None, None, 32))
         block = keras_attn.convert.from_keras_hub_encoder(encoder)
 
-    A pre-norm stack of ours ends with a norm that KerasHub leaves to the user.
+    A pre-norm stack of keras_attn ends with a norm; in KerasHub the user adds that norm.
 
     Args:
         layer: a built `keras_hub.layers.TransformerEncoder`.
@@ -30,24 +34,24 @@ def from_keras_hub_encoder(layer):
         A built `TransformerBlock`.
 
     Raises:
-        ValueError: if `layer` is no such layer, is not built, or computes something else.
+        ValueError: if `layer` is not such a layer, is not built, or computes something else.
 
-    Differs from the paper: as KerasHub's layer, it drops attention weights, too.
+    Differs from the paper: like KerasHub's layer, it applies dropout to attention weights too.
 
     Reference: [KerasHub](https://keras.io/keras_hub/api/modeling_layers/transformer_encoder/),
         `TransformerEncoder`, version 0.32.
     """
-    block = _block(layer, "TransformerEncoder", pattern="dense")
+    block = _build_block(layer, "TransformerEncoder", pattern="dense")
     x, mask = _sample(block.attention, seed=0)
     _compare(layer(x, padding_mask=mask), block(x, padding_mask=mask), layer)
     return block
 
 
 def from_keras_hub_decoder(layer):
-    """A causal block with the weights and the outputs of a KerasHub `TransformerDecoder`.
+    """Build a causal block with the weights and the outputs of a KerasHub `TransformerDecoder`.
 
-    As `from_keras_hub_encoder`; with cross-attention if the layer was built with it. Where
-    KerasHub's layer is called as `layer(x, context)`, so is the block.
+    As `from_keras_hub_encoder`. The block has cross-attention if the layer was built with it; both
+    are then called as `layer(x, context)`.
 
         decoder = keras_hub.layers.TransformerDecoder(intermediate_dim=64, num_heads=8)
         decoder.build((None, None, 32), (None, None, 48))
@@ -60,14 +64,14 @@ def from_keras_hub_decoder(layer):
         A built `TransformerBlock`.
 
     Raises:
-        ValueError: if `layer` is no such layer, is not built, or computes something else.
+        ValueError: if `layer` is not such a layer, is not built, or computes something else.
 
-    Differs from the paper: as KerasHub's layer, it drops attention weights, too.
+    Differs from the paper: like KerasHub's layer, it applies dropout to attention weights too.
 
     Reference: [KerasHub](https://keras.io/keras_hub/api/modeling_layers/transformer_decoder/),
         `TransformerDecoder`, version 0.32.
     """
-    block = _block(layer, "TransformerDecoder", pattern="causal")
+    block = _build_block(layer, "TransformerDecoder", pattern="causal")
     x, mask = _sample(block.attention, seed=0)
     if block.cross_attention is None:
         theirs, ours = layer(x, decoder_padding_mask=mask), block(x, padding_mask=mask)
@@ -79,19 +83,19 @@ def from_keras_hub_decoder(layer):
     return block
 
 
-def _block(layer, kind, pattern):
-    """A block of the layer's sizes with its weights."""
-    is_attention = hasattr(layer, "_self_attention_layer") and layer.built
-    is_decoder = hasattr(layer, "_cross_attention_layer")  # None where built without a context
-    if not is_attention or is_decoder != (kind == "TransformerDecoder"):
+def _build_block(layer, kind, pattern):
+    """Return a block of the layer's sizes with its weights."""
+    hub = hub_sublayers(layer)
+    is_built = "self_attention" in hub and layer.built
+    if not is_built or ("cross_attention" in hub) != (kind == "TransformerDecoder"):
         raise ValueError(f"`layer` must be a built KerasHub `{kind}`. Received: layer={layer!r}.")
-    hub_cross = getattr(layer, "_cross_attention_layer", None)
+    hub_cross = hub.get("cross_attention")
     policy = layer.dtype_policy
 
-    def attention(hub, pattern):
+    def attention(hub_attention, pattern):
         return MultiHeadAttention(
-            hub.num_heads,
-            hub.key_dim,
+            hub_attention.num_heads,
+            hub_attention.key_dim,
             pattern=pattern,
             dropout=layer.dropout,
             kernel_initializer=layer.kernel_initializer,
@@ -101,7 +105,7 @@ def _block(layer, kind, pattern):
 
     residual = PreNorm if layer.normalize_first else PostNorm
     block = TransformerBlock(
-        attention(layer._self_attention_layer, pattern),
+        attention(hub["self_attention"], pattern),
         FeedForward(
             layer.intermediate_dim,
             activation=layer.activation,
@@ -114,32 +118,29 @@ def _block(layer, kind, pattern):
         dtype=policy,
         name=layer.name,
     )
-    widths = [layer._self_attention_layer.query_dense.kernel.shape[0]]
+    widths = [hub["self_attention"].query_dense.kernel.shape[0]]
     if hub_cross is not None:
         widths.append(hub_cross.value_dense.kernel.shape[0])
     block.build(*((None, None, width) for width in widths))
-    for name in ("self_attention", "cross_attention", "feedforward"):
-        _move(layer, block, name)
+    _copy_weights(hub, block)
     return block
 
 
-def _move(layer, block, name):
-    """The weights of one sublayer and of its norm, if the layer has that sublayer."""
-    ours = {"self_attention": "attention", "feedforward": "feed_forward"}.get(name, name)
-    if getattr(block, ours) is None:
-        return
-    if name == "feedforward":
-        dense = layer._feedforward_intermediate_dense, layer._feedforward_output_dense
-        weights = [weight for each in dense for weight in each.get_weights()]
-    else:
-        weights = getattr(layer, f"_{name}_layer").get_weights()
-    getattr(block, ours).set_weights(weights)
-    norm = getattr(layer, f"_{name}_layer_norm")
-    getattr(block, f"{ours}_residual").norm.set_weights(norm.get_weights())
+def _copy_weights(hub, block):
+    """Copy the weights of each sublayer and of its norm."""
+    dense = [hub["intermediate_dense"], hub["output_dense"]]
+    block.feed_forward.set_weights([w for layer in dense for w in layer.get_weights()])
+    block.feed_forward_residual.norm.set_weights(hub["feed_forward_norm"].get_weights())
+    block.attention.set_weights(hub["self_attention"].get_weights())
+    block.attention_residual.norm.set_weights(hub["self_attention_norm"].get_weights())
+    if block.cross_attention is not None:
+        block.cross_attention.set_weights(hub["cross_attention"].get_weights())
+        norm = hub["cross_attention_norm"]
+        block.cross_attention_residual.norm.set_weights(norm.get_weights())
 
 
 def _sample(attention, seed, of="query"):
-    """Random input (2, 5, D) and a mask that ends the second row early."""
+    """Return random input (2, 5, D) and a mask that ends the second row early."""
     width = getattr(attention, f"{of}_kernel").shape[0]
     x = np.random.default_rng(seed).standard_normal((2, 5, width)).astype("float32")
     return ops.convert_to_tensor(x), ops.convert_to_tensor(np.arange(5) < np.array([[5], [3]]))
@@ -151,7 +152,7 @@ def _compare(theirs, ours, layer):
     tolerance = TOLERANCE.get(layer.compute_dtype, FLOAT32_TOLERANCE)
     if not difference <= tolerance:
         raise ValueError(
-            f"`layer` computes something else than the block made of it, so nothing was moved. "
-            f"Received: layer={layer!r}, whose output differs by {difference:.2g} of its largest "
-            f"value, where {tolerance:.2g} is allowed."
+            "`layer` and the block with its weights compute different outputs, so the conversion "
+            f"is refused. Received: layer={layer!r}, whose output differs by {difference:.2g} of "
+            f"its largest value, where {tolerance:.2g} is allowed."
         )

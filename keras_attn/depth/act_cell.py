@@ -5,11 +5,9 @@ import warnings
 import keras
 from keras import ops, tree
 
-# What `keras.layers.RNN` knows a cell by that wants its dropout masks made before the loop.
-from keras.src.layers.rnn.dropout_rnn_cell import DropoutRNNCell
-
 from keras_attn import registry
 from keras_attn.backend.bounded_while import bounded_while
+from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
 from keras_attn.depth.halting import advance, at_least_float32, check_halting, halting_unit, start
 from keras_attn.ops.checks import check_sizes
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops, tree
 
-from keras_attn.backend.replica_losses import ReplicaLosses
+from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth.act_cell import ACTCell
 from keras_attn.depth.halting import (
     at_least_float32,

@@ -1,4 +1,4 @@
-"""What an export holds, and whether it still answers as it did."""
+"""Inspection of a SavedModel: signatures, operations, sizes, and a check of its outputs."""
 
 import dataclasses
 import os
@@ -6,34 +6,39 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.export.replay import replay
-from keras_attn.export.saved_file import count_ops, read_saved_model, size_of_files
+from keras_attn.export.golden_outputs import replay
+from keras_attn.export.saved_model_files import (
+    count_ops,
+    has_own_variables,
+    read_saved_model,
+    size_of_files,
+)
 from keras_attn.export.servable_ops import serving_version, unservable_among
-from keras_attn.export.versions import newest
+from keras_attn.export.versions import newest_version
 
 _VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """What `inspect` found.
+    """Result of `inspect`.
 
     Attributes:
-        directory: the version that was inspected.
-        signatures: dict of a signature's name and two dicts, of its inputs and of its outputs, each
-            of a name and its (dtype, shape): `("int32", (None, None))`.
-        ops: dict of an operation's name and how often the graph and its functions hold it.
-        unservable: list of those that no stock TensorFlow Serving runs.
+        directory: the inspected version.
+        signatures: dict of a signature's name and a dict of "inputs" and "outputs", each a dict of
+            a name and its (dtype, shape): `("int32", (None, None))`.
+        ops: dict of an operation's name and its number of nodes in the graph and its functions.
+        unservable: list of the operations that no stock TensorFlow Serving runs.
         serving_version: the lowest version of TensorFlow Serving that has all others, "2.10".
         written_by: the version of TensorFlow that wrote the export.
-        tokenizer: "SentencePiece" or "characters", for what is inside; None if ids go in and out.
+        tokenizer: "SentencePiece" or "characters"; None if ids go in and out.
         num_weights: number of weights.
-        weight_bytes: bytes that these take.
+        weight_bytes: bytes of the weights.
         file_bytes: bytes of all files.
-        answers: dict of a signature's name and what came of its recorded request: "same",
-            "differs" or, where no answer was recorded, "runs". Empty without records.
-        has_own_variables: whether the variables are those that the export was written with, by the
-            hash that TensorFlow wrote; True also where it wrote none.
+        answers: dict of a signature's name and the outcome of its recorded request: "same",
+            "differs", or "runs" if no outputs were recorded. Empty without records.
+        has_own_variables: bool. True if the variables match the hash that TensorFlow wrote with
+            them, or if it wrote none.
     """
 
     directory: str
@@ -51,41 +56,41 @@ class Inspection:
 
     @property
     def faults(self):
-        """What is wrong with the export, one sentence each; an empty list if nothing is."""
+        """A list of sentences, one for each fault of the export; empty for a sound one."""
         faults = []
         if self.unservable:
             names = ", ".join(self.unservable)
             faults.append(f"TensorFlow Serving does not run operations in it: {names}.")
         if not self.has_own_variables:
             faults.append(
-                "The export is damaged: the files in variables/ are not those that it was written "
-                "with, by the hash in its fingerprint.pb."
+                "The export is damaged: the files in variables/ do not match the hash in its "
+                "fingerprint.pb."
             )
         differing = [name for name, outcome in self.answers.items() if outcome == "differs"]
         if differing:
             faults.append(
-                "The export is damaged or runs differently here: it no longer answers as where it "
-                f"was written, at {', '.join(differing)}."
+                "The export is damaged or runs differently here: outputs differ from the recorded "
+                f"ones for {', '.join(differing)}."
             )
         return faults
 
 
 def inspect(path):
-    """Reads an export, asks it what it was asked when it was written, and compares the answers.
+    """Read an export, run the requests that it carries and compare with the recorded outputs.
 
-    The hash of the variables is compared too, which tells where no answer was recorded. Numbers may
-    differ by a thousandth of an output's greatest; all else is to be the same. The model is loaded
-    and runs, so the file must be from a source that is trusted.
+    Numbers may differ by 1e-3 of an output's greatest magnitude; everything else must be equal. The
+    hash of the variables is compared too, which finds exchanged variables even if no outputs were
+    recorded. The model is loaded and run, so the export must come from a trusted source.
 
     Args:
-        path: directory of a version, or one that holds versions, of which the highest is taken.
+        path: directory of a version, or a directory of versions, whose highest is inspected.
 
     Returns:
         An `Inspection`.
 
     Raises:
-        ValueError: if there is no export, or its files are broken.
-        ImportError: if the tokenizer inside needs TensorFlow Text, and it is not installed.
+        ValueError: if there is no export, or its files are damaged.
+        ImportError: if TensorFlow Text or tensorflow-serving-api is needed and not installed.
 
     Example:
         >>> import keras_attn, tempfile
@@ -99,8 +104,6 @@ def inspect(path):
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
-    from serving.checkpoint_hash import has_own_variables
-
     directory = _version_in(os.fspath(path))
     meta_graph = read_saved_model(directory)
     ops = count_ops(meta_graph)
@@ -126,14 +129,14 @@ def inspect(path):
 
 def _version_in(path):
     if not os.path.isdir(path):
-        raise ValueError(f"There is no such directory. Received: {path!r}.")
+        raise ValueError(f"The directory does not exist. Received: {path!r}.")
     if os.path.exists(os.path.join(path, "saved_model.pb")):
         return path
-    version = newest(path)
+    version = newest_version(path)
     if version is None:
         raise ValueError(
-            "The directory holds neither a saved_model.pb nor versions, directories whose names "
-            f"are numbers. Received: {path!r}."
+            "The directory must hold a saved_model.pb, or versions: directories whose names are "
+            f"numbers. Received: {path!r}."
         )
     return os.path.join(path, version)
 
@@ -142,7 +145,7 @@ def _signatures(meta_graph):
     return {
         name: {"inputs": _tensors(signature.inputs), "outputs": _tensors(signature.outputs)}
         for name, signature in sorted(meta_graph.signature_def.items())
-        if not name.startswith("__")  # such as that of the initialisation
+        if not name.startswith("__")  # for example the initialisation
     }
 
 
@@ -179,3 +182,53 @@ def _size_of_weights(directory):
         if name.endswith(_VARIABLE) and not name.startswith("save_counter")
     }
     return sum(sizes.values()), sum(n * dtypes[name].size for name, n in sizes.items())
+
+
+def format_report(inspection):
+    """Return the lines that `python -m keras_attn.export inspect` prints of an `Inspection`."""
+    lines = [inspection.directory, "", "signatures"]
+    for name, signature in inspection.signatures.items():
+        lines.append(f"  {name}")
+        for arrow, side in (("<-", "inputs"), ("->", "outputs")):
+            lines += [f"    {arrow} {_format_spec(key, *x)}" for key, x in signature[side].items()]
+    unservable = ", ".join(inspection.unservable) or "none"
+    mismatch = "" if inspection.has_own_variables else ", MISMATCH with the recorded hash"
+    return lines + [
+        "",
+        f"operations   {sum(inspection.ops.values())} of {len(inspection.ops)} kinds",
+        f"not servable {unservable}",
+        f"needs        TensorFlow Serving {inspection.serving_version} or later "
+        f"(written by TensorFlow {inspection.written_by})",
+        f"tokenizer    {inspection.tokenizer or 'none: ids go in and out'}",
+        f"weights      {inspection.num_weights:,} in {_format_size(inspection.weight_bytes)}"
+        + mismatch,
+        f"files        {_format_size(inspection.file_bytes)}",
+        f"outputs      {_format_outcomes(inspection.answers)}",
+    ]
+
+
+def _format_spec(name, dtype, shape):
+    sizes = "?" if shape is None else ", ".join("?" if n is None else str(n) for n in shape)
+    return f"{name}: {dtype} [{sizes}]"
+
+
+def _format_size(count):
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.1f} GB"
+
+
+def _format_outcomes(outcomes):
+    if not outcomes:
+        return "not checked: the export carries no requests"
+    parts = []
+    for outcome, words in (
+        ("same", "equal to the recorded ones"),
+        ("runs", "not recorded, the request runs"),
+        ("differs", "DIFFERENT from the recorded ones"),
+    ):
+        names = sorted(name for name, found in outcomes.items() if found == outcome)
+        parts += [f"{words}: {', '.join(names)}"] if names else []
+    return "; ".join(parts)

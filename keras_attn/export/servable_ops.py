@@ -1,17 +1,16 @@
-"""Which operations a stock TensorFlow Serving runs, and since which version."""
+"""Operations that a stock TensorFlow Serving runs, by the version that introduced them."""
 
 import re
 
-from tensorflow.python.framework import op_def_registry
+from keras_attn.compat.op_registry import is_registered
+from keras_attn.export.saved_model_files import count_ops, read_saved_model
 
-from keras_attn.export.saved_file import count_ops, read_saved_model
-
-# Core ops whose kernels the server lacks, leaves to a compiler that is off, or never had.
+# Core ops without a kernel in the server, or for a compiler that is off in it.
 _FORBIDDEN_PREFIXES = ("Xla", "_Xla", "PyFunc", "EagerPyFunc", "PyFuncStateless", "Mkl", "_Mkl")
-# What our exports are made of, by the lowest version that is known to have it; later ones have it
-# too. Core ops: from the `tf.raw_ops` of the TensorFlow releases, whose numbers the servers share;
-# those of TensorFlow Text: from its releases that the servers' tags pin.
-_FIRST = {
+# The operations of our exports, by the lowest version that is known to have them; later versions
+# have them too. Core ops: from the `tf.raw_ops` of the TensorFlow releases, whose numbers the
+# servers share. Ops of TensorFlow Text: from its releases that the servers' tags pin.
+_OPS_BY_VERSION = {
     (2, 2): """
         Abs AddN AddV2 All Any ArgMax Assert AssignVariableOp BatchMatMulV2 BiasAdd BiasAddGrad
         Bitcast BitwiseAnd BitwiseOr BitwiseXor BroadcastGradientArgs BroadcastTo Case Cast Ceil
@@ -31,7 +30,7 @@ _FIRST = {
         SentencepieceOp SentencepieceTokenizeOp SentencepieceDetokenizeOp
     """,
     (2, 4): "StatelessRandomUniformFullIntV2 StatelessRandomUniformV2",
-    # The first is in all that TensorFlow 2.21 writes, in the part that saves variables again.
+    # TensorFlow 2.21 writes DisableCopyOnRead into every SavedModel, to save variables again.
     (2, 10): """
         DisableCopyOnRead FastWordpieceTokenizeWithOffsets TFText>WhitespaceTokenizeWithOffsetsV2
     """,
@@ -41,21 +40,21 @@ _FIRST = {
     """,
     (2, 20): "TFText>RoundRobinTrim TFText>Utf8Binarize",
 }
-FIRST = {op: version for version, ops in _FIRST.items() for op in ops.split()}
+FIRST_VERSION = {op: version for version, ops in _OPS_BY_VERSION.items() for op in ops.split()}
 
 
 def unservable_ops(path):
-    """Operations in a SavedModel that no stock TensorFlow Serving runs.
+    """Return the operations in a SavedModel that no stock TensorFlow Serving runs.
 
     Args:
         path: directory of the SavedModel, with `saved_model.pb` in it.
 
     Returns:
-        A sorted list of names, empty for a model that can be served. TensorFlow's own ops pass,
-        but for those of XLA and Python; of TensorFlow Text those pass that some server has.
+        A sorted list of names, empty for a model that can be served. Servable are TensorFlow's own
+        ops except those of XLA and Python, and the ops of TensorFlow Text that some server has.
 
     Raises:
-        ValueError: if there is no SavedModel, or its file is broken.
+        ValueError: if there is no SavedModel, or its file is damaged.
 
     Example:
         >>> from keras_attn.export import unservable_ops
@@ -70,33 +69,33 @@ def unservable_ops(path):
 
 
 def unservable_among(names):
-    """Those of the operations that no stock TensorFlow Serving runs, sorted."""
+    """Return those of the named operations that no stock TensorFlow Serving runs, sorted."""
     return sorted(name for name in names if not _is_servable(name))
 
 
 def serving_version(names, written_by):
-    """The lowest version of TensorFlow Serving that surely has all these operations: "2.13".
+    """Return the lowest version of TensorFlow Serving known to have all operations, "2.13".
 
     Args:
         names: operations, each servable.
-        written_by: string. The version of TensorFlow that wrote them, which has those, too, of
-            which is not known when they came.
+        written_by: string. The version of TensorFlow that wrote the graph: the answer for
+            operations that the table lacks.
     """
     written = tuple(int(number) for number in re.findall(r"\d+", written_by)[:2])
-    versions = {FIRST.get(name, written) for name in names}
-    return ".".join(map(str, max(versions, default=min(_FIRST))))
+    versions = {FIRST_VERSION.get(name, written) for name in names}
+    return ".".join(map(str, max(versions, default=min(_OPS_BY_VERSION))))
 
 
 def _is_servable(name):
-    if name in FIRST:
+    if name in FIRST_VERSION:
         return True
     if name.startswith(_FORBIDDEN_PREFIXES):
         return False
-    return op_def_registry.get(name) is not None and not _is_text_op(name)
+    return is_registered(name) and not _is_text_op(name)
 
 
 def _is_text_op(name):
     import tensorflow as tf
 
-    # Ops of an extension library are registered, but not among TensorFlow's own.
+    # Ops of an extension library are registered, but absent from `tf.raw_ops`.
     return not hasattr(tf.raw_ops, name) and not name.startswith("_")

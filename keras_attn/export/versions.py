@@ -1,4 +1,4 @@
-"""Directories of versions, as a server polls them."""
+"""Directories of numbered versions, as a server polls them, and directories written atomically."""
 
 import contextlib
 import os
@@ -7,17 +7,34 @@ import tempfile
 
 
 @contextlib.contextmanager
-def new_version(path, version=None):
-    """A directory to write a version to, and the name that it gets when all is written.
+def atomic_directory(path):
+    """Yield a temporary directory that is renamed to `path` on success and removed on failure.
 
-    It is written under another name and renamed, so that a server that polls `path` finds the
-    version complete or not at all; if anything fails, nothing is left. A process that is killed
-    (SIGKILL) leaves `.VERSION.*`, which no server reads: nobody else can tell safely that it writes
-    no more, so it stays until someone removes it.
+    A process that is killed (SIGKILL) leaves `.NAME.*` beside `path`. No other process can tell
+    that it is abandoned, so it stays until someone removes it.
+    """
+    parent, name = os.path.split(os.path.abspath(path))
+    os.makedirs(parent, exist_ok=True)
+    temporary = tempfile.mkdtemp(prefix=f".{name}.", dir=parent)
+    try:
+        yield temporary
+        os.chmod(temporary, 0o755)  # mkdtemp gives permissions to the owner alone
+        os.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+@contextlib.contextmanager
+def new_version(path, version=None):
+    """Yield a temporary directory for a version, and the directory that it becomes when complete.
+
+    A server that polls `path` finds the version complete or not at all: no server reads names that
+    begin with a dot.
 
     Args:
         path: directory that holds the versions.
-        version: int. By default one more than the highest there is.
+        version: int. By default one more than the highest version.
 
     Raises:
         ValueError: if the version exists or is not positive.
@@ -33,21 +50,13 @@ def new_version(path, version=None):
 
     Reference: https://www.tensorflow.org/tfx/serving/serving_basic
     """
-    path = os.fspath(path)
-    version, directory = free_version(path, version)
-    os.makedirs(path, exist_ok=True)
-    temporary = tempfile.mkdtemp(prefix=f".{version}.", dir=path)
-    try:
+    _, directory = free_version(os.fspath(path), version)
+    with atomic_directory(directory) as temporary:
         yield temporary, directory
-        os.chmod(temporary, 0o755)  # mkdtemp's directories are for their owner alone
-        os.rename(temporary, directory)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def free_version(path, version=None):
-    """The number of a version that is not there yet, and its directory.
+    """Return the number of a version that does not exist yet, and its directory.
 
     Raises:
         ValueError: if the version exists or is not positive, or `path` is a file.
@@ -55,19 +64,20 @@ def free_version(path, version=None):
     if os.path.exists(path) and not os.path.isdir(path):
         raise ValueError(f"The path of the versions must be a directory. Received: {path!r}.")
     if version is None:
-        version = 1 + int(newest(path) or 0)
+        version = 1 + int(newest_version(path) or 0)
     directory = os.path.join(path, str(version))
     if version < 1:
         raise ValueError(f"`version` must be at least 1. Received: version={version}.")
     if os.path.exists(directory):
         raise ValueError(
-            f"The version exists and is not overwritten; give another. Received: {directory}."
+            "The version exists and is not overwritten; choose another number. "
+            f"Received: {directory}."
         )
     return version, directory
 
 
-def newest(path):
-    """The name of the highest version in a directory, "7" or "007"; None if there is none."""
+def newest_version(path):
+    """Return the name of the highest version in a directory, "7" or "007"; None if it has none."""
     if not os.path.isdir(path):
         return None
     names = (name for name in os.listdir(path) if name.isdecimal())

@@ -29,10 +29,14 @@ class HeadProjections(keras.layers.Layer):
         *,
         num_key_value_heads,
         use_bias,
-        output_dim,
+        output_shape,
         kernel_initializer,
         bias_initializer,
         output_initializer,
+        kernel_regularizer,
+        bias_regularizer,
+        kernel_constraint,
+        bias_constraint,
         shares_query,
         **kwargs,
     ):
@@ -43,8 +47,8 @@ class HeadProjections(keras.layers.Layer):
         self.num_key_value_heads = num_heads if num_key_value_heads is None else num_key_value_heads
         sizes = ("num_heads", "key_dim", "value_dim", "num_key_value_heads")
         check_sizes(**{name: getattr(self, name) for name in sizes})
-        if output_dim is not None:
-            check_sizes(output_dim=output_dim)
+        if output_shape is not None:
+            check_sizes(output_shape=output_shape)
         if num_heads % self.num_key_value_heads:
             raise ValueError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
@@ -56,22 +60,26 @@ class HeadProjections(keras.layers.Layer):
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
             )
         self.use_bias = use_bias
-        self.output_dim = output_dim
+        self._output_shape = output_shape
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.output_initializer = keras.initializers.get(output_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
         self._shares_query = shares_query
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         value_shape = value_shape or query_shape
         key_shape = key_shape or value_shape
         heads, shared = self.num_heads, self.num_key_value_heads
-        output_dim = self.output_dim or query_shape[-1]
+        output_shape = self._output_shape or query_shape[-1]
         self._add_projection("query", (query_shape[-1], heads, self.key_dim))
         if not self._shares_query:
             self._add_projection("key", (key_shape[-1], shared, self.key_dim))
         self._add_projection("value", (value_shape[-1], shared, self.value_dim))
-        self._add_projection("output", (heads, self.value_dim, output_dim), num_input_axes=2)
+        self._add_projection("output", (heads, self.value_dim, output_shape), num_input_axes=2)
 
     def _add_projection(self, name, shape, num_input_axes=1):
         initializer = self.kernel_initializer
@@ -83,11 +91,23 @@ class HeadProjections(keras.layers.Layer):
         def draw(shape, dtype=None):
             return ops.reshape(initializer(matrix, dtype=dtype), shape)
 
-        setattr(self, f"{name}_kernel", self.add_weight(shape, draw, name=f"{name}_kernel"))
+        kernel = self.add_weight(
+            shape,
+            draw,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+            name=f"{name}_kernel",
+        )
+        setattr(self, f"{name}_kernel", kernel)
         bias = None
         if self.use_bias:
-            shape = shape[num_input_axes:]
-            bias = self.add_weight(shape, registry.redraw(self.bias_initializer), name=f"{name}_bias")
+            bias = self.add_weight(
+                shape[num_input_axes:],
+                registry.redraw(self.bias_initializer),
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+                name=f"{name}_bias",
+            )
         setattr(self, f"{name}_bias", bias)
 
     def _heads(self, query, key, value, decoding):
@@ -146,10 +166,14 @@ class HeadProjections(keras.layers.Layer):
             "value_dim": self.value_dim,
             "num_key_value_heads": self.num_key_value_heads,
             "use_bias": self.use_bias,
-            "output_dim": self.output_dim,
+            "output_shape": self._output_shape,
             "kernel_initializer": serialize(self.kernel_initializer),
             "bias_initializer": serialize(self.bias_initializer),
             "output_initializer": serialize(self.output_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
         }
 
 

@@ -6,7 +6,13 @@ from keras import ops
 from keras_attn import patterns, positions, registry, scores
 from keras_attn.attention.cache import check_cache, read_cache
 from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.masks import keras_mask, mask_and_bias, spread_padding_mask
+from keras_attn.attention.masks import (
+    attach_keras_mask,
+    combine_masks,
+    keras_mask,
+    mask_and_bias,
+    spread_padding_mask,
+)
 from keras_attn.attention.positions import PositionRange, resolve_positions
 from keras_attn.attention.softmax import attend
 from keras_attn.layers.fused_attention import attend_fused, fuses
@@ -44,24 +50,28 @@ class MultiHeadAttention(HeadProjections):
             of queries; by default N.
         use_bias: bool. Whether the four projections have biases.
         dropout: float. Dropout rate of the attention weights.
-        output_dim: int. Size of the output; by default that of `query`.
+        output_shape: int. Size of the output; by default that of `query`.
         kernel_initializer: of the projections. Each is drawn as the matrix that it is: Keras's own
             layer draws a (D, N, H) kernel as if it were a convolution's, several times too narrow.
         bias_initializer: of the biases.
-        output_initializer: of the output projection; by default `kernel_initializer`.
+        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of each projection.
         implementation: "dense" for the whole matrix of scores, "blockwise" for the pattern's plan, or "auto":
             the plan where it is known to compute fewer or to need much less memory. Positions,
             an `attention_mask` or a cache given to a call always take the matrix. With "auto", on
             JAX and a GPU, in half precision, a kernel of `keras.ops.dot_product_attention` takes
             the place of both where it gives the same to the rounding of the dtype.
         seed: int. Seed of the dropout.
+        output_initializer: of the output projection; by default `kernel_initializer`.
 
     Call arguments:
         query: (B, T, D).
         value: (B, S, D). None only with a complete cache.
         key: (B, S, D); by default `value`.
-        padding_mask: bool (B, S), True where a key is real; by default Keras's mask of `value`.
-        attention_mask: bool, broadcastable to (B, N, T, S).
+        query_mask: bool (B, T), by default Keras's mask of `query`. It changes no number and becomes
+            the Keras mask of the output.
+        value_mask, key_mask: bool (B, S), True where a key is real; a key must be real by both. By
+            default Keras's masks of `value` and `key`; without them with a cache.
+        attention_mask: bool, broadcastable to (B, N, T, S); three axes are (B, T, S).
         query_positions: int (T,) or (B, T); by default the last T of S positions.
         key_positions: int (S,) or (B, S); by default 0 .. S-1.
         use_causal_mask: bool. Same as `pattern & Causal()`, by positions.
@@ -70,7 +80,7 @@ class MultiHeadAttention(HeadProjections):
         return_attention_scores: bool. They are a matrix: what a plan saves is lost.
 
     Returns:
-        (B, T, output_dim); then, if asked for, the scores (B, N, T, S) float32, whose rows sum to
+        (B, T, output_shape); then, if asked for, the scores (B, N, T, S) float32, whose rows sum to
         1, or to 0 where nothing may be attended; then, with `cache`, the new cache.
 
     Raises:
@@ -103,12 +113,16 @@ class MultiHeadAttention(HeadProjections):
         num_key_value_heads=None,
         use_bias=True,
         dropout=0.0,
-        output_dim=None,
+        output_shape=None,
         kernel_initializer="glorot_uniform",
         bias_initializer="zeros",
-        output_initializer=None,
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
         implementation="auto",
         seed=None,
+        output_initializer=None,
         **kwargs,
     ):
         score = scores.get(score, dtype=kwargs.get("dtype"))
@@ -118,10 +132,14 @@ class MultiHeadAttention(HeadProjections):
             value_dim,
             num_key_value_heads=num_key_value_heads,
             use_bias=use_bias,
-            output_dim=output_dim,
+            output_shape=output_shape,
             kernel_initializer=kernel_initializer,
             bias_initializer=bias_initializer,
             output_initializer=output_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
             shares_query=getattr(score, "shares_query", False),
             **kwargs,
         )
@@ -154,20 +172,24 @@ class MultiHeadAttention(HeadProjections):
     def call(
         self,
         query,
-        value=None,
+        value,
         key=None,
-        *,
-        padding_mask=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
         attention_mask=None,
-        query_positions=None,
-        key_positions=None,
-        use_causal_mask=False,
-        cache=None,
         return_attention_scores=False,
         training=None,
+        use_causal_mask=False,
+        *,
+        query_positions=None,
+        key_positions=None,
+        cache=None,
     ):
-        if padding_mask is None and cache is None:
-            padding_mask = keras_mask(value)
+        if cache is not None:
+            # `Layer.__call__` fills in Keras's masks of the new values: a cache needs all slots'.
+            value_mask = None if value_mask is keras_mask(value) else value_mask
+            key_mask = None if key_mask is keras_mask(key) else key_mask
         self._check_inputs(query, value, key, cache)
         inputs, given = query, (query_positions, key_positions)
         query, key, value = self._heads(query, key, value, decoding=cache is not None)
@@ -177,7 +199,8 @@ class MultiHeadAttention(HeadProjections):
         if cache is not None:
             cache, read = read_cache(cache, key, value, pattern, *given)
             key, value = read.key, read.value
-            padding_mask = read.cut(padding_mask, "padding_mask")
+            value_mask = read.cut(value_mask, "value_mask")
+            key_mask = read.cut(key_mask, "key_mask")
             attention_mask = read.cut(attention_mask, "attention_mask")
         if self.num_key_value_heads < self.num_heads:
             repeats = self.num_heads // self.num_key_value_heads
@@ -186,7 +209,10 @@ class MultiHeadAttention(HeadProjections):
             *(query, key, value),
             *self._positions(query, key, query_positions, key_positions, read),
             self.score,
-            real=spread_padding_mask(padding_mask, query.shape[0], key.shape[2]),
+            real=combine_masks(
+                spread_padding_mask(value_mask, query.shape[0], key.shape[2], "value_mask"),
+                spread_padding_mask(key_mask, query.shape[0], key.shape[2], "key_mask"),
+            ),
             inputs=inputs,
         )
         if training and (self.dropout or pattern.is_random):
@@ -210,6 +236,8 @@ class MultiHeadAttention(HeadProjections):
             again = operands.replace(again=True)
             _, scores = self._attend_by_matrix(again, pattern, attention_mask)
         output = self._multiply(merge_heads(output), "output")  # (B, T, D)
+        if query_mask is not None:
+            attach_keras_mask(output, query_mask, "query_mask")
         results = [output]
         if return_attention_scores:
             results.append(scores if read is None else read.spread(scores))
@@ -303,18 +331,37 @@ class MultiHeadAttention(HeadProjections):
         return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
 
     def compute_output_spec(
-        self, query, value=None, key=None, *, cache=None, return_attention_scores=False, **kwargs
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        use_causal_mask=False,
+        *,
+        cache=None,
+        **positions,
     ):
         if cache is not None:
             return super().compute_output_spec(
                 query,
                 value,
                 key,
+                query_mask,
+                value_mask,
+                key_mask,
+                attention_mask,
+                return_attention_scores,
+                training,
+                use_causal_mask,
                 cache=cache,
-                return_attention_scores=return_attention_scores,
-                **kwargs,
+                **positions,
             )
-        shape = (*query.shape[:-1], self.output_dim or query.shape[-1])
+        shape = (*query.shape[:-1], self._output_shape or query.shape[-1])
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not return_attention_scores:
             return output

@@ -129,7 +129,7 @@ class TransformerBlock(Block):
 
         def cross_attention(x, context):
             masks = {
-                "padding_mask": call.context_padding_mask,
+                "value_mask": call.context_padding_mask,
                 "attention_mask": call.context_attention_mask,
             }
             return self._attend("cross_attention", x, context, masks, call, extras)
@@ -150,7 +150,7 @@ class TransformerBlock(Block):
                 (call.memory, call.memory_mask, "memory_mask"), (x, padding_mask, "padding_mask")
             )
         arguments = {
-            "padding_mask": padding_mask,
+            "value_mask": padding_mask,
             "attention_mask": call.attention_mask,
             "query_positions": call.query_positions,
             "key_positions": call.key_positions,

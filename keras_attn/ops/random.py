@@ -47,12 +47,12 @@ class RepeatedSeed(keras.random.SeedGenerator):
 
     def __init__(self, seed):
         # Not the parent's, which would make a variable.
-        self._initial_seed = seed
+        self._seed = seed
 
     def next(self, ordered=True):
         # JAX takes keys of no other type.
         is_jax = keras.backend.backend() == "jax"
-        return ops.cast(self._initial_seed, "uint32") if is_jax else self._initial_seed
+        return ops.cast(self._seed, "uint32") if is_jax else self._seed
 
 
 def split_seed(seed, count):

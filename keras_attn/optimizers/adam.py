@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
-from keras_attn.backend.replicas import num_replicas
+from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
 from keras_attn.registry import register
 
 
 @register
-class Adam(keras.optimizers.Adam):
+class Adam(SumBeforeClipping, keras.optimizers.Adam):
     """`keras.optimizers.Adam`, updating each weight by one fused operation on TensorFlow.
 
         m = b_1 m + (1 - b_1) g,   v = b_2 v + (1 - b_2) g^2
@@ -42,14 +42,14 @@ class Adam(keras.optimizers.Adam):
             return super().update_step(gradient, variable, learning_rate)
         import tensorflow as tf
 
-        index = self._get_variable_index(variable)
+        first_moment, second_moment = adam_moments(self, variable)
         dtype = variable.dtype
         step = ops.cast(self.iterations + 1, dtype)
         first, second = ops.cast(self.beta_1, dtype), ops.cast(self.beta_2, dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
+            m=first_moment.value.handle,
+            v=second_moment.value.handle,
             beta1_power=first**step,
             beta2_power=second**step,
             lr=ops.cast(learning_rate, dtype),
@@ -58,15 +58,6 @@ class Adam(keras.optimizers.Adam):
             epsilon=ops.cast(self.epsilon, dtype),
             grad=ops.cast(gradient, dtype),
         )
-
-    def _backend_apply_gradients(self, grads, trainable_variables):
-        if num_replicas() > 1:
-            pairs = super()._all_reduce_sum_gradients(zip(grads, trainable_variables, strict=True))
-            grads = [gradient for gradient, _ in pairs]
-        super()._backend_apply_gradients(grads, trainable_variables)
-
-    def _all_reduce_sum_gradients(self, grads_and_vars):
-        return grads_and_vars  # They are sums by now.
 
 
 def _is_sparse(gradient):

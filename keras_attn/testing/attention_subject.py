@@ -42,8 +42,8 @@ class AttentionSubject(Subject):
     def mask_arguments(self, query, value, real=None, pairs=None):
         """The arguments that give the layer a padding mask (B, S) and a mask of pairs (B, T, S)."""
         found = {}
-        if real is not None and self.accepts("padding_mask"):
-            found["padding_mask"], real = real, None
+        if real is not None and self.accepts("value_mask"):
+            found["value_mask"], real = real, None
         if real is not None or pairs is not None:
             self.need("attention_mask")
             mask = np.ones((value.shape[0], query.shape[1], value.shape[1]), bool)

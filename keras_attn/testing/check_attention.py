@@ -52,7 +52,7 @@ def check_attention(
 
         query (B, T, D), value (B, S, D) -> output (B, T, ...)
 
-    The layer is called as `layer(query, value)`, and with those of `key`, `padding_mask`,
+    The layer is called as `layer(query, value)`, and with those of `key`, `value_mask`,
     `attention_mask`, `use_causal_mask`, `return_attention_scores` and `training` that its `call`
     has. Checks run on copies made from its configuration; the layer itself is only built.
 

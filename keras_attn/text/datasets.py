@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+from keras_attn.compat.distributed_dataset import set_num_batches
+
 
 def dataset_of(one_pass, signature, num_batches):
     """A dataset of what the generator function `one_pass` yields, of known cardinality.
@@ -40,11 +42,7 @@ def dataset_of(one_pass, signature, num_batches):
         return _ahead(batches().map(parts).unbatch())
 
     distributed = strategy.distribute_datasets_from_function(parts_for_a_process)
-    # TensorFlow would count parts, and here cannot; Keras counts batches. And since all replicas
-    # have as many, none need ask the others at every batch if they still have one, by which known
-    # numbers of rows become unknown.
-    distributed._cardinality = np.int64(num_batches)
-    distributed._enable_get_next_as_optional = False
+    set_num_batches(distributed, num_batches)
     return distributed
 
 

@@ -8,8 +8,8 @@ See README.md beside this file.
 
 import sys
 
-from recipes import program
-from recipes.algorithmic.options import parse
+from .. import program
+from .options import parse
 
 
 def main():
@@ -17,8 +17,8 @@ def main():
 
 
 def run(options, started):
-    from recipes.algorithmic.parity_run import ParityRun
-    from recipes.algorithmic.sequence_run import SequenceRun
+    from .parity_run import ParityRun
+    from .sequence_run import SequenceRun
 
     run = (ParityRun if options.task == "parity" else SequenceRun)(options)
     run.finish(started)

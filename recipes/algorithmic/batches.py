@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from recipes.algorithmic.held_out import draw
-from recipes.algorithmic.parity import parity
-from recipes.algorithmic.sequences import SHORTEST, TASKS
-from recipes.text.tokens import FIRST_ID
+from ..text.tokens import FIRST_ID
+from .held_out import draw
+from .parity import parity
+from .sequences import SHORTEST, TASKS
 
 _BOS, _EOS = 2, 3
 # What a batch is for, as part of its seed.

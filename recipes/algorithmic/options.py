@@ -2,7 +2,7 @@
 
 import argparse
 
-from recipes.options import (
+from ..options import (
     add_run_options,
     add_schedule_options,
     check_at_least,

@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 
-from recipes.algorithmic.architectures import parity_rnn
-from recipes.algorithmic.plots import draw_lines
-from recipes.algorithmic.training import Run
+from .architectures import parity_rnn
+from .plots import draw_lines
+from .training import Run
 
 
 class ParityRun(Run):

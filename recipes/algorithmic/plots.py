@@ -1,6 +1,6 @@
 """Lines over lengths and positions, as PNG."""
 
-from recipes import files
+from .. import files
 
 
 def draw_lines(path, lines, xlabel, ylabel, mark=None):

@@ -3,12 +3,13 @@
 import numpy as np
 
 from keras_attn import losses, metrics, text
-from recipes.algorithmic.architectures import encoder_decoder
-from recipes.algorithmic.plots import draw_lines
-from recipes.algorithmic.pondering import steps_by_position
-from recipes.algorithmic.sequences import SYMBOLS, carries
-from recipes.algorithmic.training import Run
-from recipes.text.tokens import FIRST_ID
+
+from ..text.tokens import FIRST_ID
+from .architectures import encoder_decoder
+from .plots import draw_lines
+from .pondering import steps_by_position
+from .sequences import SYMBOLS, carries
+from .training import Run
 
 
 class SequenceRun(Run):

@@ -1,11 +1,11 @@
 """What a run of any task is: data, training, results by length and a card."""
 
-from recipes import run
-from recipes.algorithmic.batches import Batches
-from recipes.algorithmic.plots import draw_lines
-from recipes.algorithmic.settings import settings
-from recipes.epochs import EpochDataset
-from recipes.optimizer import COMPILED, adam
+from .. import run
+from ..epochs import EpochDataset
+from ..optimizer import COMPILED, adam
+from .batches import Batches
+from .plots import draw_lines
+from .settings import settings
 
 _VALIDATION_BATCHES = 8
 

@@ -9,11 +9,11 @@ kernel is asked and for which tensors, but not what it answers: on a GPU, run
 import argparse
 from functools import partial
 
-from recipes.benchmarks import floor
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.harness import Contender, compare, measure
+from . import floor
+from .card import Card, add_card_arguments
+from .harness import Contender, compare, measure
 
-PLACE = "recipes.benchmarks.contenders"
+PLACE = f"{__package__}.contenders"
 OURS = "keras_attn on JAX"
 PARTS = ("training", "causal", "local")
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)

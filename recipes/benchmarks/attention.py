@@ -4,10 +4,10 @@ import argparse
 import collections
 import pathlib
 
-from recipes.benchmarks import curves, demands, floor
-from recipes.benchmarks.attention_cases import KINDS, OURS, PLACE
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.harness import Contender, Worker, measure
+from . import curves, demands, floor
+from .attention_cases import KINDS, OURS, PLACE
+from .card import Card, add_card_arguments
+from .harness import Contender, Worker, measure
 
 CASES = (
     "dense:2048 dense:8192 causal:2048 causal:8192 layer:2048 layer:4096 "

@@ -5,10 +5,10 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from recipes.benchmarks import demands, floor
-from recipes.benchmarks.harness import Contender, compare
+from . import demands, floor
+from .harness import Contender, compare
 
-PLACE = "recipes.benchmarks.contenders"
+PLACE = f"{__package__}.contenders"
 OURS = "keras_attn"
 WINDOWS = (128, 256)
 CHUNK, ROUNDS = 64, 2

@@ -4,7 +4,7 @@ import datetime
 import json
 import pathlib
 
-from recipes.provenance import command_line, hardware
+from ..provenance import command_line, hardware
 
 CARDS = pathlib.Path(__file__).parent / "cards"
 

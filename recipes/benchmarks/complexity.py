@@ -4,12 +4,12 @@ import argparse
 import dataclasses
 import pathlib
 
-from recipes.benchmarks import curves
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.contenders.attention_complexity import KERNEL, RESTRICTION
-from recipes.benchmarks.harness import Contender, measure
+from . import curves
+from .card import Card, add_card_arguments
+from .contenders.attention_complexity import KERNEL, RESTRICTION
+from .harness import Contender, measure
 
-TARGET = "recipes.benchmarks.contenders.attention_complexity"
+TARGET = f"{__package__}.contenders.attention_complexity"
 LENGTHS, WIDTHS = (512, 1024, 2048, 4096), (256, 512, 1024)
 # Both sizes are varied around these.
 LENGTH, WIDTH = 1024, 512

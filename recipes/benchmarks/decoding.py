@@ -3,8 +3,8 @@
 import argparse
 import os
 
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.harness import Contender, compare, measure
+from .card import Card, add_card_arguments
+from .harness import Contender, compare, measure
 
 SOURCE_LENGTH, NEW_TOKENS = 32, 64
 OURS = {
@@ -24,7 +24,7 @@ CTRANSLATE2 = {
     "CTranslate2, 1 thread": {"threads": 1},
     f"CTranslate2, {CORES} workers of 1 thread": {"threads": 1, "workers": CORES},
 }
-PLACE = "recipes.benchmarks.contenders"
+PLACE = f"{__package__}.contenders"
 METHOD = (
     f"Milliseconds to read {SOURCE_LENGTH} tokens a sentence and write exactly {NEW_TOKENS}, float32, "
     "random weights, vocabulary 8,000, key-value caches on. The end of sentence is made "

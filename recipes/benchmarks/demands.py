@@ -6,7 +6,7 @@ whether it is `met`, for `Card.add`; or None if a row that it needs is missing.
 
 import statistics
 
-from recipes.benchmarks.harness import compare
+from .harness import compare
 
 
 def find(rows, name):

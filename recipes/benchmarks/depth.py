@@ -3,11 +3,11 @@
 import argparse
 import pathlib
 
-from recipes.benchmarks import curves, demands
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.harness import Contender, measure
+from . import curves, demands
+from .card import Card, add_card_arguments
+from .harness import Contender, measure
 
-TARGET = "recipes.benchmarks.contenders.depth:training_step"
+TARGET = f"{__package__}.contenders.depth:training_step"
 KINDS = ("plain", "remat", "reversible")
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 LAYERS = (2, 8, 24)

@@ -4,10 +4,10 @@ import argparse
 import sys
 import tempfile
 
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.harness import Contender, measure
+from .card import Card, add_card_arguments
+from .harness import Contender, measure
 
-PLACE = "recipes.benchmarks.contenders.exports"
+PLACE = f"{__package__}.contenders.exports"
 FORMS = ("saved_model", "saved_model_int8", "onnx", "ctranslate2", "ctranslate2_int8")
 COLUMNS = {
     "MB": lambda row: f"{row['facts']['megabytes']:.2f}",
@@ -37,7 +37,7 @@ def parse_arguments(arguments=None):
 
 def main():
     arguments = parse_arguments()
-    from recipes.benchmarks.contenders.exports import prepare
+    from .contenders.exports import prepare
 
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -41,7 +41,7 @@ class Worker:
     """A running contender: `report` is what it said once warm, `skipped` why it is out."""
 
     def __init__(self, contender, minimum_seconds=0.0):
-        command = [sys.executable, "-m", "recipes.benchmarks.worker", contender.target]
+        command = [sys.executable, "-m", f"{__package__}.worker", contender.target]
         command += [json.dumps(contender.options), str(minimum_seconds)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(

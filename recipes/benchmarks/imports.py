@@ -2,10 +2,10 @@
 
 import argparse
 
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.harness import Contender, compare, measure_first_calls
+from .card import Card, add_card_arguments
+from .harness import Contender, compare, measure_first_calls
 
-TARGET = "recipes.benchmarks.contenders.imports:importing"
+TARGET = f"{__package__}.contenders.imports:importing"
 OURS, KERAS = (
     Contender(f"import {name}", TARGET, {"name": name}) for name in ("keras_attn", "keras")
 )

@@ -14,8 +14,9 @@ import time
 import numpy as np
 
 from keras_attn.callbacks.npz import PARTIAL, read_arrays
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.provenance import versions
+
+from ..provenance import versions
+from .card import Card, add_card_arguments
 
 OPTIONS = "--num-layers 1 --epochs 5 --checkpoint-steps 3"
 METHOD = (
@@ -63,7 +64,8 @@ def main():
 
 
 def start(out, options):
-    command = [sys.executable, "-m", "recipes.translate", "--out", str(out), *shlex.split(options)]
+    recipe = f"{__package__.removesuffix('.benchmarks')}.translate"
+    command = [sys.executable, "-m", recipe, "--out", str(out), *shlex.split(options)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 

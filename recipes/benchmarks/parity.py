@@ -9,8 +9,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-from recipes.benchmarks.card import CARDS
-from recipes.provenance import command_line, hardware, versions
+from ..provenance import command_line, hardware, versions
+from .card import CARDS
 
 TESTS = pathlib.Path(__file__).parents[2] / "tests" / "peers"
 PACKAGES = (

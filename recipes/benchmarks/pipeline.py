@@ -7,15 +7,15 @@ import tempfile
 
 import numpy as np
 
-from recipes import files
-from recipes.benchmarks import demands
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.contenders.pipeline import BUCKETS, NAIVE, PACKED, WAYS, save
-from recipes.benchmarks.harness import Contender, measure
-from recipes.text.corpus import tokenizer_of
-from recipes.translate.parallel_text import read_parallel_text
+from .. import files
+from ..text.corpus import tokenizer_of
+from ..translate.parallel_text import read_parallel_text
+from . import demands
+from .card import Card, add_card_arguments
+from .contenders.pipeline import BUCKETS, NAIVE, PACKED, WAYS, save
+from .harness import Contender, measure
 
-PLACE = "recipes.benchmarks.contenders.pipeline"
+PLACE = f"{__package__}.contenders.pipeline"
 VOCABULARY_SIZE = 8000
 TOKENS_PER_BATCH, BASE_TOKENS = 4096, 1024
 # Four times the mean sentence of Multi30k, which its longest ones fill; paragraphs are cut.

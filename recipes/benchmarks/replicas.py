@@ -2,11 +2,11 @@
 
 import argparse
 
-from recipes.benchmarks import demands
-from recipes.benchmarks.card import Card, add_card_arguments, add_case_argument
-from recipes.benchmarks.harness import Contender, measure
+from . import demands
+from .card import Card, add_card_arguments, add_case_argument
+from .harness import Contender, measure
 
-TARGET = "recipes.benchmarks.contenders.replicas:training"
+TARGET = f"{__package__}.contenders.replicas:training"
 LENGTH = 32
 # (size, rows of the global batch) and the steps of one call.
 CASES = {("tiny", 64): 16, ("base", 64): 3}

@@ -2,11 +2,11 @@
 
 import argparse
 
-from recipes.benchmarks import demands
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.harness import Contender, measure
+from . import demands
+from .card import Card, add_card_arguments
+from .harness import Contender, measure
 
-PLACE = "recipes.benchmarks.contenders.segment_memory"
+PLACE = f"{__package__}.contenders.segment_memory"
 CONTEXTS = (256, 512, 1024)
 SEGMENT, WINDOWS = 128, 8
 METHOD = (

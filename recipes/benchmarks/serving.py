@@ -9,11 +9,11 @@ import time
 
 import numpy as np
 
-from recipes import provenance
-from recipes.benchmarks.card import Card, add_card_arguments, sentence
-from recipes.benchmarks.serving_clients import GrpcConnection, Load, RestConnection
-from recipes.benchmarks.serving_model import InProcess, dates, newest, untrained
-from recipes.benchmarks.serving_process import BATCHING, MemoryLog, first_call_seconds, serving
+from .. import provenance
+from .card import Card, add_card_arguments, sentence
+from .serving_clients import GrpcConnection, Load, RestConnection
+from .serving_model import InProcess, dates, newest, untrained
+from .serving_process import BATCHING, MemoryLog, first_call_seconds, serving
 
 ALONE, BATCHED = "one by one", "batched"
 PERCENTILES = (50, 95, 99)

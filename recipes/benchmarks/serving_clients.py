@@ -12,7 +12,7 @@ import random
 import threading
 import time
 
-from recipes.benchmarks.serving_process import MODEL
+from .serving_process import MODEL
 
 SCORE_TOLERANCE = 1e-5
 

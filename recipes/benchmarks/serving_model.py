@@ -8,7 +8,7 @@ LAYERS = 2
 
 def dates(count):
     """So many different dates, in 18 languages."""
-    from recipes.translate.dates import date_pairs
+    from ..translate.dates import date_pairs
 
     return [text for text, _ in date_pairs(1, 1, count)["test"]]
 

@@ -54,7 +54,8 @@ def serving(export, log, *flags):
         flags: strings, further flags of `serving.server`.
     """
     ports = [free_port(), free_port()]
-    command = [sys.executable, "-m", "serving.server", f"--model_base_path={export}"]
+    program = __package__.removesuffix("recipes.benchmarks") + "serving.server"
+    command = [sys.executable, "-m", program, f"--model_base_path={export}"]
     command += [f"--model_name={MODEL}", f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
     start = time.perf_counter()
     with open(log, "wb") as output:

@@ -2,12 +2,12 @@
 
 import argparse
 
-from recipes.benchmarks import demands
-from recipes.benchmarks.card import Card, add_card_arguments
-from recipes.benchmarks.depth import COLUMNS
-from recipes.benchmarks.harness import Contender, measure
+from . import demands
+from .card import Card, add_card_arguments
+from .depth import COLUMNS
+from .harness import Contender, measure
 
-TARGET = "recipes.benchmarks.contenders.language_model:training_step"
+TARGET = f"{__package__}.contenders.language_model:training_step"
 CONTEXTS = (2048, 8192)
 TWINS = {
     "reformer": ("--with=attention=('local','lsh')", "--with=attention=('local','full')"),

@@ -2,8 +2,8 @@
 
 import argparse
 
-from recipes.benchmarks.card import Card, add_card_arguments, add_case_argument
-from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
+from .card import Card, add_card_arguments, add_case_argument
+from .harness import Contender, compare, measure, measure_first_calls
 
 LENGTH = 32
 # (size, batch) and the steps of one call, so many that what `fit` does once a call weighs little.
@@ -12,9 +12,9 @@ CASES = {("tiny", 32): 10, ("tiny", 128): 4, ("base", 32): 2}
 POLICIES = ("float32", "mixed_bfloat16")
 OURS, HUB, TORCH = "keras_attn fit", "KerasHub fit", "torch nn.Transformer"
 TARGETS = {
-    OURS: "recipes.benchmarks.contenders.ours:training",
-    HUB: "recipes.benchmarks.contenders.hub:training",
-    TORCH: "recipes.benchmarks.contenders.pytorch:training",
+    OURS: f"{__package__}.contenders.ours:training",
+    HUB: f"{__package__}.contenders.hub:training",
+    TORCH: f"{__package__}.contenders.pytorch:training",
 }
 METHOD = (
     f"Adam (keras_attn with its own, which gives the numbers of Keras's), label smoothing {{smoothing:g}}, dropout {{dropout:g}} (of attention weights too), "

@@ -7,8 +7,8 @@ See README.md beside this file.
 
 import sys
 
-from recipes import files, program
-from recipes.compare.options import parse
+from .. import files, program
+from .options import parse
 
 
 def main():
@@ -16,8 +16,8 @@ def main():
 
 
 def run(options, started):
-    from recipes.compare.training import Comparison
-    from recipes.text.tokens import FILE_NAME
+    from ..text.tokens import FILE_NAME
+    from .training import Comparison
 
     comparison = Comparison(options)
     if options.prepare:

@@ -2,14 +2,14 @@
 
 import argparse
 
-from recipes.options import add_device_options, check_at_least, check_learning_rate
-from recipes.text.options import (
+from ..options import add_device_options, check_at_least, check_learning_rate
+from ..text.options import (
     add_budget_options,
     add_text_options,
     check_text_options,
     fill_budget,
 )
-from recipes.text.options import settings as text_settings
+from ..text.options import settings as text_settings
 
 AXES = ("score", "pattern", "position", "residual", "depth", "memory", "loss")
 SIZES = {"num_layers": 4, "num_heads": 4, "hidden_dim": 128, "intermediate_dim": 512}

@@ -12,18 +12,19 @@ from keras_attn import callbacks, distribution, losses, text
 from keras_attn.callbacks.deferred_signal import DeferredSignal
 from keras_attn.distribution.workers import worker_under
 from keras_attn.memory import StatefulSegments
-from recipes import files
-from recipes.compare.axes import axes, build
-from recipes.compare.options import settings
-from recipes.curves import draw_curves
-from recipes.epochs import EpochDataset
-from recipes.optimizer import COMPILED, adam
-from recipes.options import devices_of
-from recipes.provenance import command_line, hardware, versions
-from recipes.settings import check_agreement, check_out, check_settings, save_settings
-from recipes.text.batches import EndlessSegments, Windows
-from recipes.text.corpus import Corpus
-from recipes.text.data import read_text
+
+from .. import files
+from ..curves import draw_curves
+from ..epochs import EpochDataset
+from ..optimizer import COMPILED, adam
+from ..options import devices_of
+from ..provenance import command_line, hardware, versions
+from ..settings import check_agreement, check_out, check_settings, save_settings
+from ..text.batches import EndlessSegments, Windows
+from ..text.corpus import Corpus
+from ..text.data import read_text
+from .axes import axes, build
+from .options import settings
 
 
 class Comparison:

@@ -10,8 +10,8 @@ import os
 import sys
 import time
 
-from recipes import files, program
-from recipes.control.options import parse
+from .. import files, program
+from .options import parse
 
 
 def main():
@@ -38,7 +38,7 @@ def run(options, started):
             "tests the agents, exports them and compares them."
         )
         return
-    from recipes.control.returns import draw, table
+    from .returns import draw, table
 
     lines = table(cards)
     draw(cards, os.path.join(options.out, "returns.png"))
@@ -51,9 +51,9 @@ def _card(name, options):
     """The card of one run, trained unless it is there, and tested anew for other `--episodes`."""
     import keras
 
-    from recipes.control.options import settings
-    from recipes.control.training import Run
-    from recipes.settings import check_settings
+    from ..settings import check_settings
+    from .options import settings
+    from .training import Run
 
     path = os.path.join(options.out, "card.json")
     if os.path.exists(path):

@@ -2,8 +2,8 @@
 
 import argparse
 
-from recipes.control.agents import AGENTS
-from recipes.options import add_run_options, check_at_least, check_learning_rate
+from ..options import add_run_options, check_at_least, check_learning_rate
+from .agents import AGENTS
 
 SIZES = {"num_layers": 2, "num_heads": 4, "hidden_dim": 64, "intermediate_dim": 128, "memory": 64}
 SETTINGS = (

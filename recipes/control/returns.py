@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recipes import files
+from .. import files
 
 
 def table(cards):

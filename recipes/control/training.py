@@ -6,13 +6,14 @@ import keras
 import numpy as np
 
 from keras_attn import optimizers
-from recipes import run
-from recipes.control.agents import build
-from recipes.control.environments import Environments
-from recipes.control.options import settings
-from recipes.control.proximal_policy import ProximalPolicy
-from recipes.control.rollouts import Rollouts
-from recipes.optimizer import COMPILED
+
+from .. import run
+from ..optimizer import COMPILED
+from .agents import build
+from .environments import Environments
+from .options import settings
+from .proximal_policy import ProximalPolicy
+from .rollouts import Rollouts
 
 # Seeds of the environments that nothing is learned from.
 HELD_OUT = 1_000_000

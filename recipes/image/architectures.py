@@ -3,8 +3,9 @@
 import math
 
 from keras_attn import models, patterns
-from recipes.image.shapes import grid
-from recipes.options import build_model
+
+from ..options import build_model
+from .shapes import grid
 
 
 def build(options, kind):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recipes import files
+from .. import files
 
 SPLITS = ("train", "valid", "test")
 # Of the images that a set does not hold out itself, the share of each split that is made of them.

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from recipes import files
+from .. import files
 
 # In pixels of the picture: what a small image is enlarged to, at least, and the gap around it.
 LEAST_SIZE, GAP = 48, 4

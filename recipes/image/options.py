@@ -3,9 +3,7 @@
 import argparse
 import math
 
-from recipes.image.data import KINDS
-from recipes.image.shapes import MODELS, PATTERNS, pattern_sizes
-from recipes.options import (
+from ..options import (
     add_page_option,
     add_run_options,
     add_schedule_options,
@@ -15,6 +13,8 @@ from recipes.options import (
     divide,
     set_missing,
 )
+from .data import KINDS
+from .shapes import MODELS, PATTERNS, pattern_sizes
 
 # Sizes without a preset.
 SIZES = {

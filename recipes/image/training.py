@@ -5,14 +5,15 @@ import time
 import numpy as np
 
 from keras_attn import generation, losses, metrics, models
-from recipes import run
-from recipes.epochs import EpochDataset
-from recipes.image.architectures import build
-from recipes.image.batches import Batches, InOrder
-from recipes.image.data import KINDS, Images, read_images
-from recipes.image.drawing import write_grid
-from recipes.image.settings import settings
-from recipes.optimizer import COMPILED, adam
+
+from .. import run
+from ..epochs import EpochDataset
+from ..optimizer import COMPILED, adam
+from .architectures import build
+from .batches import Batches, InOrder
+from .data import KINDS, Images, read_images
+from .drawing import write_grid
+from .settings import settings
 
 
 class Run(run.Run):

@@ -8,8 +8,8 @@ See README.md beside this file.
 
 import sys
 
-from recipes import program
-from recipes.language_model.options import parse
+from .. import program
+from .options import parse
 
 
 def main():
@@ -17,7 +17,7 @@ def main():
 
 
 def run(options, started):
-    from recipes.language_model.training import Run
+    from .training import Run
 
     Run(options).finish(started)
 

@@ -4,7 +4,8 @@ import math
 
 from keras_attn import models
 from keras_attn.memory import SegmentMemory
-from recipes.options import build_model
+
+from ..options import build_model
 
 
 def build(options, vocabulary_size):

@@ -3,7 +3,7 @@
 import argparse
 import math
 
-from recipes.options import (
+from ..options import (
     add_page_option,
     add_run_options,
     add_size_options,
@@ -11,7 +11,7 @@ from recipes.options import (
     check_learning_rate,
     set_missing,
 )
-from recipes.text.options import (
+from ..text.options import (
     add_budget_options,
     add_text_options,
     check_text_options,

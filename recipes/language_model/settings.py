@@ -1,6 +1,6 @@
 """The options that make a run what it is; the rest may change from one start to the next."""
 
-from recipes.text.options import settings as text_settings
+from ..text.options import settings as text_settings
 
 NAMES = (
     *("tokenizer", "vocabulary_size", "model", "num_layers", "num_heads", "hidden_dim"),

@@ -7,14 +7,15 @@ import numpy as np
 
 from keras_attn import generation, losses, metrics, text
 from keras_attn.memory import StatefulSegments
-from recipes import run
-from recipes.epochs import EpochDataset
-from recipes.language_model.architectures import build, span_patterns, with_memory
-from recipes.language_model.settings import settings
-from recipes.optimizer import COMPILED, adam
-from recipes.text.batches import EndlessSegments, Windows
-from recipes.text.corpus import Corpus, decode
-from recipes.text.data import read_text
+
+from .. import run
+from ..epochs import EpochDataset
+from ..optimizer import COMPILED, adam
+from ..text.batches import EndlessSegments, Windows
+from ..text.corpus import Corpus, decode
+from ..text.data import read_text
+from .architectures import build, span_patterns, with_memory
+from .settings import settings
 
 
 class Run(run.Run):

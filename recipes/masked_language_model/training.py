@@ -3,14 +3,15 @@
 import numpy as np
 
 from keras_attn import losses, metrics, models
-from recipes import run
-from recipes.epochs import EpochDataset
-from recipes.masked_language_model.batches import MaskedSegments, hide
-from recipes.masked_language_model.options import SIZES, settings
-from recipes.optimizer import COMPILED, adam
-from recipes.text.corpus import Corpus, decode
-from recipes.text.data import read_text
-from recipes.text.tokens import FIRST_ID
+
+from .. import run
+from ..epochs import EpochDataset
+from ..optimizer import COMPILED, adam
+from ..text.corpus import Corpus, decode
+from ..text.data import read_text
+from ..text.tokens import FIRST_ID
+from .batches import MaskedSegments, hide
+from .options import SIZES, settings
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 24
 MASK = "[MASK]"

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_attn import metrics, text
-from recipes.options import devices_of
-from recipes.text import tokens
+
+from ..options import devices_of
+from . import tokens
 
 
 class Corpus(NamedTuple):

@@ -4,7 +4,7 @@ import os
 import sysconfig
 from pathlib import Path
 
-from recipes import files
+from .. import files
 
 SPLITS = ("train", "valid", "test")
 # Of a text in one piece, the share at its end that is held out for each of `valid` and `test`.

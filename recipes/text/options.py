@@ -2,8 +2,8 @@
 
 import math
 
-from recipes.options import add_prepare_option, add_schedule_options, divide, set_missing
-from recipes.text import tokens
+from ..options import add_prepare_option, add_schedule_options, divide, set_missing
+from . import tokens
 
 
 def add_text_options(add, tokenizer):

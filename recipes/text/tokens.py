@@ -7,7 +7,8 @@ import keras
 import numpy as np
 
 from keras_attn import text
-from recipes import files
+
+from .. import files
 
 FILE_NAME, TOKENIZER = "tokens.npz", "tokenizer.model"
 # The first id that stands for text, after the marks that all tokenizers have.

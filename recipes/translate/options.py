@@ -2,7 +2,7 @@
 
 import argparse
 
-from recipes.options import (
+from ..options import (
     add_prepare_option,
     add_run_options,
     check_at_least,

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from recipes.options import devices_of
-from recipes.text import tokens
-from recipes.text.corpus import tokenizer_of
+from ..options import devices_of
+from ..text import tokens
+from ..text.corpus import tokenizer_of
 
 # What is learned from; the other splits are tests, which are only translated.
 SPLITS = ("train", "val")

@@ -1,6 +1,6 @@
 """Parallel text in files, one sentence a line, line by line a translation of each other."""
 
-from recipes import files
+from .. import files
 
 
 def read_parallel_text(data_dir, split, source, target, variant="raw"):

@@ -1,7 +1,7 @@
 """The options that make a run what it is; the rest may change from one start to the next."""
 
-from recipes.text import tokens
-from recipes.translate.parallel_corpus import SPLITS
+from ..text import tokens
+from .parallel_corpus import SPLITS
 
 NAMES = (
     *("source", "target", "variant", "tokenizer", "vocabulary_size", "max_source_length"),

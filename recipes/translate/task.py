@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn import callbacks
-from recipes.translate.dates import date_pairs
-from recipes.translate.parallel_text import read_parallel_text
+
+from .dates import date_pairs
+from .parallel_text import read_parallel_text
 
 
 class Task(NamedTuple):

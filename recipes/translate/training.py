@@ -6,12 +6,13 @@ import keras
 
 from keras_attn import callbacks, generation, losses, metrics, models, optimizers, text
 from keras_attn.distribution.workers import worker_of
-from recipes import run
-from recipes.epochs import EpochDataset
-from recipes.optimizer import COMPILED
-from recipes.translate import task as tasks
-from recipes.translate.parallel_corpus import ParallelCorpus
-from recipes.translate.settings import settings
+
+from .. import run
+from ..epochs import EpochDataset
+from ..optimizer import COMPILED
+from . import task as tasks
+from .parallel_corpus import ParallelCorpus
+from .settings import settings
 
 
 class Run(run.Run):

@@ -25,7 +25,7 @@ def kernels(queries=8, keys=8, size=16, padding=False, dtype="mixed_bfloat16", *
     x, y = (keras.Input((length, 6), batch_size=2) for length in (queries, keys))
     real = keras.Input((keys,), batch_size=2, dtype="bool")
     layer = MultiHeadAttention(2, size, dtype=dtype, **arguments)
-    model = keras.Model([x, y, real], layer(x, y, padding_mask=real if padding else None))
+    model = keras.Model([x, y, real], layer(x, y, value_mask=real if padding else None))
 
     def loss(weights, *inputs):
         output, _ = model.stateless_call(weights, [], list(inputs))

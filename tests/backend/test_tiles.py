@@ -94,7 +94,7 @@ def results(layer):
         import jax
 
         def loss(weights, x):
-            y, _ = layer.stateless_call(weights, [], x, x, padding_mask=real)
+            y, _ = layer.stateless_call(weights, [], x, x, value_mask=real)
             return (y**2).sum(), y
 
         weights = [variable.value for variable in layer.weights]
@@ -102,7 +102,7 @@ def results(layer):
         return y, *jax.tree.leaves(gradients)
     import torch
     inputs = torch.tensor(x, requires_grad=True)
-    y = layer(inputs, inputs, padding_mask=real)
+    y = layer(inputs, inputs, value_mask=real)
     (y**2).sum().backward()
     return y.detach(), *(variable.value.grad for variable in layer.weights), inputs.grad
 

@@ -41,7 +41,7 @@ def loads_nothing(monkeypatch):
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "ctranslate2"])
 def test_a_missing_model(refused, loads_nothing, tmp_path, form):
     said = refused(form, tmp_path / "none.keras", tmp_path / "out")
-    assert "no such file of a model" in said and "none.keras" in said
+    assert "model's file does not exist" in said and "none.keras" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -51,9 +51,9 @@ def test_what_is_no_tokenizer_is_told_before_the_model_is_loaded(
 ):
     arguments = form, saved, tmp_path / "out", "--tokenizer"
     said = refused(*arguments, tmp_path / "none.model")
-    assert "no such file for --tokenizer" in said and "none.model" in said
+    assert "file for --tokenizer does not exist" in said and "none.model" in said
     said = refused(*arguments, saved)
-    assert "file for --tokenizer holds no tokenizer" in said and str(saved) in said
+    assert "file for --tokenizer does not hold a tokenizer" in said and str(saved) in said
 
 
 def test_versions_that_cannot_be_written(refused, loads_nothing, saved, tmp_path):
@@ -68,14 +68,14 @@ def test_a_model_that_is_cut(refused, loads_nothing, saved, tmp_path, share):
     content = saved.read_bytes()
     (tmp_path / "cut.keras").write_bytes(content[: int(len(content) * share)])
     said = refused("saved_model", tmp_path / "cut.keras", tmp_path / "out")
-    assert "no whole .keras file" in said and "cut.keras" in said
+    assert "not a complete .keras file" in said and "cut.keras" in said
 
 
 def test_a_zip_of_something_else(refused, loads_nothing, tmp_path):
     with zipfile.ZipFile(tmp_path / "other.keras", "w") as file:
         file.writestr("a", "b")
     said = refused("saved_model", tmp_path / "other.keras", tmp_path / "out")
-    assert "no whole .keras file" in said
+    assert "not a complete .keras file" in said
 
 
 def test_a_model_that_is_damaged_inside(refused, saved, tmp_path):
@@ -100,7 +100,7 @@ def test_what_is_ended_by_sigterm_leaves_nothing(monkeypatch, tmp_path):
             assert len(os.listdir(tmp_path)) == 1
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(command, "_inspect", end)
+    monkeypatch.setattr(command, "_run_inspect", end)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as info:
         command.main(["inspect", str(tmp_path)])

@@ -11,8 +11,8 @@ import pytest
 
 from keras_attn import export, models, text
 from keras_attn.depth import Reversible, Stack
-from keras_attn.export import ctranslate2_parts
 from keras_attn.export.__main__ import main
+from keras_attn.export._ctranslate2 import specification
 from keras_attn.generation import generate
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.patterns import Local
@@ -129,14 +129,14 @@ def test_int8_is_smaller_and_nearly_the_same(tmp_path):
 
 
 def test_nothing_is_written_that_answers_otherwise(tmp_path, translator, monkeypatch):
-    fill = ctranslate2_parts._fill_norm
+    fill = specification._fill_norm
 
     def wrong(spec, norm):
         fill(spec, norm)
         spec.gamma = spec.gamma * 1.01
 
-    monkeypatch.setattr(ctranslate2_parts, "_fill_norm", wrong)
-    with pytest.raises(ValueError, match="answers otherwise in CTranslate2"):
+    monkeypatch.setattr(specification, "_fill_norm", wrong)
+    with pytest.raises(ValueError, match="differ from the model"):
         export.ctranslate2(translator, tmp_path / "ct2")
     assert not list(tmp_path.iterdir())
 
@@ -169,7 +169,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_ctranslate2_has_not_is_refused(tmp_path, name):
     make, sentence = REFUSED[name]
-    with pytest.raises(ValueError, match=f"CTranslate2 has no such part.*{sentence}"):
+    with pytest.raises(ValueError, match=f"CTranslate2 lacks this part.*{sentence}"):
         export.ctranslate2(make(), tmp_path / "ct2")
     assert not list(tmp_path.iterdir())
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from keras_attn import export, models, text
 from keras_attn.export.__main__ import main
-from keras_attn.export.replay import replay
-from keras_attn.export.saved_file import count_ops, read_saved_model
-from keras_attn.export.servable_ops import FIRST, serving_version
+from keras_attn.export.golden_outputs import replay
+from keras_attn.export.saved_model_files import count_ops, read_saved_model
+from keras_attn.export.servable_ops import FIRST_VERSION, serving_version
 
 WORDS = text.Characters.train(["a dog ran"])
 V, DECODING = WORDS.vocabulary_size, {"max_length": 3, "max_source_length": 7}
@@ -90,7 +90,7 @@ def test_operations_are_counted_where_they_stand(tmp_path):
 def test_every_operation_of_the_export_has_a_known_version(exported):
     """It is 2.10, by an operation that TensorFlow writes into every SavedModel."""
     found = export.inspect(exported[1])
-    assert set(found.ops) <= set(FIRST)
+    assert set(found.ops) <= set(FIRST_VERSION)
     assert found.serving_version == "2.10"
 
 
@@ -114,7 +114,7 @@ def test_the_highest_of_several_versions_is_inspected(exported, tmp_path):
     assert export.inspect(tmp_path).directory == str(tmp_path / "10")
 
 
-@pytest.mark.parametrize("policy, outcome", [("float32", "OTHERS"), ("bfloat16", "run,")])
+@pytest.mark.parametrize("policy, outcome", [("float32", "DIFFERENT from"), ("bfloat16", "not recorded,")])
 def test_other_weights_are_seen(tmp_path, capsys, policy, outcome):
     """As those of another training run, copied into this export; in 16 bits, by the hash alone."""
     keras.config.set_dtype_policy(policy)
@@ -128,15 +128,16 @@ def test_other_weights_are_seen(tmp_path, capsys, policy, outcome):
     shutil.copytree(os.path.join(other, "variables"), os.path.join(copied, "variables"))
     assert main(["inspect", copied]) == 1
     printed = capsys.readouterr()
-    faults = ["the files in variables/ are not those that it was written with"]
+    faults = ["the files in variables/ do not match the hash"]
     if policy == "float32":
-        faults.append("no longer answers as where it was written, at encode, logits")
-    assert ", OTHERS than it was written with" in printed.out
-    assert f"answers      {outcome} " in printed.out
+        faults.append("outputs differ from the recorded ones for encode, logits")
+    assert ", MISMATCH with the recorded hash" in printed.out
+    assert f"outputs      {outcome} " in printed.out
     for line, fault in zip(printed.err.splitlines(), faults, strict=True):
         assert fault in line
     assert main(["inspect", other]) == 0
-    assert "OTHERS" not in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "DIFFERENT" not in printed and "MISMATCH" not in printed
 
 
 def test_a_small_difference_of_numbers_is_none(copied):
@@ -218,16 +219,16 @@ def ask_for_another_signature(directory):
 
 DATA = "variables/variables.data-00000-of-00001"
 DAMAGES = {
-    "no graph": (lambda d: os.remove(d / "saved_model.pb"), "neither a saved_model.pb nor"),
-    "graph cut": (lambda d: cut(d / "saved_model.pb"), "The file is damaged, or no SavedModel's"),
-    "empty graph": (lambda d: cut(d / "saved_model.pb", 0), "The file is damaged, or no"),
+    "no graph": (lambda d: os.remove(d / "saved_model.pb"), "must hold a saved_model.pb, or versions"),
+    "graph cut": (lambda d: cut(d / "saved_model.pb"), "The file is damaged, or it is not"),
+    "empty graph": (lambda d: cut(d / "saved_model.pb", 0), "The file is damaged, or it is not"),
     "no variables": (lambda d: shutil.rmtree(d / "variables"), "The variables cannot be read"),
     "index cut": (lambda d: cut(d / "variables/variables.index"), "The variables cannot be read"),
     "no numbers": (lambda d: os.remove(d / DATA), "The export cannot be loaded"),
     "numbers cut": (lambda d: cut(d / DATA), "The export cannot be loaded"),
     "records cut": (lambda d: cut(d / RECORDS), "The recorded requests are damaged"),
     "record changed": (lambda d: overwrite(d / RECORDS, 40), "The recorded requests are damaged"),
-    "no such signature": (ask_for_another_signature, "must be for a signature there is"),
+    "no such signature": (ask_for_another_signature, "must name a signature of the export"),
 }
 
 
@@ -242,9 +243,9 @@ def test_damaged_files_are_told_in_one_sentence(copied, damage, capsys):
 
 
 def test_no_directory_and_no_version(tmp_path):
-    with pytest.raises(ValueError, match="no such directory"):
+    with pytest.raises(ValueError, match="directory does not exist"):
         export.inspect(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="neither a saved_model.pb nor versions"):
+    with pytest.raises(ValueError, match="must hold a saved_model.pb, or versions"):
         export.inspect(tmp_path)
     (tmp_path / "5").mkdir()
     with pytest.raises(ValueError, match="no saved_model.pb"):
@@ -260,6 +261,6 @@ def test_the_command_prints_what_was_found(exported, capsys):
         f"weights      {exported[0].count_params():,} in ",
         "tokenizer    characters",
         "not servable none",
-        "answers      as where it was written: attention, ids, serving_default",
+        "outputs      equal to the recorded ones: attention, ids, serving_default",
     ):
         assert line in printed

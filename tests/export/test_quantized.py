@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_attn import export, models, text
 from keras_attn.export.__main__ import main
-from keras_attn.export.quantized import FEWEST, rounded
+from keras_attn.export._saved_model.quantization import MIN_SIZE, round_to_int8
 from keras_attn.generation import Beam, Sample
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 53}
@@ -42,7 +42,7 @@ def in_eight_bits(model):
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model))
     again.set_weights(model.get_weights())
     for weight in again.weights:
-        if len(weight.shape) > 1 and np.prod(weight.shape) >= FEWEST:
+        if len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE:
             array = np.asarray(weight)
             choices = [by_rows(array, axis) for axis in (0, -1)]
             weight.assign(min(choices, key=lambda choice: np.square(choice - array).sum()))
@@ -66,13 +66,13 @@ def test_rounding(shape):
     """With a row and a column that are much larger than the rest, whose step is theirs alone."""
     weight = oracles.random(*shape)
     weight[0], weight[..., 0] = 40 * weight[0], 3 * weight[..., 0]
-    whole, scale = rounded(weight)
+    whole, scale = round_to_int8(weight)
     assert whole.dtype == np.int8 and scale.dtype == np.float32
     choices = [by_rows(weight, axis) for axis in (0, -1)]
     best = min(choices, key=lambda choice: np.square(choice - weight).sum())
     np.testing.assert_allclose(whole * scale, best, rtol=1e-5, atol=1e-6)
     assert (np.abs(whole * scale - weight) <= 0.501 * scale).all()
-    np.testing.assert_array_equal(rounded(np.zeros(shape, "float32"))[0], np.zeros(shape))
+    np.testing.assert_array_equal(round_to_int8(np.zeros(shape, "float32"))[0], np.zeros(shape))
 
 
 def test_answers_are_those_of_rounded_weights(model, tmp_path):

@@ -120,6 +120,6 @@ def test_a_client_gets_float32_whatever_the_model_computes_in():
 
 
 def test_a_tokenizer_is_refused(model, tmp_path):
-    with pytest.raises(ValueError, match="exported without a `tokenizer`"):
+    with pytest.raises(ValueError, match="export it without a `tokenizer`"):
         export.saved_model(model, tmp_path / "export", tokenizer=object())
     assert not list(tmp_path.iterdir())

@@ -40,5 +40,5 @@ def test_answers_are_those_of_each_row_alone(model, exported):
 
 def test_a_tokenizer_is_refused(model, tmp_path):
     tokenizer = text.Characters("abc")
-    with pytest.raises(ValueError, match="of masked tokens.*without a `tokenizer`"):
+    with pytest.raises(ValueError, match="masked language model reads.*without a `tokenizer`"):
         export.saved_model(model, tmp_path, tokenizer=tokenizer)

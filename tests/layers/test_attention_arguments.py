@@ -22,7 +22,7 @@ X, Y = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")
         ({"key_dim": 0}, r"`key_dim`.*key_dim=0"),
         ({"key_dim": None}, r"`key_dim`.*key_dim=None"),
         ({"value_dim": 0}, r"`value_dim`.*value_dim=0"),
-        ({"output_dim": 0}, r"`output_dim`.*output_dim=0"),
+        ({"output_shape": 0}, r"`output_shape`.*output_shape=0"),
         ({"num_key_value_heads": 0}, r"`num_key_value_heads`.*num_key_value_heads=0"),
         ({"num_key_value_heads": 4}, r"multiple.*num_heads=6, num_key_value_heads=4"),
         ({"dropout": 1.0}, r"`dropout`.*dropout=1.0"),
@@ -48,8 +48,8 @@ def cache(slots=4, batch=2, layer=None):
 @pytest.mark.parametrize(
     "inputs, arguments, message",
     [
-        ((X,), {}, r"`value`.*value=None, no cache"),
-        ((X,), {"cache": cache()}, r"`value`.*value=None, a cache to be extended"),
+        ((X, None), {}, r"`value`.*value=None, no cache"),
+        ((X, None), {"cache": cache()}, r"`value`.*value=None, a cache to be extended"),
         ((X[0], Y), {}, r"`query`.*\(3, 8\)"),
         ((X[None], Y), {}, r"`query`.*\(1, 2, 3, 8\)"),
         ((X[..., :7], Y), {}, r"`query`.*8.*\(2, 3, 7\)"),
@@ -94,10 +94,15 @@ ARGUMENTS = {
     "num_key_value_heads": 3,
     "use_bias": False,
     "dropout": 0.25,
-    "output_dim": 9,
+    "output_shape": 9,
     "kernel_initializer": "he_normal",
     "bias_initializer": "ones",
     "output_initializer": keras.initializers.RandomNormal(stddev=0.5),
+    "kernel_regularizer": "l2",
+    "bias_regularizer": keras.regularizers.L1(0.5),
+    "kernel_constraint": "max_norm",
+    "bias_constraint": "non_neg",
+    "implementation": "dense",
     "seed": 3,
     "name": "look",
     "dtype": "mixed_bfloat16",
@@ -128,6 +133,19 @@ def test_every_constructor_argument_is_in_the_config():
     assert {k: config[k] for k in plain} == plain
 
 
+def test_regularizers_and_constraints_are_those_of_keras():
+    arguments = {"kernel_regularizer": "l2", "bias_regularizer": "l1", "bias_constraint": "non_neg"}
+    ours = MultiHeadAttention(2, 4, kernel_constraint="unit_norm", **arguments)
+    theirs = keras.layers.MultiHeadAttention(2, 4, kernel_constraint="unit_norm", **arguments)
+    for layer in (ours, theirs):
+        layer(X, Y)
+        layer.set_weights([oracles.random(*weight.shape) for weight in layer.weights])
+    assert len(ours.losses) == 8
+    np.testing.assert_allclose(sum(ours.losses), sum(theirs.losses), rtol=1e-6)
+    for our, their in zip(ours.weights, theirs.weights, strict=True):
+        np.testing.assert_array_equal(our.constraint(our), their.constraint(their))
+
+
 # Units in the last place: 8 bits of mantissa in bfloat16, 11 in float16.
 TOLERANCE = {"mixed_bfloat16": 2.0**-6, "mixed_float16": 2.0**-9, "float16": 2.0**-9}
 
@@ -142,8 +160,8 @@ def test_dtype_policies(policy, score):
     for built in (reference, layer):
         built.build(x.shape, y.shape)
         oracles.scramble(built)
-    expected, expected_scores = reference(x, y, padding_mask=mask, return_attention_scores=True)
-    output, weights = layer(x, y, padding_mask=mask, return_attention_scores=True)
+    expected, expected_scores = reference(x, y, value_mask=mask, return_attention_scores=True)
+    output, weights = layer(x, y, value_mask=mask, return_attention_scores=True)
     compute = keras.dtype_policies.get(policy).compute_dtype
     assert keras.backend.standardize_dtype(output.dtype) == compute
     assert keras.backend.standardize_dtype(weights.dtype) == "float32"
@@ -166,7 +184,7 @@ def test_the_global_policy_reaches_the_score():
 
 def test_symbolic_shapes():
     query, value = keras.Input((None, 8)), keras.Input((5, 6))
-    layer = MultiHeadAttention(2, 4, output_dim=9)
+    layer = MultiHeadAttention(2, 4, output_shape=9)
     output, weights = layer(query, value, return_attention_scores=True)
     assert output.shape == (None, None, 9)
     assert weights.shape == (None, 2, None, 5) and weights.dtype == "float32"

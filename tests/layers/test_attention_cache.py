@@ -124,12 +124,12 @@ def test_masks_are_cut_like_the_cache(name, whole):
     slots = np.arange(LONG)
     real = slots % np.array([[20], [2], [5]]) != 1
     pairs = np.random.default_rng(0).random((B, N, LONG, LONG)) < 0.7
-    full = layer(LONG_X, LONG_X, padding_mask=real, attention_mask=pairs)
+    full = layer(LONG_X, LONG_X, value_mask=real, attention_mask=pairs)
     cache, outputs, start = KVCache(LONG, whole).initial(layer, B), [], 0
     for length in (5, *[1] * (LONG - 5)):
         end = start + length
         piece = LONG_X[:, start:end]
-        masks = {"padding_mask": real, "attention_mask": pairs[:, :, start:end]}
+        masks = {"value_mask": real, "attention_mask": pairs[:, :, start:end]}
         output, cache = layer(piece, piece, cache=cache, **masks)
         outputs.append(output)
         start = end
@@ -174,10 +174,10 @@ def test_a_ring_refuses_positions_of_keys_that_are_gone():
     with pytest.raises(ValueError, match=r"whole=True.*shape \(11,\), a cache of the last 4 keys"):
         cache = KVCache(LONG).initial(layer, B)
         layer(piece, piece, cache=cache, query_positions=[0], key_positions=np.arange(LONG))
-    with pytest.raises(ValueError, match="`padding_mask`.*11"):
+    with pytest.raises(ValueError, match="`value_mask`.*11"):
         layer = built(LONG_X, pattern=Strided(3))
         cache = KVCache(LONG).initial(layer, B)
-        layer(piece, piece, cache=cache, padding_mask=np.ones((B, 5), bool))
+        layer(piece, piece, cache=cache, value_mask=np.ones((B, 5), bool))
 
 
 def test_use_causal_mask_and_explicit_positions():
@@ -216,8 +216,8 @@ def test_padding_of_ragged_prompts_is_masked_by_slot():
     real = np.stack([(slots < n) | (slots >= 3) for n in lengths])
     cache = KVCache(T).initial(layer, B)
     prompt, new = X[:, :3], X[:, 3:4]
-    _, cache = layer(prompt, prompt, cache=cache, padding_mask=real)
-    output, _ = layer(new, new, cache=cache, padding_mask=real)
+    _, cache = layer(prompt, prompt, cache=cache, value_mask=real)
+    output, _ = layer(new, new, cache=cache, value_mask=real)
     for b, n in enumerate(lengths):
         alone = np.concatenate([prompt[b : b + 1, :n], new[b : b + 1]], axis=1)
         np.testing.assert_allclose(output[b], layer(alone, alone)[0, -1:], atol=1e-5)
@@ -228,8 +228,8 @@ def test_limit_complete_cache_equals_the_context(arguments):
     layer = built(CONTEXT, **arguments)
     mask = np.arange(S)[None] < np.array([[5], [2], [3]])
     cache = layer.context_cache(ops.array(CONTEXT))
-    output, same = layer(X, cache=cache, padding_mask=mask)
-    np.testing.assert_allclose(output, layer(X, CONTEXT, padding_mask=mask), atol=1e-5)
+    output, same = layer(X, None, cache=cache, value_mask=mask)
+    np.testing.assert_allclose(output, layer(X, CONTEXT, value_mask=mask), atol=1e-5)
     assert same is cache or all(np.array_equal(same[k], cache[k]) for k in cache)
 
 
@@ -238,7 +238,7 @@ def test_complete_cache_of_a_context_with_keys_of_its_own():
     layer = MultiHeadAttention(N, H)
     layer.build(X.shape, CONTEXT.shape, keys.shape)
     cache = layer.context_cache(ops.array(CONTEXT), ops.array(keys))
-    output, _ = layer(X, cache=cache)
+    output, _ = layer(X, None, cache=cache)
     np.testing.assert_allclose(output, layer(X, CONTEXT, keys), atol=1e-5)
 
 

@@ -43,7 +43,7 @@ def test_weights_move_both_ways(inputs, arguments, call):
 def test_output_dim_is_keras_output_shape():
     theirs = keras.layers.MultiHeadAttention(N, H, output_shape=19)
     theirs.build(QUERY.shape, VALUE.shape)
-    ours = MultiHeadAttention(N, H, output_dim=19)
+    ours = MultiHeadAttention(N, H, output_shape=19)
     ours.build(QUERY.shape, VALUE.shape)
     ours.set_weights(theirs.get_weights())
     np.testing.assert_allclose(ours(QUERY, VALUE), theirs(QUERY, VALUE), atol=1e-5)

@@ -26,7 +26,7 @@ def runner(layer, mode, **arguments):
     """A function of arrays that runs `layer` in the given mode, dropout masks repeated."""
 
     def call(query, value, *masks):
-        keywords = {"padding_mask": masks[0]} if masks else {}
+        keywords = {"value_mask": masks[0]} if masks else {}
         output = layer(query, value, **keywords, **arguments)
         return output[0] if isinstance(output, tuple) else output
 
@@ -96,17 +96,17 @@ def test_the_jacobian_is_zero_exactly_where_the_pattern_forbids(score):
 def test_adding_padding_changes_nothing():
     layer = built()
     short = layer(X, CONTEXT[:, :3])
-    long = layer(X, CONTEXT, padding_mask=np.arange(S)[None] < np.full((B, 1), 3))
+    long = layer(X, CONTEXT, value_mask=np.arange(S)[None] < np.full((B, 1), 3))
     np.testing.assert_allclose(long, short, atol=1e-6)
 
 
-def empty_rows(query, value, layer, padding_mask, attention_mask):
+def empty_rows(query, value, layer, value_mask, attention_mask):
     with tf.GradientTape() as tape:
         tape.watch([query, value])
         output, scores = layer(
             query,
             value,
-            padding_mask=padding_mask,
+            value_mask=value_mask,
             attention_mask=attention_mask,
             return_attention_scores=True,
         )
@@ -151,10 +151,10 @@ def test_a_row_with_nothing_to_attend_is_zero_with_zero_gradient(mode, score, po
     )
 
 
-@pytest.mark.parametrize("name", ["padding_mask", "attention_mask"])
+@pytest.mark.parametrize("name", ["query_mask", "value_mask", "key_mask", "attention_mask"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_additive_masks_are_refused(name, dtype):
-    shape = (B, S) if name == "padding_mask" else (T, S)
+    shape = {"attention_mask": (T, S), "query_mask": (B, T)}.get(name, (B, S))
     with pytest.raises(ValueError, match=rf"`{name}` must be boolean.*{name} = additive_mask > -1"):
         built()(X, CONTEXT, **{name: tf.zeros(shape, dtype)})
 
@@ -163,17 +163,19 @@ def test_additive_masks_are_refused(name, dtype):
 def test_masks_of_zeros_and_ones_are_booleans(dtype):
     layer = built()
     np.testing.assert_array_equal(
-        layer(X, CONTEXT, padding_mask=REAL.astype(dtype)), layer(X, CONTEXT, padding_mask=REAL)
+        layer(X, CONTEXT, value_mask=REAL.astype(dtype)), layer(X, CONTEXT, value_mask=REAL)
     )
 
 
 @pytest.mark.parametrize(
     "name, shape",
     [
-        ("padding_mask", (S,)),
-        ("padding_mask", (B, S + 1)),
-        ("padding_mask", (B + 1, S)),
-        ("padding_mask", (B, 1, 1, S)),
+        ("value_mask", (S,)),
+        ("value_mask", (B, S + 1)),
+        ("value_mask", (B + 1, S)),
+        ("value_mask", (B, 1, 1, S)),
+        ("key_mask", (B, S + 1)),
+        ("query_mask", (B, T + 1)),
         ("attention_mask", (S,)),
         ("attention_mask", (T, S + 1)),
         ("attention_mask", (S, T)),
@@ -196,7 +198,7 @@ def test_implicit_mask_equals_explicit_and_is_passed_on():
     context = embedding(TOKENS)
     queries = embedding(TOKENS[:, :T])
     implicit = layer(queries, context)
-    explicit = layer(queries, ops.array(ops.convert_to_numpy(context)), padding_mask=REAL)
+    explicit = layer(queries, ops.array(ops.convert_to_numpy(context)), value_mask=REAL)
     np.testing.assert_array_equal(implicit, explicit)
     np.testing.assert_array_equal(implicit._keras_mask, REAL[:, :T])
     unmasked = layer(queries, ops.array(ops.convert_to_numpy(context)))
@@ -211,14 +213,14 @@ def test_implicit_mask_in_a_functional_model():
     model = keras.Model(tokens, [embedded, hidden])
     x, output = model(TOKENS)
     x = ops.array(ops.convert_to_numpy(x))
-    np.testing.assert_array_equal(output, layer(x, x, padding_mask=REAL))
+    np.testing.assert_array_equal(output, layer(x, x, value_mask=REAL))
     np.testing.assert_array_equal(output._keras_mask, REAL)
     np.testing.assert_allclose(model.predict(TOKENS, verbose=0)[1], output, atol=1e-6)
 
 
 def test_an_explicit_mask_replaces_the_implicit_one():
     layer, embedding = built(), TokenEmbedding(9, D)
-    everything = layer(X, embedding(TOKENS), padding_mask=np.ones((B, S), bool))
+    everything = layer(X, embedding(TOKENS), value_mask=np.ones((B, S), bool))
     plain = ops.array(ops.convert_to_numpy(embedding(TOKENS)))
     np.testing.assert_array_equal(everything, layer(X, plain))
 
@@ -228,6 +230,20 @@ def test_the_query_mask_is_passed_on_with_scores_too():
     output, scores = layer(embedding(TOKENS), X, return_attention_scores=True)
     np.testing.assert_array_equal(output._keras_mask, REAL)
     assert getattr(scores, "_keras_mask", None) is None
+
+
+def test_a_key_must_be_real_by_both_masks():
+    layer, others = built(), np.array([[0, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 1, 1, 0]], bool)
+    both = layer(X, CONTEXT, value_mask=REAL, key_mask=others)
+    np.testing.assert_array_equal(both, layer(X, CONTEXT, value_mask=REAL & others))
+    np.testing.assert_array_equal(layer(X, CONTEXT, key_mask=REAL), layer(X, CONTEXT, value_mask=REAL))
+
+
+def test_query_mask_becomes_the_mask_of_the_output_and_changes_no_number():
+    layer = built()
+    output, _ = layer(X, CONTEXT, query_mask=REAL[:, :T], return_attention_scores=True)
+    np.testing.assert_array_equal(output._keras_mask, REAL[:, :T])
+    np.testing.assert_array_equal(output, layer(X, CONTEXT))
 
 
 def test_no_warning_that_a_mask_is_lost(recwarn):

@@ -22,19 +22,19 @@ PAIRS[..., 0] = True
 
 MASKS = {
     "none": {},
-    "padding": {"padding_mask": PADDING},
+    "padding": {"value_mask": PADDING},
     "pairs (T, S)": {"attention_mask": PAIRS[0, 0]},
     "pairs (B, T, S)": {"attention_mask": PAIRS[:, 0]},
     "pairs (B, N, T, S)": {"attention_mask": PAIRS},
     "pairs (B, 1, 1, S)": {"attention_mask": PAIRS[:, :1, :1]},
-    "padding and pairs": {"padding_mask": PADDING, "attention_mask": PAIRS},
+    "padding and pairs": {"value_mask": PADDING, "attention_mask": PAIRS},
 }
 
 
-def allowed_by(padding_mask=None, attention_mask=None, causal=False, length=T, keys=S):
+def allowed_by(value_mask=None, attention_mask=None, causal=False, length=T, keys=S):
     allowed = np.ones((B, N, length, keys), bool)
-    if padding_mask is not None:
-        allowed &= padding_mask[:, None, None, :]
+    if value_mask is not None:
+        allowed &= value_mask[:, None, None, :]
     if attention_mask is not None:
         heads = {2: lambda m: m, 3: lambda m: m[:, None], 4: lambda m: m}[attention_mask.ndim]
         allowed &= heads(attention_mask)
@@ -77,7 +77,7 @@ def test_oracle(score, pattern, masks):
 @pytest.mark.parametrize("shared", [1, 2, 4])
 def test_oracle_with_shared_key_value_heads(shared, use_bias):
     layer = built(
-        QUERY, VALUE, num_key_value_heads=shared, use_bias=use_bias, value_dim=HV, output_dim=23
+        QUERY, VALUE, num_key_value_heads=shared, use_bias=use_bias, value_dim=HV, output_shape=23
     )
     assert len(layer.weights) == (8 if use_bias else 4)
     expected, _ = oracles.attention(QUERY, VALUE, oracles.attention_weights(layer), True)
@@ -90,7 +90,7 @@ def test_oracle_with_a_key_of_its_own():
     layer = built(QUERY, VALUE, KEY)
     weights = oracles.attention_weights(layer)
     expected, _ = oracles.attention(QUERY, VALUE, weights, PADDING[:, None, None], key=KEY)
-    np.testing.assert_allclose(layer(QUERY, VALUE, KEY, padding_mask=PADDING), expected, atol=1e-5)
+    np.testing.assert_allclose(layer(QUERY, VALUE, KEY, value_mask=PADDING), expected, atol=1e-5)
 
 
 def test_oracle_of_self_attention():
@@ -125,8 +125,8 @@ def test_use_causal_mask_is_the_pattern_causal():
     same.build(QUERY.shape, SELF.shape)
     same.set_weights(layer.get_weights())
     np.testing.assert_array_equal(
-        layer(QUERY, SELF, use_causal_mask=True, padding_mask=PADDING),
-        same(QUERY, SELF, padding_mask=PADDING),
+        layer(QUERY, SELF, use_causal_mask=True, value_mask=PADDING),
+        same(QUERY, SELF, value_mask=PADDING),
     )
 
 
@@ -170,7 +170,7 @@ def test_heads_may_be_permuted():
 @pytest.mark.parametrize("training", [False, True])
 def test_asking_for_scores_changes_nothing(score, training):
     layer = built(QUERY, VALUE, score=score, dropout=0.5, seed=7)
-    arguments = {"padding_mask": PADDING, "use_causal_mask": True, "training": training}
+    arguments = {"value_mask": PADDING, "use_causal_mask": True, "training": training}
 
     def run(**more):
         layer.seed_generator.state.assign([7, 0])

@@ -57,7 +57,7 @@ def assert_equal(found, atol=2e-5):
 
 @pytest.mark.parametrize("pattern", WAYS)
 def test_tiles_equal_the_matrix(pattern):
-    call = {"padding_mask": REAL, "use_causal_mask": pattern in ("dense", "nested")}
+    call = {"value_mask": REAL, "use_causal_mask": pattern in ("dense", "nested")}
     assert_equal(both_plans(pattern, X, CONTEXT, call=call))
 
 
@@ -78,18 +78,18 @@ def test_use_causal_mask_with_a_pattern_that_looks_ahead(pattern):
 @pytest.mark.parametrize("score", ["scaled_dot", "additive"])
 @pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 4e-2), ("mixed_float16", 4e-3)])
 def test_mixed_policies(policy, atol, score):
-    found = both_plans("nested", X, call={"padding_mask": REAL[:, :T]}, score=score, dtype=policy)
+    found = both_plans("nested", X, call={"value_mask": REAL[:, :T]}, score=score, dtype=policy)
     assert_equal(found, atol)
 
 
 @pytest.mark.parametrize("pattern", WAYS)
 def test_scores_never_change_the_output(pattern):
     layer = built(pattern, "blockwise")
-    plain = layer(X, CONTEXT, padding_mask=REAL)
-    output, scores = layer(X, CONTEXT, padding_mask=REAL, return_attention_scores=True)
+    plain = layer(X, CONTEXT, value_mask=REAL)
+    output, scores = layer(X, CONTEXT, value_mask=REAL, return_attention_scores=True)
     np.testing.assert_array_equal(output, plain)
     expected = built(pattern, "dense")(
-        X, CONTEXT, padding_mask=REAL, return_attention_scores=True
+        X, CONTEXT, value_mask=REAL, return_attention_scores=True
     )[1]
     np.testing.assert_array_equal(scores, expected)
 
@@ -218,7 +218,7 @@ def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_pat
             autograph=False,
         )
         def __call__(self, x, real):
-            return [layer(x, x, padding_mask=real) for layer in layers]
+            return [layer(x, x, value_mask=real) for layer in layers]
 
     served = Served()
     served.layers = layers
@@ -229,7 +229,7 @@ def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_pat
         real = tf.constant(REAL[:, :length])
         x = tf.constant(X[:, :length])
         for found, layer in zip(loaded(x, real), layers, strict=True):
-            np.testing.assert_allclose(found, layer(x, x, padding_mask=real), atol=1e-5)
+            np.testing.assert_allclose(found, layer(x, x, value_mask=real), atol=1e-5)
 
 
 def fitted(plan, length=T, **compiling):
@@ -268,7 +268,7 @@ def test_a_pattern_of_ones_own_has_a_plan():
         def mask_mod(self, i, j):
             return (i + j) % 2 == 0
 
-    assert_equal(both_plans(Even(), X, call={"padding_mask": REAL[:, :T]}))
+    assert_equal(both_plans(Even(), X, call={"value_mask": REAL[:, :T]}))
 
 
 TWO_REPLICAS = """

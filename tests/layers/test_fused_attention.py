@@ -33,10 +33,10 @@ CASES = {
     "causal, fewer keys": ({"pattern": "causal"}, (CONTEXT, X), {}),
     "causal, positions": ({"pattern": "causal"}, (X,), {"query_positions": PLACES}),
     "cross": ({}, (X, CONTEXT), {}),
-    "cross, padding": ({}, (X, CONTEXT), {"padding_mask": ENDS}),
-    "causal, padding": ({"pattern": "causal"}, (X,), {"padding_mask": STARTS}),
-    "pairs": ({}, (X, CONTEXT), {"attention_mask": PAIRS, "padding_mask": ENDS}),
-    "local": ({"pattern": Local(3)}, (X,), {"padding_mask": STARTS}),
+    "cross, padding": ({}, (X, CONTEXT), {"value_mask": ENDS}),
+    "causal, padding": ({"pattern": "causal"}, (X,), {"value_mask": STARTS}),
+    "pairs": ({}, (X, CONTEXT), {"attention_mask": PAIRS, "value_mask": ENDS}),
+    "local": ({"pattern": Local(3)}, (X,), {"value_mask": STARTS}),
     "per head": ({"pattern": PerHead([Causal(), Local(2, causal=False)])}, (X,), {}),
     "rotary": ({"pattern": "causal", "position": "rotary"}, (X,), {}),
     "shared keys": ({"pattern": "causal", "num_key_value_heads": 1}, (X,), {}),
@@ -111,7 +111,7 @@ def test_causality_needs_no_mask_where_queries_and_keys_stand_together(kernel):
     layer = built(pattern="causal")
     layer(X, X)
     layer(X, CONTEXT)
-    layer(X, X, padding_mask=STARTS)
+    layer(X, X, value_mask=STARTS)
     assert [use["is_causal"] for use in kernel] == [True, False, True]
     # The kernel wants a mask of all pairs.
     shapes = [None if use["mask"] is None else tuple(use["mask"].shape) for use in kernel]
@@ -120,7 +120,7 @@ def test_causality_needs_no_mask_where_queries_and_keys_stand_together(kernel):
 
 def test_a_query_without_a_key_gets_zero_and_gives_no_gradient(kernel):
     layer = built([X.shape, CONTEXT.shape], use_bias=False)
-    output, *_, query, value = with_gradients(layer, (X, CONTEXT), {"padding_mask": ENDS})
+    output, *_, query, value = with_gradients(layer, (X, CONTEXT), {"value_mask": ENDS})
     assert kernel
     for x in (output, query, value):
         np.testing.assert_array_equal(oracles.numpy_of(x)[2], 0.0)
@@ -166,7 +166,7 @@ def test_what_the_kernel_does_not_compute(arguments, call, kernel):
 
 def test_a_cache_is_read_by_the_matrix(kernel):
     layer = built()
-    layer(X, cache=layer.context_cache(ops.convert_to_tensor(CONTEXT)))
+    layer(X, None, cache=layer.context_cache(ops.convert_to_tensor(CONTEXT)))
     assert not kernel
 
 
@@ -186,7 +186,7 @@ def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypa
         monkeypatch.setattr(fused_attention, "MANY_PAIRS", pairs)
         for layer in layers:
             layer(X, X)
-            layer(X, X, padding_mask=STARTS)
+            layer(X, X, value_mask=STARTS)
         assert len(kernel) == uses
         kernel.clear()
 

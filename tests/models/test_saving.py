@@ -67,7 +67,7 @@ def parts():
     segments = keras.Input((None,), dtype="int32", name="segments")
     hidden = SegmentEmbedding(3)(Learned(9)(Sinusoidal("concat")(x)), segments)
     hidden = Stack(block, 2)(hidden, context)
-    hidden = MultiHeadAttention(2, 3, output_dim=8)(hidden, context)
+    hidden = MultiHeadAttention(2, 3, output_shape=8)(hidden, context)
     return keras.Model({"x": x, "context": context, "segments": segments}, hidden)
 
 

@@ -57,7 +57,7 @@ def test_loss_of_dynamic_spans(implementation):
     oracles.scramble(layer)
     x, real = oracles.random(B, 9, D), np.ones((B, 9), bool)
     real[1, 4:] = False
-    layer(x, x, padding_mask=real, return_attention_scores=True)
+    layer(x, x, value_mask=real, return_attention_scores=True)
     kernel, bias = (oracles.numpy_of(w) for w in layer.pattern.weights)
     spans = MAX_SPAN / (1 + np.exp(-(x @ kernel + bias)))  # (B, T, N)
     expected = 0.01 * np.mean(spans[real])

@@ -11,10 +11,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
+from fork_server import ForkedPython, run_python
 
 for _name in ("grpc", "starlette", "tensorflow_serving", "uvicorn"):
     pytest.importorskip(_name, reason="needs pip install 'keras_attn[serving]'")
@@ -113,12 +113,13 @@ def environment():
 def running(log, *flags, program=OURS):
     """Our server, or a program that takes the same flags, as a process that is stopped in the end."""
     ports = free_port(), free_port()
-    command = [sys.executable, "-m", OURS] if program == OURS else [program]
-    command += [*flags, f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
+    flags = [*flags, f"--rest_api_port={ports[0]}", f"--port={ports[1]}"]
     with open(log, "wb") as output:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT
-        )
+        files = {"stdout": output, "stderr": subprocess.STDOUT}
+        if program == OURS:
+            process = ForkedPython("-m", OURS, *flags, environment=environment(), **files)
+        else:
+            process = subprocess.Popen([program, *flags], cwd=ROOT, env=environment(), **files)
     server = Server("127.0.0.1", *ports, process, log, program)
 
     def answers():
@@ -188,13 +189,6 @@ def run_module():
     """Runs `python -m MODULE ...` and returns the finished process, output as text."""
 
     def run(*arguments, timeout=60):
-        return subprocess.run(
-            [sys.executable, "-m", *arguments],
-            cwd=ROOT,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+        return run_python("-m", *arguments, environment=environment(), timeout=timeout)
 
     return run

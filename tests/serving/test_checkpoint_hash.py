@@ -5,7 +5,7 @@ import shutil
 import pytest
 import tensorflow as tf
 
-from serving.checkpoint_hash import has_own_variables
+from keras_attn.export.saved_model_files import has_own_variables
 from serving.errors import Code, ServingError
 from serving.servable import Servable
 

@@ -47,7 +47,7 @@ def test_our_attention_has_no_defect():
         ours(pattern=PerHead([Local(3), Strided(4)])),
         ours(pattern=Local(3) | Fixed(4, 1)),
         MultiHeadAttention(2, 4, pattern="causal", score="additive", use_bias=False),
-        MultiHeadAttention(2, 4, value_dim=3, output_dim=5),
+        MultiHeadAttention(2, 4, value_dim=3, output_shape=5),
     ],
     ids=lambda layer: repr(layer.pattern),
 )

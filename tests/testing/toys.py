@@ -22,19 +22,18 @@ class Attention(keras.layers.Layer):
         self.merge_bias = self.add_weight((query_shape[-1],), "zeros", name="output_bias")
 
     def call(
-        self, query, value, key=None, padding_mask=None, attention_mask=None,
+        self, query, value, key=None, value_mask=None, attention_mask=None,
         use_causal_mask=False, return_attention_scores=False, training=None,
     ):  # fmt: skip
-        if padding_mask is None:
-            padding_mask = self.implicit(value)
+        value_mask = self.implicit(value, value_mask)
         key = value if key is None else key
         q = self.project(query, "query")
         k, v = self.project(key, "key"), self.project(value, "value")
         mask = ops.ones((1, 1, ops.shape(q)[1], ops.shape(k)[1]), "bool")
         if use_causal_mask and self.obeys_causal(return_attention_scores, training):
             mask = mask & self.causal(ops.shape(q)[1], ops.shape(k)[1])
-        if padding_mask is not None:
-            mask = self.pad(mask, ops.convert_to_tensor(padding_mask)[:, None, None, :])
+        if value_mask is not None:
+            mask = self.pad(mask, ops.convert_to_tensor(value_mask)[:, None, None, :])
         if attention_mask is not None:
             mask = mask & self.spread(self.boolean(ops.convert_to_tensor(attention_mask)))
         weights = self.softmax(self.logits(q, k), mask)
@@ -47,8 +46,9 @@ class Attention(keras.layers.Layer):
     def project(self, x, name):
         return ops.einsum("btd,dnh->btnh", x, getattr(self, name)) + getattr(self, f"{name}_bias")
 
-    def implicit(self, value):
-        return getattr(value, "_keras_mask", None)
+    def implicit(self, value, mask):
+        """`Layer.__call__` has put Keras's mask of `value` into `value_mask`."""
+        return mask
 
     def boolean(self, mask):
         if "float" in keras.backend.standardize_dtype(mask.dtype):
@@ -156,8 +156,8 @@ class PadsSoftly(Attention):
 
 
 class ForgetsKerasMasks(Attention):
-    def implicit(self, value):
-        return None
+    def implicit(self, value, mask):
+        return None if mask is getattr(value, "_keras_mask", None) else mask
 
 
 class DestroysKerasMasks(Attention):

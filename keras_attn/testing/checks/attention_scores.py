@@ -13,7 +13,7 @@ def scores(subject):
     layer, dropping = subject.copy(), subject.dropping()
     query, x = subject.query, subject.value
     calls = {"": {}}
-    if subject.accepts("attention_mask") or subject.accepts("padding_mask"):
+    if subject.accepts("attention_mask") or subject.accepts("value_mask"):
         calls[", with padding"] = {"real": subject.real(x)}
     if subject.accepts("use_causal_mask"):
         calls[", with `use_causal_mask=True`"] = {"causal": True}

@@ -28,7 +28,7 @@ def formula(subject):
     calls = {"self-attention": {"query": value, "value": value}}
     cross = {"query": query, "value": value}
     calls["attention to more keys than queries"] = cross
-    if subject.accepts("attention_mask") or subject.accepts("padding_mask"):
+    if subject.accepts("attention_mask") or subject.accepts("value_mask"):
         calls["attention with a padding mask"] = {**cross, "real": real}
     if subject.accepts("attention_mask"):
         calls["attention with an `attention_mask`"] = {**cross, "pairs": pairs}

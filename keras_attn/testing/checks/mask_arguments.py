@@ -72,7 +72,6 @@ def _masks(query, x):
     queries[:, 0] = keys[:, -query.shape[1] :] = False
     return {
         "attention_mask": _pairs(query, x),
-        "padding_mask": keys,
         "value_mask": keys,
         "key_mask": keys,
         "query_mask": queries,

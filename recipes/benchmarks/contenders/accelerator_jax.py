@@ -1,10 +1,10 @@
 """keras_attn on JAX, on the fastest device that JAX finds."""
 
-from recipes.benchmarks.contenders.attention_inputs import random_heads
-from recipes.benchmarks.contenders.fit import LEARNING_RATE
-from recipes.benchmarks.data import translation_batch
-from recipes.benchmarks.shapes import SHAPES
-from recipes.benchmarks.task import Task
+from ..data import translation_batch
+from ..shapes import SHAPES
+from ..task import Task
+from .attention_inputs import random_heads
+from .fit import LEARNING_RATE
 
 
 def training(size, batch, length, steps, policy, smoothing, dropout):

@@ -1,10 +1,10 @@
 """PyTorch with `torch.compile`, on a GPU where it finds one."""
 
-from recipes.benchmarks.contenders.attention_inputs import random_heads
-from recipes.benchmarks.contenders.attention_torch import cores
-from recipes.benchmarks.contenders.pytorch import encoder_decoder, training_task
-from recipes.benchmarks.shapes import SHAPES
-from recipes.benchmarks.task import Task
+from ..shapes import SHAPES
+from ..task import Task
+from .attention_inputs import random_heads
+from .attention_torch import cores
+from .pytorch import encoder_decoder, training_task
 
 
 def training(size, batch, length, steps, policy, smoothing, dropout):

@@ -1,8 +1,8 @@
 """The four layer types of Vaswani et al., Table 1, in Keras: sequence of `length` x `width`."""
 
-from recipes.benchmarks.contenders.attention_inputs import sequence
-from recipes.benchmarks.contenders.attention_tensorflow import graph_task
-from recipes.benchmarks.floor import HEAD_DIM
+from ..floor import HEAD_DIM
+from .attention_inputs import sequence
+from .attention_tensorflow import graph_task
 
 RESTRICTION, KERNEL = 128, 7
 

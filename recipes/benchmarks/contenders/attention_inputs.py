@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recipes.benchmarks.floor import HEAD_DIM, HEADS
+from ..floor import HEAD_DIM, HEADS
 
 
 def heads(length, count=3, heads_first=True):

@@ -1,8 +1,8 @@
 """Keras and KerasHub: exact attention with the whole matrix of scores."""
 
-from recipes.benchmarks.contenders.attention_inputs import heads, sequence
-from recipes.benchmarks.contenders.attention_tensorflow import graph_task
-from recipes.benchmarks.floor import HEAD_DIM, HEADS
+from ..floor import HEAD_DIM, HEADS
+from .attention_inputs import heads, sequence
+from .attention_tensorflow import graph_task
 
 
 def core(length, gflop, causal, backward=False):

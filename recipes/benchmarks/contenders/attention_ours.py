@@ -1,8 +1,8 @@
 """keras_attn: the plan of a pattern on queries, keys and values, and the layer around it."""
 
-from recipes.benchmarks.contenders.attention_inputs import heads, sequence
-from recipes.benchmarks.contenders.attention_tensorflow import graph_task
-from recipes.benchmarks.floor import HEAD_DIM, HEADS
+from ..floor import HEAD_DIM, HEADS
+from .attention_inputs import heads, sequence
+from .attention_tensorflow import graph_task
 
 
 def core(

@@ -1,8 +1,8 @@
 """Attention packages on PyTorch: local-attention, reformer-pytorch and x-transformers."""
 
-from recipes.benchmarks.contenders.attention_inputs import heads, sequence
-from recipes.benchmarks.contenders.attention_torch import torch_task
-from recipes.benchmarks.floor import HEAD_DIM, HEADS
+from ..floor import HEAD_DIM, HEADS
+from .attention_inputs import heads, sequence
+from .attention_torch import torch_task
 
 
 def local(length, gflop, window, backward=False):

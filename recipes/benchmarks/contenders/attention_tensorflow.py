@@ -1,6 +1,6 @@
 """TensorFlow: the matrix product that others are measured by, and how its users call a function."""
 
-from recipes.benchmarks.task import Task
+from ..task import Task
 
 
 def gemm(rows=2048, inner=512, columns=2048):

@@ -2,8 +2,8 @@
 
 import os
 
-from recipes.benchmarks.contenders.attention_inputs import heads
-from recipes.benchmarks.task import Task
+from ..task import Task
+from .attention_inputs import heads
 
 
 def torch_task(function, arrays, gflop, backward=False, weights=()):

@@ -4,9 +4,9 @@ import tempfile
 
 import numpy as np
 
-from recipes.benchmarks.data import sentences
-from recipes.benchmarks.shapes import SHAPES
-from recipes.benchmarks.task import Task
+from ..data import sentences
+from ..shapes import SHAPES
+from ..task import Task
 
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]
 

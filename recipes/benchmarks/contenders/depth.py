@@ -1,8 +1,8 @@
 """A training step of blocks one after another, by three ways to keep what the gradient needs."""
 
-from recipes.benchmarks.contenders.attention_inputs import sequence
-from recipes.benchmarks.contenders.gradient import gradient_task
-from recipes.benchmarks.floor import HEAD_DIM
+from ..floor import HEAD_DIM
+from .attention_inputs import sequence
+from .gradient import gradient_task
 
 DROPOUT = 0.1
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 
-from recipes.benchmarks.task import Task
+from ..task import Task
 
 THREADS = 2
 
@@ -26,7 +26,8 @@ def prepare(run, folder, sentences, batch):
     import keras
 
     from keras_attn import export, text
-    from recipes.translate import task as tasks
+
+    from ...translate import task as tasks
 
     with open(os.path.join(run, "card.json"), encoding="utf-8") as file:
         options = argparse.Namespace(**json.load(file)["options"])
@@ -72,7 +73,8 @@ def translating(form, folder):
     import keras
 
     from keras_attn import text
-    from recipes.translate.task import Task as Translation
+
+    from ...translate.task import Task as Translation
 
     with open(os.path.join(folder, "task.json"), encoding="utf-8") as file:
         content = json.load(file)

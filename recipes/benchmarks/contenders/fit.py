@@ -1,7 +1,7 @@
 """Timing `model.fit`: shared by every contender that is a Keras model."""
 
-from recipes.benchmarks.data import translation_batch
-from recipes.benchmarks.task import Task
+from ..data import translation_batch
+from ..task import Task
 
 LEARNING_RATE = 1e-4
 

@@ -1,6 +1,6 @@
 """A training step without an optimizer, for what it takes and how long."""
 
-from recipes.benchmarks.task import Task
+from ..task import Task
 
 SHORT = 64
 

@@ -1,7 +1,7 @@
 """KerasHub: its encoder and decoder layers, stacked."""
 
-from recipes.benchmarks.contenders.fit import LEARNING_RATE, fit_task
-from recipes.benchmarks.shapes import SHAPES
+from ..shapes import SHAPES
+from .fit import LEARNING_RATE, fit_task
 
 
 def encoder_decoder(shape, length, dropout):

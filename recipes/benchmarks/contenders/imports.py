@@ -2,7 +2,7 @@
 
 import importlib
 
-from recipes.benchmarks.task import Task
+from ..task import Task
 
 
 def importing(name):

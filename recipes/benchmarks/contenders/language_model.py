@@ -1,6 +1,6 @@
 """A training step of a model that `recipes.language_model` builds."""
 
-from recipes.benchmarks.contenders.gradient import gradient_task
+from .gradient import gradient_task
 
 VOCABULARY_SIZE = 256
 
@@ -14,8 +14,8 @@ def training_step(options):
     import numpy as np
     import tensorflow as tf
 
-    from recipes.language_model.architectures import build
-    from recipes.language_model.options import parse
+    from ...language_model.architectures import build
+    from ...language_model.options import parse
 
     options = parse(options)
     ids = np.random.default_rng(0).integers(1, VOCABULARY_SIZE, (1, options.context), "int32")

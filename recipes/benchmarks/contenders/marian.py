@@ -2,9 +2,9 @@
 
 import os
 
-from recipes.benchmarks.data import sentences
-from recipes.benchmarks.shapes import SHAPES
-from recipes.benchmarks.task import Task
+from ..data import sentences
+from ..shapes import SHAPES
+from ..task import Task
 
 
 def decoding(size, batch, source_length, new_tokens, beams):

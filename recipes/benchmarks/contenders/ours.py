@@ -3,10 +3,10 @@
 import functools
 import tempfile
 
-from recipes.benchmarks.contenders.fit import LEARNING_RATE, fit_task
-from recipes.benchmarks.data import sentences
-from recipes.benchmarks.shapes import SHAPES
-from recipes.benchmarks.task import Task
+from ..data import sentences
+from ..shapes import SHAPES
+from ..task import Task
+from .fit import LEARNING_RATE, fit_task
 
 EOS = 3
 

@@ -1,7 +1,7 @@
 """Batches of real sentences, with the padding of three ways to make them: alone, and in training."""
 
-from recipes.benchmarks.contenders.fit import LEARNING_RATE
-from recipes.benchmarks.task import Task
+from ..task import Task
+from .fit import LEARNING_RATE
 
 NAIVE, BUCKETS, PACKED = WAYS = ("naive", "buckets", "packed")
 SMALL = {"num_layers": 4, "num_heads": 4, "hidden_dim": 128, "intermediate_dim": 512}
@@ -69,7 +69,7 @@ def save(path, sources, targets):
     """Keeps token ids for contenders; `sources` may be None."""
     import numpy as np
 
-    from recipes.text.tokens import joined
+    from ...text.tokens import joined
 
     sides = {"targets": targets} if sources is None else {"sources": sources, "targets": targets}
     arrays = {}
@@ -81,7 +81,7 @@ def save(path, sources, targets):
 def _load(path):
     import numpy as np
 
-    from recipes.text.tokens import parted
+    from ...text.tokens import parted
 
     with np.load(path) as file:
         return tuple(

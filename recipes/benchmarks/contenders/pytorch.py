@@ -4,9 +4,9 @@ import contextlib
 import math
 import os
 
-from recipes.benchmarks.data import translation_batch
-from recipes.benchmarks.shapes import SHAPES
-from recipes.benchmarks.task import Task
+from ..data import translation_batch
+from ..shapes import SHAPES
+from ..task import Task
 
 
 def encoder_decoder(shape, length, dropout):

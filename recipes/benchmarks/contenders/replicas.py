@@ -1,9 +1,9 @@
 """Training under a strategy."""
 
-from recipes.benchmarks.contenders.fit import LEARNING_RATE
-from recipes.benchmarks.data import translation_batch
-from recipes.benchmarks.shapes import SHAPES
-from recipes.benchmarks.task import Task
+from ..data import translation_batch
+from ..shapes import SHAPES
+from ..task import Task
+from .fit import LEARNING_RATE
 
 
 def training(strategy, devices, size, batch, length, steps):

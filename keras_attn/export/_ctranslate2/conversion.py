@@ -1,0 +1,151 @@
+"""Export a model as a directory for CTranslate2."""
+
+import os
+
+import numpy as np
+from keras import ops
+
+from keras_attn.export._ctranslate2.specification import specification
+from keras_attn.export.checks import check_float32, check_vocabularies
+from keras_attn.export.golden_outputs import outputs_match
+from keras_attn.export.versions import atomic_directory
+from keras_attn.text import Tokenizer
+
+# Of the log-probabilities of tokens, relative to the greatest magnitude.
+TOLERANCE = 1e-4
+_BOS, _EOS = Tokenizer.bos_id, Tokenizer.eos_id
+
+
+def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
+    """Write the directory `path`, a model for CTranslate2, an engine for CPUs and GPUs.
+
+        translator = ctranslate2.Translator(path)
+        translator.translate_batch([tokens], beam_size=4)
+
+    CTranslate2 reads and writes tokens: those of the tokenizer's `vocabulary()`; the tokenizer's
+    file is saved in the directory. Without a tokenizer, tokens are ids as strings, "4", "5", ...,
+    and the first four are "<pad>", "<unk>", "<s>" and "</s>". CTranslate2 appends the end token to
+    a source, and gives an empty output for an empty source. `ctranslate2.Generator` loads a causal model.
+
+    In float32 the log-probabilities of tokens, and so greedy translations, are the model's; beam
+    search there divides by another power of the length.
+
+    The directory is renamed to `path` after CTranslate2 has scored sequences as the model does, to
+    1e-4 of the greatest log-probability; the comparison precedes any quantisation.
+
+    Args:
+        model: an `EncoderDecoder` or a `CausalLanguageModel`, as `transformer` and `gpt` make them:
+            stacks of equal blocks, pre-norm or post-norm, with scaled dot-product attention.
+        path: the directory, which must not exist.
+        tokenizer: from `keras_attn.text`.
+        quantize: "int8", "int16", "float16" or another of CTranslate2's; None for float32.
+        max_length: int. Most positions of a source and of a target, limited by the number of
+            learned positions.
+
+    Returns:
+        `path`, a string.
+
+    Raises:
+        ValueError: if the model has a part that CTranslate2 lacks, computes in 16 bits or does not
+            fit the tokenizer, `quantize` is unknown, the directory exists, or CTranslate2 gives
+            other log-probabilities.
+        ImportError: if ctranslate2 is not installed.
+
+    Example:
+        >>> import keras_attn, os, tempfile
+        >>> model = keras_attn.models.gpt(vocabulary_size=10, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> path = os.path.join(tempfile.mkdtemp(), "gpt")
+        >>> _ = keras_attn.export.ctranslate2(model, path, quantize="int8")
+        >>> import ctranslate2
+        >>> generator = ctranslate2.Generator(path)
+        >>> len(generator.generate_batch([["5", "7"]], min_length=4, max_length=4)[0].sequences)
+        1
+
+    Reference: https://opennmt.net/CTranslate2/python/ctranslate2.specs.html
+    """
+    library = _import_ctranslate2()
+    check_float32(model)
+    if tokenizer is not None:
+        check_vocabularies(model, tokenizer)
+    max_length = min(max_length, getattr(model.position, "max_length", max_length))
+    if max_length < 2:
+        raise ValueError(f"`max_length` must be at least 2. Received: max_length={max_length}.")
+    path = os.path.abspath(os.fspath(path))
+    if os.path.exists(path):
+        raise ValueError(f"`path` exists and is not overwritten. Received: {path}.")
+    vocabulary = _id_vocabulary(model) if tokenizer is None else tokenizer.vocabulary()
+    with atomic_directory(path) as temporary:
+        _write(model, temporary, vocabulary, None, max_length)
+        _check_log_probabilities(library, model, temporary, vocabulary, max_length)
+        if quantize is not None:
+            _write(model, temporary, vocabulary, quantize, max_length)
+        if tokenizer is not None:
+            tokenizer.save(os.path.join(temporary, "tokenizer.model"))
+    return path
+
+
+def _import_ctranslate2():
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise ImportError(
+            "CTranslate2 is not installed: pip install 'keras_attn[ctranslate2]'"
+        ) from error
+    return ctranslate2
+
+
+def _id_vocabulary(model):
+    size = model.embedding.vocabulary_size
+    return [*Tokenizer.marks, *map(str, range(len(Tokenizer.marks), size))][:size]
+
+
+def _write(model, directory, vocabulary, quantize, max_length):
+    spec = specification(model, max_length)
+    if model.reads_prompt:
+        spec.register_vocabulary(vocabulary)
+    else:
+        spec.register_source_vocabulary(vocabulary)
+        spec.register_target_vocabulary(vocabulary)
+    spec.validate()
+    spec.optimize(quantization=quantize)
+    spec.save(directory)
+
+
+def _check_log_probabilities(library, model, directory, vocabulary, max_length):
+    """Raise if CTranslate2 gives sequences other log-probabilities than the model does."""
+    generator = np.random.default_rng(0)
+    first = min(len(Tokenizer.marks), len(vocabulary) - 1)
+    lengths = [min(n, max_length - 1) for n in (3, 5)]
+    rows = [generator.integers(first, len(vocabulary), size=n).tolist() for n in lengths]
+    tokens = [[vocabulary[i] for i in row] for row in rows]
+    try:
+        if model.reads_prompt:
+            engine = library.Generator(directory)
+            scored = engine.score_batch(tokens)
+        else:
+            engine = library.Translator(directory)
+            scored = engine.score_batch(tokens, tokens)
+    except RuntimeError as error:
+        raise ValueError(f"CTranslate2 cannot run the model. Received: {error}") from error
+    for row, result in zip(rows, scored, strict=True):
+        expected, found = _log_probabilities(model, row), np.array(result.log_probs, "float32")
+        if not outputs_match(expected, found, TOLERANCE):
+            raise ValueError(
+                "The log-probabilities in CTranslate2 differ from the model's, so no directory was "
+                "written."
+            )
+
+
+def _log_probabilities(model, row):
+    """Return the log-probability of each target token, with the row as source and as target.
+
+    Of a causal model, of each token but the first.
+    """
+    if model.reads_prompt:
+        logits, targets = model({"token_ids": np.array([row[:-1]])}), row[1:]
+    else:
+        source, target = np.array([[*row, _EOS]]), np.array([[_BOS, *row]])
+        logits, targets = model({"source_ids": source, "target_ids": target}), [*row, _EOS]
+    logs = ops.convert_to_numpy(ops.log_softmax(logits[0], axis=-1))
+    return logs[np.arange(len(targets)), targets]

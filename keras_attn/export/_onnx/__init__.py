@@ -1,0 +1,5 @@
+"""ONNX files."""
+
+from keras_attn.export._onnx.conversion import onnx
+
+__all__ = ["onnx"]

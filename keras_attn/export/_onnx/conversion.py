@@ -1,0 +1,197 @@
+"""Export a model or a part of it as an ONNX file."""
+
+import os
+import re
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+
+from keras_attn.compat.tf2onnx_graphs import convert_graph
+from keras_attn.export._onnx.graphs import parts_of
+from keras_attn.export._onnx.op_handlers import handlers
+from keras_attn.export.checks import check_float32
+from keras_attn.export.golden_outputs import outputs_match
+from keras_attn.memory import StatefulSegments
+from keras_attn.models.fingerprint import num_tokens
+
+OPSET = 17
+# Relative to the greatest magnitude of an output.
+TOLERANCE = 1e-4
+
+
+def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
+    """Write `path`, an ONNX file of a model or of a part of it.
+
+    `what="greedy"`, the whole decoding loop, which stops when all rows have ended:
+
+        source_ids (int32, [B, S]), source_lengths (int32, [B])
+            -> ids (int32, [B, max_length]), score (float32, [B])
+
+    A causal model reads token_ids and lengths. `what="encoder"`, of a masked language model:
+
+        token_ids (int32, [B, T]), lengths (int32, [B])
+            -> features (float32, [B, T, D]), logits (float32, [B, T, V])
+
+    and of an `EncoderDecoder`, the part of a source that "step" reads:
+
+        source_ids, source_lengths -> context_0_key, context_0_value (float32, [B, N, S, H]), ...
+
+    `what="step"`, the logits after each of T more tokens:
+
+        token_ids (int32, [B, T]), index (int32, []), past_0_attention_key (float32,
+            [B, N, max_length, H]), ..., of an `EncoderDecoder` also source_lengths and context_...
+            -> logits (float32, [B, T, V]), present_0_attention_key, ...
+
+    `index` is the number of tokens in the past, which at first is 0 with a past of zeros. The
+    "step" of a model with a memory:
+
+        token_ids (or states), lengths, memory (float32, [B, L, M, D]), memory_length (int32, [B])
+            -> logits (or the heads' outputs), next_memory, next_memory_length
+
+    Batch and lengths are dynamic. ONNX Runtime runs the file before it is renamed to `path`. Its
+    outputs must be the model's, numbers to 1e-4 of an output's greatest magnitude.
+
+    Args:
+        model: an `EncoderDecoder`, `CausalLanguageModel`, `MaskedLanguageModel`, or a model with a
+            memory, that computes in float32.
+        path: the file; an existing one is replaced.
+        what: "greedy", "step" or "encoder"; by default the first of these that the model has.
+        max_length: int. Most tokens to generate, or the capacity of the past.
+        max_source_length: int. Most tokens that "greedy" reads, as in `saved_model`.
+
+    Returns:
+        `path`, a string.
+
+    Raises:
+        ValueError: if the model has no such part, computes in 16 bits, has an operation that cannot
+            be converted, or gives other outputs in ONNX Runtime.
+        ImportError: if tf2onnx, onnx or onnxruntime is not installed.
+
+    Example:
+        >>> import keras_attn, os, tempfile
+        >>> model = keras_attn.models.bert(vocabulary_size=10, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> path = keras_attn.export.onnx(model, os.path.join(tempfile.mkdtemp(), "bert.onnx"))
+        >>> import onnxruntime
+        >>> [x.name for x in onnxruntime.InferenceSession(path).get_outputs()]
+        ['features', 'logits']
+
+    Reference: https://onnx.ai/onnx/operators/
+    """
+    if isinstance(model, StatefulSegments):
+        model = model.model
+    for name, length in (("max_length", max_length), ("max_source_length", max_source_length)):
+        if length < 1:
+            raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
+    parts = parts_of(model)
+    what = next(iter(parts)) if what is None else what
+    if what not in parts:
+        raise ValueError(
+            f"`what` of this model must be one of {sorted(parts)}. Received: {what!r}."
+        )
+    check_float32(model)
+    _import_packages()
+    function = parts[what](max_length, max_source_length)
+    path = os.path.abspath(os.fspath(path))
+    with tempfile.TemporaryDirectory(prefix=".onnx.", dir=os.path.dirname(path)) as folder:
+        file = os.path.join(folder, "model.onnx")
+        _convert(function, file)
+        # A step's example has one token in its past.
+        longest = max(1, max_length - 1) if what == "step" else max_length
+        _check_outputs(function, file, num_tokens(model), longest)
+        os.replace(file, path)
+    return path
+
+
+def _import_packages():
+    """Import the optional packages."""
+    try:
+        import onnx
+        import onnxruntime
+        import tf2onnx.convert  # noqa: F401
+    except ImportError as error:
+        raise ImportError("ONNX files need tf2onnx: pip install 'keras_attn[onnx]'") from error
+    return onnx, onnxruntime
+
+
+def _convert(function, file):
+    """Write the file; raise for operations that ONNX lacks, which tf2onnx only logs."""
+    onnx, _ = _import_packages()
+    concrete = function.get_concrete_function()
+    names = {
+        **{spec.name: f"{spec.name}:0" for spec in function.input_signature},
+        **{name: spec.name for name, spec in concrete.structured_outputs.items()},
+    }
+    inputs = [names[spec.name] for spec in function.input_signature]
+    outputs = [names[name] for name in concrete.structured_outputs]
+    proto, messages = convert_graph(
+        concrete,
+        inputs,
+        outputs,
+        opset=OPSET,
+        handlers=handlers(),
+        renamed={tensor: name for name, tensor in names.items()},
+    )
+    text = "\n".join(messages)
+    found = set(re.findall(r"op \[[^\]]*: (\w+)\] is not supported", text))
+    found |= set(re.findall(r"\bOP=(\w+)", text))
+    if found:
+        raise ValueError(
+            "The model has operations that cannot be converted to ONNX. "
+            f"Received: {', '.join(sorted(found))}."
+        )
+    for value in (*proto.graph.input, *proto.graph.output):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_param:
+                dim.dim_param = "batch" if axis == 0 else f"length_of_{value.name}"
+    onnx.save(proto, file)
+
+
+def _check_outputs(function, file, tokens, longest):
+    """Run the file in ONNX Runtime and compare its outputs with the function's.
+
+    Args:
+        function: `tf.function` with an input signature.
+        file: path of the ONNX file.
+        tokens: int. Ids are drawn from 1 to `tokens`.
+        longest: int. Most tokens of a row.
+
+    Raises:
+        ValueError: if the file cannot be opened or run, or outputs differ.
+    """
+    _, onnxruntime = _import_packages()
+    try:
+        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's errors have no common base class
+        raise ValueError(f"ONNX Runtime cannot open the model. Received: {error}") from error
+    names = [output.name for output in session.get_outputs()]
+    for batch, length in ((2, min(3, longest)), (3, min(4, longest))):
+        inputs = {
+            spec.name: _example(spec, batch, length, tokens) for spec in function.input_signature
+        }
+        expected = function(*(tf.constant(x) for x in inputs.values()))
+        read = {x.name for x in session.get_inputs()}
+        try:
+            found = session.run(names, {name: x for name, x in inputs.items() if name in read})
+        except Exception as error:
+            raise ValueError(f"ONNX Runtime cannot run the model. Received: {error}") from error
+        for name, output in zip(names, found, strict=True):
+            if not outputs_match(expected[name].numpy(), output, TOLERANCE):
+                raise ValueError(
+                    f"The output {name!r} in ONNX Runtime differs from the model's, so no file was "
+                    "written."
+                )
+
+
+def _example(spec, batch, length, tokens):
+    """Return an example input: distinct ids, rows of different lengths, small numbers elsewhere."""
+    random = np.random.default_rng([batch, len(spec.name)])
+    sizes = [batch, *[length if n is None else n for n in spec.shape[1:]]][: spec.shape.rank]
+    if spec.dtype.is_floating:
+        return random.normal(0.0, 0.5, sizes).astype(spec.dtype.as_numpy_dtype)
+    if spec.shape.rank == 2:
+        return random.integers(1, tokens, sizes, "int32", endpoint=True)
+    if spec.shape.rank == 1:
+        return (length - np.arange(batch) % length).astype("int32")
+    return np.array(1, "int32")

@@ -1,0 +1,140 @@
+"""Graph functions of a model that can be converted to ONNX files."""
+
+import keras
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.export.signatures.segment_steps import SegmentSteps
+from keras_attn.export.signatures.text_generator import TokenGenerator
+from keras_attn.export.signatures.token_encoder import TOKEN_SPECS
+from keras_attn.export.signatures.translator import IdTranslator
+from keras_attn.generation import Greedy
+from keras_attn.models.image_tokens import ImageTokens
+from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.positions import ImageCoordinates
+
+
+def parts_of(model):
+    """Return the parts of a model that can be exported: a dict of names and builders.
+
+    A builder takes `max_length` and `max_source_length` and returns a `tf.function`. The first part
+    is the default.
+    """
+    if getattr(model, "memory", None) is not None:
+        return {"step": lambda *lengths: _segment_step(model)}
+    if isinstance(model, MaskedLanguageModel):
+        return {"encoder": lambda *lengths: _masked(model)}
+    if not hasattr(model, "reads_prompt"):
+        raise ValueError(
+            "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel` "
+            f"or have a memory. Received: {type(model).__name__}."
+        )
+    parts = {"step": lambda max_length, _: _step(model, max_length)}
+    if not _outputs_pixel_parameters(model):
+        decoder = TokenGenerator if model.reads_prompt else IdTranslator
+        greedy = {"greedy": lambda *lengths: _greedy(decoder(model, _TopKGreedy(), *lengths))}
+        parts = {**greedy, **parts}
+    if not model.reads_prompt:
+        parts["encoder"] = lambda *lengths: _encoder(model)
+    return parts
+
+
+def _outputs_pixel_parameters(model):
+    """True if outputs are parameters of a distribution of pixels instead of logits of tokens."""
+    return isinstance(model.position, ImageCoordinates) and ImageTokens.of(model).whole_pixels
+
+
+class _TopKGreedy(Greedy):
+    """Greedy decoding by `top_k`: Keras's argmax uses a bitcast, which ONNX lacks."""
+
+    def _choose(self, logits, step):
+        _, log_prob = super()._choose(logits, step)
+        return tf.math.top_k(logits, 1).indices[:, 0], log_prob
+
+
+def _greedy(decoder):
+    def greedy(*tensors):  # a closure: a method would not keep its object alive
+        return decoder.ids(*tensors)
+
+    return tf.function(greedy, decoder.ids.input_signature, autograph=False)
+
+
+def _masked(model):
+    both = keras.Model(model.input, [model.encoder.output, model.output])
+
+    def encoder(token_ids, lengths):
+        mask = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
+        features, logits = both({"token_ids": tf.where(mask, token_ids, 0), "segment_ids": None})
+        return {"features": features, "logits": logits}
+
+    return tf.function(encoder, TOKEN_SPECS, autograph=False)
+
+
+def _encoder(model):
+    def encoder(source_ids, source_lengths):
+        mask = tf.sequence_mask(source_lengths, tf.shape(source_ids)[1])
+        constants, _ = model.start(tf.where(mask, source_ids, 0), 1)
+        return _flatten("context", constants["context"])
+
+    return tf.function(encoder, IdTranslator.ids.input_signature, autograph=False)
+
+
+def _step(model, max_length):
+    constants, cache = model.start(tf.ones((1, 1), "int32"), max_length)
+    context, layers = constants.get("context", []), cache["layers"]
+    specs = [
+        tf.TensorSpec([None, None], tf.int32, "token_ids"),
+        tf.TensorSpec([], tf.int32, "index"),
+    ]
+    if context:
+        specs += [tf.TensorSpec([None], tf.int32, "source_lengths"), *_specs("context", context, 2)]
+    specs += _specs("past", layers)
+
+    def step(*tensors):
+        inputs = {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
+        token_ids, index = inputs["token_ids"], inputs["index"]
+        constants = {}
+        if context:
+            keys = _unflatten("context", context, inputs)
+            num_keys = tf.shape(keys[0]["key"])[2]
+            mask = tf.sequence_mask(inputs["source_lengths"], num_keys)
+            constants = {"context": keys, "mask": mask}
+        positions = index + ops.arange(tf.shape(token_ids)[1], dtype="int32")
+        cache = {"index": index, "layers": _unflatten("past", layers, inputs)}
+        logits, cache = model.step(token_ids, constants, cache, positions)
+        return {"logits": logits, **_flatten("present", cache["layers"])}
+
+    return tf.function(step, specs, autograph=False)
+
+
+def _segment_step(model):
+    steps = SegmentSteps(model).step
+
+    def step(*tensors):
+        outputs = steps(*tensors)
+        return {f"next_{name}" if name in _MEMORY_STATE else name: x for name, x in outputs.items()}
+
+    return tf.function(step, steps.input_signature, autograph=False)
+
+
+_MEMORY_STATE = ("memory", "memory_length")
+
+
+def _flatten(prefix, layers):
+    """Flatten a list of nested dicts of tensors to one dict with names such as "past_0_key"."""
+    paths = keras.tree.flatten_with_path(layers)
+    return {"_".join(map(str, (prefix, *path))): tensor for path, tensor in paths}
+
+
+def _unflatten(prefix, like, tensors):
+    """Invert `_flatten`: pack named tensors into the structure of `like`."""
+    return keras.tree.pack_sequence_as(like, [tensors[name] for name in _flatten(prefix, like)])
+
+
+def _specs(prefix, layers, *dynamic):
+    """Return `TensorSpec`s of a cache's tensors; axis 0 and the `dynamic` axes have any size."""
+    specs = []
+    for name, x in _flatten(prefix, layers).items():
+        shape = [None if axis in (0, *dynamic) else n for axis, n in enumerate(x.shape)]
+        specs.append(tf.TensorSpec(shape, x.dtype, name))
+    return specs

@@ -1,0 +1,130 @@
+"""Conversions of TensorFlow operations to ONNX that tf2onnx lacks or gets wrong."""
+
+import numpy as np
+
+from keras_attn.compat import tf2onnx_graphs
+
+
+def handlers():
+    """Return the dict that tf2onnx takes as `custom_op_handlers`."""
+    return {
+        "Erfc": (_erfc, []),
+        "FloorDiv": (_floor_div, []),
+        "FloorMod": (_floor_mod, []),
+        "PadV2": (_pad, []),
+        "StridedSlice": (_strided_slice, []),
+    }
+
+
+def _erfc(graph, node, name, arguments):
+    """Convert Erfc, which the exact GELU uses, to 1 - erf(x)."""
+    (x,), outputs = node.input, node.output
+    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
+    graph.remove_node(name)
+    erf = graph.make_node("Erf", [x], shapes=[shape], dtypes=[dtype])
+    one = graph.make_const(f"{name}/one", np.ones((), "float32"))
+    inputs = [one.output[0], erf.output[0]]
+    graph.make_node("Sub", inputs, name=name, outputs=outputs, shapes=[shape], dtypes=[dtype])
+
+
+def _floor_mod(graph, node, name, arguments):
+    """Convert FloorMod; of negative integers tf2onnx gives a truncated division's remainder."""
+    if _is_of_integers(graph, node):
+        node.type = "Mod"  # has the sign of the divisor too
+    else:
+        tf2onnx_graphs.floor_mod(graph, node)
+
+
+def _floor_div(graph, node, name, arguments):
+    """Convert FloorDiv to (x - x mod y) / y; tf2onnx rounds integer quotients towards zero."""
+    if not _is_of_integers(graph, node):
+        tf2onnx_graphs.floor_div(graph, node)
+        return
+    (x, y), outputs = node.input, node.output
+    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
+    graph.remove_node(name)
+    known = {"shapes": [shape], "dtypes": [dtype]}
+    rest = graph.make_node("Mod", [x, y], **known)
+    whole = graph.make_node("Sub", [x, rest.output[0]], **known)
+    graph.make_node("Div", [whole.output[0], y], name=name, outputs=outputs, **known)
+
+
+def _is_of_integers(graph, node):
+    from onnx import helper
+
+    dtype = helper.tensor_dtype_to_np_dtype(graph.get_dtype(node.output[0]))
+    return np.issubdtype(dtype, np.integer)
+
+
+def _pad(graph, node, name, arguments):
+    """Convert PadV2 of booleans by way of int32; tf2onnx casts the input but not the value."""
+    from onnx import TensorProto
+
+    outputs = node.output
+    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
+    if dtype == TensorProto.BOOL:
+        x, paddings, value = node.input
+        graph.remove_node(name)
+        inputs = [
+            _cast(graph, x, TensorProto.INT32),
+            paddings,
+            _cast(graph, value, TensorProto.INT32),
+        ]
+        node = graph.make_node("PadV2", inputs, shapes=[shape], dtypes=[TensorProto.INT32])
+        graph.make_node(
+            "Cast",
+            node.output,
+            {"to": dtype},
+            name=name,
+            outputs=outputs,
+            shapes=[shape],
+            dtypes=[dtype],
+        )
+    node.type = "Pad"
+    tf2onnx_graphs.pad(graph, node)
+
+
+def _cast(graph, x, dtype):
+    shape = graph.get_shape(x)
+    return graph.make_node("Cast", [x], {"to": dtype}, shapes=[shape], dtypes=[dtype]).output[0]
+
+
+def _strided_slice(graph, node, name, arguments):
+    """Convert x[..., None, :], which only adds an axis, to Unsqueeze; tf2onnx loses its shape."""
+    axes = _new_axes(graph, node)
+    if axes is None:
+        tf2onnx_graphs.strided_slice(graph, node)
+        return
+    x, outputs = node.input[0], node.output
+    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
+    graph.remove_node(name)
+    axes = graph.make_const(f"{name}/axes", np.array(axes, "int64"))
+    graph.make_node(
+        "Unsqueeze", [x, axes.output[0]], name=name, outputs=outputs, shapes=[shape], dtypes=[dtype]
+    )
+
+
+def _new_axes(graph, node):
+    """Return the new axes of the output if the slice only adds axes; None for any other slice."""
+    masks = {
+        key: node.get_attr_value(f"{key}_mask", 0)
+        for key in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    }
+    shape, strides = graph.get_shape(node.input[0]), node.inputs[3]
+    if not masks["new_axis"] or masks["shrink_axis"] or shape is None or not strides.is_const():
+        return None
+    strides = strides.get_tensor_value()
+    kinds = []
+    for bit, stride in enumerate(strides):
+        if masks["ellipsis"] >> bit & 1:
+            kinds.append("ellipsis")
+        elif masks["new_axis"] >> bit & 1:
+            kinds.append("new")
+        elif masks["begin"] >> bit & masks["end"] >> bit & 1 and stride == 1:
+            kinds.append("whole")
+        else:
+            return None
+    if "ellipsis" in kinds:
+        at = kinds.index("ellipsis")
+        kinds[at : at + 1] = ["whole"] * (len(shape) - kinds.count("whole"))
+    return [axis for axis, kind in enumerate(kinds) if kind == "new"]

@@ -1,0 +1,184 @@
+"""Export a model as a SavedModel that TensorFlow Serving runs."""
+
+import tensorflow as tf
+
+from keras_attn.export._saved_model.quantization import quantized
+from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
+from keras_attn.export.servable_ops import unservable_ops
+from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
+from keras_attn.export.signatures.segment_steps import SegmentSteps
+from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
+from keras_attn.export.signatures.token_encoder import TokenEncoder
+from keras_attn.export.signatures.translator import IdTranslator, Translator
+from keras_attn.export.versions import new_version
+from keras_attn.memory import StatefulSegments
+from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.ops.checks import check_choice
+from keras_attn.positions import ImageCoordinates
+
+
+def saved_model(
+    model,
+    path,
+    *,
+    tokenizer=None,
+    strategy=None,
+    max_length=64,
+    max_source_length=1024,
+    quantize=None,
+    version=None,
+):
+    """Write `path`/`version`/, a SavedModel whose signatures fit the kind of model.
+
+    Encoder-decoder:
+
+        serving_default: text (string, [B]) -> translation (string, [B]), score (float32, [B])
+        ids: source_ids (int32, [B, S]), source_lengths (int32, [B]) -> ids, score
+        attention: text -> translation, score, source_tokens (string, [B, S]), source_lengths,
+            tokens (string, [B, T]), lengths, cross_attention (float32, [B, L, T, S])
+
+    Causal model:
+
+        serving_default: text (string, [B]) -> continuation (string, [B]), score (float32, [B])
+        ids: token_ids (int32, [B, S]), lengths (int32, [B]) -> ids, score
+        score: text (string, [B]) -> log_probability (float32, [B]), num_tokens (int32, [B])
+
+    Masked language model:
+
+        encode: token_ids (int32, [B, T]), lengths (int32, [B]) -> features (float32, [B, T, D])
+        logits: token_ids, lengths -> logits (float32, [B, T, V])
+
+    Model with a memory:
+
+        initial_memory: batch_size (int32, []) -> memory, memory_length
+        step: token_ids (int32, [B, T]), lengths (int32, [B]), memory (float32, [B, L, M, D]),
+            memory_length (int32, [B]) -> logits (float32, [B, T, V]), memory, memory_length
+
+    A model that reads states, as `gtrxl`, has states (float32, [B, T, ...]) in place of token_ids
+    and the outputs of its heads in place of logits. Model of images:
+
+        generate: batch_size (int32, []), seed (int32, []) -> images (int32, [B, H, W, C]),
+            score (float32, [B])
+        score: images (int32, [B, H, W, C]) -> bits_per_dim (float32, [B])
+
+    Model for super-resolution:
+
+        generate: images (int32, [B, H', W', C]), seed (int32, []) -> images, score
+
+    Batch and length are dynamic. Without a tokenizer the default signature is `ids`, and `score`
+    reads ids and lengths. The default is `step` with a memory, `logits` of a masked language model
+    and `generate` of images.
+
+    The directory is written under a temporary name and renamed, so a server that polls `path` finds
+    the version complete or not at all. It carries one small request for each signature: a server
+    runs them before the first client's request. It also carries the outputs: `inspect` and the
+    embedded server compare them.
+
+    Args:
+        model: an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel`, a model with a
+            memory, or a `StatefulSegments` of one. A model with
+            `ImageCoordinates` as position and without a tokenizer is a model of images.
+        path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
+        tokenizer: from `keras_attn.text`.
+        strategy: name or object of a decoding strategy; by default "greedy"; images are
+            sampled by default.
+        max_length: int. Most tokens to generate.
+        max_source_length: int. Most source tokens to read, limited by the model's positions. A
+            longer source is truncated; of a longer prompt the last tokens are read.
+        quantize: "int8" stores large weights of two axes or more in eight bits: the variables take
+            a quarter of the bytes, and outputs change slightly. The compute dtype stays.
+        version: int. By default one more than the highest version.
+
+    Returns:
+        The directory of the version, a string.
+
+    Raises:
+        ValueError: if the version exists or is not positive, the model has too few positions for
+            `max_length`, a tokenizer does not fit the model, or the graph has an operation that
+            TensorFlow Serving does not run.
+        ImportError: if tensorflow-serving-api is not installed.
+
+    Example:
+        >>> import keras_attn, tempfile
+        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=10)
+        >>> directory = keras_attn.export.saved_model(model, tempfile.mkdtemp(), max_length=4)
+        >>> directory[-2:]
+        '/1'
+
+    Reference: https://www.tensorflow.org/tfx/serving/serving_basic
+    """
+    if isinstance(model, StatefulSegments):
+        model = model.model
+    check_choice((None, "int8"), quantize=quantize)
+    prediction_log()  # raises before anything slow if its package is missing
+    options = tokenizer, strategy, (max_length, max_source_length)
+    if quantize is None:
+        return _write(path, version, model, *options)
+    with quantized(model) as (copy, variables):
+        return _write(path, version, copy, *options, variables)
+
+
+def _write(path, version, model, tokenizer, strategy, lengths, extra_variables=()):
+    """Write a version; `extra_variables` are saved beside the model's weights."""
+    module, signatures = _module_and_signatures(model, tokenizer, strategy, lengths)
+    module.extra_variables = extra_variables
+    with new_version(path, version) as (temporary, directory):
+        # A server computes no gradients, whose functions can be half the file.
+        without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        tf.saved_model.save(module, temporary, signatures, without_gradients)
+        unservable = unservable_ops(temporary)
+        if unservable:
+            raise ValueError(
+                "The model has operations that TensorFlow Serving does not run. "
+                f"Received: {', '.join(unservable)}."
+            )
+        write_warmup_records(temporary, signatures, model, tokenizer)
+    return directory
+
+
+def _module_and_signatures(model, tokenizer, strategy, lengths):
+    """Return the `tf.Module` that fits the model, and its functions by signature name."""
+    has_memory = getattr(model, "memory", None) is not None
+    is_masked = isinstance(model, MaskedLanguageModel)
+    if tokenizer is not None and (has_memory or is_masked):
+        kind = "A model with a memory" if has_memory else "A masked language model"
+        raise ValueError(
+            f"{kind} reads ids: export it without a `tokenizer`. Received: tokenizer={tokenizer!r}."
+        )
+    if has_memory:
+        steps = SegmentSteps(model)
+        signatures = {"initial_memory": steps.initial_memory, "step": steps.step}
+        return steps, {**signatures, "serving_default": steps.step}
+    if is_masked:
+        encoder = TokenEncoder(model)
+        signatures = {"encode": encoder.encode, "logits": encoder.logits}
+        return encoder, {**signatures, "serving_default": encoder.logits}
+    if tokenizer is None and isinstance(getattr(model, "position", None), ImageCoordinates):
+        return _image_module(model, strategy)
+    decoding = ("greedy" if strategy is None else strategy, *lengths)
+    if getattr(model, "reads_prompt", False):
+        if tokenizer is None:
+            generator = TokenGenerator(model, *decoding)
+            return generator, {**_id_signatures(generator), "score": generator.score_ids}
+        generator = TextGenerator(model, tokenizer, *decoding)
+        signatures = {"ids": generator.ids, "score": generator.score}
+        return generator, {**signatures, "serving_default": generator.text}
+    if tokenizer is None:
+        translator = IdTranslator(model, *decoding)
+        return translator, _id_signatures(translator)
+    translator = Translator(model, tokenizer, *decoding)
+    return translator, translator.signatures
+
+
+def _image_module(model, strategy):
+    if not model.reads_prompt:
+        images = ImageEnlarger(model, strategy)
+        signatures = {"generate": images.generate}
+    else:
+        images = ImageGenerator(model, strategy)
+        signatures = {"generate": images.generate, "score": images.score}
+    return images, {**signatures, "serving_default": images.generate}
+
+
+def _id_signatures(module):
+    return {"ids": module.ids, "serving_default": module.ids}

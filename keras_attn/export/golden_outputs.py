@@ -1,0 +1,205 @@
+"""Golden outputs: the requests that an export carries, with the outputs that it gave when written.
+
+They are TensorFlow Serving's warm-up records, `PredictionLog`s. The stock server only runs the
+requests; `keras_attn.export.inspect` and the embedded server also compare the outputs.
+"""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from keras_attn.models.fingerprint import LENGTH, example_array, num_tokens
+
+WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
+# Relative to the greatest magnitude of an output: other machines add up in another order.
+TOLERANCE = 1e-3
+_EXACT_DTYPES = ("float32", "float64")
+
+
+def outputs_match(expected, found, tolerance=TOLERANCE):
+    """Compare an output with its golden array.
+
+    Floating-point numbers may differ by `tolerance` times the greatest magnitude in `expected`.
+    Dtype, shape and all other values must be equal.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_attn.export.golden_outputs import outputs_match
+        >>> outputs_match(np.array([0.0, 10.0]), np.array([0.009, 10.0]), tolerance=1e-3)
+        True
+    """
+    if expected.dtype != found.dtype or expected.shape != found.shape:
+        return False
+    if expected.dtype.kind != "f":
+        return np.array_equal(expected, found)
+    allowed = tolerance * np.abs(expected).max(initial=1e-6)
+    return np.allclose(expected, found, rtol=0, atol=allowed, equal_nan=True)
+
+
+def prediction_log():
+    """Return the class `PredictionLog` of TensorFlow Serving.
+
+    Raises:
+        ImportError: if tensorflow-serving-api is not installed.
+    """
+    try:
+        from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+    except ImportError as error:
+        raise ImportError(
+            "Warm-up records of an export need tensorflow-serving-api: "
+            "pip install 'keras_attn[export]'."
+        ) from error
+    return PredictionLog
+
+
+def write_warmup_records(directory, signatures, model, tokenizer=None):
+    """Write one small request for each signature, with its outputs, into an export.
+
+    The outputs are left out if a second run of the same request gives others (a strategy that
+    samples), and if the model computes in 16 bits, where another machine may choose other tokens.
+
+    Args:
+        directory: of a SavedModel.
+        signatures: dict of signature names and `tf.function`s that have an input signature.
+        model: the exported model, which gives the number of tokens.
+        tokenizer: from `keras_attn.text`; needed by signatures that read strings.
+
+    Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
+    """
+    record_class = prediction_log()
+    is_exact = all(layer.compute_dtype in _EXACT_DTYPES for layer in model.layers)
+    path = os.path.join(directory, WARMUP_FILE)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    runs = {}  # by function: the default signature is an alias of another one
+    with tf.io.TFRecordWriter(path) as writer:
+        for name, function in sorted(signatures.items()):
+            if function not in runs:
+                inputs = _example_inputs(function, num_tokens(model), tokenizer)
+                runs[function] = _arrays(inputs), _stable_outputs(function, inputs, is_exact)
+            log = record_class()
+            log.predict_log.request.model_spec.signature_name = name
+            inputs, outputs = runs[function]
+            for key, value in inputs.items():
+                log.predict_log.request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+            for key, value in outputs.items():
+                log.predict_log.response.outputs[key].CopyFrom(tf.make_tensor_proto(value))
+            writer.write(log.SerializeToString(deterministic=True))
+
+
+def replay(directory, uses_text=False):
+    """Load an export, run the requests that it carries and compare with the golden outputs.
+
+    Args:
+        directory: of a SavedModel.
+        uses_text: bool. True if the graph has operations of TensorFlow Text.
+
+    Returns:
+        dict of a signature's name and "same", "differs", or "runs" if no outputs were recorded.
+
+    Raises:
+        ValueError: if the model cannot be loaded, a record is damaged, or a request fails.
+        ImportError: if TensorFlow Text or tensorflow-serving-api is needed and not installed.
+    """
+    records = _read_records(directory)
+    loaded = _load(directory, uses_text)  # kept: its functions do not keep its variables alive
+    outcomes = {}
+    for name, inputs, expected in records:
+        if name not in loaded.signatures:
+            raise ValueError(
+                "A recorded request must name a signature of the export, one of "
+                f"{sorted(loaded.signatures)}. Received: {name!r}."
+            )
+        try:
+            outputs = loaded.signatures[name](**inputs)
+        except (tf.errors.OpError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"The recorded request for {name!r} cannot be run. Received: {_first_line(error)}"
+            ) from error
+        outcome = "runs"
+        if expected:
+            is_same = all(
+                key in outputs and outputs_match(expected[key], outputs[key].numpy())
+                for key in expected
+            )
+            outcome = "same" if is_same else "differs"
+        if outcomes.get(name) != "differs":
+            outcomes[name] = outcome
+    return outcomes
+
+
+def _stable_outputs(function, inputs, is_exact):
+    """Return the outputs as arrays by name; an empty dict if another run may give others."""
+    if not is_exact:
+        return {}
+    first, second = (_arrays(function(*inputs.values())) for _ in range(2))
+    is_stable = all(np.array_equal(first[key], second[key]) for key in first)
+    return first if is_stable else {}
+
+
+def _example_inputs(function, tokens, tokenizer):
+    """Return tensors by name, in the order of the function's arguments."""
+    inputs = {}
+    for spec in function.input_signature:
+        if spec.dtype == tf.string:
+            inputs[spec.name] = _example_text(tokenizer)
+        else:
+            value = example_array(spec.shape, spec.dtype.name, max(1, tokens // 2))
+            if spec.shape.rank == 1:
+                value = value * LENGTH  # lengths: the whole row is valid
+            inputs[spec.name] = tf.cast(value, spec.dtype)
+    return inputs
+
+
+def _example_text(tokenizer):
+    """Decode the last tokens of the vocabulary, since the first are special tokens."""
+    ids = tokenizer.vocabulary_size - np.arange(1, 4)
+    return tokenizer.decode(np.maximum(ids, 0)[None])
+
+
+def _arrays(tensors):
+    return {name: np.asarray(tensor) for name, tensor in tensors.items()}
+
+
+def _read_records(directory):
+    """Return a list of (signature name, input tensors, output arrays)."""
+    file = os.path.join(directory, WARMUP_FILE)
+    if not os.path.exists(file):
+        return []
+    record_class = prediction_log()
+    try:
+        logs = [
+            record_class.FromString(record).predict_log
+            for record in tf.data.TFRecordDataset(file).as_numpy_iterator()
+        ]
+        return [
+            (
+                log.request.model_spec.signature_name,
+                {name: tf.constant(tf.make_ndarray(x)) for name, x in log.request.inputs.items()},
+                {name: tf.make_ndarray(x) for name, x in log.response.outputs.items()},
+            )
+            for log in logs
+        ]
+    except (tf.errors.DataLossError, DecodeError, TypeError, ValueError) as error:
+        raise ValueError(f"The recorded requests are damaged. Received: {file}.") from error
+
+
+def _load(directory, uses_text):
+    if uses_text:
+        try:
+            import tensorflow_text  # noqa: F401  (registers its operations)
+        except ImportError as error:
+            raise ImportError(
+                "The tokenizer of the export needs TensorFlow Text: pip install 'keras_attn[text]'."
+            ) from error
+    try:
+        return tf.saved_model.load(directory)
+    except Exception as error:  # TensorFlow raises many kinds for files that are cut or missing
+        raise ValueError(
+            f"The export cannot be loaded. Received: {directory}: {_first_line(error)}"
+        ) from error
+
+
+def _first_line(error):
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,88 @@
+"""Read the files of a SavedModel without loading it: graph, operations, sizes and hashes."""
+
+import collections
+import os
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
+
+
+def read_saved_model(path):
+    """Return the `MetaGraphDef` (graph and signatures) of the SavedModel in the directory `path`.
+
+    Raises:
+        ValueError: if there is no SavedModel, or its file is damaged.
+    """
+    file = os.path.join(path, "saved_model.pb")
+    if not os.path.isfile(file):
+        raise ValueError(f"There is no saved_model.pb. Received: path={os.fspath(path)!r}.")
+    saved = None
+    with open(file, "rb") as content:
+        try:
+            saved = saved_model_pb2.SavedModel.FromString(content.read())
+        except DecodeError:
+            pass
+    if saved is None or not saved.meta_graphs:
+        raise ValueError(f"The file is damaged, or it is not a SavedModel. Received: {file}.")
+    return saved.meta_graphs[0]
+
+
+def count_ops(meta_graph):
+    """Count the operations of a graph and its functions: a `Counter` by name.
+
+    A node that must be compiled by XLA also counts as "_XlaMustCompile".
+    """
+    counts = collections.Counter()
+    graph = meta_graph.graph_def
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        counts.update(node.op for node in nodes)
+        counts.update("_XlaMustCompile" for node in nodes if _must_compile(node))
+    for function in graph.library.function:
+        counts.pop(function.signature.name, None)  # a call of it
+    return counts
+
+
+def _must_compile(node):
+    return "_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b
+
+
+def size_of_files(path):
+    """Return the bytes of all files in a directory and its subdirectories."""
+    folders = os.walk(path)
+    return sum(
+        os.path.getsize(os.path.join(top, name)) for top, _, names in folders for name in names
+    )
+
+
+def has_own_variables(directory):
+    """Compare the index of the variables with the hash that TensorFlow wrote into the SavedModel.
+
+    The index holds checksums of the variables, which TensorFlow verifies when it reads them, so
+    only files that were written together pass both checks.
+
+    Args:
+        directory: of a SavedModel; may be in a bucket that `tf.io.gfile` reads.
+
+    Returns:
+        False if the hash differs or cannot be read. True if it matches, and also if there are no
+        variables or no hash was written (before TensorFlow 2.12).
+    """
+    index = os.path.join(directory, "variables", "variables.index")
+    fingerprint = os.path.join(directory, "fingerprint.pb")
+    if not (tf.io.gfile.exists(index) and tf.io.gfile.exists(fingerprint)):
+        return True
+    try:
+        expected = FingerprintDef.FromString(_read_bytes(fingerprint)).checkpoint_hash
+    except DecodeError:
+        return False
+    if not expected:
+        return True
+    found = tf.fingerprint([_read_bytes(index)], "farmhash64").numpy()
+    return int.from_bytes(found.tobytes(), "little") == expected
+
+
+def _read_bytes(path):
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,132 @@
+"""Signatures of image models: seeds or small images to images, and images to bits."""
+
+import math
+
+import tensorflow as tf
+
+from keras_attn import registry
+from keras_attn.backend.loop_invariants import loop_invariants
+from keras_attn.generation import Sample, SamplePixels
+from keras_attn.generation.generate import NAMES
+from keras_attn.generation.task import Task
+from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
+from keras_attn.models.image_tokens import ImageTokens
+from keras_attn.ops.crossentropy import crossentropy
+from keras_attn.ops.logistics import num_parameters
+
+
+class ImageGenerator(tf.Module):
+    """Model of images as graph functions: sample images, and score given ones.
+
+        seed -> images ~ p,   image -> -log2 p(image) / (H W C)
+
+    Args:
+        model: a `CausalLanguageModel` of the tokens of an `ImageTokens`, as `image_transformer`.
+        strategy: name or object of a decoding strategy; the request's seed replaces its own. By
+            default `Sample`, or `SamplePixels` if a token is a whole pixel.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.image_transformer(6, (2, 3, 1), num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16)
+        >>> generator = keras_attn.export.ImageGenerator(model)
+        >>> images = generator.generate(4, seed=1)["images"]
+        >>> images.shape, generator.score(images)["bits_per_dim"].shape
+        (TensorShape([4, 2, 3, 1]), TensorShape([4]))
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3 and 5.
+    """
+
+    def __init__(self, model, strategy=None):
+        super().__init__()
+        # Only the weights: tracking the model would export its optimizer too.
+        self.weights = [weight.value for weight in model.weights]
+        tokens = ImageTokens.of(model)
+        likelihood = _pixel_likelihood(model, tokens)
+
+        def generate(batch_size, seed):
+            """Return `images` [B, H, W, C], equal for equal seeds, and the `score` [B] of each."""
+            return _generate_images(model, tokens.start(batch_size), tokens, strategy, seed)
+
+        def score(images):
+            """Return the `bits_per_dim` [B] of `images` [B, H, W, C]."""
+            outputs = model({"token_ids": tokens.inputs(images)}, training=False)
+            if likelihood is None:
+                losses = crossentropy(tokens.encode(images), outputs)
+            else:
+                losses = likelihood.call(tokens.values(images), outputs)
+            bits = tf.reduce_sum(losses, axis=1) / math.log(2.0)
+            return {"bits_per_dim": bits / math.prod(tokens.image_shape)}
+
+        scalars = [tf.TensorSpec([], tf.int32, name) for name in ("batch_size", "seed")]
+        images = [tf.TensorSpec([None, *tokens.image_shape], tf.int32, "images")]
+        self.generate = tf.function(generate, scalars, autograph=False)
+        self.score = tf.function(score, images, autograph=False)
+
+
+class ImageEnlarger(tf.Module):
+    """Model for super-resolution as a graph function, from images to larger images.
+
+        image, seed -> larger image ~ p(. | image)
+
+    Args:
+        model: an `EncoderDecoder` of the tokens of images, as `super_resolution_transformer`.
+        strategy: name or object of a decoding strategy; the request's seed replaces its own. By
+            default `Sample`.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.super_resolution_transformer(6, (1, 2, 1), (2, 4, 1), 1, 1,
+        ...     num_heads=2, hidden_dim=8, intermediate_dim=16)
+        >>> enlarger = keras_attn.export.ImageEnlarger(model)
+        >>> enlarger.generate([[[[0], [3]]]], seed=1)["images"].shape
+        TensorShape([1, 2, 4, 1])
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 5.3.
+    """
+
+    def __init__(self, model, strategy=None):
+        super().__init__()
+        # Only the weights: tracking the model would export its optimizer too.
+        self.weights = [weight.value for weight in model.weights]
+        tokens, position = ImageTokens.of(model), model.source_position
+        shape = (position.height, position.width, position.channels)
+        source = ImageTokens(shape, tokens.num_values)
+
+        def generate(images, seed):
+            """Return larger `images` [B, H, W, C], equal for equal seeds, and `score` [B]."""
+            return _generate_images(model, source.encode(images), tokens, strategy, seed)
+
+        inputs = [
+            tf.TensorSpec([None, *shape], tf.int32, "images"),
+            tf.TensorSpec([], tf.int32, "seed"),
+        ]
+        self.generate = tf.function(generate, inputs, autograph=False)
+
+
+def _pixel_likelihood(model, tokens):
+    """Return the mixture of logistics that the outputs parametrise; None if they are logits."""
+    if not tokens.whole_pixels:
+        return None
+    channels = tokens.image_shape[2]
+    num_mixtures = model.output.shape[-1] // num_parameters(1, channels)
+    return MixtureOfLogistics(num_mixtures, channels, tokens.num_values)
+
+
+def _generate_images(model, inputs, tokens, strategy, seed):
+    """Return `images` (B, H, W, C) and their `score` (B,), decoded with the seed of a request."""
+    if strategy is None:
+        likelihood = _pixel_likelihood(model, tokens)
+        strategy = Sample()
+        if likelihood is not None:
+            strategy = SamplePixels(
+                likelihood.num_mixtures, likelihood.channels, likelihood.num_values
+            )
+    strategy = registry.resolve(strategy, NAMES, "strategy")
+    config = strategy.get_config()
+    if "seed" in config:
+        strategy = type(strategy).from_config({**config, "seed": seed})
+    task = Task(tokens.length, tokens.start_id, eos_id=-1, grows=True)
+    with loop_invariants():
+        ids, score = strategy.decode(model, inputs, task)
+    return {"images": tokens.decode(ids), "score": score}

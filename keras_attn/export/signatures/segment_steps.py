@@ -1,0 +1,86 @@
+"""Signatures of models with a memory: segment and memory to logits and the next memory."""
+
+import tensorflow as tf
+
+from keras_attn.export.checks import length_mask
+
+
+class SegmentSteps(tf.Module):
+    """Model with a memory as graph functions; the client holds the memory.
+
+        logits_t, memory_{t+1} = model(segment_t, memory_t)
+
+    No state is kept between calls: the client sends the memory and receives the next one, so one
+    server serves any number of texts. Memory and logits are float32 under every dtype policy. A
+    model of states (`SequenceModel`) has `states` in place of `token_ids`, and the outputs of its
+    heads in place of the logits.
+
+    Args:
+        model: a model with a memory: a `CausalLanguageModel` or a `SequenceModel`.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding
+        >>> attention = MultiHeadAttention(2, 4, score="relative", pattern="causal", use_bias=False)
+        >>> block = keras_attn.layers.TransformerBlock(attention, FeedForward(16))
+        >>> steps = keras_attn.export.SegmentSteps(keras_attn.models.CausalLanguageModel(
+        ...     TokenEmbedding(50, 8), keras_attn.depth.Stack([block]),
+        ...     memory=keras_attn.memory.SegmentMemory(32)))
+        >>> outputs = steps.step([[5, 7, 9]], [3], **steps.initial_memory(1))
+        >>> outputs["logits"].shape, outputs["memory_length"].numpy().tolist()
+        (TensorShape([1, 3, 50]), [3])
+
+    Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        # Only the weights: tracking the model would export its optimizer too.
+        self.weights = [weight.value for weight in model.weights]
+
+        def initial_memory(batch_size):
+            """Return the memory before the first segment of `batch_size` rows."""
+            state = model.initial_memory(batch_size)
+            return {**state, "memory": tf.cast(state["memory"], tf.float32)}
+
+        def step(segment, lengths, memory, memory_length):
+            """Return the outputs for a segment, and the memory after it.
+
+            Of `segment`, `token_ids` [B, T] or `states` [B, T, ...], the first `lengths` [B] steps
+            are valid. Later steps are padding: they are not read and do not enter the memory, and
+            their outputs are undefined.
+            """
+            outputs = model(
+                {
+                    **masked_inputs(segment, length_mask(segment, lengths)),
+                    "memory": tf.cast(memory, dtype),
+                    "memory_length": memory_length,
+                },
+                training=False,
+            )
+            # A head of the user's own may compute in another dtype.
+            return {
+                name: tf.cast(x, tf.float32) if x.dtype.is_floating else x
+                for name, x in outputs.items()
+            }
+
+        name, masked_inputs = _segment_of(model)
+        _, num_layers, _, hidden_dim = model.input["memory"].shape
+        dtype = model.input["memory"].dtype
+        segment = model.input[name]
+        inputs = [
+            tf.TensorSpec(segment.shape, segment.dtype, name),
+            tf.TensorSpec([None], tf.int32, "lengths"),
+            tf.TensorSpec([None, num_layers, None, hidden_dim], tf.float32, "memory"),
+            tf.TensorSpec([None], tf.int32, "memory_length"),
+        ]
+        rows = [tf.TensorSpec([], tf.int32, "batch_size")]
+        self.initial_memory = tf.function(initial_memory, rows, autograph=False)
+        self.step = tf.function(step, inputs, autograph=False)
+
+
+def _segment_of(model):
+    """Return the name of the segment's input, and a function (segment, mask) -> model inputs."""
+    if "token_ids" in model.input:
+        return "token_ids", lambda ids, mask: {"token_ids": tf.where(mask, ids, 0)}
+    return "states", lambda states, mask: {"states": states, "padding_mask": mask}

@@ -1,0 +1,168 @@
+"""Signatures of causal models: prompts to continuations, and sequences to log-probabilities."""
+
+import tensorflow as tf
+
+from keras_attn.export.checks import check_lengths, check_vocabularies, length_mask
+from keras_attn.export.signatures.token_encoder import TOKEN_SPECS
+from keras_attn.generation import generate
+from keras_attn.ops.crossentropy import crossentropy
+
+
+class TokenGenerator(tf.Module):
+    """Causal model and decoding strategy as one graph, from ids to ids.
+
+        ids -> generate(model, ids)        ids -> sum_{i >= 2} log p(x_i | x_<i)
+
+    Args:
+        model: a `CausalLanguageModel` without a memory.
+        strategy: name or object of a decoding strategy.
+        max_length: int. Most tokens to generate.
+        max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. Fewer if the
+            model has not enough positions for these and for `max_length`.
+
+    Raises:
+        ValueError: if a length is below 1, or the model has too few positions for `max_length`.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.gpt(vocabulary_size=10, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> generator = keras_attn.export.TokenGenerator(model, max_length=4, max_prompt_length=28)
+        >>> generator.ids([[5, 4]], [2])["ids"].shape
+        TensorShape([1, 4])
+
+    Reference: [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf),
+        section 3.1, eq. 1.
+    """
+
+    def __init__(self, model, strategy="greedy", max_length=64, max_prompt_length=960):
+        super().__init__()
+        positions = check_lengths(model, max_length, max_prompt_length=max_prompt_length)
+        max_scored_length = max_prompt_length + max_length
+        if positions is not None:
+            # The last generated token is not read.
+            max_prompt_length = min(max_prompt_length, positions - max_length + 1)
+            max_scored_length = min(max_scored_length, positions)
+        # Only the weights: tracking the model would export its optimizer too.
+        self.weights = [weight.value for weight in model.weights]
+        self._generate = lambda ids: generate(model, ids, strategy, max_length)
+        self._logits = lambda ids: model({"token_ids": ids}, training=False)
+        self._max_prompt_length = max_prompt_length
+        self._max_scored_length = max_scored_length
+
+    @tf.function(autograph=False, input_signature=TOKEN_SPECS)
+    def ids(self, token_ids, lengths):
+        """Map prompts [B, S] with `lengths` [B] to `ids` [B, L] and `score` [B].
+
+        Ids beyond a row's length are ignored, so a server may pad with any value. A row of length 0
+        gives padding with score 0.
+        """
+        _, ids, score = self._continue(token_ids, lengths)
+        return {"ids": ids, "score": score}
+
+    @tf.function(autograph=False, input_signature=TOKEN_SPECS)
+    def score_ids(self, token_ids, lengths):
+        """Map ids [B, S] with `lengths` [B] to `log_probability` [B] and `num_tokens` [B].
+
+        Each token is predicted from those before it, so the first is not scored. Of a sequence
+        longer than prompt and continuation together, the first tokens are scored.
+        """
+        return self._log_probability(token_ids, lengths)
+
+    def _continue(self, token_ids, lengths):
+        """Return the prompts as the model reads them, the generated ids and the score."""
+        token_ids, lengths = _mask_and_pad(token_ids, lengths)
+        read = tf.minimum(lengths, self._max_prompt_length)
+        width = tf.minimum(tf.shape(token_ids)[1], self._max_prompt_length)
+        last = tf.shape(token_ids)[1] - 1
+        indices = tf.minimum((lengths - read)[:, None] + tf.range(width), last)
+        prompt = tf.gather(token_ids, indices, batch_dims=1)
+        prompt = tf.where(tf.sequence_mask(read, width), prompt, 0)
+        ids, score = self._generate(prompt)
+        is_empty = lengths < 1
+        return prompt, tf.where(is_empty[:, None], 0, ids), tf.where(is_empty, 0.0, score)
+
+    def _log_probability(self, token_ids, lengths):
+        token_ids, lengths = _mask_and_pad(token_ids, lengths)
+        token_ids = token_ids[:, : self._max_scored_length]
+        labels = token_ids[:, 1:]
+        losses = crossentropy(labels, self._logits(token_ids)[:, :-1])
+        scored = tf.maximum(tf.minimum(lengths, tf.shape(token_ids)[1]) - 1, 0)
+        is_scored = tf.sequence_mask(scored, tf.shape(labels)[1])
+        return {
+            "log_probability": -tf.reduce_sum(tf.where(is_scored, losses, 0.0), axis=1),
+            "num_tokens": scored,
+        }
+
+
+class TextGenerator(TokenGenerator):
+    """Tokenizer, causal model and decoding strategy as one graph, from text to text.
+
+        text -> ids -> generate(model, ids) -> text        text -> log p(text | its first token)
+
+    `saved_model` exports exactly this object, so a server gives the results that it gives in
+    Python. An empty text gives an empty text with score 0.
+
+    Args:
+        model: a `CausalLanguageModel` without a memory.
+        tokenizer: from `keras_attn.text`.
+        strategy: name or object of a decoding strategy.
+        max_length: int. Most tokens to generate.
+        max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. Fewer if the
+            model has not enough positions for these and for `max_length`.
+
+    Raises:
+        ValueError: if the vocabularies of model and tokenizer differ in size, a length is below 1,
+            or the model has too few positions for `max_length`.
+
+    Example:
+        >>> import keras_attn
+        >>> tokenizer = keras_attn.text.Characters.train(["ab"])
+        >>> model = keras_attn.models.gpt(tokenizer.vocabulary_size, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> generator = keras_attn.export.TextGenerator(
+        ...     model, tokenizer, max_length=4, max_prompt_length=28)
+        >>> generator.text(["", "ab"])["continuation"].shape
+        TensorShape([2])
+        >>> generator.score(["", "ab"])["num_tokens"].numpy().tolist()
+        [0, 1]
+
+    Reference: [Radford et al., 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf),
+        section 3.1, eq. 1.
+    """
+
+    def __init__(self, model, tokenizer, strategy="greedy", max_length=64, max_prompt_length=960):
+        super().__init__(model, strategy, max_length, max_prompt_length)
+        check_vocabularies(model, tokenizer)
+        self.tokenizer = tokenizer
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def text(self, text):
+        """Map strings [B] to `continuation`, strings [B], and `score`, float32 [B]."""
+        prompt, ids, score = self._continue(*self._encode(text))
+        # Decoded together: alone, the first piece would lose the space that it may begin with.
+        whole = self.tokenizer.decode(tf.concat([prompt, ids], axis=1))
+        read = tf.strings.length(self.tokenizer.decode(prompt))
+        generated = tf.strings.length(whole) - read
+        return {"continuation": tf.strings.substr(whole, read, generated), "score": score}
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def score(self, text):
+        """Map strings [B] to `log_probability`, float32 [B], and `num_tokens`, int32 [B].
+
+        Each token is predicted from those before it, so the first is not scored. Of a text longer
+        than prompt and continuation together, the first tokens are scored.
+        """
+        return self._log_probability(*self._encode(text))
+
+    def _encode(self, text):
+        """Return ids and lengths, without the end token: the model continues the text."""
+        token_ids, lengths = self.tokenizer.encode(text)
+        return token_ids, lengths - 1
+
+
+def _mask_and_pad(token_ids, lengths):
+    """Set ids beyond `lengths` to 0, and append a column so that there is a first token."""
+    lengths = tf.clip_by_value(lengths, 0, tf.shape(token_ids)[1])
+    token_ids = tf.where(length_mask(token_ids, lengths), token_ids, 0)
+    return tf.pad(token_ids, [[0, 0], [0, 1]]), lengths

@@ -1,0 +1,168 @@
+"""Signatures of encoder-decoders: source ids or texts to generated ids or texts."""
+
+import tensorflow as tf
+
+from keras_attn.export.checks import check_lengths, check_vocabularies, length_mask
+from keras_attn.generation import generate
+
+
+class IdTranslator(tf.Module):
+    """Encoder-decoder and decoding strategy as one graph, from ids to ids.
+
+        ids -> generate(model, ids)
+
+    Args:
+        model: an `EncoderDecoder`.
+        strategy: name or object of a decoding strategy.
+        max_length: int. Most tokens to generate.
+        max_source_length: int. Most source tokens to read, the end token included. A longer source
+            is truncated to this length, or to the number of the model's source positions.
+
+    Raises:
+        ValueError: if a length is below 1, or the model has too few positions for `max_length`.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=10)
+        >>> translator = keras_attn.export.IdTranslator(model, max_length=4)
+        >>> translator.ids([[5, 3]], [2])["ids"].shape
+        TensorShape([1, 4])
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
+    """
+
+    def __init__(self, model, strategy="greedy", max_length=64, max_source_length=1024):
+        super().__init__()
+        check_lengths(model, max_length, max_source_length=max_source_length)
+        positions = getattr(model, "max_source_length", None)
+        if positions is not None:
+            max_source_length = min(max_source_length, positions)
+        # Only the weights: tracking the model would export its optimizer too.
+        self.weights = [weight.value for weight in model.weights]
+        self._decode = lambda ids: generate(model, ids, strategy, max_length)
+        self._max_source_length = max_source_length
+
+    @tf.function(
+        autograph=False,
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32, "source_ids"),
+            tf.TensorSpec([None], tf.int32, "source_lengths"),
+        ],
+    )
+    def ids(self, source_ids, source_lengths):
+        """Map ids [B, S] with `source_lengths` [B] to `ids` [B, L] and `score` [B].
+
+        Ids beyond a row's length are ignored, so a server may pad with any value. A row of length 0
+        gives padding with score 0.
+        """
+        source_ids = source_ids[:, : self._max_source_length]
+        ids, score = self._decode(tf.where(length_mask(source_ids, source_lengths), source_ids, 0))
+        is_empty = source_lengths < 1
+        return {
+            "ids": tf.where(is_empty[:, None], 0, ids),
+            "score": tf.where(is_empty, 0.0, score),
+        }
+
+
+class Translator(IdTranslator):
+    """Tokenizer, encoder-decoder and decoding strategy as one graph, from text to text.
+
+        text -> ids -> generate(model, ids) -> text
+
+    `saved_model` exports exactly this object, so a server gives the results that it gives in
+    Python. An empty text, or one of spaces only, gives an empty text with score 0.
+
+    Args:
+        model: an `EncoderDecoder`.
+        tokenizer: from `keras_attn.text`.
+        strategy: name or object of a decoding strategy.
+        max_length: int. Most tokens to generate.
+        max_source_length: int. Most source tokens to read, the end token included. A longer source
+            is truncated.
+
+    Raises:
+        ValueError: if the vocabularies of model and tokenizer differ in size, or a length is
+            below 1.
+
+    Example:
+        >>> import keras_attn
+        >>> tokenizer = keras_attn.text.Characters.train(["ab"])
+        >>> model = keras_attn.models.create(
+        ...     "transformer_tiny", vocabulary_size=tokenizer.vocabulary_size)
+        >>> translator = keras_attn.export.Translator(model, tokenizer, max_length=4)
+        >>> translator.text(["", "ab"])["translation"].shape
+        TensorShape([2])
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
+    """
+
+    def __init__(self, model, tokenizer, strategy="greedy", max_length=64, max_source_length=1024):
+        super().__init__(model, strategy, max_length, max_source_length)
+        check_vocabularies(model, tokenizer)
+        self.tokenizer = tokenizer
+        self._cross_attention = getattr(model, "cross_attention", None)
+
+    @property
+    def signatures(self):
+        """The functions of the export by signature name."""
+        signatures = {"ids": self.ids, "serving_default": self.text}
+        if self._cross_attention is not None:  # a model of the user's own may lack it
+            signatures["attention"] = self.attention
+        return signatures
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def text(self, text):
+        """Map strings [B] to `translation`, strings [B], and `score`, float32 [B]."""
+        _, ids, score = self._translate(text)
+        return {"translation": self.tokenizer.decode(ids), "score": score}
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def attention(self, text):
+        """Map strings [B] to the outputs of `text`, the tokens and their cross-attention weights.
+
+        `source_tokens` [B, S] and `tokens` [B, T] are strings, of which the first `source_lengths`
+        and `lengths` [B] are valid. The end token counts as valid and is an empty string.
+        `cross_attention`, float32 [B, L, T, S], is the mean over the heads of each of L layers: the
+        row of a valid token sums to 1, any other row is 0. An empty text has no tokens.
+        """
+        source_ids, ids, score = self._translate(text)
+        source_lengths = tf.math.count_nonzero(source_ids, axis=1, dtype=tf.int32)
+        ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1, exclusive=True)
+        is_valid = (ended == 0) & (source_lengths[:, None] > 0)
+        lengths = tf.math.count_nonzero(is_valid, axis=1, dtype=tf.int32)
+        longest = tf.reduce_max(tf.concat([lengths, [0]], axis=0))  # 0 for an empty batch
+        ids, is_valid = ids[:, :longest], is_valid[:, :longest]
+        read = tf.concat([tf.fill([tf.shape(ids)[0], 1], self.tokenizer.bos_id), ids], axis=1)
+        weights = self._cross_attention({"source_ids": source_ids, "target_ids": read[:, :longest]})
+        return {
+            "translation": self.tokenizer.decode(ids),
+            "score": score,
+            "source_tokens": self.tokenizer.tokens(source_ids),
+            "source_lengths": source_lengths,
+            "tokens": self.tokenizer.tokens(ids),
+            "lengths": lengths,
+            "cross_attention": tf.where(is_valid[:, None, :, None], weights, 0.0),
+        }
+
+    def translate(self, texts, batch_size=64):
+        """Translate Python strings to (translations, scores), lists in the order of `texts`.
+
+        Texts of similar length share a batch.
+        """
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        translations, scores = [""] * len(texts), [0.0] * len(texts)
+        for start in range(0, len(texts), batch_size):
+            rows = order[start : start + batch_size]
+            outputs = self.text(tf.constant([texts[row] for row in rows]))
+            results = zip(outputs["translation"].numpy(), outputs["score"].numpy(), strict=True)
+            for row, (translation, score) in zip(rows, results, strict=True):
+                translations[row], scores[row] = translation.decode(), float(score)
+        return translations, scores
+
+    def _translate(self, text):
+        """Return source ids, generated ids and score; padding and score 0 for an empty text."""
+        source_ids, lengths = self.tokenizer.encode(text, max_length=self._max_source_length)
+        ids, score = self._decode(source_ids)
+        is_empty = lengths <= 1  # the end token alone
+        source_ids, ids = (tf.where(is_empty[:, None], 0, x) for x in (source_ids, ids))
+        return source_ids, ids, tf.where(is_empty, 0.0, score)

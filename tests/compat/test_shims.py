@@ -1,0 +1,225 @@
+"""Each shim still finds the private name that it stands for.
+
+A failure here means that a new version of Keras, TensorFlow, tf2onnx or KerasHub has renamed or
+changed something private: the sentence of the assertion names the shim to correct.
+"""
+
+import inspect
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.compat import keras_fit, op_registry, variable_values
+from keras_attn.compat.distributed_dataset import set_num_batches
+from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
+from keras_attn.compat.keras_history import is_optional_input
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.compat.keras_masks import get_keras_mask
+from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
+from keras_attn.compat.stateless_scope import in_stateless_scope
+from keras_attn.compat.tensorflow_control_flow import has_gradient
+
+
+def test_flatten_layers_lists_each_layer_inside_once():
+    inner = keras.layers.Dense(4)
+    outer = keras.layers.Bidirectional(keras.layers.RNN(keras.layers.LSTMCell(2)))
+    model = keras.Sequential([keras.Input((3, 2)), outer, keras.layers.Dense(4), inner, inner])
+    found = flatten_layers(model)
+    message = "compat/keras_layers.py: `Layer._flatten_layers` no longer lists all layers inside"
+    assert found[0] is model and found.count(inner) == 1, message
+    assert any(isinstance(layer, keras.layers.LSTMCell) for layer in found), message
+
+
+def test_optional_inputs_are_recognised():
+    inputs = {
+        "a": keras.Input((2,), name="a"),
+        "b": keras.Input((2,), name="b", optional=True),
+    }
+    model = keras.Model(inputs, inputs["a"] + 1)
+    found = {name: is_optional_input(x) for name, x in model.input.items()}
+    assert found == {"a": False, "b": True}, (
+        "compat/keras_history.py: `_keras_history.operation.optional` no longer tells optional "
+        f"inputs. Received: {found}"
+    )
+
+
+def test_the_implicit_mask_is_found():
+    x = keras.layers.Embedding(5, 2, mask_zero=True)(np.array([[1, 0]]))
+    mask = get_keras_mask(x)
+    assert mask is not None and ops.convert_to_numpy(mask).tolist() == [[True, False]], (
+        "compat/keras_masks.py: `get_keras_mask` no longer gives the mask of an `Embedding`"
+    )
+
+
+def test_a_stateless_scope_is_noticed():
+    with keras.StatelessScope():
+        inside = in_stateless_scope()
+    assert (inside, in_stateless_scope()) == (True, False), (
+        "compat/stateless_scope.py: `in_stateless_scope` no longer notices `keras.StatelessScope`"
+    )
+
+
+def test_a_variable_gives_its_stored_value_and_takes_another():
+    variable = keras.Variable(np.ones(3), dtype="float32")
+    message = "compat/variable_values.py: `Variable._value` no longer holds a variable's value"
+    with keras.StatelessScope([(variable, ops.zeros(3))]):
+        stored = variable_values.stored_value(variable)
+        assert ops.convert_to_numpy(ops.copy(stored)).tolist() == [1, 1, 1], message
+    variable_values.replace_value(variable, tf.Variable(np.full(3, 2, "float32")))
+    assert ops.convert_to_numpy(variable + 0).tolist() == [2, 2, 2], message
+
+
+def test_rnn_makes_dropout_masks_for_cells_of_the_class():
+    source = inspect.getsource(keras.layers.RNN)
+    assert "DropoutRNNCell" in source, (
+        "compat/dropout_rnn_cell.py: `keras.layers.RNN` no longer recognises `DropoutRNNCell`"
+    )
+    message = "compat/dropout_rnn_cell.py: `DropoutRNNCell` has lost a method that `ACTCell` has"
+    for name in ("get", "reset"):
+        for kind in ("dropout", "recurrent_dropout"):
+            assert hasattr(DropoutRNNCell, f"{name}_{kind}_mask"), message
+
+
+def test_adam_has_two_moments_and_hooks_for_gradients():
+    optimizer = keras.optimizers.Adam()
+    variable = keras.Variable(np.zeros(3), dtype="float32")
+    optimizer.apply([ops.ones(3)], [variable])
+    first, second = adam_moments(optimizer, variable)
+    numbers = [float(ops.convert_to_numpy(x)[0]) for x in (first, second)]
+    np.testing.assert_allclose(
+        numbers, [0.1, 0.001], rtol=1e-4, err_msg="compat/keras_optimizers.py: Adam's moments"
+    )
+    for name in ("_backend_apply_gradients", "_all_reduce_sum_gradients"):
+        hook = inspect.getattr_static(keras.optimizers.Optimizer, name, None)
+        signature = list(inspect.signature(getattr(SumBeforeClipping, name)).parameters)
+        assert hook is not None and list(inspect.signature(hook).parameters) == signature, (
+            f"compat/keras_optimizers.py: `Optimizer.{name}` is gone or has other arguments"
+        )
+
+
+def test_gradients_are_summed_once_before_clipping(monkeypatch):
+    calls = []
+
+    class Recorder:
+        def _backend_apply_gradients(self, grads, trainable_variables):
+            calls.append(grads)
+            assert self._all_reduce_sum_gradients([("g", "v")]) == [("g", "v")]
+
+        def _all_reduce_sum_gradients(self, grads_and_vars):
+            return [(2 * gradient, variable) for gradient, variable in grads_and_vars]
+
+    class Optimizer(SumBeforeClipping, Recorder):
+        pass
+
+    Optimizer()._backend_apply_gradients([1.0], ["v"])
+    monkeypatch.setattr("keras_attn.compat.keras_optimizers._num_replicas", lambda: 2)
+    Optimizer()._backend_apply_gradients([1.0], ["v"])
+    assert calls == [[1.0], [2.0]]
+
+
+def test_a_distributed_data_set_takes_its_number_of_batches():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    dataset = strategy.distribute_datasets_from_function(
+        lambda context: tf.data.Dataset.from_generator(
+            lambda: iter([np.ones(2)] * 3), output_signature=tf.TensorSpec((2,))
+        )
+    )
+    names = ("_cardinality", "_enable_get_next_as_optional")
+    assert all(hasattr(dataset, name) for name in names), (
+        f"compat/distributed_dataset.py: a `DistributedDataset` has no attributes {names} any more"
+    )
+    set_num_batches(dataset, 3)
+    assert int(dataset.cardinality) == 3, (
+        "compat/distributed_dataset.py: `_cardinality` no longer sets `cardinality`"
+    )
+    assert len(list(dataset)) == 3
+
+
+def test_registered_operations_are_known():
+    message = "compat/op_registry.py: `op_def_registry` no longer knows TensorFlow's operations"
+    assert op_registry.is_registered("MatMul"), message
+    assert not op_registry.is_registered("NoSuchOperation"), message
+
+
+def test_a_loop_under_xla_has_a_gradient_for_static_shapes_only():
+    found = {}
+
+    def function(x):
+        found[x.shape[0]] = has_gradient([x])
+        return x
+
+    spec = [tf.TensorSpec((None,), tf.float32)]
+    tf.function(function, input_signature=spec, jit_compile=True).get_concrete_function()
+    message = "compat/tensorflow_control_flow.py: graphs that XLA compiles are no longer noticed"
+    assert found == {None: False}, message
+    spec = [tf.TensorSpec((3,), tf.float32)]
+    tf.function(function, input_signature=spec, jit_compile=True).get_concrete_function()
+    tf.function(function).get_concrete_function(tf.TensorSpec((None, 2)))
+    assert found == {None: True, 3: True}, message
+
+
+def test_the_patched_parts_of_fit_exist():
+    from keras.src.backend.tensorflow import trainer
+
+    message = f"compat/keras_fit.py: Keras's trainer has changed; see {keras_fit.ISSUE}"
+    build = trainer.TensorFlowTrainer._maybe_symbolic_build
+    parameters = list(inspect.signature(build).parameters)
+    assert parameters == ["self", "iterator", "data_batch"], message
+    parameters = list(inspect.signature(trainer.reduce_per_replica).parameters)
+    assert parameters == ["values", "strategy", "reduction"], message
+    for name in ("_get_iterator", "_distribute_strategy", "_symbolic_build"):
+        assert name in inspect.getsource(trainer), message
+
+
+def test_keras_hub_layers_have_the_known_sublayers():
+    keras_hub = pytest.importorskip("keras_hub", reason="keras-hub is not installed")
+    from keras_attn.compat import keras_hub_layers
+
+    layer = keras_hub.layers.TransformerDecoder(4, 2)
+    layer.build((None, None, 6), (None, None, 6))
+    found = set(keras_hub_layers.hub_sublayers(layer))
+    assert found == set(keras_hub_layers._NAMES), (
+        "compat/keras_hub_layers.py: KerasHub has renamed sublayers of `TransformerDecoder`. "
+        f"Found: {sorted(found)}"
+    )
+
+
+def test_tf2onnx_converts_without_optimisation():
+    pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
+    from keras_attn.compat import tf2onnx_graphs
+
+    function = tf.function(
+        lambda x: {"y": tf.math.floormod(x[:, :2], 3.0) * tf.math.floordiv(x[:, 1:], 2.0)},
+        input_signature=[tf.TensorSpec((None, 3), tf.float32, name="x")],
+    ).get_concrete_function()
+    outputs = [function.structured_outputs["y"].name]
+    used = []
+
+    def handler(convert):
+        def convert_node(graph, node, name, arguments):
+            used.append(node.type)
+            convert(graph, node)
+
+        return convert_node, []
+
+    proto, errors = tf2onnx_graphs.convert_graph(
+        function,
+        ["x:0"],
+        outputs,
+        opset=17,
+        handlers={
+            "FloorMod": handler(tf2onnx_graphs.floor_mod),
+            "FloorDiv": handler(tf2onnx_graphs.floor_div),
+            "StridedSlice": handler(tf2onnx_graphs.strided_slice),
+        },
+        renamed={outputs[0]: "y"},
+    )
+    message = "compat/tf2onnx_graphs.py: tf2onnx's loader, converter or handlers have changed"
+    assert not errors and [x.name for x in proto.graph.output] == ["y"], message
+    assert set(used) == {"FloorMod", "FloorDiv", "StridedSlice"}, message
+    from tf2onnx.onnx_opset.nn import Pad
+
+    assert callable(Pad.version_11), message

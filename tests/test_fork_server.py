@@ -1,0 +1,76 @@
+"""Programs of the fork server behave as in a new interpreter."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from fork_server import ROOT, ForkedPython, run_python
+
+
+def test_a_program_prints_and_ends_with_its_code():
+    code = "import sys; print(sys.argv[1:], __name__); print('bad', file=sys.stderr); sys.exit(7)"
+    done = run_python("-c", code, "a", 3)
+    assert (done.stdout, done.stderr) == ("['a', '3'] __main__\n", "bad\n")
+    assert done.returncode == 7
+
+
+def test_programs_share_no_state():
+    code = "import keras, os; print(getattr(keras, 'left', None), os.environ.get('LEFT'))"
+    run_python("-c", "import keras, os; keras.left = 1; os.environ['LEFT'] = '1'")
+    assert run_python("-c", code).stdout == "None None\n"
+    environment = {**os.environ, "LEFT": "2"}
+    assert run_python("-c", code, environment=environment).stdout == "None 2\n"
+
+
+def test_an_error_ends_with_its_traceback():
+    done = run_python("-c", "raise ValueError('no such thing')")
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: no such thing\n")
+
+
+def test_scripts_and_modules_run_as_the_main_module(tmp_path):
+    (tmp_path / "beside.py").write_text("value = 3")
+    script = tmp_path / "script.py"
+    script.write_text("import beside, sys; print(__name__, beside.value, sys.argv[1:])")
+    assert run_python(script, "x").stdout == "__main__ 3 ['x']\n"
+    assert run_python("-m", "script", "x", cwd=tmp_path).stdout == "__main__ 3 ['x']\n"
+
+
+def test_a_signal_is_the_negative_return_code():
+    process = ForkedPython("-c", "import time; print('up', flush=True); time.sleep(60)")
+    assert process.stdout.readline() == "up\n"
+    assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.05)
+    process.terminate()
+    assert process.wait(timeout=10) == -signal.SIGTERM
+
+
+def test_output_goes_to_a_given_file(tmp_path):
+    with open(tmp_path / "log", "w", encoding="utf-8") as log:
+        code = "import sys; print(1, flush=True); print(2, file=sys.stderr)"
+        ForkedPython("-c", code, stdout=log, stderr=subprocess.STDOUT).wait()
+    assert (tmp_path / "log").read_text() == "1\n2\n"
+
+
+def test_the_backend_starts_after_the_fork():
+    code = """
+import json, keras, tensorflow as tf
+devices = tf.config.list_logical_devices("CPU")
+print(json.dumps([float(keras.ops.sum(keras.ops.ones(3))), len(devices)]))
+"""
+    done = run_python(
+        "-c",
+        "import tensorflow as tf\n"
+        "cpu = tf.config.list_physical_devices('CPU')[0]\n"
+        "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)"
+        + code,
+    )
+    assert json.loads(done.stdout) == [3.0, 2], done.stderr
+
+
+def test_the_checkout_can_be_imported_from_anywhere(tmp_path):
+    done = run_python("-c", "import keras_attn; print(keras_attn.__file__)", cwd=tmp_path)
+    assert done.stdout.strip() == str(ROOT / "keras_attn" / "__init__.py")
