@@ -9,8 +9,8 @@ from keras_attn import registry
 from keras_attn.backend.remat import chain
 from keras_attn.depth import caches
 from keras_attn.layers.block import Block, CallContext
+from keras_attn.memory.segment_memory import filled_slots
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.ops.memory_slots import filled_slots
 from keras_attn.ops.shapes import size
 
 

@@ -1,7 +1,6 @@
 """Feed-forward axis: the layer of a block that is neither attention nor a residual."""
 
 from keras_attn.feed_forward.feed_forward import FeedForward
-from keras_attn.feed_forward.position_mixer import PositionMixer
-from keras_attn.feed_forward.separable_conv_transition import SeparableConvTransition
+from keras_attn.feed_forward.separable_conv_transition import PositionMixer, SeparableConvTransition
 
 __all__ = ["FeedForward", "PositionMixer", "SeparableConvTransition"]

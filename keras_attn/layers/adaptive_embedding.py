@@ -30,7 +30,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
         div_val: int. By how much each cluster is narrower than the one before.
         scaled: bool. Whether to multiply by sqrt(D).
         mask_zero: bool. Whether id 0 is padding.
-        initializer: of the tables; by default normal with standard deviation D^-1/2.
+        embeddings_initializer: of the tables; by default normal with standard deviation D^-1/2.
         projection_initializer: of P_i; by default normal with standard deviation d_i^-1/2. Both
             defaults together give the scaled embeddings unit variance.
 
@@ -67,7 +67,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
         div_val=1,
         scaled=True,
         mask_zero=True,
-        initializer=None,
+        embeddings_initializer=None,
         projection_initializer=None,
         **kwargs,
     ):
@@ -94,7 +94,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
         self.div_val = div_val
         self.scaled = scaled
         self.mask_zero = mask_zero
-        self.initializer = keras.initializers.get(initializer)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.projection_initializer = keras.initializers.get(projection_initializer)
         # The first word of each cluster, and the one after its last; and its width.
         self.bounds = list(zip(edges[:-1], edges[1:]))
@@ -111,7 +111,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
     def table_initializer(self):
         """What rows as wide as the tables start from."""
         normal = keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5)
-        return registry.redraw(self.initializer or normal)
+        return registry.redraw(self.embeddings_initializer or normal)
 
     def make_projections(self, owner, count=None):
         """The first `count` projections (d_i, D) of all clusters, as weights of a layer `owner`."""
@@ -162,6 +162,6 @@ class AdaptiveEmbedding(keras.layers.Layer):
             "div_val": self.div_val,
             "scaled": self.scaled,
             "mask_zero": self.mask_zero,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "projection_initializer": keras.initializers.serialize(self.projection_initializer),
         }

@@ -25,7 +25,7 @@ class TokenEmbedding(keras.layers.Layer):
         hidden_dim: int. Width D.
         scaled: bool. Whether to multiply by sqrt(D) on the way in.
         mask_zero: bool. Whether id 0 is padding.
-        initializer: of the table; by default normal with standard deviation D^-1/2, which gives
+        embeddings_initializer: of the table; by default normal with standard deviation D^-1/2, which gives
             the scaled embeddings unit variance.
 
     Call arguments:
@@ -52,7 +52,13 @@ class TokenEmbedding(keras.layers.Layer):
     """
 
     def __init__(
-        self, vocabulary_size, hidden_dim, scaled=True, mask_zero=True, initializer=None, **kwargs
+        self,
+        vocabulary_size,
+        hidden_dim,
+        scaled=True,
+        mask_zero=True,
+        embeddings_initializer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
@@ -60,11 +66,11 @@ class TokenEmbedding(keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.scaled = scaled
         self.mask_zero = mask_zero
-        self.initializer = keras.initializers.get(initializer)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.supports_masking = True
 
     def build(self, input_shape=None):
-        initializer = self.initializer or keras.initializers.RandomNormal(
+        initializer = self.embeddings_initializer or keras.initializers.RandomNormal(
             stddev=self.hidden_dim**-0.5
         )
         self.table = self.add_weight(
@@ -103,5 +109,5 @@ class TokenEmbedding(keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "scaled": self.scaled,
             "mask_zero": self.mask_zero,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }

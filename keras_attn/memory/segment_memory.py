@@ -1,11 +1,11 @@
-"""What a layer read in earlier segments."""
+"""A memory of the inputs of each layer in earlier segments."""
 
 import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_boolean, check_shape, check_sizes
-from keras_attn.ops.memory_slots import filled_slots, keep_last
-from keras_attn.ops.shapes import size
+from keras_attn.ops.shapes import pad, size, slice_axis
+from keras_attn.ops.sorting import row_starts, sort_order, take_rows
 from keras_attn.registry import Value, register
 
 
@@ -114,3 +114,30 @@ class _Extend(keras.Operation):
 
     def get_config(self):
         return {"memory_length": self.memory_length, "name": self.name}
+
+
+def filled_slots(length, num_slots):
+    """Return a mask of the last `length` (B,) of M slots, bool (B, M)."""
+    slots = ops.arange(num_slots, dtype="int32")
+    return slots >= num_slots - ops.cast(length, "int32")[:, None]
+
+
+def keep_last(states, num_slots, real=None):
+    """Keep the last real states of (B, L, S, D) in the last slots of (B, L, num_slots, D).
+
+    The slots before them hold arbitrary numbers. `real` (B, S) may be False anywhere: the kept
+    states are moved together. Without it only states at the front are not real.
+    """
+    missing = num_slots - size(states, 2)
+    if isinstance(missing, int):
+        missing = max(missing, 0)
+    else:
+        # While JAX builds a model, an unknown size is no tensor: use the upper bound.
+        missing = ops.maximum(missing, 0) if ops.is_tensor(missing) else num_slots
+    states = pad(states, missing, 0)
+    first = size(states, 2) - num_slots
+    if real is None:
+        return slice_axis(states, first, num_slots, axis=2)
+    order, _ = sort_order(ops.cast(pad(real, missing, 0, axis=1), "int32"))
+    kept = slice_axis(order, first, num_slots, axis=1)[:, None]  # (B, 1, M)
+    return take_rows(states, row_starts(states) + kept)

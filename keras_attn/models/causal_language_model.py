@@ -17,6 +17,7 @@ from keras_attn.models.model import (
     restore,
     token_input,
 )
+from keras_attn.patterns import AdaptiveSpan
 
 
 @registry.register
@@ -165,6 +166,42 @@ class CausalLanguageModel(Model):
             key_positions=places,
         )
         return self._logits(x)
+
+    def span_summary(self, token_ids=None):
+        """Return the attention spans of each layer, for blocks with the pattern `AdaptiveSpan`.
+
+        Args:
+            token_ids: int (B, T). The text on which dynamic spans are measured, without a memory.
+                Learned static spans need none.
+
+        Returns:
+            A list of the dicts of `AdaptiveSpan.span_summary`, one a layer.
+
+        Raises:
+            ValueError: if a layer has another pattern, or spans are dynamic and there is no text.
+        """
+        blocks = self.depth.blocks
+        patterns = [block.attention.pattern for block in blocks]
+        for pattern in patterns:
+            if not isinstance(pattern, AdaptiveSpan):
+                raise ValueError(
+                    "`span_summary` needs blocks with the pattern `AdaptiveSpan`. "
+                    f"Received: pattern={pattern!r}."
+                )
+        if not any(pattern.dynamic for pattern in patterns):
+            return [pattern.span_summary() for pattern in patterns]
+        if token_ids is None:
+            raise ValueError(
+                "Dynamic spans depend on the text: `span_summary` needs `token_ids`. "
+                "Received: token_ids=None."
+            )
+        x = embed(self.embedding, self.position, token_ids)
+        _, outputs = self.depth(x, return_hidden_states=True)
+        inputs = [x, *outputs[:-1]]
+        return [
+            pattern.span_summary(block.residual.before(x))
+            for pattern, block, x in zip(patterns, blocks, inputs, strict=True)
+        ]
 
     def _logits(self, x):
         return self.embedding.logits(x) if self.head is None else self.head(x)

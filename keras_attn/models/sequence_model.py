@@ -7,7 +7,6 @@ from keras_attn import registry
 from keras_attn.depth import Stack
 from keras_attn.models.model import Model, check_causal, memory_inputs, restore
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.episode_mask import episode_masks
 from keras_attn.ops.shapes import size
 
 MEMORY = ("memory", "memory_length")
@@ -136,3 +135,30 @@ class _Episodes(keras.Operation):
             return None, padding_mask, memory_length
         starts = ops.cast(starts, "bool")
         return episode_masks(starts, padding_mask, memory_length, size(memory, 2))
+
+
+def episode_masks(starts, real, memory_length, num_slots):
+    """Return masks by which no step of a segment attends beyond the start of its own episode.
+
+    Args:
+        starts: bool (B, T), True at the first step of an episode.
+        real: bool (B, T), False at padding; None if there is none.
+        memory_length: int (B,), filled slots of the memory. num_slots: M, all slots, which come
+            before the segment.
+
+    Returns:
+        attention mask, bool (B, T, M + T); mask of the steps of the last episode, bool (B, T); and
+        the number of the memory's slots that belong to it, int32 (B,).
+    """
+    if real is not None:
+        starts = ops.logical_and(starts, real)
+    episode = ops.cumsum(ops.cast(starts, "int32"), axis=1)  # (B, T), 0 for the memory's own
+    is_memorys = ops.equal(episode, 0)[:, :, None]  # (B, T, 1)
+    slots = ops.broadcast_to(is_memorys, (*ops.shape(episode), num_slots))
+    same = ops.equal(episode[:, :, None], episode[:, None, :])  # (B, T, T)
+    last = ops.max(episode, axis=1, keepdims=True)
+    of_last = ops.equal(episode, last)
+    if real is not None:
+        of_last = ops.logical_and(of_last, real)
+    memory_length = ops.where(last[:, 0] > 0, 0, ops.cast(memory_length, "int32"))
+    return ops.concatenate([slots, same], axis=2), of_last, memory_length

@@ -70,8 +70,10 @@ def gpt(
         )
 
     return CausalLanguageModel(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim, scaled=False, initializer=normal),
-        position=Learned(max_length, initializer=normal),
+        embedding=TokenEmbedding(
+            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+        ),
+        position=Learned(max_length, embeddings_initializer=normal),
         depth=Stack(block, num_layers, name="depth"),
         dropout=dropout,
         name=name,

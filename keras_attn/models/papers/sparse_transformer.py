@@ -66,6 +66,11 @@ def sparse_transformer(
     """
     check_choice(("merged", "interleaved", "per_head", "full"), factors=factors)
     check_sizes(num_layers=num_layers)
+    if factors == "per_head" and num_heads < 2:
+        raise ValueError(
+            "`factors='per_head'` needs at least two heads, one for each factor. "
+            f"Received: num_heads={num_heads}."
+        )
     stride = stride or image_shape[1] * image_shape[2]
     near, far = ("local", "column") if summary is None else ("block", "summary")
 
@@ -112,7 +117,9 @@ def sparse_transformer(
 
     small = keras.initializers.RandomNormal(stddev=0.125 / math.sqrt(hidden_dim))
     return CausalLanguageModel(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim, scaled=False, initializer=small),
+        embedding=TokenEmbedding(
+            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=small
+        ),
         position=ImageCoordinates(*image_shape),
         depth=Stack(block, num_layers, remat=remat, name="depth"),
         dropout=dropout,
