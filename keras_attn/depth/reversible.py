@@ -1,4 +1,4 @@
-"""Blocks that can be run backwards."""
+"""Reversible blocks, whose inputs are recomputed from their outputs."""
 
 import keras
 from keras import backend, ops
@@ -13,32 +13,33 @@ from keras_attn.residuals import PreNorm
 
 @register
 class Reversible(Stack):
-    """Blocks whose inputs follow from their outputs, so that training keeps the last ones only.
+    """A stack of reversible blocks: training keeps the last activations only.
 
         y_1 = x_1 + Attention(LN(x_2)),   y_2 = x_2 + FFN(LN(y_1))
 
-    Two streams begin as x and end as one, by their mean or side by side; a LayerNorm follows. The
-    backward pass finds x_2 = y_2 - FFN(LN(y_1)) and x_1 from that, and computes each sublayer again
-    for its gradient, with the dropout and the hashes that it had. Memory for activations is
-    O(B T D), whatever the number of blocks, plus that of one sublayer; time is a third more than
-    that of a `Stack`. The streams are float32 at least, since what was added in lower precision
-    could not be found by subtraction. Only TensorFlow reconstructs; other backends keep
-    what each sublayer was given, and compute the rest again.
+    Both streams begin as x; at the end they are averaged or concatenated, and normalised. The
+    backward pass recovers x_2 = y_2 - FFN(LN(y_1)), then x_1, and recomputes each sublayer for its
+    gradient, with the same dropout and hashes. Memory for activations is O(B T D) for any number
+    of blocks, plus that of one sublayer; time is a third more than that of a `Stack`. The streams
+    are float32 at least, since subtraction in lower precision would not recover them. Only on
+    TensorFlow are inputs recovered; other backends keep each sublayer's input and recompute the
+    rest.
 
     Args:
-        block: as `Stack`, giving `TransformerBlock`s with `residual="pre_norm"`.
+        block: as `Stack`, returning `TransformerBlock`s with `residual="pre_norm"`.
         num_layers: int. Number of blocks.
         join: "mean", or "concatenate", which makes the output twice as wide.
 
     Call arguments:
-        As `Stack`, but for a memory and `return_hidden_states`, which need what is not kept.
+        As `Stack`, except for a memory and `return_hidden_states`, which need activations that are
+        not kept.
 
     Returns:
         As `Stack`; with `join="concatenate"` (B, T, 2 D).
 
     Raises:
         ValueError: if a block is no `TransformerBlock` with `residual="pre_norm"`, `join` is
-            unknown, or `remat` is asked for.
+            unknown, or `remat` is True.
 
     Example:
         >>> import keras, keras_attn
@@ -60,8 +61,8 @@ class Reversible(Stack):
         check_choice(("mean", "concatenate"), join=join)
         if self.remat:
             raise ValueError(
-                "`remat` is of a stack that keeps what its blocks compute; a reversible one "
-                "computes it again in any case. Received: remat=True."
+                "`remat` does not fit a reversible stack, which recomputes its activations in any "
+                "case. Received: remat=True."
             )
         for index, layer in enumerate(self.blocks):
             if not isinstance(layer, TransformerBlock) or not isinstance(layer.residual, PreNorm):

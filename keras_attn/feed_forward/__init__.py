@@ -1,4 +1,4 @@
-"""Feed-forward axis: the layer of a block that is neither attention nor a residual."""
+"""Feed-forward axis: the computation at each position after attention."""
 
 from keras_attn.feed_forward.feed_forward import FeedForward
 from keras_attn.feed_forward.separable_conv_transition import PositionMixer, SeparableConvTransition

@@ -1,4 +1,4 @@
-"""Which of several texts in a row a token belongs to."""
+"""Embedding of the segment of a token."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from keras_attn.ops.checks import check_shape, check_sizes
 
 @registry.register
 class SegmentEmbedding(keras.layers.Layer):
-    """Adds a learned vector for the segment that a token belongs to.
+    """Add a learned vector for the segment that a token belongs to.
 
         x_p + S[segment_p],   S (num_segments, D)
 

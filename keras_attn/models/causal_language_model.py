@@ -22,19 +22,18 @@ from keras_attn.patterns import AdaptiveSpan
 
 @registry.register
 class CausalLanguageModel(Model):
-    """Predicts each token from those before it: p(x_t | x_<t).
+    """Predict each token from those before it: p(x_t | x_<t).
 
         logits = Depth(E[x] + P) E^T
 
     A functional `keras.Model`; `start` and `step` run the same layers with a cache, for
     `keras_attn.generation`.
 
-    With a `memory` the text goes in segment by segment, and the memory in and out with each;
-    `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. Positions that count
-    from the start of a call begin anew in each segment: let the blocks score relative ones, with
-    `position=None`. Generation keeps the keys of all tokens, as a memory without end would. A model
-    with another memory is made of the same parts, and has the same weights:
-    `CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(640))`.
+    With a `memory` the model reads a text segment by segment, and the memory is an input and an
+    output; `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. Absolute
+    positions would restart in each segment, so use relative scores and `position=None`. Generation
+    keeps the keys of all tokens, like an unlimited memory. A model with another memory shares parts
+    and weights: `CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(640))`.
 
     Args:
         embedding: a `TokenEmbedding`; None for the `embedding` of the `head`.
@@ -42,7 +41,7 @@ class CausalLanguageModel(Model):
         position: name or object of the position axis; None for none.
         memory: a `keras_attn.memory.SegmentMemory`, for a `Stack`; None for none.
         dropout: float. Dropout rate of the embeddings.
-        head: a layer that makes the output of `depth` logits, such as an `AdaptiveSoftmax`, whose
+        head: a layer from the output of `depth` to logits, such as an `AdaptiveSoftmax`, whose
             losses without all logits are `model.head(model.depth.output, labels)`; by default the
             `logits` of the embedding.
 
@@ -50,16 +49,16 @@ class CausalLanguageModel(Model):
         `token_ids` (B, T) int32; 0 is padding. With a memory also `memory` (B, L, M, D) and
         `memory_length` (B,) int32, at first from `initial_memory`. Without one optionally
         `segment_ids` (B, T), for rows of several sequences: 1, 2, .. in the order of a row, 0 for
-        padding. Each sequence then has the logits that it has alone in a row: it sees itself only,
-        and its positions begin at 0. As `keras_attn.text.PackedBatches` makes them.
+        padding. Each sequence then has the logits that it has alone in a row: it attends to itself
+        only, and its positions begin at 0. `keras_attn.text.PackedBatches` makes such rows.
 
     Returns:
         Logits (B, T, V), float32. With a memory a dict of `logits` and the next segment's `memory`
         and `memory_length`.
 
     Raises:
-        ValueError: if a pattern in `depth` is not causal, there is a memory and `depth` reads none,
-            there is no embedding, or rows hold several sequences and a layer sees all of a row.
+        ValueError: if a pattern in `depth` is not causal, `depth` accepts no memory, there is no
+            embedding, or a layer cannot keep the sequences of a packed row apart.
 
     Example:
         >>> import keras_attn

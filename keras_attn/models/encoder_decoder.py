@@ -18,7 +18,7 @@ from keras_attn.models.model import (
 
 @registry.register
 class EncoderDecoder(Model):
-    """Reads a source, writes a target: p(y_t | y_<t, source).
+    """Predict a target from a source: p(y_t | y_<t, source).
 
         logits = Decoder(E[y] + P, Encoder(E[x] + P)) E^T
 
@@ -27,25 +27,25 @@ class EncoderDecoder(Model):
 
     Args:
         embedding: a `TokenEmbedding`.
-        position: name or object of the position axis; None for none, as where `encoder` and
+        position: name or object of the position axis; None for none, for example if `encoder` and
             `decoder` add positions themselves.
         encoder, decoder: of the depth axis; the decoder's blocks have cross-attention.
         dropout: float. Dropout rate of the embeddings.
-        source_position: the source's, where its positions mean something else than the target's, as
-            those of a small image do; by default `position`.
+        source_position: position of the source, if it differs from that of the target, as for
+            images of two sizes; by default `position`.
 
     Call arguments:
         A dict of `source_ids` (B, S) and `target_ids` (B, T), int32; 0 is padding. For rows of
         several pairs also `source_segment_ids` (B, S) and `target_segment_ids` (B, T): 1, 2, .. in
         the order of a row, the same for both sides of a pair, 0 for padding. Each pair then has the
-        logits that it has alone in a row: its tokens see each other only, and their positions
-        begin at 0. As `keras_attn.text.PackedBatches` makes them.
+        logits that it has alone in a row: its tokens attend to each other only, and their positions
+        begin at 0. `keras_attn.text.PackedBatches` makes such rows.
 
     Returns:
         Logits (B, T, V), float32.
 
     Raises:
-        ValueError: if rows hold several pairs and a layer sees all of a row, or only one side has
+        ValueError: if a layer cannot keep the pairs of a packed row apart, or only one side has
             segment ids.
 
     Example:

@@ -8,7 +8,7 @@ from keras_attn.models.model import Model, embed, restore, token_input
 
 @registry.register
 class MaskedLanguageModel(Model):
-    """Predicts tokens from both sides: p(x_t | x with t masked).
+    """Predict masked tokens from both sides: p(x_t | x with t masked).
 
         logits = Head(Encoder(LN(E[x] + P + S)))
 

@@ -14,20 +14,20 @@ MEMORY = ("memory", "memory_length")
 
 @registry.register
 class SequenceModel(Model):
-    """Reads states and answers each, from it and those before: f(s_1 .. s_t).
+    """Compute an output for each state from it and those before: f(s_1 .. s_t).
 
         outputs_t = Head(Depth(Embedding(s))_t)
 
-    For what is not made of tokens: observations of an actor, measurements. States go in segment by
-    segment, or one by one, and the memory in and out with each; a `keras_attn.memory.StatefulSegments`
-    keeps it between the batches of `fit`. At an episode's end the memory is reset: by
-    `model.memory.reset(state, rows)` between two calls, or, where episodes begin inside a segment,
-    by `starts`. No step sees beyond the start of its own episode.
+    For inputs that are no tokens: observations of an actor, measurements. The model reads states
+    segment by segment, or one by one, and the memory is an input and an output; a
+    `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. At an episode's end
+    the memory is reset: by `model.memory.reset(state, rows)` between two calls, or by `starts` if
+    episodes begin inside a segment. No step attends beyond the start of its own episode.
 
     Args:
         state_shape: int or tuple of ints. Shape of one state.
         embedding: a layer from states (B, T, *state_shape) to (B, T, D).
-        depth: of the depth axis, one that reads a memory; its blocks' pattern is causal.
+        depth: of the depth axis, one that accepts a memory; its blocks' pattern is causal.
         memory: a `keras_attn.memory.SegmentMemory`.
         heads: dict of an output's name and its layer, from (B, T, D); or of its name and an integer
             n, for a dense layer of n units whose output is float32. By default the only output is
@@ -44,8 +44,8 @@ class SequenceModel(Model):
         `memory_length`.
 
     Raises:
-        ValueError: if a pattern in `depth` is not causal, `depth` reads no memory, or a head has the
-            name of a part of the memory.
+        ValueError: if a pattern in `depth` is not causal, `depth` accepts no memory, or a head has
+            the name of a part of the memory.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -102,7 +102,7 @@ class SequenceModel(Model):
         self.heads = heads
 
     def initial_memory(self, batch_size):
-        """The memory before the first segment: a dict of `memory` and `memory_length`."""
+        """Return the memory before the first segment: `memory` and `memory_length`."""
         _, num_layers, _, hidden_dim = self.input["memory"].shape
         return self.memory.initial(batch_size, num_layers, hidden_dim, self.depth.compute_dtype)
 
@@ -119,14 +119,14 @@ def _head(name, layer):
             f"`heads` cannot have the names {MEMORY}, which are the memory's. Received: {name!r}."
         )
     if isinstance(layer, int):
-        # What leaves a model is float32 under any policy, logits above all.
+        # Outputs of a model are float32 under any policy, logits above all.
         return keras.layers.Dense(layer, dtype="float32", name=name)
     return registry.deserialize(layer) if isinstance(layer, dict) else layer
 
 
 @registry.register
 class _Episodes(keras.Operation):
-    """The masks of `episode_masks`, as one operation that a functional model can have as a node."""
+    """`episode_masks` as one operation that a functional model can have as a node."""
 
     def call(self, starts, padding_mask, memory, memory_length):
         if padding_mask is not None:

@@ -322,6 +322,7 @@ def test_losses_of_the_block_come_out_of_the_loop():
     assert float(run(X)) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_shows_steps_and_learns_to_take_fewer(tmp_path):
     layer = built(max_steps=4, ponder_loss=1.0, name="think")
     inputs = keras.Input((None, D))
@@ -361,6 +362,7 @@ def test_dtype_policies(policy, tolerance):
     np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_check_layer():
     layer = ACT(block(residual="pre_norm"), 3, position="timestep")
     # Other tests here compile, save and compare precisions; one loads files in a fresh process.

@@ -187,6 +187,7 @@ print(json.dumps([grown(0.0, 16), grown(0.1, 16), grown(0.0, 1)]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak memory")
 def test_the_peak_memory_of_training_is_that_of_one_chunk():
     """In a process of its own: of 16 chunks, four times one's hidden layer, twice as much with

@@ -28,7 +28,7 @@ def bert(
     num_segments=2,
     name="bert",
 ):
-    """BERT: an encoder that reads both ways and fills in masked tokens.
+    """Build BERT, a bidirectional encoder that predicts masked tokens.
 
         x = LN(x + SelfAttention(x)),  x = LN(x + FFN(x));  logits = LN(gelu(x W)) E^T + c
 
