@@ -7,8 +7,7 @@ import keras
 import numpy as np
 
 from keras_attn import text
-
-from .. import files
+from keras_attn.ops.atomic_files import atomic_file
 
 FILE_NAME, TOKENIZER = "tokens.npz", "tokenizer.model"
 # The first id that stands for text, after the marks that all tokenizers have.
@@ -63,7 +62,7 @@ class Tokens:
             return
         os.makedirs(self._directory, exist_ok=True)
         self.tokenizer.save(self._path(TOKENIZER))
-        with files.replacing(self._path(FILE_NAME)) as temporary:
+        with atomic_file(self._path(FILE_NAME)) as temporary:
             np.savez(temporary, digest=np.array(self._digest), **self.arrays)
 
     def _kept(self):
