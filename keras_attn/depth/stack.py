@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.remat import chain
+from keras_attn.backend.remat import remat_chain
 from keras_attn.depth import caches
 from keras_attn.layers.block import Block, CallContext
 from keras_attn.memory.segment_memory import filled_slots
@@ -201,7 +201,7 @@ class Stack(Block):
             steps = [
                 functools.partial(self._rerun, number, keep_outputs) for number in range(len(calls))
             ]
-            return chain(steps, x, [vars(call) for call in calls], add_loss=self.add_loss)
+            return remat_chain(steps, x, [vars(call) for call in calls], add_loss=self.add_loss)
         extras = []
         for number, call in enumerate(calls):
             x, extra = self._run_block(number, x, call, keep_outputs)
