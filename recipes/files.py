@@ -1,13 +1,14 @@
 """Files: the user's, found and read with clear errors, and a run's, written atomically."""
 
 import contextlib
-import fcntl
 import gzip
 import hashlib
 import json
 import os
 import zlib
 from pathlib import Path
+
+from keras_attn.ops.atomic_files import atomic_file
 
 _MAX_NAMES = 30
 
@@ -80,40 +81,24 @@ def exclusive_directory(directory):
     Raises:
         ValueError: if another process holds the lock.
     """
+    try:
+        import filelock
+    except ImportError as error:
+        raise ImportError("Recipes need filelock: pip install 'keras_attn[recipes]'") from error
     os.makedirs(directory, exist_ok=True)
-    handle = os.open(directory, os.O_RDONLY)
+    lock = filelock.FileLock(os.path.join(directory, ".lock"), blocking=False)
     try:
-        try:  # the system frees the lock however the process ends
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(
-                f"Another process trains in {directory}: wait for it, stop it, or give another --out."
-            ) from error
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def replacing(path):
-    """Yield a temporary name with the same ending, which replaces `path` at the end.
-
-    The name is always the same one, so that the file of a killed process is overwritten.
-    """
-    temporary = "{}.tmp{}".format(*os.path.splitext(path))
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        with lock:  # the system releases it with the process, however that ends
+            yield
+    except filelock.Timeout as error:
+        raise ValueError(
+            f"Another process trains in {directory}: wait for it, stop it, or give another --out."
+        ) from error
 
 
 def write(path, text):
     """Write a text file atomically."""
-    with replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         Path(temporary).write_text(text, encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from . import files
+from keras_attn.ops.atomic_files import atomic_file
 
 # In pixels: the size to which a small image is enlarged at least, and the gap around it.
 LEAST_SIZE, GAP = 48, 4
@@ -20,7 +20,7 @@ def new_axes(size=(6.4, 3.6)):
 
 def save(figure, path):
     """Write a figure atomically."""
-    with files.replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=120)
 
 
@@ -98,7 +98,7 @@ def write_image_grid(images, num_values, path):
     """Write images (N, H, W, 1 or 3) of the values 0 .. `num_values` - 1 in rows."""
     from matplotlib.image import imsave
 
-    with files.replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         imsave(temporary, image_grid(images, num_values))
 
 

@@ -2,12 +2,10 @@
 
 import os
 
-import keras
 import numpy as np
 
 from keras_attn import text
-
-from .. import files
+from keras_attn.ops.atomic_files import atomic_file
 
 FILE_NAME, TOKENIZER = "tokens.npz", "tokenizer.model"
 # The first id of ordinary tokens, after pad, unk, bos and eos.
@@ -38,7 +36,7 @@ class TokenCache:
         self._is_new = self.arrays is None
         if not self._is_new:
             return
-        if keras.backend.backend() != "tensorflow" or devices == "multi_worker":
+        if devices == "multi_worker":
             raise ValueError(
                 f"{problem}; make it in one process, by the same command with --prepare."
             )
@@ -61,7 +59,7 @@ class TokenCache:
             return
         os.makedirs(self._directory, exist_ok=True)
         self.tokenizer.save(self._path(TOKENIZER))
-        with files.replacing(self._path(FILE_NAME)) as temporary:
+        with atomic_file(self._path(FILE_NAME)) as temporary:
             np.savez(temporary, digest=np.array(self._digest), **self.arrays)
 
     def _read(self):

@@ -1,7 +1,6 @@
 """Messages and exit codes of recipes that end early; files and directories of a run."""
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -51,25 +50,9 @@ def test_a_directory_is_locked_against_a_second_process(tmp_path, capsys):
     with files.exclusive_directory(out):
         error = error_of(capsys, "algorithmic", *arguments, "--steps", "1")
         assert f"Another process trains in {out}" in error
-        assert list(out.iterdir()) == []
+        assert [path.name for path in out.iterdir()] == [".lock"]
     with files.exclusive_directory(out):
         pass
-
-
-def test_the_temporary_file_of_a_killed_process_is_overwritten(tmp_path):
-    class Killed(BaseException):
-        pass
-
-    path = tmp_path / "model.keras"
-    with files.replacing(str(path)) as temporary:
-        Path(temporary).write_text("whole")
-    assert Path(temporary).suffix == ".keras" and path.read_text() == "whole"
-    Path(temporary).write_text("left by a process that was killed")
-    with pytest.raises(Killed), files.replacing(str(path)) as temporary:
-        Path(temporary).write_text("half")
-        raise Killed
-    assert [found.name for found in tmp_path.iterdir()] == ["model.keras"]
-    assert path.read_text() == "whole"
 
 
 def test_an_unexpected_error_keeps_its_traceback(capsys):
