@@ -1,4 +1,4 @@
-"""`Stack(remat=True)` beside the same stack that keeps what it computed."""
+"""`Stack(remat=True)` against the same stack without rematerialisation."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ B, T, D = 2, 7, 6
 
 
 def stack(remat, num_layers=5, dropout=0.3):
-    """The same weights and seeds at each call."""
+    """Return a stack with the same weights and seeds at each call."""
     keras.utils.set_random_seed(0)
 
     def block(index):
