@@ -129,7 +129,11 @@ def test_output_equals_the_formula(variant, position):
 
 @pytest.mark.parametrize(
     "shape, jit_compile",
-    [((None, None, D), False), ((None, None, D), True), (X.shape, True)],
+    [
+        ((None, None, D), False),
+        pytest.param((None, None, D), True, marks=pytest.mark.slow),
+        pytest.param(X.shape, True, marks=pytest.mark.slow),
+    ],
     ids=["graph", "xla of any size", "xla of one size"],
 )
 def test_early_exit_equals_all_steps(shape, jit_compile):

@@ -29,7 +29,7 @@ def stack(remat, num_layers=5, dropout=0.3):
     return layer
 
 
-@pytest.mark.parametrize("way", ["eager", "graph", "xla"])
+@pytest.mark.parametrize("way", ["eager", "graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_gradients_with_dropout_equal_those_without_remat(way):
     x = tf.constant(oracles.random(B, T, D))
 

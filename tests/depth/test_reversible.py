@@ -68,9 +68,9 @@ LSH_ATTENTION = {
     [
         ("eager", {"pattern": "causal"}),
         ("graph", {"pattern": "causal", "join": "concatenate"}),
-        ("xla", {"pattern": "causal"}),
+        pytest.param("xla", {"pattern": "causal"}, marks=pytest.mark.slow),
         ("eager", LSH_ATTENTION),
-        ("graph", LSH_ATTENTION),
+        pytest.param("graph", LSH_ATTENTION, marks=pytest.mark.slow),
     ],
     ids=["eager", "graph", "xla", "lsh-eager", "lsh-graph"],
 )
@@ -83,6 +83,7 @@ def test_gradients_equal_those_of_stored_activations(way, arguments, monkeypatch
         np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
 
 
+@pytest.mark.slow
 def test_gradients_in_float64(monkeypatch):
     keras.config.set_dtype_policy("float64")
     try:

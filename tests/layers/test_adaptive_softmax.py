@@ -95,8 +95,8 @@ def test_losses_are_those_of_the_full_table_in_the_order_of_the_tokens(kind):
     [
         ("few", None, CUTOFFS),
         ("some", None, CUTOFFS),
-        ("few", False, CUTOFFS),
-        ("some", True, [11]),
+        pytest.param("few", False, CUTOFFS, marks=pytest.mark.slow),
+        pytest.param("some", True, [11], marks=pytest.mark.slow),
     ],
 )
 def test_the_gradient_is_that_of_the_full_table(kind, jit_compile, cutoffs):
@@ -231,6 +231,7 @@ def model_pair(cutoffs=CUTOFFS):
     return model, trained
 
 
+@pytest.mark.slow
 def test_fit_lowers_the_loss():
     """Each word is followed by the same one: the losses are learned, and are those of the table."""
     model, trained = model_pair([29])

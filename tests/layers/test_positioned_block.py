@@ -85,6 +85,7 @@ def test_cross_attention_and_scores():
     np.testing.assert_allclose(scores["cross_attention"], np.tile(may[:, None], (2, 2, 1, 1)))
 
 
+@pytest.mark.slow
 def test_check_layer():
     # Files of such blocks are written and read in tests/models/test_saving.py.
     check_layer(positioned(), (2, T, D), slow=False).raise_if_any()
