@@ -7,6 +7,8 @@ product; its einsum has nothing to set up, and under XLA it spares a transposed 
 
 from keras import backend, ops
 
+from keras_attn.backend.operations import softmax_with_logsumexp
+
 
 def query_keys(query, key):
     """query (B, N, T, H), key (B, N, S, H) -> dot products (B, N, T, S), float32 from float16.
@@ -61,7 +63,7 @@ def attend(logits, value, mask=None, drop=None, never_empty=False):
 def attend_with_logsumexp(logits, value, mask=None, drop=None, never_empty=False):
     """`attend` over a part of the keys: the output and, for `merge`, its log weight (..., T, 1)."""
     logits = _forbid(logits, mask)
-    weights, log_weight = _softmax_and_log_sum(logits)
+    weights, log_weight = softmax_with_logsumexp(logits)
     output = _weigh(weights, value, drop)
     if mask is not None and not never_empty:
         any_key = ops.any(mask, axis=-1, keepdims=True)
@@ -82,15 +84,6 @@ def _forbid(logits, mask):
 def _weigh(weights, value, drop):
     kept = weights if drop is None else drop(weights)
     return weights_values(ops.cast(kept, value.dtype), value)  # (..., T, Hv)
-
-
-def _softmax_and_log_sum(logits):
-    if backend.backend() == "tensorflow":
-        from keras_attn.backend.tensorflow.softmax import softmax_and_log_sum
-
-        return softmax_and_log_sum(logits)
-    weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
-    return weights, ops.logsumexp(logits, axis=-1, keepdims=True)
 
 
 def merge(parts):

@@ -1,50 +1,47 @@
-"""A step repeated until nobody goes on."""
+"""A loop of at most so many steps that can be differentiated."""
 
-from keras import backend
+from keras_attn.backend import per_backend
+from keras_attn.backend.operations import is_symbolic
 
 
-def bounded_while(goes_on, step, state, most, *, reads=(), add_loss):
-    """`state = step(n, state)` for n = 0, 1, ... while `goes_on(state)`, at most `most` times.
+def bounded_while(condition, step, state, max_steps, *, reads=(), add_loss):
+    """Repeat `state = step(n, state)` for n = 0, 1, ... while `condition(state)` is True.
 
-    The first step is always taken. A TensorFlow graph has a loop that ends in time, with a
-    gradient; random numbers, changes of variables and losses inside it are those of the steps
-    taken. All steps are taken where the gradient of such a loop does not exist: in what JAX traces,
-    in what XLA is to compile for sizes that are not known yet, and of steps in which something is
-    computed again for its gradient. So a step must change nothing that counts once nobody goes on.
+    The first step is always taken. A TensorFlow graph gets a loop that ends early and has a
+    gradient; random numbers, changes of variables and losses are those of the steps taken. All
+    `max_steps` are taken where such a loop would have no gradient: in what JAX traces, in what XLA
+    compiles for dynamic shapes, and if a step contains `remat`. So a step must not change what
+    counts once the condition is False.
 
     Args:
-        goes_on: function of the state that gives a bool scalar.
+        condition: function of the state that returns a bool scalar.
         step: function of n, an int or an int32 scalar, and the state. Same shapes out as in.
         state: nested tensors.
-        most: int.
-        reads: nested tensors, what else the steps read.
+        max_steps: int.
+        reads: nested tensors that the steps read beside the state.
         add_loss: function called with the losses that layers add inside a loop of a graph.
 
     Returns:
         The last state.
     """
-    if backend.backend() == "tensorflow" and most > 1:
-        from keras_attn.backend.tensorflow.bounded_while import bounded_while, can_loop
-
-        if can_loop((state, reads)):
-            return bounded_while(goes_on, step, state, most, add_loss=add_loss)
+    if max_steps > 1 and can_loop((state, reads)):
+        return loop_in_graph(condition, step, state, max_steps, add_loss)
     state = step(0, state)
-    for number in range(1, most):
-        going = goes_on(state)
-        if _is_known(going) and not going:
+    for number in range(1, max_steps):
+        is_running = condition(state)
+        if not is_symbolic(is_running) and not is_running:
             break
         state = step(number, state)
     return state
 
 
-def _is_known(value):
-    """Whether a tensor has a value yet, or is of a graph that runs later."""
-    if backend.backend() == "tensorflow":
-        import tensorflow as tf
+@per_backend
+def can_loop(tensors):
+    """Return True if `loop_in_graph` works here and has a gradient by these tensors."""
+    return False
 
-        return tf.executing_eagerly()
-    if backend.backend() == "jax":
-        import jax
 
-        return not isinstance(value, jax.core.Tracer)
-    return True
+@per_backend
+def loop_in_graph(condition, step, state, max_steps, add_loss):
+    """Compute `bounded_while` by a loop of the graph."""
+    raise NotImplementedError

@@ -8,26 +8,26 @@ _scope = threading.local()
 
 @contextlib.contextmanager
 def loop_invariants():
-    """Inside, `once` computes a value at its first call only.
+    """Compute each `loop_invariant` inside the context once.
 
-    A graph computes each value where it is first asked for: run one step before the loop, and the
-    loop's own steps find everything there.
+    A graph computes each value where it is first requested: run one step before the loop, and the
+    steps of the loop find every value.
     """
-    outer, _scope.values = values_in_scope(), {}
+    outer, _scope.values = getattr(_scope, "values", None), {}
     try:
         yield
     finally:
         _scope.values = outer
 
 
-def values_in_scope():
-    """What has been computed in the innermost `loop_invariants`; None outside."""
-    return getattr(_scope, "values", None)
+def in_loop_invariants():
+    """Return True inside a `loop_invariants` context of this thread."""
+    return getattr(_scope, "values", None) is not None
 
 
-def once(owner, name, compute):
-    """`compute()`, or what it returned before for the same `owner` and `name`."""
-    values = values_in_scope()
+def loop_invariant(owner, name, compute):
+    """Return `compute()`, or inside `loop_invariants` its first result for `owner` and `name`."""
+    values = getattr(_scope, "values", None)
     if values is None:
         return compute()
     key = (id(owner), name)

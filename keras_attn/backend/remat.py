@@ -1,31 +1,35 @@
-"""Less memory for more time: what the backward pass needs is computed again instead of kept."""
+"""Rematerialisation: less memory for more time.
+
+The backward pass computes again what it needs, instead of keeping it.
+"""
 
 import math
 
 import keras
 from keras import backend, ops, tree
 
-from keras_attn.backend.remat_scope import Record
+from keras_attn.backend import per_backend
+from keras_attn.backend.remat_scope import RematScope, commit
 
-# Of so few steps all inputs take less memory than what one step computes: to keep only some of
+# The inputs of so few steps take less memory than what one step computes: to keep only some of
 # them would cost time and save little.
-FEW = 16
+MAX_UNSEGMENTED = 16
 
 
-def recompute(function, *arguments, add_loss):
-    """`function(*arguments)`, which the backward pass computes again instead of keeping it.
+def remat(function, *arguments, add_loss):
+    """Return `function(*arguments)`; the backward pass computes the function again.
 
-    The second time it draws the same random numbers from `keras.random`, and what it changes in
-    variables stays changed once. Memory holds the arguments and the results.
+    The second run draws the same random numbers from `keras.random`, and changes of variables
+    happen once. Memory holds the arguments and the results.
 
     Args:
-        function: gives nested tensors, the first one floating. Tensors that it is to be
-            differentiated by are arguments or trainable weights of Keras layers.
+        function: returns nested tensors, the first one floating. Tensors by which it is
+            differentiated are arguments or trainable weights of Keras layers.
         arguments: nested tensors; other values among them are passed as they are.
-        add_loss: the method of the layer that calls this, for the losses that layers add inside.
+        add_loss: the method of the calling layer, for the losses that layers add inside.
 
     Returns:
-        What the function gives.
+        The results of the function.
     """
     leaves = tree.flatten(arguments)
     given = [i for i, leaf in enumerate(leaves) if ops.is_tensor(leaf)]
@@ -42,36 +46,33 @@ def recompute(function, *arguments, add_loss):
         shape = tree.map_structure(lambda leaf: None, results)
         return tree.flatten(results)
 
-    results, losses, changes = _of_backend()(on_tensors, tensors)
-    for variable, value in changes:
-        variable.assign(value)
-    for loss in losses:
-        add_loss(loss)
+    results, losses, changes = remat_tensors(on_tensors, tensors)
+    commit(changes, losses, add_loss)
     return tree.pack_sequence_as(shape, results)
 
 
-def chain(functions, x, arguments, *, add_loss):
-    """x through functions one after another, each computed again in the backward pass.
+def remat_chain(functions, x, arguments, *, add_loss):
+    """Apply functions one after another, each with `remat`.
 
         x_l, rest_l = function_l(x_{l-1}, arguments_l)
 
-    Beside the arguments and the rest, memory holds what one function computes and some of the x_l.
-    Of more than `FEW` functions these are about 2 sqrt(L), at the price of a second recomputation:
-    first from every sqrt(L)-th x_l those after it, then what each function computes.
+    Beside the arguments and the rest, memory holds the results inside one function and some of the
+    x_l. Of more than `MAX_UNSEGMENTED` functions these are about 2 sqrt(L), at the price of a
+    second recomputation: first of the x_l from every sqrt(L)-th one, then inside each function.
 
     Args:
-        functions: list of L functions of x and nested arguments, as in `recompute`.
+        functions: list of L functions of x and nested arguments, as in `remat`.
         arguments: list of L nested tensors.
 
     Returns:
-        The last x and the list of what else each function gave.
+        The last x and the list of rest_l.
     """
-    length = 1 if len(functions) <= FEW else math.isqrt(len(functions))
+    length = 1 if len(functions) <= MAX_UNSEGMENTED else math.isqrt(len(functions))
 
     def segment(start, x, arguments):
         rests = []
         for function, given in zip(functions[start : start + length], arguments, strict=True):
-            x, rest = recompute(function, x, given, add_loss=add_loss)
+            x, rest = remat(function, x, given, add_loss=add_loss)
             rests.append(rest)
         return x, rests
 
@@ -81,32 +82,30 @@ def chain(functions, x, arguments, *, add_loss):
         if length == 1:
             x, rest = segment(start, x, part)
         else:
-            x, rest = recompute(segment, start, x, part, add_loss=add_loss)
+            x, rest = remat(segment, start, x, part, add_loss=add_loss)
         rests += rest
     return x, rests
 
 
-def _of_backend():
-    if backend.backend() == "tensorflow":
-        from keras_attn.backend.tensorflow.remat import recompute
+@per_backend
+def remat_tensors(function, tensors):
+    """Apply `remat` to a function of tensors that returns a list of tensors.
 
-        return recompute
-    return _portable
-
-
-def _portable(function, tensors):
+    Returns:
+        The results, the losses that layers added, and pairs of a variable and its new value.
+    """
     changed, states = [], None
 
     def run(*tensors):
         nonlocal changed, states
         # JAX repeats what it has traced; torch runs the function again.
         again = states if backend.backend() == "torch" and states is not None else ()
-        with Record(again) as record:
+        with RematScope(again) as scope:
             results = function(*tensors)
-        states = record.states if states is None else states
-        changes = record.changes()
+        states = scope.states if states is None else states
+        changes = scope.changes()
         changed = [variable for variable, _ in changes]
-        return results, record.losses, [value for _, value in changes]
+        return results, scope.losses, [value for _, value in changes]
 
     if backend.backend() != "numpy":
         run = keras.remat(run)

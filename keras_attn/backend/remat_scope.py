@@ -1,4 +1,4 @@
-"""What a function draws, changes and adds to the loss, kept so that it can run again alike."""
+"""A scope that records random numbers, variables and losses so that a function can run twice."""
 
 import threading
 
@@ -10,55 +10,57 @@ from keras_attn.compat.variable_values import stored_value
 _thread = threading.local()
 
 
-def is_recomputed():
-    """Whether the innermost record is of a first run, whose inner results nobody will need."""
-    record = getattr(_thread, "record", None)
-    return record is not None and record.is_first
+def in_first_run():
+    """Return True if the innermost scope is a first run, whose inner results nobody needs."""
+    scope = getattr(_thread, "scope", None)
+    return scope is not None and scope.is_first_run
 
 
-def mark_recomputed():
-    """Tells the innermost record, and so those around it, that something inside is recomputed."""
-    record = getattr(_thread, "record", None)
-    if record is not None:
-        record.recomputes = True
+def mark_remat():
+    """Record in the innermost scope, and so in the outer ones, that it contains `remat`."""
+    scope = getattr(_thread, "scope", None)
+    if scope is not None:
+        scope.contains_remat = True
 
 
-class Record(keras.StatelessScope):
-    """Inside, a function changes no variable and adds to no loss: both wait in the record.
+class RematScope(keras.StatelessScope):
+    """Stateless scope that holds back changes of variables and losses until `commit`.
 
-    A second record that starts from the `states` of the first lets the function see what it saw
-    before, above all the state of every random number generator. Trainable weights are not among
-    them: they are read where they are used, so that gradients reach them.
+    A second scope that starts from the `states` of the first one gives the function the same
+    variables again, above all the state of every random number generator. Trainable weights are not
+    recorded: they are read where they are used, so that gradients reach them.
 
     Args:
         states: list of pairs of a variable and its value.
-        late: function applied to the integer states, those of generators, before they are used.
-        is_first: bool. Whether all inside is computed again for the gradient, so that no gradient
-            need reach the weights from here.
+        delay: function applied to the integer states, those of generators, before they are used.
+        is_first_run: bool. True if everything inside is computed again for the gradient, so that
+            no gradient need reach the weights from here.
 
     Attributes:
-        recomputes: bool. Whether something inside has a gradient that computes it again.
+        states: list of pairs (variable, value), the non-trainable integer variables that were read
+            or changed, with their values before.
+        contains_remat: bool. True if something inside has a gradient that computes it again.
     """
 
-    def __init__(self, states=(), late=None, is_first=False):
+    def __init__(self, states=(), delay=None, is_first_run=False):
         super().__init__(collect_losses=True, initialize_variables=False)
         self.states = []
-        self.is_first = is_first
-        self.recomputes = False
+        self.is_first_run = is_first_run
+        self.contains_remat = False
         self._changed = {}
-        self._late = late
+        self._delay = delay
         for variable, value in states:
-            self._keep(variable, value)
+            self._record(variable, value)
 
     def __enter__(self):
-        self._outer = getattr(_thread, "record", None)
-        _thread.record = self
+        self._outer = getattr(_thread, "scope", None)
+        _thread.scope = self
         return super().__enter__()
 
     def __exit__(self, *error):
-        _thread.record = self._outer
-        if self.recomputes:
-            mark_recomputed()
+        _thread.scope = self._outer
+        if self.contains_remat:
+            mark_remat()
         super().__exit__(*error)
 
     def get_current_value(self, variable):
@@ -67,57 +69,69 @@ class Record(keras.StatelessScope):
             return value
         if not (variable.trainable or _is_float(variable)):
             value = self._value_before(variable)
-            return None if value is None else self._keep(variable, value)
-        if variable.trainable and self.is_first:
+            return None if value is None else self._record(variable, value)
+        if variable.trainable and self.is_first_run:
             value = self._value_before(variable)
             return None if value is None else ops.stop_gradient(value)
-        return self._outside(variable)
+        return self._value_outside(variable)
 
     def add_update(self, update):
         variable, _ = update
         if variable.trainable:
             raise ValueError(
-                "What is computed again in the backward pass may not assign to its trainable "
+                "A function that the backward pass computes again must not assign to trainable "
                 f"weights. Received: an assignment to {variable.path}."
             )
-        if all(kept is not variable for kept, _ in self.states):
+        if all(recorded is not variable for recorded, _ in self.states):
             before = self._value_before(variable)
             if before is not None:
-                self._keep(variable, before)
+                self._record(variable, before)
         self._changed[id(variable)] = variable
         super().add_update(update)
 
     def changes(self):
-        """Pairs of a variable and its new value."""
+        """Return pairs of a variable and its new value."""
         return [(variable, self.state_mapping[key]) for key, variable in self._changed.items()]
 
-    def _keep(self, variable, value):
+    def commit(self, add_loss):
+        """Assign the new values and add the losses, after the scope has ended."""
+        commit(self.changes(), self.losses, add_loss)
+
+    def _record(self, variable, value):
         self.states.append((variable, value))
-        if self._late is not None and not _is_float(variable):
-            value = self._late(value)
+        if self._delay is not None and not _is_float(variable):
+            value = self._delay(value)
         self.state_mapping[id(variable)] = value
         return value
 
-    def _outside(self, variable):
-        """The value in the scope around this one, None if there is none."""
+    def _value_outside(self, variable):
+        """Return the value in the enclosing scope; None if there is none."""
         scope = self.original_scope
         return None if scope is None else scope.get_current_value(variable)
 
     def _value_before(self, variable):
-        """The value as it is stored, whatever precision a layer computes in.
+        """Return the value as it is stored, whatever precision a layer computes in.
 
-        None where Keras only asks for shapes and has made no values yet.
+        None if Keras only infers shapes and the variable has no value yet.
         """
-        value = self._outside(variable)
+        value = self._value_outside(variable)
         if value is None and stored_value(variable) is not None:
             value = ops.copy(stored_value(variable))
         if value is None and self.original_scope is None:
             raise ValueError(
-                "What is computed again in the backward pass may not make variables: layers must "
-                "be built before, and random numbers be drawn with a `keras.random.SeedGenerator`."
-                f" Received: a new variable {variable.path}."
+                "A function that the backward pass computes again must not create variables: build "
+                "its layers before, and draw random numbers with a `keras.random.SeedGenerator`. "
+                f"Received: a new variable {variable.path}."
             )
         return value
+
+
+def commit(changes, losses, add_loss):
+    """Assign new values to variables and add losses that a scope has held back."""
+    for variable, value in changes:
+        variable.assign(value)
+    for loss in losses:
+        add_loss(loss)
 
 
 def _is_float(variable):

@@ -1,48 +1,37 @@
-"""The replicas that train a model: their number, sums over them, and what each keeps for itself."""
+"""The replicas that train a model: their number, sums over them, and the values of each."""
 
 import keras
 
+from keras_attn.backend import per_backend
 
+
+@per_backend
 def replica_sum(x):
-    """The sum of `x` over all replicas, the same on each; `x` itself where there is only one.
+    """Return the sum of `x` over all replicas; `x` itself if there is only one.
 
-    Outside a replica (in the strategy's scope, say, where Keras builds the model symbolically)
-    there is nothing to add up either, and `x` comes back.
+    Outside a replica, as in the scope of a strategy where Keras builds the model symbolically,
+    there is nothing to sum either, and the result is `x`.
     """
-    if keras.backend.backend() != "tensorflow":
-        return x
-    import tensorflow as tf
-
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return x
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, x)
+    return x
 
 
+@per_backend
 def num_replicas():
-    """How many replicas the strategy in scope has."""
-    if keras.backend.backend() != "tensorflow":
-        return 1
-    import tensorflow as tf
-
-    return tf.distribute.get_strategy().num_replicas_in_sync
+    """Return the number of replicas of the `tf.distribute` strategy in scope."""
+    return 1
 
 
+@per_backend
 def num_shares():
-    """Among how many devices a batch is shared out. On JAX variables are whole all the same."""
-    if keras.backend.backend() == "tensorflow":
-        return num_replicas()
+    """Return the number of devices among which a batch is divided.
+
+    On JAX variables are whole all the same.
+    """
     distribution = keras.distribution.distribution()
     return 1 if distribution is None else distribution.num_model_replicas
 
 
+@per_backend
 def replicas_of(variable):
-    """What each replica keeps of a variable that they write apart: variables of their own."""
-    if keras.backend.backend() != "tensorflow":
-        return [variable]
-    import tensorflow as tf
-
-    value = variable.value
-    if not isinstance(value, tf.distribute.DistributedValues):
-        return [variable]
-    return list(value.distribute_strategy.experimental_local_results(value))
+    """Return the variables that hold each replica's value of a variable written per replica."""
+    return [variable]

@@ -1,41 +1,42 @@
-"""Two streams that can be reconstructed from what they end as."""
+"""Two streams of activations that the backward pass can reconstruct from their last values."""
 
-from keras import backend, ops
+from keras import ops
 
-from keras_attn.backend.remat import recompute
+from keras_attn.backend import per_backend
+from keras_attn.backend.remat import remat
+from keras_attn.backend.remat_scope import commit
 
 
-def couple(functions, first, second, operands=(), *, add_loss):
-    """Each function's result goes to the one stream, from the other, and the two change places.
+def reversible(functions, first, second, operands=(), *, add_loss):
+    """Apply functions to two streams: add to the one, read from the other, swap them.
 
         (a, b) -> (b, a + f(b))
 
     From (b, c) this is undone by a = c - f(b). On TensorFlow the backward pass does so, and memory
-    holds the last pair, the operands and what one function computes, whatever the number of
-    functions. Other backends keep each b, and compute each function again.
+    holds the last pair, the operands and the results inside one function, whatever the number of
+    functions. Other backends keep each b and apply each function with `remat`.
 
-    The second time, a function draws the same random numbers from `keras.random`; what it changes
-    in variables stays changed once.
+    The second run of a function draws the same random numbers from `keras.random`; changes of
+    variables happen once.
 
     Args:
-        functions: list of functions of b and the operands, which give a tensor like b.
+        functions: list of functions of b and the operands that return a tensor like b.
         first, second: floating tensors of one shape and dtype.
         operands: tensors.
-        add_loss: the method of the layer that calls this, for the losses that layers add inside.
+        add_loss: the method of the calling layer, for the losses that layers add inside.
 
     Returns:
         The pair after all functions.
     """
-    if backend.backend() != "tensorflow":
-        for function in functions:
-            change = recompute(function, second, *operands, add_loss=add_loss)
-            first, second = second, first + ops.cast(change, first.dtype)
-        return first, second
-    from keras_attn.backend.tensorflow.reversible import couple
-
-    pair, losses, changes = couple(functions, first, second, operands)
-    for variable, value in changes:
-        variable.assign(value)
-    for loss in losses:
-        add_loss(loss)
+    pair, losses, changes = reversible_tensors(functions, first, second, operands, add_loss)
+    commit(changes, losses, add_loss)
     return pair
+
+
+@per_backend
+def reversible_tensors(functions, first, second, operands, add_loss):
+    """Return the last pair, the losses, and pairs of a variable and its new value."""
+    for function in functions:
+        change = remat(function, second, *operands, add_loss=add_loss)
+        first, second = second, first + ops.cast(change, first.dtype)
+    return (first, second), (), ()

@@ -1,25 +1,26 @@
-"""One tile after another, so that the scores of one tile at a time exist."""
+"""Computation tile by tile, so that the scores of few tiles exist at the same time."""
 
-from keras import backend
+from keras import ops
+
+from keras_attn.backend import per_backend
 
 
 def for_each_tile(compute, tiles, shared, dtypes, keys=(), visible=(None,), at_once=1):
-    """What `compute(*tile, *keys, *shared)` gives for each tile, stacked.
+    """Return the stacked results of `compute(*tile, *keys, *shared)` for each tile.
 
-    The backward pass computes each tile again instead of keeping what it computed, so memory holds
-    `at_once` tiles and what goes in and comes out.
+    The backward pass computes each tile again instead of keeping its results, so memory holds
+    `at_once` tiles and the inputs and outputs.
 
     Args:
-        compute: function of tensors that returns a tuple of tensors. What it is to be
-            differentiated by comes as arguments, and it draws random numbers only from a seed
-            among them.
+        compute: function of tensors that returns a tuple of tensors. Tensors by which it is
+            differentiated are arguments, and random numbers come only from a seed among them.
         tiles: tensors (tiles, ...), of which each tile gets its own part.
         shared: tensors that every tile gets whole.
         dtypes: of the results.
-        keys: tensors (B, N, S, .), of which a tile gets what it may see.
-        visible: ints. How many of S the tiles see: as many numbers as there are groups of equally
-            many tiles, growing; None for all.
-        at_once: int. How many tiles TensorFlow may be at, in a graph: while one copies, on one
+        keys: tensors (B, N, S, .), of which a tile gets its visible part.
+        visible: ints, how many of S the tiles see: one number, growing, for each of several groups
+            of equally many tiles; None for all of S.
+        at_once: int. How many tiles TensorFlow may work at in a graph: while one copies, on one
             core, the next computes.
 
     Returns:
@@ -27,10 +28,15 @@ def for_each_tile(compute, tiles, shared, dtypes, keys=(), visible=(None,), at_o
     """
     if tiles[0].shape[0] == 1:
         return tuple(x[None] for x in compute(*(x[0] for x in tiles), *keys, *shared))
-    if backend.backend() == "tensorflow":
-        from keras_attn.backend.tensorflow.tiles import for_each_tile
-    elif backend.backend() == "jax":
-        from keras_attn.backend.jax.tiles import for_each_tile
-    else:
-        from keras_attn.backend.torch.tiles import for_each_tile
-    return for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once)
+    return loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once)
+
+
+@per_backend
+def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
+    """Compute `for_each_tile` for more than one tile."""
+    size = len(tiles[0]) // len(visible)
+    results = []
+    for n, tile in enumerate(zip(*tiles, strict=True)):
+        seen = [key[:, :, : visible[n // size]] for key in keys]
+        results.append(compute(*tile, *seen, *shared))
+    return tuple(ops.stack(parts) for parts in zip(*results, strict=True))

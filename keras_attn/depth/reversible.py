@@ -3,7 +3,7 @@
 import keras
 from keras import backend, ops
 
-from keras_attn.backend.reversible import couple
+from keras_attn.backend.reversible import reversible
 from keras_attn.depth.stack import Stack
 from keras_attn.layers.transformer_block import TransformerBlock
 from keras_attn.ops.checks import check_choice
@@ -98,7 +98,7 @@ class Reversible(Stack):
                 first, second = second, first + ops.cast(step(second, context), first.dtype)
         else:
             operands = () if context is None else (context,)
-            first, second = couple(steps, first, second, operands, add_loss=self.add_loss)
+            first, second = reversible(steps, first, second, operands, add_loss=self.add_loss)
         if self.join == "mean":
             x = (first + second) / 2
         else:

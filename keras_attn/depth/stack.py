@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.masks import keras_mask
-from keras_attn.backend.remat import chain
+from keras_attn.backend.remat import remat_chain
 from keras_attn.depth import caches
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.memory_slots import filled_slots
@@ -204,7 +204,7 @@ class Stack(keras.layers.Layer):
         """The last x, and what else each block gave, at the end the memory's new part and itself."""
         steps = self._steps(keep_output)
         if self.remat and calls[0]["cache"] is None:
-            return chain(steps, x, calls, add_loss=self.add_loss)
+            return remat_chain(steps, x, calls, add_loss=self.add_loss)
         rests = []
         for step, arguments in zip(steps, calls, strict=True):
             x, rest = step(x, arguments)

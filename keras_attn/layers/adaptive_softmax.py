@@ -25,7 +25,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
     Called without, it gives the log-probabilities of all words, which are logits too, at the cost
     of a plain softmax. Everything after the products is float32 under any dtype policy.
 
-    The losses (B, T) are what `keras_attn.losses.LabelSmoothedCrossentropy(smoothing=0.0)` takes
+    The losses (B, T) are what `keras_attn.losses.LabelSmoothedCrossentropy(0.0)` takes
     the mean of, and `Perplexity` and `BitsPerCharacter` measure, in place of logits:
 
         loss_of_tokens = keras.Model([token_ids, labels], softmax(hidden, labels))   # fit([x, y], y)
@@ -36,7 +36,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             no input makes an untied softmax.
         tied_projections: True, False or "all_but_first": which P_i are the embedding's own. There
             are none with a `div_val` of 1.
-        ignore_id: int. Tokens with this label have loss 0.
+        ignore_class: int. Tokens with this label have loss 0.
 
     Call arguments:
         x: (B, T, D).
@@ -66,7 +66,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 4.1.
     """
 
-    def __init__(self, embedding, tied_projections=True, ignore_id=0, **kwargs):
+    def __init__(self, embedding, tied_projections=True, ignore_class=0, **kwargs):
         super().__init__(**kwargs)
         if isinstance(embedding, dict):
             embedding = keras.saving.deserialize_keras_object(embedding)
@@ -78,7 +78,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         check_choice((True, False, "all_but_first"), tied_projections=tied_projections)
         self.embedding = embedding
         self.tied_projections = tied_projections
-        self.ignore_id = ignore_id
+        self.ignore_class = ignore_class
         self.supports_masking = True
 
     def build(self, x_shape, labels_shape=None):
@@ -106,7 +106,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             return unflatten(cluster_log_probabilities(rows, *clusters))
         labels = ops.convert_to_tensor(labels)
         check_shape(labels, "labels", tuple(x.shape[:-1]))
-        is_real = ops.not_equal(labels, self.ignore_id)
+        is_real = ops.not_equal(labels, self.ignore_class)
         words = ops.cast(ops.where(is_real, labels, ops.zeros_like(labels)), "int32")
         losses = cluster_losses(rows, ops.reshape(words, (-1,)), *clusters)
         return ops.where(is_real, ops.reshape(losses, ops.shape(labels)), 0.0)
@@ -137,7 +137,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             **super().get_config(),
             "embedding": registry.serialize(self.embedding),
             "tied_projections": self.tied_projections,
-            "ignore_id": self.ignore_id,
+            "ignore_class": self.ignore_class,
         }
 
 

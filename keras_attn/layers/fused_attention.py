@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_attn.attention.masks import mask_and_bias
 from keras_attn.attention.positions import PositionRange
+from keras_attn.backend.operations import has_fused_attention
 from keras_attn.patterns import Causal, Dense
 from keras_attn.scores import DotProduct
 
@@ -36,7 +37,7 @@ def fuses(operands, pattern, attention_mask=None, planned=False):
         return False
     if operands.drop is not None or keras.config.is_flash_attention_enabled() is False:
         return False
-    if not kernel_takes(operands.query, operands.key, operands.value):
+    if not has_fused_attention(operands.query, operands.key, operands.value):
         return False
     if not planned:
         return True
@@ -45,15 +46,6 @@ def fuses(operands, pattern, attention_mask=None, planned=False):
     return _is_open(operands, pattern, attention_mask) or (
         type(pattern) in (Dense, Causal) and pairs < MANY_PAIRS
     )
-
-
-def kernel_takes(query, key, value):
-    """Whether this backend has a kernel on this machine, for such tensors and their gradients."""
-    if keras.backend.backend() != "jax":
-        return False
-    from keras_attn.backend.jax.fused import takes
-
-    return takes(query, key, value)
 
 
 def attend_fused(operands, pattern, attention_mask=None):

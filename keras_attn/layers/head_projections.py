@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.loop_invariants import once, values_in_scope
+from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import flatten_rows, split_heads
 
@@ -117,14 +117,14 @@ class HeadProjections(keras.layers.Layer):
         key = value if key is None else key
         if self._shares_query and key is query:
             # One tensor, by which a plan knows that they are the same.
-            if query is value and (not decoding or values_in_scope() is not None):
+            if query is value and (not decoding or in_loop_invariants()):
                 query, value = self._project(query, "query", "value")
             else:
                 (query,), (value,) = self._project(query, "query"), self._project(value, "value")
             return query, query, value
         parts = (query, "query"), (key, "key"), (value, "value")
         # Not where decoding would join the kernels anew at each step: it costs more than the products.
-        if key is value and (not decoding or values_in_scope() is not None):
+        if key is value and (not decoding or in_loop_invariants()):
             parts = (query, "query"), (value, "key", "value")
             if query is value:
                 parts = ((query, "query", "key", "value"),)
@@ -147,10 +147,10 @@ class HeadProjections(keras.layers.Layer):
 
         rows, unflatten = flatten_rows(x)
         y = ops.matmul(
-            rows, once(self, ("kernel", names), lambda: join("kernel", (x.shape[-1], -1)))
+            rows, loop_invariant(self, ("kernel", names), lambda: join("kernel", (x.shape[-1], -1)))
         )
         if self.use_bias:
-            y = ops.add(y, once(self, ("bias", names), lambda: join("bias", (-1,))))
+            y = ops.add(y, loop_invariant(self, ("bias", names), lambda: join("bias", (-1,))))
         return unflatten(y)
 
     def _kernel(self, name, kind="kernel"):

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.loop_invariants import once
+from keras_attn.backend.loop_invariants import loop_invariant
 from keras_attn.ops.checks import check_integers, check_shape, check_sizes
 from keras_attn.ops.shapes import flatten_rows
 
@@ -80,7 +80,7 @@ class TokenEmbedding(keras.layers.Layer):
             check_shape(inputs, "x", (*inputs.shape[:-1], self.hidden_dim))
             rows, unflatten = flatten_rows(inputs)
             # XLA multiplies several rows by a transposed table three times faster if it is stored.
-            columns = once(self, "columns", lambda: ops.transpose(self.table))
+            columns = loop_invariant(self, "columns", lambda: ops.transpose(self.table))
             return ops.cast(unflatten(ops.matmul(rows, columns)), "float32")
         check_integers(inputs, "token_ids")
         x = ops.take(self.table, ops.cast(inputs, "int32"), axis=0)

@@ -47,7 +47,7 @@ class AuxiliaryLosses(keras.Model):
             token only.
         shared_heads: bool. Whether all layers use one classifier for each target, for the next
             token that of the model.
-        ignore_id: int. Tokens with this label do not count.
+        ignore_class: int. Tokens with this label do not count.
 
     Call arguments:
         inputs: as the model's.
@@ -88,7 +88,7 @@ class AuxiliaryLosses(keras.Model):
         schedule="step",
         targets_on_intermediate=True,
         shared_heads=False,
-        ignore_id=0,
+        ignore_class=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -105,7 +105,7 @@ class AuxiliaryLosses(keras.Model):
         self.schedule = schedule
         self.targets_on_intermediate = targets_on_intermediate
         self.shared_heads = shared_heads
-        self.ignore_id = ignore_id
+        self.ignore_class = ignore_class
         self.num_layers = model.depth.num_layers
         self.step = self.add_weight(
             (), "zeros", "int", trainable=False, aggregation="only_first_replica", name="step"
@@ -206,12 +206,12 @@ class AuxiliaryLosses(keras.Model):
             return ops.pad(x, ((0, 0), (0, k - 1)), constant_values=beyond)[:, k - 1 :]
 
         given = ahead(element_weights(labels, sample_weight), 0.0)
-        labels = ahead(labels, self.ignore_id)
-        real = token_weights(labels, self.ignore_id)
+        labels = ahead(labels, self.ignore_class)
+        real = token_weights(labels, self.ignore_class)
         count = ops.maximum(replica_sum(ops.sum(real)), 1.0)
         share = 1.0 if k == 1 else self.target_weight
         weights = share * real * given / count
-        labels = known_labels(labels, self.ignore_id)
+        labels = known_labels(labels, self.ignore_class)
         return ops.reshape(labels, (-1,)), ops.reshape(weights, (-1,))
 
     def get_config(self):
@@ -224,7 +224,7 @@ class AuxiliaryLosses(keras.Model):
             "schedule": self.schedule,
             "targets_on_intermediate": self.targets_on_intermediate,
             "shared_heads": self.shared_heads,
-            "ignore_id": self.ignore_id,
+            "ignore_class": self.ignore_class,
         }
 
 

@@ -1,9 +1,9 @@
-"""The likelihood of images whose pixel values have an order."""
+"""Likelihood of pixels whose values have an order."""
 
 import keras
 from keras import ops
 
-from keras_attn.backend.replicas import replica_sum
+from keras_attn.losses.reduction import reduce_losses
 from keras_attn.ops import logistics
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.token_weights import element_weights
@@ -23,20 +23,21 @@ class MixtureOfLogistics(keras.losses.Loss):
     logarithms of s (at least -7), and K coefficients r for each pair of channels (red on green, red
     on blue, green on blue). Time and memory O(C K) a pixel, where a softmax takes O(C V).
 
-    As a loss it is the mean over all values of the batch, of all replicas: nats per dimension, of
-    which `BitsPerDim(likelihood=...)` makes bits. Everything is float32 under any policy.
+    As a loss it is the mean over all values of the batch, of all replicas: nats per dimension,
+    which `BitsPerDim(likelihood=...)` converts to bits. Everything is float32 under any policy.
 
     Args:
         num_mixtures: int. Number of logistics K.
         channels: int. Values of a pixel C.
         num_values: int. Different values V of a channel.
+        reduction: as in `keras.losses.Loss`: "sum_over_batch_size" divides by the number of values;
+            "mean_with_sample_weight" by their weighted number; "sum"; or "none", (B, ...).
         name: optional name.
 
     Call arguments:
         y_true: integer tensor (B, ..., C) of values 0 .. V - 1.
         y_pred: float tensor (B, ..., `num_parameters`).
-        sample_weight: optional, (B,) or (B, ...): weights of the pixels' losses. As elsewhere in
-            Keras they leave the number that is divided by alone.
+        sample_weight: optional, (B,) or (B, ...): weights of the pixels' losses.
 
     Returns:
         float32 scalar: under `tf.distribute` this replica's summand of the loss.
@@ -64,8 +65,15 @@ class MixtureOfLogistics(keras.losses.Loss):
     Parmar et al., 2018 (https://arxiv.org/abs/1802.05751), section 3.4.
     """
 
-    def __init__(self, num_mixtures=10, channels=3, num_values=256, name="mixture_of_logistics"):
-        super().__init__(name=name)
+    def __init__(
+        self,
+        num_mixtures=10,
+        channels=3,
+        num_values=256,
+        reduction="sum_over_batch_size",
+        name="mixture_of_logistics",
+    ):
+        super().__init__(name=name, reduction=reduction)
         check_sizes(num_mixtures=num_mixtures, channels=channels)
         check_sizes(least=2, num_values=num_values)
         self.num_mixtures = num_mixtures
@@ -74,22 +82,22 @@ class MixtureOfLogistics(keras.losses.Loss):
 
     @property
     def num_parameters(self):
-        """The numbers that a model gives for each pixel."""
+        """Number of parameters that a model gives for each pixel."""
         return logistics.num_parameters(self.num_mixtures, self.channels)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         losses = self.call(y_true, y_pred)
-        dimensions = replica_sum(ops.cast(ops.size(losses) * self.channels, "float32"))
         if sample_weight is not None:
-            losses = losses * element_weights(losses, sample_weight)
-        return ops.sum(losses) / ops.maximum(dimensions, 1.0)
+            sample_weight = element_weights(losses, sample_weight)
+        values = ops.full_like(losses, self.channels)
+        return reduce_losses(losses, values, sample_weight, self.reduction)
 
     def call(self, y_true, y_pred):
-        """-log p of each pixel, all its channels together: (B, ...)."""
+        """Return -log p of each pixel, all its channels together: (B, ...)."""
         return -self.log_probability(y_true, y_pred)
 
     def log_probability(self, values, parameters):
-        """log p of each pixel, float32 (B, ...).
+        """Return log p of each pixel, float32 (B, ...).
 
         Args:
             values: (B, ..., C), 0 .. V - 1. parameters: (B, ..., `num_parameters`).
@@ -100,7 +108,7 @@ class MixtureOfLogistics(keras.losses.Loss):
         return logistics.log_probability(values, parameters, self.num_mixtures, self.num_values)
 
     def sample(self, parameters, seed=None):
-        """Values drawn from the mixtures, int32 (B, ..., C).
+        """Draw values from the mixtures, int32 (B, ..., C).
 
         Args:
             parameters: (B, ..., `num_parameters`).
@@ -111,7 +119,7 @@ class MixtureOfLogistics(keras.losses.Loss):
         return self.sample_by(parameters, keras.random.uniform(shape, seed=seed))
 
     def sample_by(self, parameters, uniform):
-        """The same by uniform random numbers that are given, (B, ..., K + C)."""
+        """Draw values by the uniform random numbers `uniform` (B, ..., K + C)."""
         parameters = ops.convert_to_tensor(parameters)
         self._check(parameters)
         return logistics.sample(
@@ -123,7 +131,7 @@ class MixtureOfLogistics(keras.losses.Loss):
 
     def get_config(self):
         return {
-            "name": self.name,
+            **super().get_config(),
             "num_mixtures": self.num_mixtures,
             "channels": self.channels,
             "num_values": self.num_values,

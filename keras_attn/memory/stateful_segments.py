@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.assertions import require
+from keras_attn.backend.operations import require
 from keras_attn.backend.replicas import num_replicas, num_shares, replicas_of
 from keras_attn.compat.keras_history import is_optional_input
 from keras_attn.ops.checks import check_shape, check_sizes

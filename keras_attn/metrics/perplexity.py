@@ -1,4 +1,4 @@
-"""How many words the model hesitates between."""
+"""Perplexity of a language model."""
 
 import keras
 from keras import ops
@@ -11,14 +11,14 @@ from keras_attn.registry import register
 class Perplexity(keras.metrics.Mean):
     """exp of the mean negative log-likelihood of the real tokens, without label smoothing.
 
-        exp(-sum_i log softmax(z_i)(y_i) / #{i: y_i != ignore_id})
+        exp(-sum_i log softmax(z_i)(y_i) / #{i: y_i != ignore_class})
 
     Sum and number are kept apart over batches and replicas, so that the result is that of all
     tokens seen at once. Beside `LabelSmoothedCrossentropy` in a training step it costs nothing
     measurable, for it repeats that loss's own softmax. It is 1 before the first token.
 
     Args:
-        ignore_id: int. Tokens with this label do not count.
+        ignore_class: int. Tokens with this label do not count; None counts all.
         name: optional name.
         dtype: of the sums; optional.
 
@@ -40,14 +40,14 @@ class Perplexity(keras.metrics.Mean):
     Reference: Jelinek et al., 1977 (https://doi.org/10.1121/1.2016299).
     """
 
-    def __init__(self, ignore_id=0, name="perplexity", dtype=None):
+    def __init__(self, ignore_class=0, name="perplexity", dtype=None):
         super().__init__(name=name, dtype=dtype)
-        self.ignore_id = ignore_id
+        self.ignore_class = ignore_class
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        losses = token_losses(labels, logits, self.ignore_id)
-        weights = token_weights(labels, self.ignore_id, sample_weight)
+        losses = token_losses(labels, logits, self.ignore_class)
+        weights = token_weights(labels, self.ignore_class, sample_weight)
         # Flat, for Mean would first average each row, and call rows of unequal length equal.
         super().update_state(ops.reshape(losses, (-1,)), ops.reshape(weights, (-1,)))
 
@@ -55,4 +55,4 @@ class Perplexity(keras.metrics.Mean):
         return ops.exp(super().result())
 
     def get_config(self):
-        return {**super().get_config(), "ignore_id": self.ignore_id}
+        return {**super().get_config(), "ignore_class": self.ignore_class}

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attn.backend.operations import can_branch
 from keras_attn.ops.crossentropy import crossentropy
 from keras_attn.ops.shapes import ceil_div, size
 from keras_attn.ops.sorting import sort_order
@@ -60,19 +61,11 @@ def _tail_losses(hidden, words, order, start, count, logits_of, weights):
         # Made again in the backward pass: XLA would else keep room for the logits of all ways.
         return lambda: keras.remat(losses)(hidden, *weights)
 
-    if not _can_choose((hidden, words)):
+    if not can_branch((hidden, words)):
         return within(total)()
     lengths = [ceil_div(total, part) for part in PARTS]
     ways = [lambda: ops.zeros((total,), "float32"), *map(within, lengths)]
     return ops.switch(sum(ops.cast(count > most, "int32") for most in (0, *lengths[:-1])), ways)
-
-
-def _can_choose(tensors):
-    if keras.backend.backend() != "tensorflow":
-        return True
-    from keras_attn.compat.tensorflow_control_flow import has_gradient
-
-    return has_gradient(tensors)
 
 
 def cluster_log_probabilities(hidden, bounds, logits_of, weights):

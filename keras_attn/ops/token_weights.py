@@ -1,24 +1,26 @@
-"""Which tokens count, how much, and what each one's loss is."""
+"""Weights and losses of tokens, some of which do not count."""
 
 from keras import ops
 
 from keras_attn.ops.crossentropy import crossentropy
 
 
-def token_weights(labels, ignore_id, sample_weight=None):
-    """float32 weights (B, T): 0 where the label is `ignore_id`, else 1 or the sample's weight.
+def token_weights(labels, ignore_class, sample_weight=None):
+    """Return float32 weights (B, T): 0 where the label is `ignore_class`, else the sample's weight.
 
     Args:
         labels: integer tensor (B, T).
-        ignore_id: int.
-        sample_weight: optional, (B,), (B, 1) or (B, T).
+        ignore_class: int; None counts all tokens.
+        sample_weight: optional, (B,), (B, 1) or (B, T); 1 by default.
     """
-    weights = ops.cast(ops.not_equal(labels, ignore_id), "float32")
+    if ignore_class is None:
+        return element_weights(labels, sample_weight)
+    weights = ops.cast(ops.not_equal(labels, ignore_class), "float32")
     return weights if sample_weight is None else weights * element_weights(labels, sample_weight)
 
 
 def element_weights(elements, sample_weight=None):
-    """float32 weights of the shape of `elements` (B, ...): 1, or the sample's weight.
+    """Return float32 weights of the shape of `elements` (B, ...): 1, or the sample's weight.
 
     Args:
         elements: tensor.
@@ -33,39 +35,42 @@ def element_weights(elements, sample_weight=None):
     return weights * sample_weight
 
 
-def known_labels(labels, ignore_id):
-    """`labels` with 0 for `ignore_id`, which may lie outside the vocabulary, such as -100."""
-    return ops.where(ops.equal(labels, ignore_id), ops.zeros_like(labels), labels)
+def known_labels(labels, ignore_class):
+    """Replace `ignore_class`, which may lie outside the vocabulary (such as -100), by 0."""
+    if ignore_class is None:
+        return labels
+    return ops.where(ops.equal(labels, ignore_class), ops.zeros_like(labels), labels)
 
 
-def token_losses(labels, predictions, ignore_id, smoothing=0.0):
-    """The negative log-likelihood of each label, float32 (B, T).
+def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
+    """Return the negative log-likelihood of each label, float32 (B, T).
 
     Args:
         labels: integer tensor (B, T).
         predictions: logits (B, T, V); or (B, T), the losses themselves, from a layer that does not
             make all logits.
-        ignore_id: int. Where it is the label, the result is finite and means nothing.
-        smoothing: float in [0, 1). What is made of logits only.
+        ignore_class: int, or None. Where it is the label, the result is finite and means nothing.
+        label_smoothing: float in [0, 1). Needs logits.
     """
-    if not _fit(labels.shape, predictions.shape):
-        return crossentropy(known_labels(labels, ignore_id), predictions, smoothing)
+    if not _same_shape(labels.shape, predictions.shape):
+        return crossentropy(known_labels(labels, ignore_class), predictions, label_smoothing)
     if len(labels.shape) > 2:
         raise ValueError(
             "`y_true` must be (B, T), the id of each token; one-hot labels become ids by "
             f"`argmax(y_true, axis=-1)`. Received: y_true of shape {tuple(labels.shape)}, "
             f"y_pred of shape {tuple(predictions.shape)}."
         )
-    if smoothing:
+    if label_smoothing:
         raise ValueError(
-            "`smoothing` needs the logits of all words; of a layer's own losses of shape (B, T) "
-            f"there is only the mean, with `smoothing=0.0`. Received: smoothing={smoothing}"
+            "`label_smoothing` needs the logits of all words; losses of shape (B, T), which a layer "
+            "has computed itself, need `label_smoothing=0.0`. "
+            f"Received: label_smoothing={label_smoothing}"
         )
     return ops.cast(predictions, "float32")
 
 
-def _fit(shape, other):
-    """Whether two shapes are the same, as far as they are known."""
+def _same_shape(shape, other):
+    """Return True if two shapes agree in all axes that both know."""
     return len(shape) == len(other) and all(
         a == b or None in (a, b) for a, b in zip(shape, other, strict=True)
     )

@@ -12,7 +12,7 @@ from keras_attn.attention.relative_shift import (
     table_columns,
 )
 from keras_attn.attention.softmax import query_keys
-from keras_attn.backend.loop_invariants import once, values_in_scope
+from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size
 from keras_attn.ops.sinusoids import sinusoids
@@ -116,12 +116,12 @@ class Relative(keras.layers.Layer):
 
     def _table_of_call(self, needed, query_positions, num_keys):
         """A table with the needed distances, and all the distances it has."""
-        in_loop = values_in_scope() is not None and not isinstance(query_positions.start, int)
+        in_loop = in_loop_invariants() and not isinstance(query_positions.start, int)
         if not in_loop or not isinstance(num_keys, int):
             return self.distance_table(needed), needed
         # Somewhere in a cache: at the next step the query is elsewhere.
         distances = PositionRange((1 - num_keys) * needed.step, 2 * num_keys - 1, needed.step)
-        table = once(self, ("distances", num_keys), lambda: self.distance_table(distances))
+        table = loop_invariant(self, ("distances", num_keys), lambda: self.distance_table(distances))
         return table, distances
 
     def _by_angles(self, query, query_positions, key_positions):

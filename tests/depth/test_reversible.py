@@ -72,7 +72,7 @@ LSH_ATTENTION = {"pattern": LSH(2, num_rounds=2), "score": "shared_qk", "impleme
 def test_gradients_equal_those_of_stored_activations(way, arguments, monkeypatch):
     x = oracles.random(B, T, D)
     found = loss_and_gradients(stack(3, **arguments), x, way)
-    monkeypatch.setattr(module, "couple", in_turn)
+    monkeypatch.setattr(module, "reversible", in_turn)
     wanted = loss_and_gradients(stack(3, **arguments), x, way)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
@@ -83,7 +83,7 @@ def test_gradients_in_float64(monkeypatch):
     try:
         x = oracles.random(B, T, D).astype("float64")
         found = loss_and_gradients(stack(), x, "graph", "float64")
-        monkeypatch.setattr(module, "couple", in_turn)
+        monkeypatch.setattr(module, "reversible", in_turn)
         wanted = loss_and_gradients(stack(), x, "graph", "float64")
     finally:
         keras.config.set_dtype_policy("float32")
@@ -114,7 +114,7 @@ def test_twelve_layers_train_as_their_twin(monkeypatch):
         return history.history["loss"]
 
     found = losses()
-    monkeypatch.setattr(module, "couple", in_turn)
+    monkeypatch.setattr(module, "reversible", in_turn)
     np.testing.assert_allclose(found, losses(), rtol=1e-3)
     assert found[-1] < found[0]
 
@@ -132,7 +132,7 @@ def test_gradients_reach_a_context(monkeypatch):
         return tape.gradient(loss, [context, *(w.value for w in layer.trainable_variables)])
 
     found = gradients()
-    monkeypatch.setattr(module, "couple", in_turn)
+    monkeypatch.setattr(module, "reversible", in_turn)
     for one, other in zip(found, gradients(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
     assert np.abs(found[0][0]).min() > 0 and not np.asarray(found[0])[1, 3:].any()

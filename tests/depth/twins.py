@@ -1,4 +1,4 @@
-"""What `keras_attn.backend.reversible.couple` computes, by a plain loop that keeps all it computed."""
+"""`keras_attn.backend.reversible.reversible` as a plain loop that keeps all results."""
 
 from keras import ops
 

@@ -173,7 +173,7 @@ def test_padding_counts_nothing():
     slope = tape.gradient(losses, x).numpy()
     np.testing.assert_array_equal(slope[0, 30:], 0.0)
     assert np.all(np.any(slope[0, :30] != 0, axis=-1))
-    other = built(ignore_id=-100)
+    other = built(ignore_class=-100)
     outside = np.where(labels == 0, -100, labels)
     np.testing.assert_allclose(other(X, outside), losses, atol=1e-6)
 
@@ -280,7 +280,7 @@ def test_still_tied_when_loaded(tmp_path):
         (lambda: built()(X, LABELS["few"][:, 1:]), r"`labels`.*\(3, 36\)"),
         (
             lambda: LabelSmoothedCrossentropy(0.1)(LABELS["few"], built()(X, LABELS["few"])),
-            "`smoothing` needs the logits.*smoothing=0.1",
+            "`label_smoothing` needs the logits.*label_smoothing=0.1",
         ),
     ],
 )

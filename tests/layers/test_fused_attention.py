@@ -2,7 +2,7 @@
 
 Keras computes `dot_product_attention` on any machine, only slower: the choice is forced here, and
 the same tests pass with `KERAS_BACKEND=jax`. Which tensors the kernel takes is in
-`tests/ops/test_jax_fused.py`.
+`tests/backend/test_jax_fused_attention.py`.
 """
 
 import keras
@@ -53,7 +53,7 @@ def kernel(monkeypatch):
         uses.append(arguments)
         return original(*tensors, **arguments)
 
-    monkeypatch.setattr(fused_attention, "kernel_takes", lambda *tensors: True)
+    monkeypatch.setattr(fused_attention, "has_fused_attention", lambda *tensors: True)
     monkeypatch.setattr(ops, "dot_product_attention", noted)
     return uses
 
@@ -194,4 +194,4 @@ def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypa
 def test_this_machine_has_no_kernel():
     """These tests run on processors."""
     tensors = [ops.ones((1, N, T, H), dtype="float16")] * 3
-    assert not fused_attention.kernel_takes(*tensors)
+    assert not fused_attention.has_fused_attention(*tensors)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attn.backend import operations
 from keras_attn.losses import LabelSmoothedCrossentropy
-from keras_attn.ops import crossentropy
 
 B, T, V = 3, 5, 7
 
@@ -18,14 +18,14 @@ def example(seed=0, scale=3.0):
     return labels, rng.normal(scale=scale, size=(B, T, V)).astype("float32")
 
 
-def oracle(labels, logits, smoothing, ignore_id=0, weights=None):
+def oracle(labels, logits, smoothing, ignore_class=0, weights=None):
     """The mean loss and its gradient, token by token and word by word."""
     logits = np.asarray(logits, "float64")
     vocabulary_size = logits.shape[-1]
-    number = int((labels != ignore_id).sum())
+    number = int((labels != ignore_class).sum())
     loss, gradient = 0.0, np.zeros_like(logits)
     for index in np.ndindex(labels.shape):
-        if labels[index] == ignore_id:
+        if labels[index] == ignore_class:
             continue
         weight = 1.0 if weights is None else np.broadcast_to(weights, labels.shape)[index]
         row = logits[index] - logits[index].max()
@@ -62,7 +62,7 @@ def test_oracle(smoothing, jit_compile):
 def test_the_portable_formula_is_the_fused_one(monkeypatch):
     """What the other backends compute, run on this one."""
     labels, logits = example()
-    monkeypatch.setattr(crossentropy, "_fused", crossentropy._portable)
+    monkeypatch.setattr(operations, "crossentropy", operations.crossentropy.portable)
     expected = oracle(labels, logits, 0.1)
     found = value_and_gradient(LabelSmoothedCrossentropy(0.1), labels, logits)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
@@ -76,6 +76,20 @@ def test_equals_keras_where_every_token_is_real():
     expected = theirs(np.eye(V, dtype="float32")[labels], logits)
     found = LabelSmoothedCrossentropy(0.1)(labels, logits)
     np.testing.assert_allclose(float(found), float(expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize("ignore_class", [None, 0])
+@pytest.mark.parametrize(
+    "reduction", ["sum_over_batch_size", "mean_with_sample_weight", "sum", "none"]
+)
+def test_reductions_are_those_of_keras(reduction, ignore_class):
+    labels, logits = example()
+    weights = np.random.default_rng(5).random(labels.shape).astype("float32")
+    theirs = keras.losses.SparseCategoricalCrossentropy(True, ignore_class, reduction)
+    ours = LabelSmoothedCrossentropy(0.0, ignore_class, reduction)
+    for sample_weight in (None, weights):
+        expected = theirs(labels, logits, sample_weight)
+        np.testing.assert_allclose(ours(labels, logits, sample_weight), expected, rtol=1e-5)
 
 
 def test_extreme_logits_stay_exact():
@@ -113,13 +127,13 @@ def test_a_batch_without_a_real_token_teaches_nothing():
     assert not gradient.any()
 
 
-@pytest.mark.parametrize("ignore_id", [-100, 4])
-def test_ignore_id_may_lie_outside_the_vocabulary(ignore_id):
+@pytest.mark.parametrize("ignore_class", [-100, 4])
+def test_ignore_id_may_lie_outside_the_vocabulary(ignore_class):
     labels, logits = example()
-    labels = np.where(labels == 0, ignore_id, labels)
-    loss = LabelSmoothedCrossentropy(0.1, ignore_id=ignore_id)
+    labels = np.where(labels == 0, ignore_class, labels)
+    loss = LabelSmoothedCrossentropy(0.1, ignore_class=ignore_class)
     found = value_and_gradient(loss, labels, logits)
-    expected = oracle(labels, logits, 0.1, ignore_id)
+    expected = oracle(labels, logits, 0.1, ignore_class)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
     np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
 
@@ -176,10 +190,10 @@ def test_trains_under_mixed_precision(policy):
 
 
 def test_config_round_trip_and_saved_model(tmp_path):
-    loss = LabelSmoothedCrossentropy(0.2, ignore_id=3, name="smoothed")
+    loss = LabelSmoothedCrossentropy(0.2, ignore_class=3, name="smoothed")
     config = keras.saving.serialize_keras_object(loss)
     again = keras.saving.deserialize_keras_object(config)
-    assert (again.smoothing, again.ignore_id, again.name) == (0.2, 3, "smoothed")
+    assert (again.label_smoothing, again.ignore_class, again.name) == (0.2, 3, "smoothed")
 
     model = keras.Sequential([keras.Input((T,)), keras.layers.Embedding(V, V)])
     model.compile("adam", loss)
@@ -193,7 +207,9 @@ def test_config_round_trip_and_saved_model(tmp_path):
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0])
 def test_smoothing_must_be_a_share(smoothing):
-    with pytest.raises(ValueError, match=f"`smoothing`.*Received: smoothing={smoothing}"):
+    with pytest.raises(
+        ValueError, match=f"`label_smoothing`.*Received: label_smoothing={smoothing}"
+    ):
         LabelSmoothedCrossentropy(smoothing)
 
 

@@ -99,7 +99,7 @@ def test_no_token_ignore_id_and_reset(make):
     updated(metric)
     metric.reset_state()
     assert float(metric.result()) == 0.0
-    metric = make(ignore_id=-100)
+    metric = make(ignore_class=-100)
     metric.update_state(np.array([[0, -100, 1]]), np.zeros((1, 3, V)))
     assert float(metric.result()) == pytest.approx(np.log2(V), rel=1e-6)
 
@@ -117,7 +117,7 @@ def test_low_precision_logits(make, dtype):
 
 def test_saved_with_a_compiled_model(tmp_path):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Embedding(V, V)])
-    metrics = [BitsPerCharacter(LENGTHS, ignore_id=5), BitsPerDim()]
+    metrics = [BitsPerCharacter(LENGTHS, ignore_class=5), BitsPerDim()]
     model.compile("adam", LabelSmoothedCrossentropy(0.0), metrics=metrics)
     x = np.random.default_rng(0).integers(1, V, (8, 4))
     expected = model.evaluate(x, x, verbose=0, return_dict=True)
@@ -132,7 +132,7 @@ def test_saved_with_a_compiled_model(tmp_path):
     [
         BitsPerCharacter(LENGTHS, 5, name="mine"),
         BitsPerDim(MixtureOfLogistics(2, 1), name="mine"),
-        BitsPerDim(ignore_id=-1),
+        BitsPerDim(ignore_class=-1),
     ],
 )
 def test_config_round_trip(metric):

@@ -17,16 +17,16 @@ def logits(guesses):
 
 @settings(deadline=None, max_examples=40)
 @given(ROWS, st.randoms(), st.sampled_from([0, 1, -100]))
-def test_a_sequence_is_right_if_each_real_token_is(labels, random, ignore_id):
+def test_a_sequence_is_right_if_each_real_token_is(labels, random, ignore_class):
     guesses = [[random.choice([y, random.randrange(3)]) for y in row] for row in labels]
     weights = [random.randrange(1, 4) for _ in labels]
     right = counted = 0
     for row, guess, weight in zip(labels, guesses, weights):
-        real = [(y, g) for y, g in zip(row, guess) if y != ignore_id]
+        real = [(y, g) for y, g in zip(row, guess) if y != ignore_class]
         if real:
             counted += weight
             right += weight * all(y == g for y, g in real)
-    metric = SequenceAccuracy(ignore_id)
+    metric = SequenceAccuracy(ignore_class)
     for part in (slice(0, 2), slice(2, None)):  # batches of unequal size
         if labels[part]:
             metric.update_state(

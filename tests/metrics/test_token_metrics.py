@@ -68,7 +68,7 @@ def test_sample_weight_counts_a_row_so_many_times(make):
 
 
 def test_uniform_guess_hesitates_between_all_words():
-    metric = Perplexity(ignore_id=-100)
+    metric = Perplexity(ignore_class=-100)
     metric.update_state(np.array([[1, -100, 0]]), np.zeros((1, 3, V)))
     assert float(metric.result()) == pytest.approx(V, rel=1e-5)
 
@@ -112,10 +112,10 @@ def test_one_hot_labels_are_refused(measure, dtype):
 
 @pytest.mark.parametrize("make", [Perplexity, TokenAccuracy])
 def test_config_round_trip(make):
-    metric = make(ignore_id=5, name="mine")
+    metric = make(ignore_class=5, name="mine")
     config = keras.saving.serialize_keras_object(metric)
     again = keras.saving.deserialize_keras_object(config)
-    assert (again.ignore_id, again.name) == (5, "mine")
+    assert (again.ignore_class, again.name) == (5, "mine")
 
 
 def test_saved_with_a_compiled_model(tmp_path):

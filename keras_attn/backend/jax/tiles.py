@@ -1,9 +1,9 @@
-"""`for_each_tile` on JAX: a loop whose steps are computed again in the backward pass."""
+"""Tiles on JAX: a loop whose steps are computed again in the backward pass."""
+
+import jax
 
 
-def for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once):
-    import jax
-
+def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
     # Inside a loop nothing can be merged with what is computed again, so nothing needs a barrier.
     compute = jax.checkpoint(compute, prevent_cse=False)
     size = len(tiles[0]) // len(visible)

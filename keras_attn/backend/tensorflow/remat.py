@@ -1,70 +1,71 @@
-"""`recompute` on TensorFlow: eagerly, in graphs and under XLA."""
+"""Rematerialisation on TensorFlow: eagerly, in graphs and under XLA."""
 
 import tensorflow as tf
 
-from keras_attn.backend.remat_scope import Record, is_recomputed, mark_recomputed
+from keras_attn.backend.remat_scope import RematScope, in_first_run, mark_remat
 
 
-def recompute(function, tensors):
-    mark_recomputed()
-    if is_recomputed():
-        results, record = first_run(function, tensors)
-        return results, record.losses, record.changes()
-    record = None
+def remat_tensors(function, tensors):
+    mark_remat()
+    if in_first_run():
+        results, scope = first_run(function, tensors)
+        return results, scope.losses, scope.changes()
+    scope = None
 
     @tf.custom_gradient
     def run(*tensors):
-        nonlocal record
-        results, record = first_run(function, tensors)
-        states = record.states
+        nonlocal scope
+        results, scope = first_run(function, tensors)
+        states = scope.states
 
         def gradient(*upstream, variables=()):
-            late = after(first_float(upstream))
-            again = [late(x) if x.dtype.is_floating else x for x in tensors]
+            delay = delay_until(first_float(upstream))
+            again = [delay(x) if x.dtype.is_floating else x for x in tensors]
             floats = [x for x in again if x.dtype.is_floating]
-            with tf.GradientTape() as tape, Record(states, late) as record:
+            with tf.GradientTape() as tape, RematScope(states, delay) as scope:
                 tape.watch(floats)
                 results = function(*again)
             by_floats, by_variables = gradients(
-                tape, [*results, *record.losses], upstream, floats, variables
+                tape, [*results, *scope.losses], upstream, floats, variables
             )
-            by_tensors = place(by_floats, tensors)
+            by_tensors = with_none_for_integers(by_floats, tensors)
             return (by_tensors, by_variables) if variables else by_tensors
 
-        return (*results, *record.losses), gradient
+        return (*results, *scope.losses), gradient
 
     found = run(*tensors)
-    count = len(found) - len(record.losses)
-    return found[:count], found[count:], record.changes()
+    count = len(found) - len(scope.losses)
+    return found[:count], found[count:], scope.changes()
 
 
 def first_run(function, tensors):
-    """The results, of which no tape keeps what they are computed from, and the record."""
-    still = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in tensors]
-    with Record(late=after(first_float(tensors)), is_first=True) as record:
-        results = function(*still)
-    return results, record
+    """Run the function without a tape; return its results and the scope."""
+    constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in tensors]
+    delay = delay_until(first_float(tensors))
+    with RematScope(delay=delay, is_first_run=True) as scope:
+        results = function(*constants)
+    return results, scope
 
 
-def after(tensor):
-    """A function that gives back a number once `tensor` is there.
+def delay_until(tensor):
+    """Return an identity function whose result is available only after `tensor` is.
 
-    A graph computes whatever can be computed, all random numbers at its start for one, and once
-    only if it is asked for the same twice. What goes through this function is something else, by
-    a zero that no compiler can tell beforehand: whether the tensor begins with what is no number.
+    A graph computes as early as it can, random numbers at its very start, and merges equal
+    computations. The function adds a zero that no compiler can foresee (1 if `tensor` begins with
+    NaN), so the recomputation neither starts early nor merges with the first run.
     """
-    begins = tf.reduce_any(tf.math.is_nan(tf.reshape(tensor, [-1])[:1]))
-    return lambda x: x + tf.cast(begins, x.dtype)
+    begins_with_nan = tf.reduce_any(tf.math.is_nan(tf.reshape(tensor, [-1])[:1]))
+    return lambda x: x + tf.cast(begins_with_nan, x.dtype)
 
 
 def gradients(tape, results, upstream, floats, variables):
-    """By floats and variables; zero where nothing depends on them."""
+    """Return gradients by floats and by variables; zero if the results do not depend on them."""
     found = tape.gradient(
         results, [*floats, *variables], list(upstream), tf.UnconnectedGradients.ZERO
     )
     by_floats, by_variables = found[: len(floats)], found[len(floats) :]
-    # The pass goes on from here when all is there: a graph would else put the gradients by
-    # variables off, and what they are computed from would wait in memory.
+    # The backward pass continues after all gradients are computed: a graph would else postpone
+    # those by variables, and what they are computed from would wait in memory.
     with tf.control_dependencies(by_variables):
         return [tf.identity(x) for x in by_floats], by_variables
 
@@ -73,7 +74,7 @@ def first_float(tensors):
     return next(x for x in tensors if x.dtype.is_floating)
 
 
-def place(by_floats, tensors):
-    """The gradients by the floating ones of `tensors`, and None by the others."""
+def with_none_for_integers(by_floats, tensors):
+    """Return the gradients by the floating ones of `tensors`, and None for the others."""
     by_floats = iter(by_floats)
     return [next(by_floats) if x.dtype.is_floating else None for x in tensors]

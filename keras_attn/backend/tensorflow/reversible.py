@@ -1,56 +1,62 @@
-"""`couple` on TensorFlow: the backward pass reconstructs what each step was given."""
+"""Reversible streams on TensorFlow: the backward pass reconstructs the input of each step."""
 
 import tensorflow as tf
 
-from keras_attn.backend.remat_scope import Record, is_recomputed, mark_recomputed
-from keras_attn.backend.tensorflow.remat import after, first_run, gradients, place
+from keras_attn.backend.remat_scope import RematScope, in_first_run, mark_remat
+from keras_attn.backend.tensorflow.remat import (
+    delay_until,
+    first_run,
+    gradients,
+    with_none_for_integers,
+)
 
 
-def couple(functions, first, second, operands):
-    mark_recomputed()
-    if is_recomputed():
-        pair, records, whole = _forward(functions, first, second, operands)
-        return pair, _losses(records), whole.changes()
+def reversible_tensors(functions, first, second, operands, add_loss):
+    mark_remat()
+    if in_first_run():
+        pair, scopes, whole = _forward(functions, first, second, operands)
+        return pair, _losses(scopes), whole.changes()
     whole = None
 
     @tf.custom_gradient
     def run(first, second, *operands):
         nonlocal whole
-        pair, records, whole = _forward(functions, first, second, operands)
-        steps = [(f, r.states, len(r.losses)) for f, r in zip(functions, records, strict=True)]
+        pair, scopes, whole = _forward(functions, first, second, operands)
+        steps = [(f, s.states, len(s.losses)) for f, s in zip(functions, scopes, strict=True)]
 
         def gradient(*upstream, variables=()):
             backward = _Backward(pair, upstream, operands, variables)
             for step in reversed(steps):
                 backward.undo(*step)
-            by_tensors = [*backward.by_pair, *place(backward.by_floats, operands)]
+            by_operands = with_none_for_integers(backward.by_floats, operands)
+            by_tensors = [*backward.by_pair, *by_operands]
             return (by_tensors, backward.by_variables) if variables else by_tensors
 
-        return (*pair, *_losses(records)), gradient
+        return (*pair, *_losses(scopes)), gradient
 
     first, second, *losses = run(first, second, *operands)
     return (first, second), losses, whole.changes()
 
 
 def _forward(functions, first, second, operands):
-    """The last pair, the record of each step, and one of all that changes."""
-    records = []
-    with Record(is_first=True) as whole:
+    """Return the last pair, the scope of each step, and a scope of all changes."""
+    scopes = []
+    with RematScope(is_first_run=True) as whole:
         for function in functions:
-            change, record = first_run(function, (second, *operands))
-            for variable, value in record.changes():
+            change, scope = first_run(function, (second, *operands))
+            for variable, value in scope.changes():
                 variable.assign(value)
             first, second = second, tf.stop_gradient(first) + tf.cast(change, first.dtype)
-            records.append(record)
-    return (first, second), records, whole
+            scopes.append(scope)
+    return (first, second), scopes, whole
 
 
-def _losses(records):
-    return [loss for record in records for loss in record.losses]
+def _losses(scopes):
+    return [loss for scope in scopes for loss in scope.losses]
 
 
 class _Backward:
-    """Where the backward pass stands: a pair of streams, and the gradients so far."""
+    """State of the backward pass: the pair of streams, and the gradients so far."""
 
     def __init__(self, pair, upstream, operands, variables):
         self.pair, self.by_pair = pair, upstream[:2]
@@ -61,12 +67,12 @@ class _Backward:
         self.by_variables = [None] * len(variables)
 
     def undo(self, function, states, num_losses):
-        """From (b, a + f(b)) back to (a, b)."""
+        """Go from (b, a + f(b)) back to (a, b)."""
         (b, total), (by_b, by_total) = self.pair, self.by_pair
-        late = after(by_total)
-        b, *again = (late(x) if x.dtype.is_floating else x for x in (b, *self.operands))
+        delay = delay_until(by_total)
+        b, *again = (delay(x) if x.dtype.is_floating else x for x in (b, *self.operands))
         floats = [b, *(x for x in again if x.dtype.is_floating)]
-        with tf.GradientTape() as tape, Record(states, late) as record:
+        with tf.GradientTape() as tape, RematScope(states, delay) as scope:
             tape.watch(floats)
             change = tf.cast(function(b, *again), total.dtype)
         read = {variable.ref() for variable in tape.watched_variables()}
@@ -74,7 +80,7 @@ class _Backward:
         by_losses = [self.by_losses.pop() for _ in range(num_losses)][::-1]
         (more, *by_floats), by_variables = gradients(
             tape,
-            [change, *record.losses],
+            [change, *scope.losses],
             [by_total, *by_losses],
             floats,
             [self.variables[i] for i in read],
@@ -86,7 +92,7 @@ class _Backward:
 
 
 def _sum(total, part):
-    """Of gradients, which may be sparse."""
+    """Add gradients, which may be sparse."""
     if total is None:
         return part
     return tf.convert_to_tensor(total) + tf.convert_to_tensor(part)

@@ -1,11 +1,11 @@
-"""`for_each_tile` on TensorFlow: loops that run eagerly, in graphs and under XLA."""
+"""Tiles on TensorFlow: loops that run eagerly, in graphs and under XLA."""
 
 import tensorflow as tf
 
-from keras_attn.backend.tensorflow.remat import after, first_float
+from keras_attn.backend.tensorflow.remat import delay_until, first_float
 
 
-def for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once):
+def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
     num_tiles, num_seen = len(tiles), len(tiles) + len(keys)
     count = (tiles[0].shape[0] or tf.shape(tiles[0])[0]) // len(visible)
 
@@ -48,7 +48,7 @@ def for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once):
 
 
 def _one_after_another(compute, count):
-    """[compute(0), compute(1), ...], which TensorFlow would otherwise run at the same time."""
+    """Return [compute(0), compute(1), ...]; TensorFlow would run them at the same time."""
     results = []
     for n in range(count):
         before = [x for x in tf.nest.flatten(results[-1:]) if x is not None]
@@ -58,7 +58,7 @@ def _one_after_another(compute, count):
 
 
 def _sum_of_growing(parts, visible):
-    """The sum of tensors (B, N, visible, .), each longer than the one before."""
+    """Return the sum of tensors (B, N, visible, .), each longer than the one before."""
     if len(parts) == 1:
         return parts[0]
     lengths = [after - before for before, after in zip((0, *visible), visible)]
@@ -70,7 +70,7 @@ def _sum_of_growing(parts, visible):
 
 
 def _stack(compute, operands, num_tiles, count, at_once, dtypes):
-    """The results of `compute` for each tile."""
+    """Return the stacked results of `compute` for each tile."""
     if _is_one(count):
         return tuple(x[None] for x in compute(*_only_tile(operands, num_tiles)))
 
@@ -84,7 +84,7 @@ def _stack(compute, operands, num_tiles, count, at_once, dtypes):
 
 
 def _gradients(compute, operands, num_tiles, count, at_once, upstream):
-    """Of the operands: stacked for those that come in tiles, summed for those that are shared."""
+    """Return gradients by the operands: stacked for tiles, summed for shared tensors."""
     is_float = [x.dtype.is_floating for x in operands]
     tiles = [i for i, x in enumerate(is_float) if x and i < num_tiles]
     shared = [i for i, x in enumerate(is_float) if x and i >= num_tiles]
@@ -105,7 +105,7 @@ def _gradients(compute, operands, num_tiles, count, at_once, upstream):
         return gradients
 
     def body(i, arrays, sums):
-        # A tape follows the loop's own tensors only, not those from outside.
+        # A tape records the loop's own tensors only, not those from outside.
         local = [x[i] if n < num_tiles else tf.identity(x) for n, x in enumerate(operands)]
         found = of_tile(local, [x[i] for x in upstream])
         arrays = [array.write(i, x) for array, x in zip(arrays, found)]
@@ -127,12 +127,12 @@ def _is_one(count):
 
 
 def _only_tile(operands, num_tiles):
-    """The operands of the one tile there is."""
+    """Return the operands of the only tile."""
     tile = [tf.squeeze(x, 0) for x in operands[:num_tiles]]
-    # From positions that it knows a graph would compute the mask of all pairs beforehand, and keep
-    # it, for each layer and pass anew.
-    late = after(first_float(tile))
-    tile = [x if x.dtype.is_floating else late(x) for x in tile]
+    # A graph would compute the mask of all pairs from constant positions in advance, and keep one
+    # for each layer and each pass.
+    delay = delay_until(first_float(tile))
+    tile = [x if x.dtype.is_floating else delay(x) for x in tile]
     return [*tile, *(tf.identity(x) for x in operands[num_tiles:])]
 
 

@@ -1,10 +1,10 @@
-"""`for_each_tile` on PyTorch: a loop whose steps are computed again in the backward pass."""
+"""Tiles on PyTorch: a loop whose steps are computed again in the backward pass."""
+
+import torch
+from torch.utils.checkpoint import checkpoint
 
 
-def for_each_tile(compute, tiles, shared, dtypes, keys, visible, at_once):
-    import torch
-    from torch.utils.checkpoint import checkpoint
-
+def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
     size = len(tiles[0]) // len(visible)
 
     def run(n, *tile):

@@ -1,12 +1,12 @@
-"""Which tensors go to cuDNN's attention: read from the program that JAX writes for a GPU.
+"""Calls of cuDNN's attention in the program that JAX compiles for a GPU.
 
-No GPU is needed to write it, only to run it: whether the kernel then computes what its
-documentation says, no test here can tell.
+A GPU is needed to run the program, not to compile it. The numbers of the kernel are not tested.
 """
 
+import pytest
 from other_backend import needs_jax, run_on
 
-# Stands in for what JAX asks of the machine: cuDNN 9.10 on a Hopper.
+# Replaces JAX's queries about the machine by cuDNN 9.10 on a Hopper.
 PROGRAM = """
 import json, re
 import jax
@@ -49,7 +49,8 @@ OPEN = ["fmhaSoftmax", "fmhaSoftmaxBackward"]
 MASKED = ["fmhaScaleBiasSoftmax", "fmhaScaleBiasSoftmaxBackward"]
 
 
+@pytest.mark.slow
 @needs_jax
-def test_which_kernels_the_program_for_a_gpu_calls():
+def test_the_program_for_a_gpu_calls_the_kernel_where_it_computes_the_same():
     found = run_on("jax", PROGRAM)
     assert found == [OPEN] * 4 + [MASKED] * 3 + [[]] * 7 + [MASKED]

@@ -1,4 +1,4 @@
-"""`recompute` and `chain`: the numbers and gradients of a plain call, and little in memory."""
+"""`remat` and `remat_chain` give the values and gradients of a plain call and keep little."""
 
 import gc
 import weakref
@@ -10,15 +10,15 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.backend import remat as module
-from keras_attn.backend.remat import chain, recompute
+from keras_attn.backend import remat as remat_module
+from keras_attn.backend.remat import remat, remat_chain
 
 D = 5
 X, SHARED = oracles.random(3, D), oracles.random(3, D, seed=1)
 
 
-class Noise(keras.layers.Layer):
-    """Draws, counts and adds a loss, beside a product with its weights."""
+class NoisyDense(keras.layers.Layer):
+    """A product with weights that draws random numbers, counts its calls and adds a loss."""
 
     def __init__(self, rate=0.5, seed=4):
         super().__init__()
@@ -41,13 +41,13 @@ class Noise(keras.layers.Layer):
         return x + y
 
 
-def noises(count=1):
+def noisy_layers(count=1):
     keras.utils.set_random_seed(7)
-    return [Noise(seed=i) for i in range(count)]
+    return [NoisyDense(seed=i) for i in range(count)]
 
 
 def gradients(layers, run, *inputs):
-    """The loss, with what layers add to it, and its gradients by inputs and weights."""
+    """Return the loss, with the losses of layers, and its gradients by inputs and weights."""
     whole = keras.layers.Layer()
     with tf.GradientTape() as tape:
         tape.watch(inputs)
@@ -56,49 +56,52 @@ def gradients(layers, run, *inputs):
     return loss, *tape.gradient(loss, [*inputs, *(layer.kernel.value for layer in layers)])
 
 
-def plainly(layers, add_loss, x, shared):
+def run_plain(layers, add_loss, x, shared):
     for layer in layers:
         x = layer(x, shared)
     return x
 
 
-def again(layers, add_loss, x, shared):
+def run_remat(layers, add_loss, x, shared):
     for layer in layers:
-        x = recompute(layer, x, shared, add_loss=add_loss)
+        x = remat(layer, x, shared, add_loss=add_loss)
     return x
 
 
-def chained(layers, add_loss, x, shared):
+def run_chain(layers, add_loss, x, shared):
     def step(layer):
         return lambda x, given: (layer(x, given["shared"], training=given["training"]), [x * 2])
 
     given = {"shared": shared, "training": True}
-    x, rests = chain([step(layer) for layer in layers], x, [given] * len(layers), add_loss=add_loss)
+    x, rests = remat_chain(
+        [step(layer) for layer in layers], x, [given] * len(layers), add_loss=add_loss
+    )
     assert len(rests) == len(layers)
     return x
 
 
-def way(name, function):
+def compiled(name, function):
     if name == "eager":
         return function
     return tf.function(function, jit_compile=name == "xla", autograph=False)
 
 
 def results(run, name="eager", count=2, steps=2):
-    """Of the last of some steps, each of which draws anew: numbers and layers."""
-    layers = noises(count)
+    """Return the numbers of the last of several steps, which draw different ones, and the layers."""
+    layers = noisy_layers(count)
     inputs = tf.constant(X), tf.constant(SHARED)
-    step = way(name, lambda *inputs: gradients(layers, run, *inputs))
+    step = compiled(name, lambda *inputs: gradients(layers, run, *inputs))
     found = [step(*inputs) for _ in range(steps)]
     assert float(found[0][0]) != float(found[-1][0])
     return [np.asarray(x) for x in found[-1]], layers
 
 
 @pytest.mark.parametrize(
-    "name, run", [("eager", again), ("graph", again), ("eager", chained), ("xla", chained)]
+    "name, run",
+    [("eager", run_remat), ("graph", run_remat), ("eager", run_chain), ("xla", run_chain)],
 )
 def test_gradients_with_dropout_and_losses(name, run):
-    expected, plain = results(plainly, name)
+    expected, plain = results(run_plain, name)
     found, layers = results(run, name)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
@@ -109,18 +112,18 @@ def test_gradients_with_dropout_and_losses(name, run):
 
 
 @pytest.mark.parametrize("name", ["eager", "graph"])
-def test_a_chain_in_segments(name, monkeypatch):
-    monkeypatch.setattr(module, "FEW", 3)
-    expected, _ = results(plainly, name, 7)
-    found, layers = results(chained, name, 7)
+def test_a_long_chain_is_split_into_segments(name, monkeypatch):
+    monkeypatch.setattr(remat_module, "MAX_UNSEGMENTED", 3)
+    expected, _ = results(run_plain, name, 7)
+    found, layers = results(run_chain, name, 7)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
     assert [float(layer.calls) for layer in layers] == [2.0] * 7
 
 
 def alive(run, count):
-    """How many of the steps' inner results are in memory before the gradient, and then the runs."""
-    layers = noises(count)
+    """Return how many inner results are in memory before the gradient, and the runs of each step."""
+    layers = noisy_layers(count)
     with tf.GradientTape() as tape:
         x = tf.Variable(X)
         y = run(layers, lambda loss: None, x, tf.constant(SHARED))
@@ -130,12 +133,12 @@ def alive(run, count):
     return kept, [layer.runs for layer in layers]
 
 
-def test_nothing_inside_is_kept():
-    assert alive(plainly, 4) == (4, [1] * 4)
-    assert alive(again, 4) == (0, [2] * 4)
+def test_inner_results_are_not_kept_in_memory():
+    assert alive(run_plain, 4) == (4, [1] * 4)
+    assert alive(run_remat, 4) == (0, [2] * 4)
 
 
-def test_unseeded_numbers_are_drawn_again():
+def test_unseeded_random_numbers_are_the_same_in_the_second_run():
     drawn = []
 
     def function(x):
@@ -143,22 +146,22 @@ def test_unseeded_numbers_are_drawn_again():
         drawn.append(np.asarray(noise))
         return x * noise
 
-    keras.random.normal(())  # From here on there is a generator for numbers without a seed.
+    keras.random.normal(())  # creates the generator for numbers without a seed
     x = tf.constant(X)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        y = recompute(function, x, add_loss=None)
+        y = remat(function, x, add_loss=None)
     gradient = tape.gradient(y, x)
     np.testing.assert_array_equal(*drawn)
     np.testing.assert_array_equal(gradient, drawn[0])
-    assert (np.asarray(recompute(function, x, add_loss=None)) != np.asarray(y)).any()
+    assert (np.asarray(remat(function, x, add_loss=None)) != np.asarray(y)).any()
 
 
-def test_state_is_changed_once():
-    """A batch normalisation, which Keras's own remat would move twice."""
+def test_variables_change_once():
+    """Keras's own remat would update the statistics of a batch normalisation twice."""
     norms = [keras.layers.BatchNormalization(momentum=0.5) for _ in range(2)]
     found = []
-    for norm, run in zip(norms, (recompute, lambda f, x, add_loss: f(x)), strict=True):
+    for norm, run in zip(norms, (remat, lambda f, x, add_loss: f(x)), strict=True):
         norm.build(X.shape)
         x = tf.constant(X)
         with tf.GradientTape() as tape:
@@ -170,11 +173,11 @@ def test_state_is_changed_once():
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
 
 
-def test_only_what_floats_has_a_gradient():
+def test_integer_arguments_and_results_have_no_gradient():
     x, ids = tf.constant(X), tf.constant([2, 0, 1])
     with tf.GradientTape() as tape:
         tape.watch(x)
-        y, more = recompute(
+        y, more = remat(
             lambda given, scale: (ops.take(given["x"], given["ids"], axis=0) * scale, {"ids": ids}),
             {"x": x, "ids": ids, "none": None},
             2.0,
@@ -184,21 +187,21 @@ def test_only_what_floats_has_a_gradient():
     np.testing.assert_array_equal(tf.convert_to_tensor(tape.gradient(y, x)), np.full_like(X, 2))
 
 
-def test_what_cannot_be_repeated_is_refused():
-    layer = Noise()
+def test_functions_that_cannot_run_twice_are_refused():
+    layer = NoisyDense()
 
     def assigns(x):
         layer.kernel.assign(layer.kernel * 2)
         return x @ layer.kernel
 
-    with pytest.raises(ValueError, match="may not assign to its trainable weights.*kernel"):
-        recompute(assigns, tf.constant(X), add_loss=None)
-    with pytest.raises(ValueError, match="may not make variables.*dense/kernel"):
-        recompute(keras.layers.Dense(3, name="dense"), tf.constant(X), add_loss=None)
+    with pytest.raises(ValueError, match="must not assign to trainable weights.*kernel"):
+        remat(assigns, tf.constant(X), add_loss=None)
+    with pytest.raises(ValueError, match="must not create variables.*dense/kernel"):
+        remat(keras.layers.Dense(3, name="dense"), tf.constant(X), add_loss=None)
 
 
 def test_inside_a_stateless_call():
-    layer = noises()[0]
+    layer = noisy_layers()[0]
 
     class Model(keras.Model):
         def __init__(self):
@@ -206,7 +209,7 @@ def test_inside_a_stateless_call():
             self.layer = layer
 
         def call(self, x):
-            return recompute(layer, x, add_loss=self.add_loss)
+            return remat(layer, x, add_loss=self.add_loss)
 
     model = Model()
     model.build(X.shape)

@@ -1,30 +1,31 @@
-"""Which tensors the fused attention of JAX takes: cuDNN's, on a GPU."""
+"""Single tensor operations on JAX."""
 
 import functools
 
+import jax
 from keras import ops
 
-# What Keras and JAX raise where there is no such kernel, or not for such tensors.
+# Keras and JAX raise these where there is no kernel, or not for such tensors.
 REFUSALS = (ImportError, RuntimeError, TypeError, ValueError)
 
 
-def takes(query, key, value):
-    """Whether it computes (B, N, T, H), (B, N, S, H) and (B, N, S, Hv), backward pass included."""
-    import jax
+def is_symbolic(x):
+    return isinstance(x, jax.core.Tracer)
 
+
+def has_fused_attention(query, key, value):
+    """cuDNN's kernel, on a GPU."""
     if jax.default_backend() != "gpu" or value.shape[-1] != key.shape[-1]:
         return False
-    # JAX asks this of the backward pass only, when it is too late for another choice.
+    # JAX checks this in the backward pass only, when it is too late for another choice.
     if query.shape[2] % 2 or key.shape[2] % 2:
         return False
-    return _takes(*((x.shape, str(x.dtype)) for x in (query, key, value)))
+    return _has_kernel(*((x.shape, str(x.dtype)) for x in (query, key, value)))
 
 
 @functools.lru_cache(maxsize=1024)
-def _takes(*shapes):
-    """Asks Keras, which asks JAX and cuDNN, and computes nothing."""
-    import jax
-
+def _has_kernel(*shapes):
+    """Ask Keras, JAX and cuDNN by shapes; nothing is computed."""
     tensors = [
         jax.ShapeDtypeStruct((batch, length, heads, size), dtype)
         for (batch, heads, length, size), dtype in shapes

@@ -1,4 +1,4 @@
-"""A loop that ends in time gives what the same steps give one after the other."""
+"""`bounded_while` gives the results of its steps taken one after the other, in every mode."""
 
 import keras
 import numpy as np
@@ -15,8 +15,8 @@ MODES = {
 }
 
 
-class Counting(keras.layers.Layer):
-    """x -> w x, whose every step is counted and costs a loss."""
+class CountedStep(keras.layers.Layer):
+    """x -> w x; counts its calls and adds a loss."""
 
     def __init__(self, rate=0.0):
         super().__init__()
@@ -33,12 +33,12 @@ class Counting(keras.layers.Layer):
         return x
 
 
-class Repeating(keras.layers.Layer):
-    """Takes steps until `limit` are taken, at most `most`."""
+class RepeatedStep(keras.layers.Layer):
+    """Take `limit` steps, at max_steps `max_steps`."""
 
-    def __init__(self, limit, most, rate=0.0):
+    def __init__(self, limit, max_steps, rate=0.0):
         super().__init__()
-        self.step, self.limit, self.most = Counting(rate), limit, most
+        self.step, self.limit, self.max_steps = CountedStep(rate), limit, max_steps
 
     def build(self, shape):
         self.step.build(shape)
@@ -48,16 +48,27 @@ class Repeating(keras.layers.Layer):
             lambda state: ops.any(state[1] < self.limit),
             lambda number, state: (self.step(state[0], training=training), state[1] + 1),
             (x, ops.zeros(())),
-            self.most,
+            self.max_steps,
             add_loss=self.add_loss,
         )
         return x, taken
 
 
-@pytest.mark.parametrize("limit, most, steps", [(3, 5, 3), (7, 5, 5), (0, 5, 1), (3, 1, 1)])
-@pytest.mark.parametrize("mode", MODES)
-def test_steps_variables_losses_and_gradient(mode, limit, most, steps):
-    layer = Repeating(limit, most)
+@pytest.mark.parametrize(
+    "mode, limit, max_steps, steps",
+    [
+        ("eager", 3, 5, 3),
+        ("eager", 7, 5, 5),
+        ("eager", 0, 5, 1),
+        ("graph", 3, 5, 3),
+        ("graph", 0, 5, 1),
+        ("graph", 3, 1, 1),
+        ("xla", 3, 5, 3),
+        ("xla", 7, 5, 5),
+    ],
+)
+def test_steps_variables_losses_and_gradient(mode, limit, max_steps, steps):
+    layer = RepeatedStep(limit, max_steps)
     layer.build((2, 3))
     layer.step.w.assign(2.0)
     x = np.arange(6, dtype="float32").reshape(2, 3)
@@ -81,9 +92,9 @@ def test_steps_variables_losses_and_gradient(mode, limit, most, steps):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_each_step_draws_random_numbers_of_its_own(mode):
-    """Of what three steps leave, each dropping a half, is an eighth; and next time another one."""
-    layer = Repeating(3, 9, rate=0.5)
+def test_each_step_draws_new_random_numbers(mode):
+    """Three steps that drop half each keep an eighth, and the next call keeps another eighth."""
+    layer = RepeatedStep(3, 9, rate=0.5)
     layer.build((None, 4000))
     x = ops.ones((1, 4000))
     run = MODES[mode](lambda x: layer(x, training=True)[0])

@@ -1,0 +1,62 @@
+"""Single tensor operations that differ by backend."""
+
+from keras import ops, random
+
+from keras_attn.backend import per_backend
+
+
+@per_backend
+def require(condition, message, x):
+    """Return the tensor x; fail with `message` if `condition`, a bool scalar, is False.
+
+    Whatever is computed from the result is computed after the check. XLA and backends other than
+    TensorFlow leave the check out.
+    """
+    return x
+
+
+@per_backend
+def softmax_with_logsumexp(logits):
+    """Return softmax(logits) and log(sum(exp(logits))) over the last axis, which is kept."""
+    # Keras warns of a softmax over a single key, which is ordinary here.
+    weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
+    return weights, ops.logsumexp(logits, axis=-1, keepdims=True)
+
+
+@per_backend
+def crossentropy(labels, logits, label_smoothing):
+    """Return the label-smoothed cross-entropy (...) of labels (...) and logits (..., V)."""
+    logits = ops.cast(logits, "float32")
+    label_logit = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # (..., 1)
+    losses = ops.logsumexp(logits, axis=-1) - (1.0 - label_smoothing) * ops.squeeze(label_logit, -1)
+    if label_smoothing:
+        losses = losses - label_smoothing * ops.mean(logits, axis=-1)
+    return losses
+
+
+@per_backend
+def uniform(shape, seed=None):
+    """Return uniform numbers in [0, 1); the same seed gives the same numbers under XLA too."""
+    return random.uniform(shape, seed=seed)
+
+
+@per_backend
+def is_symbolic(x):
+    """Return True if the tensor has no value yet, because a graph is built or a trace is run."""
+    return False
+
+
+@per_backend
+def can_branch(tensors):
+    """Return True if a loop or branch over these tensors has a gradient where it is built."""
+    return True
+
+
+@per_backend
+def has_fused_attention(query, key, value):
+    """Return True if a fused kernel computes attention and its gradient for these tensors.
+
+    Args:
+        query: (B, N, T, H). key: (B, N, S, H). value: (B, N, S, Hv).
+    """
+    return False
