@@ -113,6 +113,7 @@ def test_signatures_are_named(subject):
     assert inputs_of("score") == {"images": (tf.int32, [None, *SHAPE])}
 
 
+@pytest.mark.slow
 def test_super_resolution_gives_the_images_of_generate(tmp_path, assert_warmup_records_match):
     model = super_resolution_transformer(V + 2, (1, 2, CHANNELS), SHAPE, 1, **SIZES)
     oracles.scramble(model, scale=0.5)

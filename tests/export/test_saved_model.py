@@ -96,6 +96,13 @@ def in_fresh_process(program, *arguments, path=""):
     return json.loads(run.stdout.splitlines()[-1])
 
 
+def test_the_file_gives_what_python_gives(signatures, expected):
+    found = signatures["serving_default"](text=tf.constant(TEXTS))
+    assert [text.decode() for text in found["translation"].numpy()] == expected[0]
+    np.testing.assert_allclose(found["score"], expected[1], atol=1e-5)
+
+
+@pytest.mark.slow
 def test_a_process_without_keras_attn_and_the_session_loader_give_the_same_results(
     exported, expected
 ):
