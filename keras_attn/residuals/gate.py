@@ -1,4 +1,4 @@
-"""A gate between what came in and what the sublayer adds."""
+"""Gates between a block's input and the sublayer's output."""
 
 import keras
 from keras import ops
@@ -23,7 +23,7 @@ _BIASED = ("gru", "output", "highway", "sigmoid_tanh")
 
 @registry.register
 class Gate(Residual):
-    """Normalises what the sublayer reads, and lets a gate decide how much of its output counts.
+    """Normalise the sublayer's input, and join its output to the stream by a learned gate.
 
         before(x) = LayerNorm(x),   after(x, y) = g(x, relu(y))
 
@@ -87,7 +87,7 @@ class Gate(Residual):
             self.gate_bias = self.add_weight((width,), start, name="gate_bias")
 
     def _add_matrices(self, width, count, name):
-        """Square matrices beside each other, each drawn as the square that it is."""
+        """Add `count` square matrices side by side, each initialised as a square matrix."""
 
         def draw(shape, dtype=None):
             initializers = [registry.redraw(self.kernel_initializer) for _ in range(count)]

@@ -8,7 +8,13 @@ from decoding import check_greedy
 from keras import ops
 
 from keras_attn.depth import ACT, Recurrent
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.layers import (
+    Block,
+    FeedForward,
+    MultiHeadAttention,
+    TokenEmbedding,
+    TransformerBlock,
+)
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.patterns import AdaptiveSpan
@@ -32,15 +38,15 @@ class Counting(TransformerBlock):
         return super().sublayers(*inputs, **arguments)
 
 
-class Dropping(keras.layers.Layer):
+class Dropping(Block):
     """A block that only drops a half."""
 
     def __init__(self):
         super().__init__()
         self.drop = keras.layers.Dropout(0.5)
 
-    def call(self, x, training=None, **others):
-        return self.drop(x, training=training)
+    def apply(self, x, call):
+        return self.drop(x, training=call.training), {}
 
 
 def block(kind=TransformerBlock, cross=False, score="scaled_dot", pattern="causal", **arguments):
@@ -316,6 +322,7 @@ def test_losses_of_the_block_come_out_of_the_loop():
     assert float(run(X)) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_shows_steps_and_learns_to_take_fewer(tmp_path):
     layer = built(max_steps=4, ponder_loss=1.0, name="think")
     inputs = keras.Input((None, D))
@@ -355,6 +362,7 @@ def test_dtype_policies(policy, tolerance):
     np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_check_layer():
     layer = ACT(block(residual="pre_norm"), 3, position="timestep")
     # Other tests here compile, save and compare precisions; one loads files in a fresh process.

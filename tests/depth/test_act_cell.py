@@ -249,6 +249,7 @@ def test_dtype_policies(policy, tolerance):
     assert layer.cell.cell.compute_dtype == layer.compute_dtype != "float32"
 
 
+@pytest.mark.slow
 def test_check_layer():
     layer = ACTRNN(ACTCell(keras.layers.GRUCell(5), 3), return_sequences=True)
     # The precision at position 4095 takes minutes, eagerly.
@@ -256,6 +257,7 @@ def test_check_layer():
     check_layer(layer, (2, 5, 6), skip=skip).raise_if_any()
 
 
+@pytest.mark.slow
 def test_fit_shows_steps_and_files_load_in_a_fresh_process(tmp_path):
     """One model of all that halts, and of what they are made with."""
 

@@ -52,6 +52,7 @@ def test_gradients_with_dropout_equal_those_without_remat(way):
         np.testing.assert_allclose(found / scale, wanted / scale, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_conformance():
     check_layer(stack(True, 2, 0.0), (B, T, D), slow=False).raise_if_any()
     assert stack(True).get_config()["remat"] is True

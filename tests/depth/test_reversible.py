@@ -14,6 +14,7 @@ from scripts import result_of
 from keras_attn.depth import ACT, Reversible, Stack
 from keras_attn.depth import reversible as module
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.layers.block import CallContext
 from keras_attn.patterns import LSH
 from keras_attn.testing import check_layer
 
@@ -96,12 +97,13 @@ def test_two_streams_by_hand():
     x = oracles.random(B, T, D)
     first = second = x
     for block in layer.blocks:
-        for residual, sublayer in block.sublayers(x)[0]:
+        for residual, sublayer in block.sublayers(x, CallContext())[0]:
             first, second = second, first + np.asarray(sublayer(residual.before(second), None))
     expected = layer.norm((first + second) / 2)
     np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_twelve_layers_train_as_their_twin(monkeypatch):
     x, y = oracles.random(16, T, D), oracles.random(16, T, D, seed=1)
 
@@ -151,6 +153,7 @@ def test_cached_equals_whole(cuts):
     np.testing.assert_allclose(np.concatenate(outputs, axis=1), layer(x), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_training_in_mixed_precision():
     """The streams stay in float32: what `fit` reaches is near to what float32 reaches."""
     x, y = oracles.random(16, T, D), oracles.random(16, T, D, seed=1)
@@ -197,12 +200,14 @@ def test_inside_adaptive_computation(kind):
         np.testing.assert_allclose(one, other, atol=2e-5 * max(1, np.abs(other).max()))
 
 
+@pytest.mark.slow
 def test_two_replicas_train_as_one():
     """Also `Stack(remat=True)`: a process of its own, which has two devices."""
     for difference, moved in result_of(HERE / "distributed.py").values():
         assert difference < 1e-5 < 1e-2 < moved
 
 
+@pytest.mark.slow
 def test_conformance():
     check_layer(stack(2, 0.0), (B, T, D)).raise_if_any()
     check_layer(stack(1, 0.0, "concatenate"), (B, T, D), slow=False).raise_if_any()

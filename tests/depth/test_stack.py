@@ -144,10 +144,10 @@ def test_symbolic_shape_and_model():
         (([],), "`num_layers`.*num_layers=0"),
         (([block(0)], 2), "`num_layers`.*num_layers=2, 1 blocks"),
         ((5,), "`block` must be a function.*block=5"),
-        ((lambda index: None, 2), "`block` must give a layer.*None at 0"),
+        ((lambda index: None, 2), "`block` must give layers of the class.*None at 0"),
         ((block(0), 2), "`block` must be a function.*`Recurrent`.*<TransformerBlock"),
-        (([block(0), FeedForward(8)],), "called as a `TransformerBlock`.*<FeedForward.*at 1"),
-        (([keras.layers.Dense(8)],), "called as a `TransformerBlock`.*<Dense"),
+        (([block(0), FeedForward(8)],), "layers.Block`, such as a.*<FeedForward.*at 1"),
+        (([keras.layers.Dense(8)],), "layers.Block`, such as a.*<Dense"),
     ],
 )
 def test_errors(arguments, message):

@@ -193,7 +193,7 @@ def test_dtype_policies(policy):
 
 def test_parameters_of_transformer_xl():
     """Of its own: a row for each cluster, biases, and the first projection where it is not tied."""
-    embedding = AdaptiveEmbedding(267735, 1024, [20000, 40000, 200000], 4, initializer="zeros")
+    embedding = AdaptiveEmbedding(267735, 1024, [20000, 40000, 200000], 4, embeddings_initializer="zeros")
     embedding.build()
     for tied, projections in [(True, 0), ("all_but_first", 1024**2)]:
         layer = AdaptiveSoftmax(embedding, tied)
@@ -202,6 +202,7 @@ def test_parameters_of_transformer_xl():
         assert own == 3 * 1024 + 267_735 + 3 + projections
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 def test_conformance(tied):
     layer = AdaptiveSoftmax(AdaptiveEmbedding(V, D, CUTOFFS, DIV), tied)
@@ -210,6 +211,7 @@ def test_conformance(tied):
     check_layer(layer, (2, 5, D), skip=skip, slow=tied).raise_if_any()
 
 
+@pytest.mark.slow
 def test_conformance_of_losses():
     labels = LABELS["some"][:2, :31]
     layer = AdaptiveSoftmax(AdaptiveEmbedding(V, D, CUTOFFS, DIV))
@@ -247,6 +249,7 @@ def test_fit():
     assert perplexity == pytest.approx(np.exp(loss), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_xla_trains_the_same_whatever_the_batch():
     """Of unknown size, for which all logits are made."""
     histories = []

@@ -1,4 +1,3 @@
-import keras
 import numpy as np
 import oracles
 import pytest
@@ -99,7 +98,7 @@ def test_positions_and_weights_are_those_of_the_parts(layer):
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="`block` must be a layer. Received: block='stack'"):
+    with pytest.raises(ValueError, match="`block` must be a `Block`. Received: block='stack'"):
         PositionedBlock("stack", "sinusoidal")
     with pytest.raises(ValueError, match="position"):
-        PositionedBlock(keras.layers.Identity(), "nowhere")
+        PositionedBlock(positioned().block, "nowhere")

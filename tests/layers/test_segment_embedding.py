@@ -32,7 +32,7 @@ def test_dtype_policies(policy):
 
 
 def test_save_config_and_mask():
-    layer = built(initializer="ones", name="which")
+    layer = built(embeddings_initializer="ones", name="which")
     again = SegmentEmbedding.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     again.build(X.shape)

@@ -96,7 +96,7 @@ def test_symbolic_in_and_out():
 
 
 def test_save_config():
-    layer = built(scaled=False, mask_zero=False, initializer="ones", name="words")
+    layer = built(scaled=False, mask_zero=False, embeddings_initializer="ones", name="words")
     again = TokenEmbedding.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     np.testing.assert_array_equal(again(IDS), np.ones((2, 4, D)))

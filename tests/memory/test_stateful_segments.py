@@ -185,7 +185,7 @@ def test_fewer_rows_continue_the_first_and_leave_the_others(model, whole):
     np.testing.assert_allclose(one, whole[:1, 7:], atol=2e-4)
     assert lengths(model) == [12, 7, 4]
     np.testing.assert_allclose(model(IDS[:, 4:])[2:], whole[2:, 4:], atol=2e-4)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="more rows than are kept"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more rows than the memory"):
         unknown(np.tile(IDS, (2, 1)))
 
 

@@ -5,7 +5,7 @@ from models import pages
 
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
-from keras_attn.models import CausalLanguageModel, adaptive_span_transformer
+from keras_attn.models import CausalLanguageModel, adaptive_span_transformer, gpt
 from keras_attn.patterns import Local
 from keras_attn.scores import LearnedRelative
 
@@ -104,3 +104,24 @@ def test_steps_and_generation_equal_one_pass(dynamic):
         set_spans(model, SPAN, 1)
         pages.check_generation(model)
     pages.check_steps(model)
+
+
+def test_span_summary_of_static_spans_needs_no_text(model):
+    set_spans(model, 2.0, 5.0)
+    found = model.span_summary()
+    assert len(found) == pages.L
+    np.testing.assert_allclose(found[1]["spans"], [2.0, 5.0], rtol=1e-5)
+
+
+def test_span_summary_of_dynamic_spans_is_measured_on_a_text():
+    """By the first layer's formula: z = max_span sigmoid(w x + b) of the embedded tokens."""
+    model = built(dynamic=True)
+    found = model.span_summary(pages.IDS)
+    assert len(found) == pages.L and np.all(found[0]["spans"] != found[1]["spans"])
+    first = model.depth.blocks[0].attention.pattern
+    expected = first.span_summary(model.embedding(pages.IDS))
+    np.testing.assert_allclose(found[0]["spans"], expected["spans"], rtol=1e-6)
+    with pytest.raises(ValueError, match="`token_ids`. Received: token_ids=None"):
+        model.span_summary()
+    with pytest.raises(ValueError, match="pattern `AdaptiveSpan`.*Causal"):
+        pages.scrambled(gpt(**pages.SIZES, max_length=9)).span_summary()

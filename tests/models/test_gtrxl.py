@@ -245,7 +245,7 @@ def test_the_config_makes_it_again(model):
 
 
 def test_errors(model):
-    with pytest.raises(ValueError, match="`depth` must read a memory.*Identity"):
+    with pytest.raises(ValueError, match="`depth` must be one whose call accepts a memory.*Identity"):
         SequenceModel(S, model.embedding, keras.layers.Identity(), SegmentMemory(3))
     with pytest.raises(ValueError, match="state_shape='two'"):
         gtrxl("two")

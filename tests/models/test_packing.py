@@ -220,7 +220,7 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
         (
             lambda: models.reformer(**pages.SIZES, axial_shape=(2, 2), chunk_length=2),
             {"token_ids": ONES, "segment_ids": ONES},
-            "hash alike.*LSH",
+            "on hashes.*LSH",
         ),
         (
             lambda: universal(transition="separable_conv"),
@@ -240,7 +240,7 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
         (
             lambda: models.CausalLanguageModel(TokenEmbedding(V, D), OfItsOwn()),
             {"token_ids": ONES, "segment_ids": ONES},
-            "`attention_mask`, `key_positions`, `query_positions`.*OfItsOwn",
+            "`attention_mask`, `query_positions` and `key_positions`.*OfItsOwn",
         ),
     ],
 )

@@ -117,3 +117,9 @@ def test_unknown_factors():
 def test_no_number_of_layers(num_layers):
     with pytest.raises(ValueError, match=f"num_layers={num_layers!r}"):
         sparse_transformer(**{**pages.SIZES, "num_layers": num_layers}, image_shape=SHAPE)
+
+
+def test_one_head_cannot_have_two_factors():
+    with pytest.raises(ValueError, match="at least two heads.*num_heads=1"):
+        sizes = {**pages.SIZES, "num_heads": 1}
+        sparse_transformer(**sizes, image_shape=SHAPE, factors="per_head")

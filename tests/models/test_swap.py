@@ -56,13 +56,13 @@ SWAPS = {
     "bert": {
         "score": (HEADS, f'{HEADS}, score="relative"'),
         "pattern": (HEADS, f"{HEADS}, pattern=Local(3, causal=False)"),
-        "position": ("Learned(max_length, initializer=normal)", '"sinusoidal"'),
+        "position": ("Learned(max_length, embeddings_initializer=normal)", '"sinusoidal"'),
         "residual": ("PostNorm(epsilon=epsilon)", '"pre_norm"'),
         "depth": ("Stack(", "ACT("),
     },
     "gpt": {
         **CAUSAL,
-        "position": ("Learned(max_length, initializer=normal)", "Axial((3, 4), (2, 4))"),
+        "position": ("Learned(max_length, embeddings_initializer=normal)", "Axial((3, 4), (2, 4))"),
         "residual": ("PreNorm(epsilon=1e-5)", '"post_norm"'),
         "depth": ("Stack(", "Reversible("),
     },

@@ -137,7 +137,7 @@ def test_logits_are_products_with_the_table_unscaled(model):
 def test_dropout_falls_on_the_sum_of_embedding_and_position():
     """A table of c times the identity shows the hidden layer in the logits."""
     dim, rate, c = 6, 0.5, 2.0
-    embedding = TokenEmbedding(dim, dim, initializer=keras.initializers.Identity(c))
+    embedding = TokenEmbedding(dim, dim, embeddings_initializer=keras.initializers.Identity(c))
     model = CausalLanguageModel(embedding, keras.layers.Identity(), "sinusoidal", dropout=rate)
     ids = np.full((400, 5), 3)
     hidden = np.asarray(model({"token_ids": ids}, training=True)) / c

@@ -22,7 +22,7 @@ def adaptive_span_transformer(
     dynamic=False,
     name="adaptive_span_transformer",
 ):
-    """Heads that learn how far to look, over segments that remember as far as they may look.
+    """Build the adaptive-span Transformer, whose heads learn how many past keys they attend to.
 
         x = LN(x + Attention(x, [SG(memory); x])),  x = LN(x + FFN(x));
         weight(i, j) = m_z(i - j) exp(q_i . (k_j + p_{i-j}) / sqrt(H)) / sum of the same
@@ -32,14 +32,13 @@ def adaptive_span_transformer(
     | dot + learned relative | adaptive span | in the score | post | stack | segment | LM + span |
 
     `keras_attn.memory.StatefulSegments(model)` keeps the memory between the batches of `fit`;
-    `block.attention.pattern.span_summary()` of one of `model.depth.blocks` tells what its heads
-    learned.
+    `model.span_summary(token_ids)` gives the spans that each layer's heads have learned.
 
     Args:
-        max_span: int. The most keys that a query meets, and inputs that each layer remembers.
+        max_span: int. Longest span of a head, and number of inputs that each layer remembers.
         ramp: int. Length of the ramp on which keys fade out.
         span_loss: float. Loss per token of span, for the mean over a layer's heads.
-        dynamic: bool. Whether each query has a span of its own.
+        dynamic: bool. If True, each query has a span that its input determines.
 
     Example:
         >>> import keras_attn

@@ -3,7 +3,7 @@
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.encoder_decoder import EncoderDecoder
-from keras_attn.models.image_transformer import causal_pattern, image_position
+from keras_attn.models.papers.image_transformer import causal_pattern, image_position
 from keras_attn.ops.shapes import head_size
 from keras_attn.positions import ImageCoordinates
 
@@ -22,7 +22,7 @@ def super_resolution_transformer(
     encoding="sinusoidal",
     name="super_resolution_transformer",
 ):
-    """The Image Transformer for super-resolution: a small image in, a large one out.
+    """Build the Image Transformer for super-resolution, from a small image to a large one.
 
         encoder block: x = LN(x + SelfAttention(x)),  x = LN(x + FFN(x)),  over the whole source
         decoder block: that of `image_transformer`, with attention to the encoded source between
@@ -32,8 +32,8 @@ def super_resolution_transformer(
     | scaled dot | block local, cross | image coordinates | post | stack | KV cache | categorical |
 
     Tokens as in `image_transformer`: the source's are those of `ImageTokens(source_shape)`, the
-    target's those of `ImageTokens.of(model)`, and the target begins with `start_id`, which
-    `generate` is told as its `bos_id`.
+    target's those of `ImageTokens.of(model)`, and the target begins with `start_id`: pass it to
+    `generate` as `bos_id`.
 
     Example:
         >>> import keras_attn
@@ -46,8 +46,7 @@ def super_resolution_transformer(
         >>> tokens.decode(ids).shape
         TensorShape([1, 4, 4, 1])
 
-    Differs from the paper: one table embeds the values of all channels of both images, and scores
-        them.
+    Differs from the paper: one table embeds and scores the values of all channels of both images.
 
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3.1 to 3.3 and 5.3.
     """

@@ -28,7 +28,7 @@ def bert(
     num_segments=2,
     name="bert",
 ):
-    """BERT: an encoder that reads both ways and fills in masked tokens.
+    """Build BERT, a bidirectional encoder that predicts masked tokens.
 
         x = LN(x + SelfAttention(x)),  x = LN(x + FFN(x));  logits = LN(gelu(x W)) E^T + c
 
@@ -66,11 +66,13 @@ def bert(
             dropout=dropout,
         )
 
-    embedding = TokenEmbedding(vocabulary_size, hidden_dim, scaled=False, initializer=normal)
+    embedding = TokenEmbedding(
+        vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+    )
     return MaskedLanguageModel(
         embedding=embedding,
-        position=Learned(max_length, initializer=normal),
-        segment=SegmentEmbedding(num_segments, initializer=normal),
+        position=Learned(max_length, embeddings_initializer=normal),
+        segment=SegmentEmbedding(num_segments, embeddings_initializer=normal),
         norm=keras.layers.LayerNormalization(epsilon=epsilon),
         encoder=Stack(block, num_layers, name="encoder"),
         head=MaskedTokenHead(embedding, epsilon=epsilon, kernel_initializer=normal),

@@ -31,7 +31,7 @@ def reformer(
     feed_forward_chunks=1,
     name="reformer",
 ):
-    """Attention among keys of the same hash, in layers that training can run backwards.
+    """Build the Reformer: attention within hash buckets, in reversible layers.
 
         y_1 = x_1 + LSHAttention(LN(x_2)),  y_2 = x_2 + FFN(LN(y_1));  logits = LN((y_1 + y_2) / 2) E^T
 
@@ -42,11 +42,11 @@ def reformer(
     Args:
         axial_shape: ints, whose product is the longest sequence.
         axial_dims: ints, one for each axis, whose sum is `hidden_dim`; by default equal parts.
-        attention: "lsh", "local" and "full", for the layers in turn, over and over. The paper has
-            "lsh" only, beside "full" to compare with; the authors' own configuration for text has
-            three "local" to one "lsh".
+        attention: "lsh", "local" and "full", repeated over the layers. The paper has "lsh" only, and
+            "full" as the baseline; the authors' configuration for text has three "local" to one
+            "lsh".
         chunk_length, num_rounds, num_buckets, across_buckets: as `keras_attn.patterns.LSH`.
-        local_length: int. A "local" query meets its own block of so many keys and the one before.
+        local_length: int. Block size of "local" layers, which attend to the own and the previous block.
         key_dim: int. Size of each head; by default `hidden_dim / num_heads`.
         activation, feed_forward_chunks: as `keras_attn.layers.FeedForward`.
 

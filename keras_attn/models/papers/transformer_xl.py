@@ -29,7 +29,7 @@ def transformer_xl(
     div_val=1,
     name="transformer_xl",
 ):
-    """Transformer-XL: segments that remember, and distances in place of positions.
+    """Build Transformer-XL, with a memory of earlier segments and relative positions.
 
         x = LN(x + RelativeAttention(x, [SG(memory); x])),  x = LN(x + FFN(x));  logits = x E^T
 
@@ -44,9 +44,9 @@ def transformer_xl(
     Args:
         memory_length: int. Inputs that each layer remembers.
         clamp_length: int. Keys further away count as being at this distance; None for none.
-        cutoffs: ints, where the clusters of rarer words begin, for an adaptive softmax; None for
-            one softmax over all tokens, which suits characters and subwords.
-        div_val: int. By how much each cluster's vectors are narrower than those before.
+        cutoffs: ints, the first ids of the clusters of rarer words, for an adaptive softmax; None
+            for one softmax over all tokens, which suits characters and subwords.
+        div_val: int. Factor by which each cluster's vectors are narrower than those before.
 
     Example:
         >>> import keras_attn

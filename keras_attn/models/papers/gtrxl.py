@@ -22,7 +22,7 @@ def gtrxl(
     embedding=None,
     name="gtrxl",
 ):
-    """Gated Transformer-XL: a memory for actors, whose gates let it start out without one.
+    """Build the Gated Transformer-XL, a memory for actors whose gates start near the identity.
 
         y = g_1(x, relu(RelativeAttention(LN([memory; x])))),  x = g_2(y, relu(FFN(LN(y))))
 
@@ -30,8 +30,8 @@ def gtrxl(
     | --- | --- | --- | --- | --- | --- | --- |
     | relative | causal | in the score | pre + GRU gate | stack | segment | any |
 
-    States (B, T, *state_shape) go through `embedding`, by default a dense layer, and come out by
-    the `heads`, such as `{"policy": 18, "value": 1}`. Another gate is
+    `embedding` maps states (B, T, *state_shape) to vectors, by default by a dense layer, and the
+    `heads`, such as `{"policy": 18, "value": 1}`, make the outputs. Another gate is
     `residual=Gate("output", bias=1.0)`; `Gate("sum")` makes it the paper's TrXL-I, "post_norm" the
     Transformer-XL.
 

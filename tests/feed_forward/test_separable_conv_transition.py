@@ -172,6 +172,7 @@ def test_generation_equals_the_loop_without_caches(model):
     check_greedy(model, np.array([[5, 3, 10, 0, 0], [7, 2, 9, 4, 6]]), max_length=6)
 
 
+@pytest.mark.slow
 def test_xla_writes_the_same(model):
     """And there the cache has a fixed size."""
     prompts = np.array([[5, 3, 10, 0], [7, 2, 9, 4]])

@@ -12,21 +12,23 @@ from keras_attn.ops.shapes import ceil_div, flatten_rows, pad, size, slice_axis
 
 @registry.register
 class FeedForward(keras.layers.Layer):
-    """Two dense layers, the same at every position.
+    """Two dense layers, applied to each position.
 
         FFN(x) = activation(x W_1 + b_1) W_2 + b_2
 
-    Time O(T D F), memory O(T F). In `chunks` c of the positions, one after another, memory is
-    O(T D + T F / c): no two chunks' hidden layers exist at once, in training neither, where the
-    backward pass computes each chunk's again instead of keeping it, a third more time in all. The
-    numbers are those of one chunk; with dropout, each chunk draws its own.
+    Time O(T D F), memory O(T F). With `chunks` c, the positions are computed in c parts, one after
+    another, and memory is O(T D + T F / c): only one chunk's hidden layer exists at a time. In
+    training the backward pass recomputes it, which takes a third more time in all. Numbers do not
+    depend on `chunks`, except that each chunk draws its own dropout.
 
     Args:
         intermediate_dim: int. Width F of the hidden layer.
         activation: name or function. Note that Keras's `"gelu"` is the exact one.
+        use_bias: bool. If False, there are no biases b_1 and b_2.
         dropout: float. Dropout rate of the hidden layer.
-        chunks: int. Number c of chunks; one position is not cut.
-        kernel_initializer: of both kernels.
+        chunks: int. Number c of chunks; at most one per position.
+        kernel_initializer, kernel_regularizer, kernel_constraint: of both kernels.
+        bias_initializer, bias_regularizer, bias_constraint: of both biases.
         output_initializer: of W_2; by default `kernel_initializer`.
 
     Call arguments:
@@ -54,9 +56,15 @@ class FeedForward(keras.layers.Layer):
         self,
         intermediate_dim,
         activation="relu",
+        use_bias=True,
         dropout=0.0,
         chunks=1,
         kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
         output_initializer=None,
         **kwargs,
     ):
@@ -65,9 +73,15 @@ class FeedForward(keras.layers.Layer):
         check_rates(dropout=dropout)
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
         self.dropout = dropout
         self.chunks = chunks
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
         self.output_initializer = keras.initializers.get(output_initializer)
         self.supports_masking = True
 
@@ -75,7 +89,13 @@ class FeedForward(keras.layers.Layer):
         def dense(units, initializer, name):
             return keras.layers.Dense(
                 units,
+                use_bias=self.use_bias,
                 kernel_initializer=registry.redraw(initializer),
+                bias_initializer=registry.redraw(self.bias_initializer),
+                kernel_regularizer=self.kernel_regularizer,
+                bias_regularizer=self.bias_regularizer,
+                kernel_constraint=self.kernel_constraint,
+                bias_constraint=self.bias_constraint,
                 dtype=self.dtype_policy,
                 name=name,
             )
@@ -100,7 +120,7 @@ class FeedForward(keras.layers.Layer):
         return self.output_dense(drop(self.activation(self.intermediate(rows))))
 
     def _in_chunks(self, rows, chunks, training):
-        """The same chunk by chunk, each of which is differentiated by what is handed to it."""
+        """Compute one chunk after another. Weights are passed in, so each chunk has gradients."""
         count = size(rows, 0)
         length = ceil_div(count, chunks)
         tiles = ops.reshape(
@@ -136,15 +156,21 @@ class FeedForward(keras.layers.Layer):
             **super().get_config(),
             "intermediate_dim": self.intermediate_dim,
             "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
             "dropout": self.dropout,
             "chunks": self.chunks,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
             "output_initializer": keras.initializers.serialize(self.output_initializer),
         }
 
 
 def _as_operand(variable):
-    """The value as a tensor of at least float32, in which the chunks' gradients are summed."""
+    """Return the value in float32 or more, the dtype in which the chunks' gradients are summed."""
     value = ops.copy(variable)
     if not keras.backend.is_float_dtype(value.dtype):
         return value

@@ -32,7 +32,7 @@ def image_transformer(
     key_dim=None,
     name="image_transformer",
 ):
-    """The Image Transformer: an image value by value, each from a neighbourhood of those before.
+    """Build the Image Transformer, which predicts an image value by value from a neighbourhood.
 
         x = LN(x + LocalSelfAttention(x)),  x = LN(x + FFN(x));   p(v_t | v_<t)
 
@@ -55,8 +55,8 @@ def image_transformer(
         >>> model.output.shape
         (None, None, 100)
 
-    Differs from the paper: one table embeds the values of all channels, and scores them; where a
-        value stands says which channel it is of.
+    Differs from the paper: one table embeds and scores the values of all channels; the position
+        encodes the channel.
 
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3.1 to 3.4.
     """
@@ -65,7 +65,7 @@ def image_transformer(
     embedding, head = TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False), None
     if num_mixtures is not None:
         embedding = PixelEmbedding(vocabulary_size - 2, channels, hidden_dim)
-        # What leaves a model is float32 under any policy.
+        # Outputs of a model are float32 under any policy.
         head = keras.layers.Dense(
             num_parameters(num_mixtures, channels), dtype="float32", name="head"
         )
@@ -91,7 +91,7 @@ def image_transformer(
 
 
 def causal_pattern(pattern):
-    """The paper's 1-D pattern for None; what sees the pixels that it is to predict is refused."""
+    """Return the pattern, by default the paper's 1-D one; raise unless it is causal."""
     pattern = BlockLocal1D(256, lookback=256) if pattern is None else patterns.get(pattern)
     if not pattern.causal:
         raise ValueError(f"`pattern` must be causal. Received: pattern={pattern!r}.")
@@ -99,7 +99,7 @@ def causal_pattern(pattern):
 
 
 def image_position(shape, pattern, encoding):
-    """Coordinates in the order in which the pattern reads an image (height, width, channels)."""
+    """Return coordinates of an image (height, width, channels) in the order of the pattern."""
     query_shape, (height, width, channels) = None, shape
     if isinstance(pattern, BlockLocal2D):
         query_shape = pattern.query_shape

@@ -5,7 +5,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.ops.memory_slots import filled_slots, keep_last
+from keras_attn.memory.segment_memory import filled_slots, keep_last
 
 B, L, D = 2, 3, 2
 

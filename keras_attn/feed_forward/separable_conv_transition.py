@@ -1,4 +1,4 @@
-"""A transition that looks at neighbours."""
+"""Separable convolutions in the place of a feed-forward network."""
 
 import keras
 from keras import ops
@@ -10,27 +10,40 @@ from keras_attn.attention.positions import slots_at_distance
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 
 
+class PositionMixer(keras.layers.Layer):
+    """Base class of feed-forward layers whose output at a position depends on other positions.
+
+    `TransformerBlock` calls such a layer with `padding_mask`; in decoding also with
+    `attention_mask`, `query_positions`, `key_positions` and a `cache`, which is then returned after
+    the output. Models refuse such layers in packed rows, and segment memories in their blocks.
+    """
+
+    def initial_cache(self, batch_size, max_length):
+        """Return an empty cache of `max_length` positions, or one that grows if that is None."""
+        raise ValueError(f"This layer cannot decode with a cache. Received: {type(self).__name__}.")
+
+
 @registry.register
-class SeparableConvTransition(keras.layers.Layer):
-    """Two separable convolutions along the sequence, in the place of a feed-forward network.
+class SeparableConvTransition(PositionMixer):
+    """Two separable convolutions along the sequence, instead of a feed-forward network.
 
         Transition(x) = activation(x * D_1 W_1 + b_1) * D_2 W_2 + b_2
 
     where * D_k convolves each channel by itself, and W_k mixes the channels of a position. Padding
-    is zero before each convolution, as what lies beyond the ends of the sequence is, so that it
-    reaches no real position. Time O(T D F), memory O(T F).
+    is zeroed before each convolution, like the positions beyond the ends of the sequence, so it has
+    no influence on real positions. Time O(T D F), memory O(T F).
 
-    As `feed_forward` of a `TransformerBlock`: the block hands on its padding mask. In a decoder it
-    must be causal; its cache then keeps what each convolution has read. A segment memory does not,
-    and is refused. Of an `attention_mask` it knows nothing, so sequences packed into one row see
-    each other's ends; but with a cache the mask tells which slots are of a beam's own text.
+    As `feed_forward` of a `TransformerBlock` it gets the block's padding mask. In a decoder it must
+    be causal; its cache keeps the inputs of each convolution. A segment memory does not keep them
+    and is refused. Without a cache it ignores the block's `attention_mask`, so packed rows are
+    refused; with a cache the mask selects the slots of a beam's own text.
 
     Args:
         intermediate_dim: int. Width F of the hidden layer.
         kernel_sizes: pair of ints. Number of positions that each convolution sees.
         activation: name or function. Note that Keras's `"gelu"` is the exact one.
         dropout: float. Dropout rate of the hidden layer.
-        causal: bool. Whether a position sees itself and those before; if not, as many on each side.
+        causal: bool. If True, a convolution reads a position and those before; else both sides.
         kernel_initializer: of all kernels.
 
     Call arguments:
@@ -59,8 +72,6 @@ class SeparableConvTransition(keras.layers.Layer):
         convolution: [Chollet, 2017](https://arxiv.org/abs/1610.02357), section 1.
     """
 
-    mixes_positions = True
-
     def __init__(
         self,
         intermediate_dim,
@@ -74,7 +85,8 @@ class SeparableConvTransition(keras.layers.Layer):
         super().__init__(**kwargs)
         if not isinstance(kernel_sizes, (tuple, list)) or len(kernel_sizes) != 2:
             raise ValueError(
-                f"`kernel_sizes` must be a pair of integers. Received: kernel_sizes={kernel_sizes!r}."
+                "`kernel_sizes` must be a pair of integers. "
+                f"Received: kernel_sizes={kernel_sizes!r}."
             )
         check_sizes(intermediate_dim=intermediate_dim)
         for size in kernel_sizes:
@@ -104,12 +116,12 @@ class SeparableConvTransition(keras.layers.Layer):
         self.intermediate = convolution(self.intermediate_dim, first, "intermediate")
         self.output_convolution = convolution(x_shape[-1], second, "output")
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
-        # Padding comes before, so a sequence may be shorter than a kernel, if not for the layer.
+        # Unknown length: the layer would refuse a sequence shorter than its kernel, before padding.
         self.intermediate.build((x_shape[0], None, x_shape[-1]))
         self.output_convolution.build((x_shape[0], None, self.intermediate_dim))
 
     def initial_cache(self, batch_size, max_length):
-        """What the convolutions have read: nothing yet, in slots that grow without a `max_length`."""
+        """Return empty slots for both convolutions' inputs; they grow without a `max_length`."""
         grows = max_length is None
         slots = 0 if grows else max_length
         widths = {"inputs": self.output_convolution.filters, "hidden": self.intermediate_dim}
@@ -144,7 +156,7 @@ class SeparableConvTransition(keras.layers.Layer):
         return self.output_convolution(self._prepare(hidden, real, second))
 
     def _continue(self, x, cache, seen, training):
-        """The same for new positions, which find those before them in slots, wherever these are."""
+        """Compute new positions, and read those before them from the cache's slots."""
         if not self.causal:
             raise ValueError("A `cache` needs `causal=True`. Received: causal=False.")
         index = cache["index"]
@@ -157,7 +169,7 @@ class SeparableConvTransition(keras.layers.Layer):
         return output, {"inputs": inputs, "hidden": slots, "index": index}
 
     def _prepare(self, x, real, kernel_size):
-        """`x` with zeros for padding, and around it, as the convolution after it expects."""
+        """Zero the padding of `x`, and pad it with zeros as the next convolution needs."""
         if real is not None:
             x = ops.where(real[..., None], x, 0)
         before = kernel_size - 1 if self.causal else (kernel_size - 1) // 2
@@ -179,7 +191,10 @@ class SeparableConvTransition(keras.layers.Layer):
 
 
 def _convolve(convolution, slots, seen):
-    """A causal separable convolution over slots (B, 1, S, C), where `seen` says where they stand."""
+    """Apply a causal separable convolution to slots (B, 1, S, C).
+
+    `seen(d)` is a mask (B, T, S), True at the slot of the position d before each new position.
+    """
     slots = slots[:, 0]
     taps = ops.convert_to_tensor(convolution.depthwise_kernel)[:, :, 0]  # (k, C)
     before = (ops.matmul(ops.cast(seen(d), slots.dtype), slots) for d in range(taps.shape[0]))

@@ -29,12 +29,12 @@ def universal_transformer(
     halting_bias=1.0,
     name="universal_transformer",
 ):
-    """The Universal Transformer: one encoder block and one decoder block, each repeated.
+    """Build the Universal Transformer: one encoder block and one decoder block, each repeated.
 
         X = H^{t-1} + P^t,  A = LN(X + SelfAttention(X)),  H^t = LN(A + Transition(A)),  t = 1 .. T
 
-    In the decoder attention to H^T of the encoder stands between the two. With `depth="act"` each
-    position of either side takes as many steps as it asks for, at most T.
+    The decoder attends to the encoder's H^T between the two. With `depth="act"` each position takes
+    a number of steps of its own, at most T.
 
     | score | pattern | position | residual | depth | memory | loss |
     | --- | --- | --- | --- | --- | --- | --- |

@@ -23,7 +23,7 @@ def deep_char_transformer(
     max_length=512,
     name="deep_char_transformer",
 ):
-    """A causal stack so deep that characters need losses of their own to train it.
+    """Build the deep character Transformer, a causal stack trained with auxiliary losses.
 
         x_l = LN(y + FFN(y)),  y = LN(z + CausalSelfAttention(z)),  z = x_{l-1} + P_l
 
@@ -31,8 +31,8 @@ def deep_char_transformer(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | causal | learned, every layer | post | stack | - | three auxiliary losses |
 
-    Train it as `keras_attn.losses.AuxiliaryLosses(model, total_steps)`, without which more than
-    ten layers hardly learn; what generates and is exported is this model.
+    Train it as `keras_attn.losses.AuxiliaryLosses(model, total_steps)`: without them, more than ten
+    layers hardly learn. Generate with this model, and export it.
 
     Example:
         >>> import keras_attn

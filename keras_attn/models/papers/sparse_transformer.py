@@ -29,7 +29,7 @@ def sparse_transformer(
     remat=True,
     name="sparse_transformer",
 ):
-    """A deep stack in which each query meets about the square root of the keys before it.
+    """Build the Sparse Transformer, whose queries attend to about the square root of the past keys.
 
         x = x + SparseSelfAttention(LN(x)),  x = x + FFN(LN(x));  logits = LN(x) E^T
 
@@ -37,19 +37,19 @@ def sparse_transformer(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | strided or fixed | row + column + channel | pre, 1/sqrt(2N) | stack + remat | - | LM / bits per dim |
 
-    A sequence is an image of (rows, columns, channels), row by row. Images want the strided
-    pattern; text has no rows by nature and wants the fixed one, which `summary` asks for.
+    A sequence is an image of (rows, columns, channels), row by row. Use the strided pattern for
+    images, and the fixed one, selected by `summary`, for text, which has no natural rows.
 
     Args:
         image_shape: three ints. A text of so many tokens is (tokens / stride, stride, 1).
-        stride: int. Of the pattern; by default the numbers of a row.
+        stride: int. Stride of the pattern; by default the length of a row.
         summary: int. Summary keys at the end of each row, for `Fixed`; None for `Strided`.
         factors: "merged", both in every head; "interleaved", one after the other in the layers;
-            "per_head", one in the first half of the heads and one in the other; "full", all keys
-            before a query, which the paper compares with.
+            "per_head", one in the first half of the heads and one in the other, of at least two;
+            "full", all past keys, the paper's baseline.
         key_dim: int. Size of each head's queries and keys; by default that of its values,
-            `hidden_dim / num_heads`, of which the paper's model of small images has half.
-        remat: bool. Whether the backward pass computes the blocks again.
+            `hidden_dim / num_heads`; the paper's model of small images has half of it.
+        remat: bool. If True, the backward pass recomputes the blocks' activations.
 
     Example:
         >>> import keras_attn
@@ -66,6 +66,11 @@ def sparse_transformer(
     """
     check_choice(("merged", "interleaved", "per_head", "full"), factors=factors)
     check_sizes(num_layers=num_layers)
+    if factors == "per_head" and num_heads < 2:
+        raise ValueError(
+            "`factors='per_head'` needs at least two heads, one for each factor. "
+            f"Received: num_heads={num_heads}."
+        )
     stride = stride or image_shape[1] * image_shape[2]
     near, far = ("local", "column") if summary is None else ("block", "summary")
 
@@ -87,7 +92,7 @@ def sparse_transformer(
     def normal(fan_in, scale=1.0):
         return keras.initializers.RandomNormal(stddev=scale * math.sqrt(0.125 / fan_in))
 
-    # Each layer adds twice to the residual stream, whose variance so stays that of one sum.
+    # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
     into_residual = 1 / math.sqrt(2 * num_layers)
 
     def block(index):
@@ -112,7 +117,9 @@ def sparse_transformer(
 
     small = keras.initializers.RandomNormal(stddev=0.125 / math.sqrt(hidden_dim))
     return CausalLanguageModel(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim, scaled=False, initializer=small),
+        embedding=TokenEmbedding(
+            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=small
+        ),
         position=ImageCoordinates(*image_shape),
         depth=Stack(block, num_layers, remat=remat, name="depth"),
         dropout=dropout,

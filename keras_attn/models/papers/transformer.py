@@ -18,7 +18,7 @@ def transformer(
     residual="post_norm",
     name="transformer",
 ):
-    """The Transformer: attention instead of recurrence, an encoder and a decoder.
+    """Build the Transformer, an encoder and a decoder of attention instead of recurrence.
 
         encoder block: x = LN(x + SelfAttention(x)),  x = LN(x + FFN(x))
         decoder block: the same, causal, with x = LN(x + Attention(x, encoded source)) between

@@ -187,6 +187,7 @@ print(json.dumps([grown(0.0, 16), grown(0.1, 16), grown(0.0, 1)]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak memory")
 def test_the_peak_memory_of_training_is_that_of_one_chunk():
     """In a process of its own: of 16 chunks, four times one's hidden layer, twice as much with
@@ -220,6 +221,21 @@ def test_initializers():
     layer = FeedForward(D, kernel_initializer=keras.initializers.RandomNormal())
     layer.build(X.shape)
     assert np.any(layer.weights[0].numpy() != layer.weights[2].numpy())
+
+
+def test_arguments_of_keras_dense_reach_both_layers():
+    layer = built(
+        use_bias=False, kernel_regularizer=keras.regularizers.L2(0.5), kernel_constraint="non_neg"
+    )
+    w1, w2 = (oracles.numpy_of(w) for w in layer.weights)
+    np.testing.assert_allclose(layer(X), np.maximum(X @ w1, 0) @ w2, atol=1e-5)
+    np.testing.assert_allclose(sum(layer.losses), 0.5 * ((w1**2).sum() + (w2**2).sum()), rtol=1e-5)
+    assert all(isinstance(w.constraint, keras.constraints.NonNeg) for w in layer.weights)
+    again = FeedForward.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    layer = built(bias_initializer="ones", bias_regularizer="l1", bias_constraint="non_neg")
+    layer.build(X.shape)
+    assert all(isinstance(w.constraint, keras.constraints.NonNeg) for w in layer.weights[1::2])
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])

@@ -24,7 +24,7 @@ def gpt(
     max_length=1024,
     name="gpt",
 ):
-    """GPT-2: a causal stack that predicts the next token.
+    """Build GPT-2, a causal stack that predicts the next token.
 
         x = x + CausalSelfAttention(LN(x)),  x = x + FFN(LN(x));  logits = LN(x) E^T
 
@@ -46,7 +46,7 @@ def gpt(
     """
     check_sizes(num_layers=num_layers)
     normal = keras.initializers.RandomNormal(stddev=0.02)
-    # Each layer adds twice to the residual stream, whose variance so stays that of one sum.
+    # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
     into_residual = keras.initializers.RandomNormal(stddev=0.02 / math.sqrt(2 * num_layers))
 
     def block(index):
@@ -70,8 +70,10 @@ def gpt(
         )
 
     return CausalLanguageModel(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim, scaled=False, initializer=normal),
-        position=Learned(max_length, initializer=normal),
+        embedding=TokenEmbedding(
+            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+        ),
+        position=Learned(max_length, embeddings_initializer=normal),
         depth=Stack(block, num_layers, name="depth"),
         dropout=dropout,
         name=name,

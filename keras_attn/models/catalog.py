@@ -1,17 +1,17 @@
-"""Sizes from the papers, by name."""
+"""Presets: the sizes of the papers, by name."""
 
-from keras_attn.models.adaptive_span_transformer import adaptive_span_transformer
-from keras_attn.models.bert import bert
-from keras_attn.models.deep_char_transformer import deep_char_transformer
-from keras_attn.models.gpt import gpt
-from keras_attn.models.gtrxl import gtrxl
-from keras_attn.models.image_transformer import image_transformer
-from keras_attn.models.reformer import reformer
-from keras_attn.models.sparse_transformer import sparse_transformer
-from keras_attn.models.super_resolution_transformer import super_resolution_transformer
-from keras_attn.models.transformer import transformer
-from keras_attn.models.transformer_xl import transformer_xl
-from keras_attn.models.universal_transformer import universal_transformer
+from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
+from keras_attn.models.papers.bert import bert
+from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
+from keras_attn.models.papers.gpt import gpt
+from keras_attn.models.papers.gtrxl import gtrxl
+from keras_attn.models.papers.image_transformer import image_transformer
+from keras_attn.models.papers.reformer import reformer
+from keras_attn.models.papers.sparse_transformer import sparse_transformer
+from keras_attn.models.papers.super_resolution_transformer import super_resolution_transformer
+from keras_attn.models.papers.transformer import transformer
+from keras_attn.models.papers.transformer_xl import transformer_xl
+from keras_attn.models.papers.universal_transformer import universal_transformer
 from keras_attn.patterns import BlockLocal2D
 
 
@@ -148,11 +148,16 @@ PRESETS = {
 }
 
 
+def presets():
+    """Return the names of all presets, for `create`."""
+    return sorted(PRESETS)
+
+
 def create(name, /, **overrides):
-    """A model with a paper's sizes and random weights.
+    """Build a model of a paper's sizes, with freshly initialised weights.
 
     Args:
-        name: one of `keras_attn.models.PRESETS`.
+        name: one of `keras_attn.models.presets()`.
         **overrides: arguments of the model that replace the preset's (`vocabulary_size`, ...).
 
     Returns:
@@ -167,7 +172,7 @@ def create(name, /, **overrides):
         >>> model.count_params()
         1453056
 
-    Differs from the paper: see each model's page.
+    Differs from the paper: see each model.
 
     Reference: sizes from [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3;
         [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3;
@@ -185,7 +190,7 @@ def create(name, /, **overrides):
     """
     if name not in PRESETS:
         raise ValueError(
-            f"Unknown preset. Received: name={name!r}. Known presets: {', '.join(PRESETS)}."
+            f"Unknown preset. Received: name={name!r}. Known presets: {', '.join(presets())}."
         )
     build, sizes = PRESETS[name]
     return build(**{**sizes, **overrides})
