@@ -33,7 +33,7 @@ print(model.signatures["serving_default"](text=tf.constant(sys.argv[2:])), flush
 
 @dataclasses.dataclass
 class Server:
-    """Where a server listens; `start_seconds` is the time until it was available."""
+    """Addresses of a server; `start_seconds` is the time until it was available."""
 
     rest_port: int
     grpc_port: int
@@ -46,7 +46,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving(export, log, *flags):
-    """Serves the versions in a directory until the block ends.
+    """Serve the versions in a directory until the block ends.
 
     Args:
         export: path of the directory.
@@ -76,7 +76,7 @@ def serving(export, log, *flags):
 
 
 def answers(server):
-    """Whether the model is available."""
+    """Return True if the model is available."""
     try:
         with urllib.request.urlopen(server.url(), timeout=30):
             return True

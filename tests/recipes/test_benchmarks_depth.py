@@ -5,7 +5,7 @@ import math
 import keras
 import pytest
 
-from recipes.benchmarks import demands, sparse_models
+from recipes.benchmarks import requirements, sparse_models
 from recipes.benchmarks.contenders import depth, language_model
 from recipes.benchmarks.contenders import segment_memory as contenders
 
@@ -29,10 +29,10 @@ def test_a_training_step_in_mixed_precision(policy):
 
 def test_memory_growth_is_of_what_comes_beside_the_inputs():
     rows = [{"name": "2", "memory_mb": 50.0}, {"name": "24", "memory_mb": 60.0}]
-    found = demands.memory_growth(rows, "24", "2", at_most=1.25)
+    found = requirements.memory_growth(rows, "24", "2", at_most=1.25)
     assert found["value"] == pytest.approx(1.2) and found["met"]
-    assert not demands.memory_growth(rows, "24", "2", at_most=1.19)["met"]
-    assert demands.memory_growth(rows, "24", "48") is None
+    assert not requirements.memory_growth(rows, "24", "2", at_most=1.19)["met"]
+    assert requirements.memory_growth(rows, "24", "48") is None
 
 
 def test_a_memory_scores_all_tokens_and_re_reading_the_last_ones():
@@ -46,7 +46,7 @@ def test_rates_count_tokens():
         {"name": "ours", "seconds": [1.0, 2.0], "median_seconds": 1.5, "units": 4},
         {"name": "theirs", "seconds": [2.0, 4.0], "median_seconds": 3.0, "units": 2},
     ]
-    assert demands.rates(rows, "ours", "theirs", "makes")["value"] == pytest.approx(4)
+    assert requirements.rates(rows, "ours", "theirs", "makes")["value"] == pytest.approx(4)
 
 
 @pytest.mark.parametrize("model", sparse_models.TWINS)

@@ -1,4 +1,4 @@
-"""What the benchmark of the input pipeline counts, on data of a few sentences."""
+"""The benchmark of the input pipeline on data of a few sentences."""
 
 import gzip
 import math

@@ -17,7 +17,7 @@ from recipes.benchmarks.serving_model import InProcess, newest, untrained  # noq
 
 
 class Shouting(tf.Module):
-    """Stands for a translation model."""
+    """A small stand-in for a translation model."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def translate(self, text):
@@ -131,7 +131,7 @@ def test_the_page():
         "one_sentence": {"REST": [0.012, 0.02], "gRPC": [0.013], "in process": [0.016]},
         "start": [{"server": 8.0, "in process": 4.0}, {"server": 9.0, "in process": 5.0}],
     }
-    lines = benchmark.page(results, "max_batch_size { value: 5 }\n")
+    lines = benchmark.markdown(results, "max_batch_size { value: 5 }\n")
     assert "| batched | 25 | 1.0 | 2.0 | 3.0 | 1,234 | 5 | 0 | 900 to 950 | -0.50 |" in lines
     text = "\n".join(lines)
     assert (

@@ -20,7 +20,7 @@ def all_pairs(parts):
 
 
 def spelled(day, locales=LOCALES, formats=FORMATS):
-    """What Babel writes for one day."""
+    """Return the texts of Babel for one day."""
     return {format_date(day, name, locale=locale) for locale in locales for name in formats}
 
 

@@ -1,8 +1,6 @@
 """keras_attn on JAX, on the fastest device that JAX finds."""
 
-from ..data import translation_batch
-from ..shapes import SHAPES
-from ..task import Task
+from ..workload import SHAPES, Task, translation_batch
 from .attention_inputs import random_heads
 from .fit import LEARNING_RATE
 
@@ -38,7 +36,7 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
 
 
 def attention(pattern, arguments, length, batch, dtype, gflop):
-    """What `MultiHeadAttention` computes between its projections, and the gradient, compiled.
+    """Time the attention between the projections of `MultiHeadAttention`, with its gradient, compiled.
 
     Args:
         pattern: string. Class of `keras_attn.patterns`.
@@ -80,7 +78,7 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
 
 
 def device():
-    """What computes, for the card."""
+    """Return the name of the implementation, for the card."""
     import jax
 
     return {"device": jax.devices()[0].device_kind, "platform": jax.default_backend()}

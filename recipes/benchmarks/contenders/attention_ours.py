@@ -1,6 +1,6 @@
 """keras_attn: the plan of a pattern on queries, keys and values, and the layer around it."""
 
-from ..floor import HEAD_DIM, HEADS
+from ..operations import HEAD_DIM, HEADS
 from .attention_inputs import heads, sequence
 from .attention_tensorflow import graph_task
 

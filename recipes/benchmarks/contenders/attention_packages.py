@@ -1,6 +1,6 @@
 """Attention packages on PyTorch: local-attention, reformer-pytorch and x-transformers."""
 
-from ..floor import HEAD_DIM, HEADS
+from ..operations import HEAD_DIM, HEADS
 from .attention_inputs import heads, sequence
 from .attention_torch import torch_task
 

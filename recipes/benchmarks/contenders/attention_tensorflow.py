@@ -1,6 +1,6 @@
 """TensorFlow: the matrix product that others are measured by, and how its users call a function."""
 
-from ..task import Task
+from ..workload import Task
 
 
 def gemm(rows=2048, inner=512, columns=2048):

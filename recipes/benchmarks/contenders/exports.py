@@ -6,13 +6,13 @@ import os
 import shutil
 import tempfile
 
-from ..task import Task
+from ..workload import Task
 
 THREADS = 2
 
 
 def prepare(run, folder, sentences, batch):
-    """Writes what each contender reads: the model, and sentences with the model's translations.
+    """Write what each contender reads: the model, and sentences with the model's translations.
 
     Args:
         run: directory of a finished run of `recipes.translate`.

@@ -1,6 +1,6 @@
 """A training step without an optimizer, for what it takes and how long."""
 
-from ..task import Task
+from ..workload import Task
 
 SHORT = 64
 

@@ -1,6 +1,6 @@
 """Batches of real sentences, with the padding of three ways to make them: alone, and in training."""
 
-from ..task import Task
+from ..workload import Task
 from .fit import LEARNING_RATE
 
 NAIVE, BUCKETS, PACKED = WAYS = ("naive", "buckets", "packed")
@@ -66,26 +66,26 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
 
 
 def save(path, sources, targets):
-    """Keeps token ids for contenders; `sources` may be None."""
+    """Save token ids for contenders; `sources` may be None."""
     import numpy as np
 
-    from ...text.tokens import joined
+    from ...text.tokens import concatenate_rows
 
     sides = {"targets": targets} if sources is None else {"sources": sources, "targets": targets}
     arrays = {}
     for name, sentences in sides.items():
-        arrays[name], arrays[f"{name}_ends"] = joined(sentences)
+        arrays[name], arrays[f"{name}_ends"] = concatenate_rows(sentences)
     np.savez(path, **arrays)
 
 
 def _load(path):
     import numpy as np
 
-    from ...text.tokens import parted
+    from ...text.tokens import split_rows
 
     with np.load(path) as file:
         return tuple(
-            parted(file[name], file[f"{name}_ends"]) if name in file else None
+            split_rows(file[name], file[f"{name}_ends"]) if name in file else None
             for name in ("sources", "targets")
         )
 

@@ -4,9 +4,7 @@ import contextlib
 import math
 import os
 
-from ..data import translation_batch
-from ..shapes import SHAPES
-from ..task import Task
+from ..workload import SHAPES, Task, translation_batch
 
 
 def encoder_decoder(shape, length, dropout):

@@ -1,46 +1,46 @@
-"""Batches to train on and to be tested on."""
+"""Segments and windows of a text, as batches for training and evaluation."""
 
 import numpy as np
 
 
 class EndlessSegments:
-    """Epochs of so many steps, one going on where the other ended, of a text read over and over.
+    """Epochs of segments of a text that is read over and over.
 
-    A model with a memory reads the segments in their order and hears where a text begins (`reset`).
-    One without reads them in an order that is drawn for each pass: what follows one another is
-    alike, and of a small batch a poor estimate of the gradient.
+    A model with a memory reads the segments in their order and is told by `reset` where a text
+    begins. A model without reads them in a random order for each pass: consecutive segments are
+    similar, and a small batch of them estimates the gradient poorly.
 
     Args:
         streams: a `keras_attn.text.SegmentStreams`.
         steps: int. Batches of an epoch.
-        remembers: bool. Whether the model has a memory.
-        seed: int. Of the order.
+        in_order: bool. True for a model with a memory.
+        seed: int. Seed of the order.
     """
 
-    def __init__(self, streams, steps, remembers, seed):
-        self._streams, self._steps, self._remembers, self._seed = streams, steps, remembers, seed
+    def __init__(self, streams, steps, in_order, seed):
+        self._streams, self._steps, self._in_order, self._seed = streams, steps, in_order, seed
 
     def __len__(self):
         return self._steps
 
     def batch(self, epoch, index):
         number, place = divmod(epoch * self._steps + index, len(self._streams))
-        if self._remembers:
+        if self._in_order:
             return self._streams.batch(place)
         order = np.random.default_rng([self._seed, number]).permutation(len(self._streams))
         inputs, labels = self._streams.batch(order[place])
         return {"token_ids": inputs["token_ids"]}, labels
 
 
-class Windows:
-    """Windows of a text that move by a stride, in each of which only what is new is a target.
+class StridedWindows:
+    """Overlapping windows of a text, in each of which only the last tokens are targets.
 
         token_ids_k = x_{ks} ... x_{ks+T-1},  targets_k = x_{ks+1} ... x_{ks+T}, 0 but for the last s
 
-    Of the first window all are targets, so that each token but the first of all is predicted once,
-    from T - s + 1 tokens or more: the longer the stride the faster, the shorter the better the
-    prediction. That is how a model without a memory is tested (Al-Rfou et al., 2018; a stride of
-    1). Rows and windows that the text does not fill end in padding, 0.
+    In the first window all tokens are targets, so each token but the first is predicted once, from
+    at least T - s + 1 tokens: a longer stride is faster, a shorter one predicts better. Models
+    without a memory are tested so (Al-Rfou et al., 2018; a stride of 1). The last rows and windows
+    are padded with 0.
 
     Args:
         ids: int array (n,), n >= 2.

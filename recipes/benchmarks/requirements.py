@@ -1,4 +1,4 @@
-"""What is asked of a row, beside being faster than a peer (`harness.compare`).
+"""Requirements of a row, beside being faster than a peer (`harness.compare`).
 
 Each function returns a dict with `statement`, `value`, the bound (`at_least` or `at_most`) and
 whether it is `met`, for `Card.add`; or None if a row that it needs is missing.
@@ -10,70 +10,70 @@ from .harness import compare
 
 
 def find(rows, name):
-    """The row of that name, or None."""
+    """Return the row of that name, or None."""
     return next((row for row in rows if row["name"] == name), None)
 
 
 def rate_share(row, gflop):
-    """Rate of a row over that of a matrix product of the same moment, the median over turns."""
+    """Return the rate of a row over that of a matrix product, the median over turns."""
     turns = zip(row["seconds"], row["probes"], strict=True)
     return statistics.median(gflop / seconds / probe for seconds, probe in turns)
 
 
 def of_gemm_rate(rows, name, gflop, counted, at_least=None):
-    """How near a row comes to the floor: `gflop` at the rate of a matrix product."""
+    """Compare the rate of a row, which computes `gflop`, with that of a matrix product."""
     row = find(rows, name)
     if row is None:
         return None
     share = rate_share(row, gflop)
     work = f"{gflop:.3g} GFLOP counted ({counted})"
     statement = f"**{name}** computes at {share:.2f} of the GEMM rate, {work}"
-    return _judged(name, statement, share, at_least=at_least)
+    return _check(name, statement, share, at_least=at_least)
 
 
 def growth(rows, longer, shorter, at_most=None):
-    """How many times the cost of `shorter` that of `longer` is, within a turn."""
+    """Return the cost of `longer` over that of `shorter`, within a turn."""
     long_row, short_row = find(rows, longer), find(rows, shorter)
     if long_row is None or short_row is None:
         return None
     turns = zip(long_row["seconds"], short_row["seconds"], strict=True)
     ratio = statistics.median(long / short for long, short in turns)
     statement = f"**{longer}** costs {ratio:.2f} times as much as {shorter}"
-    return _judged(longer, statement, ratio, at_most=at_most)
+    return _check(longer, statement, ratio, at_most=at_most)
 
 
 def memory(rows, name, at_most, whole_process=False):
-    """Peak memory of a row in MB, over its inputs or of the whole process."""
+    """Return the peak memory of a row in MB, over its inputs or of the whole process."""
     row = find(rows, name)
     value = row and row["peak_mb" if whole_process else "memory_mb"]
     if value is None:
         return None
     what = "peak memory of the whole process" if whole_process else "peak memory over the inputs"
-    return _judged(name, f"**{name}**: {value:.0f} MB {what}", value, at_most=at_most)
+    return _check(name, f"**{name}**: {value:.0f} MB {what}", value, at_most=at_most)
 
 
 def memory_growth(rows, more, fewer, at_most=None):
-    """How many times the peak memory of `fewer`, over its inputs, that of `more` is."""
+    """Return the peak memory of `more` over that of `fewer`, both without inputs."""
     rows = [find(rows, name) for name in (more, fewer)]
     if any(row is None or row["memory_mb"] is None for row in rows):
         return None
     ratio = rows[0]["memory_mb"] / rows[1]["memory_mb"]
     statement = f"**{more}** needs {ratio:.2f} times the memory of {fewer}"
-    return _judged(more, statement, ratio, at_most=at_most)
+    return _check(more, statement, ratio, at_most=at_most)
 
 
 def rates(rows, name, other, verb, at_least=None):
-    """How many times as many units a second one row has as another, within a turn."""
+    """Return the units a second of a row over those of another, within a turn."""
     found = compare(rows, name, [other])
     if found is None:
         return None
     ratio = found["ratio"] * find(rows, name)["units"] / find(rows, other)["units"]
     digits = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
     statement = f"**{name}** {verb} {digits} times as many tokens a second as {other}"
-    return _judged(name, statement, ratio, at_least=at_least)
+    return _check(name, statement, ratio, at_least=at_least)
 
 
-def _judged(name, statement, value, at_least=None, at_most=None):
+def _check(name, statement, value, at_least=None, at_most=None):
     met = None
     if at_least is not None:
         met = value >= at_least

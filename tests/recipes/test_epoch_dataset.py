@@ -1,10 +1,10 @@
-"""Training sees the batches of the epoch that it is in, from the one that it goes on with."""
+"""Batches of `EpochDataset` are those of the trained epoch, from any batch on."""
 
 import keras
 import numpy as np
 import pytest
 
-from recipes.epochs import EpochDataset
+from recipes.epoch_dataset import EpochDataset
 
 
 class Numbers:
@@ -44,7 +44,7 @@ def trained(first, done, epochs):
         numbers.data(),
         initial_epoch=first,
         epochs=epochs,
-        callbacks=[numbers.following(), Keep()],
+        callbacks=[numbers.epoch_callback(), Keep()],
         shuffle=False,
         verbose=0,
     )
@@ -56,12 +56,12 @@ def sums(epoch, begin):
 
 
 @pytest.mark.parametrize("first, done, epochs", [(0, 0, 3), (2, 0, 4), (3, 2, 4), (1, 4, 2)])
-def test_batches_are_those_of_the_epoch(first, done, epochs):
+def test_fit_reads_the_batches_of_each_epoch(first, done, epochs):
     expected = [x for epoch in range(first, epochs) for x in sums(epoch, done)]
     assert trained(first, done, epochs) == expected
 
 
-def test_without_tensorflow_it_is_a_dataset_of_keras(monkeypatch):
+def test_without_tensorflow_data_is_a_keras_dataset(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     numbers = EpochDataset(Numbers()).rest(3)
     assert numbers.data() is numbers and isinstance(numbers, keras.utils.PyDataset)
