@@ -58,7 +58,7 @@ def add_memory(card, layers, picture):
 
 
 def _exponent(kind, points):
-    """The power of the number of layers that the memory grows with; asked is a square root."""
+    """Return the power of the number of layers that the memory grows with; 0.5 is required."""
     if len(points) < 2:
         return None
     power = curves.exponent(points)

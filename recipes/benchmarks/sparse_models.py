@@ -23,7 +23,7 @@ METHOD = (
 
 
 def contenders(model, context):
-    """The sparse one and its dense twin."""
+    """Return the sparse model and its dense baseline."""
     return [
         Contender(
             f"{model}, {kind}, {context:,}",

@@ -16,7 +16,9 @@ def test_a_training_step_has_a_gradient(kind):
     assert task.units == 2 * 67 and 0 < task.call() < math.inf
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+)
 def test_a_training_step_in_mixed_precision(policy):
     """It computes in low precision, and adds gradients of float32 weights."""
     found = []
@@ -49,8 +51,9 @@ def test_rates_count_tokens():
     assert requirements.rates(rows, "ours", "theirs", "makes")["value"] == pytest.approx(4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", sparse_models.TWINS)
-def test_twins_have_a_gradient(model):
+def test_sparse_models_and_their_baselines_have_a_gradient(model):
     small = ["--num-layers=2", "--num-heads=2", "--hidden-dim=8", "--intermediate-dim=11"]
     for contender in sparse_models.contenders(model, 128):
         task = language_model.training_step([*contender.options["options"], *small])

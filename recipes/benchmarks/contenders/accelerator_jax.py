@@ -41,7 +41,7 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
     Args:
         pattern: string. Class of `keras_attn.patterns`.
         arguments: list. Of its constructor.
-        gflop: float. What one call computes at least.
+        gflop: float. Least operations of one call.
     """
     import jax
 
@@ -78,14 +78,14 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
 
 
 def device():
-    """Return the name of the implementation, for the card."""
+    """Return the device and its platform, for the card."""
     import jax
 
     return {"device": jax.devices()[0].device_kind, "platform": jax.default_backend()}
 
 
 def device_mb():
-    """The most memory of the device that this process has held; None where JAX does not tell."""
+    """Return the peak memory of this process on the device; None where JAX does not report it."""
     import jax
 
     held = jax.devices()[0].memory_stats()

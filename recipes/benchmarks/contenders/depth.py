@@ -1,4 +1,4 @@
-"""A training step of blocks one after another, by three ways to keep what the gradient needs."""
+"""A training step of a stack of blocks: plain, recomputed or reversible."""
 
 from ..operations import HEAD_DIM
 from .attention_inputs import sequence
