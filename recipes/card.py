@@ -8,6 +8,8 @@ import time
 
 import keras
 
+from keras_attn.ops.atomic_files import atomic_file
+
 from . import files
 from .provenance import command_line, hardware, versions
 
@@ -105,7 +107,7 @@ def draw_curve(rows, metric, path):
         right.legend(loc="center right")
     if left.lines:
         left.legend(loc="upper center")
-    with files.replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=120)
     plt.close(figure)
 

@@ -1,6 +1,6 @@
 """Curves of several runs in one picture."""
 
-from . import files
+from keras_attn.ops.atomic_files import atomic_file
 
 
 def draw_curves(path, curves, label, title=None):
@@ -22,5 +22,5 @@ def draw_curves(path, curves, label, title=None):
     axes.set(xlabel="epoch", ylabel=label, title=title)
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper")  # many lines leave no room among them
-    with files.replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=120)

@@ -1,12 +1,13 @@
 """Files: the user's, found, unpacked or refused in one sentence; and ours, which appear whole."""
 
 import contextlib
-import fcntl
 import gzip
 import json
 import os
 import zlib
 from pathlib import Path
+
+from keras_attn.ops.atomic_files import atomic_file
 
 _MAX_NAMES = 30
 
@@ -74,43 +75,27 @@ def read_object(path, remedy, *names):
 
 @contextlib.contextmanager
 def claimed(directory):
-    """A directory, made where it is missing, that no other process claims meanwhile.
+    """Make a directory and keep other processes from claiming it meanwhile.
 
     Raises:
-        ValueError: if another one does.
+        ValueError: if another process has claimed it.
     """
+    try:
+        import filelock
+    except ImportError as error:
+        raise ImportError("Recipes need filelock: pip install 'keras_attn[recipes]'") from error
     os.makedirs(directory, exist_ok=True)
-    handle = os.open(directory, os.O_RDONLY)
+    lock = filelock.FileLock(os.path.join(directory, ".lock"), blocking=False)
     try:
-        try:  # the lock goes with the process, however that ends
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(
-                f"Another process trains in {directory}: wait for it, stop it, or give another --out."
-            ) from error
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def replacing(path):
-    """A name to write to, of the same ending, which becomes `path` when all is written.
-
-    It is always the same one, so that what a killed process left is written over.
-    """
-    temporary = "{}.tmp{}".format(*os.path.splitext(path))
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        with lock:  # the system releases it with the process, however that ends
+            yield
+    except filelock.Timeout as error:
+        raise ValueError(
+            f"Another process trains in {directory}: wait for it, stop it, or give another --out."
+        ) from error
 
 
 def write(path, text):
-    """Writes a text file, which appears complete or not at all."""
-    with replacing(path) as temporary:
+    """Write a text file, which appears complete or not at all."""
+    with atomic_file(path) as temporary:
         Path(temporary).write_text(text, encoding="utf-8")

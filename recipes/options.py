@@ -23,7 +23,7 @@ def add_prepare_option(add):
     add(
         "--prepare",
         action="store_true",
-        help="only read and tokenise the data, for training where TensorFlow is not installed",
+        help="only read and tokenise the data, once, for the processes of --strategy multi_worker",
     )
 
 

@@ -10,6 +10,7 @@ import keras
 
 from keras_attn import callbacks, distribution
 from keras_attn.distribution.workers import worker_of
+from keras_attn.ops.atomic_files import atomic_file
 
 from . import files
 from .card import EpochSeconds, cut_history, read_history, write_card
@@ -110,7 +111,7 @@ class Run:
         """Keeps the trained model, and gives its steps."""
         # Keras makes an optimizer while it saves one, on JAX together with all other processes.
         keras.distribution.set_distribution(None)
-        with files.replacing(self.path(MODEL)) as temporary:
+        with atomic_file(self.path(MODEL)) as temporary:
             self.model.save(temporary)
         steps = self.steps()
         files.write(self.path(TRAINED), json.dumps({"epochs": self.epochs, "steps": steps}))

@@ -1,4 +1,4 @@
-"""Collects tasks into batches and runs these on a pool of threads."""
+"""Batches of tasks, run on a pool of threads."""
 
 import collections
 import dataclasses
@@ -25,7 +25,7 @@ class _Batch:
 
 
 class BatchScheduler:
-    """A queue per key and threads that they share, as TensorFlow's `SharedBatchScheduler`.
+    """A queue per key, and threads that they share, as in TensorFlow's `SharedBatchScheduler`.
 
     A batch runs as soon as a thread is free and the batch is full or its first task has waited
     long enough. Queues take turns.
@@ -42,12 +42,12 @@ class BatchScheduler:
             threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def submit(self, key, tasks, run, options):
-        """Queues the tasks of one request; all of them or none.
+        """Queue the tasks of one request, all of them or none.
 
         Args:
             key: hashable. Tasks of one key may share a batch.
             tasks: list of objects with a `size`, none greater than a batch.
-            run: function of a list of tasks that settles each of them and does not raise.
+            run: function of a list of tasks that completes each of them and does not raise.
             options: `BatchingOptions`, the same for all tasks of a key.
 
         Raises:
@@ -68,7 +68,7 @@ class BatchScheduler:
                     due = time.monotonic() + options.batch_timeout_micros / 1e6
                     batches.append(_Batch(run, due, full))
                 batches[-1].add(task)
-            # Each thread sleeps until the batches that it knows of are due.
+            # A sleeping thread knows only when earlier batches are due.
             self._changed.notify_all()
 
     def _work(self):

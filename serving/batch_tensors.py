@@ -1,4 +1,4 @@
-"""Joins the tensors of several requests along their first axis and cuts the answers apart."""
+"""Join the tensors of several requests along their first axis, and split the answers."""
 
 import numpy as np
 
@@ -8,14 +8,11 @@ _MAX_PADDED_RANK = 6
 
 
 def pad(feeds, shapes):
-    """Gives tensors greater shapes; what is added is the tensor's own first element.
+    """Pad tensors with their own first element.
 
     Args:
         feeds: dictionary from tensor name to array.
         shapes: dictionary from tensor name to the wanted shape, whose first entry is not used.
-
-    Returns:
-        Dictionary from tensor name to array.
 
     Raises:
         ServingError: if a tensor has no first element, or not the rank of the others.
@@ -33,14 +30,7 @@ def pad(feeds, shapes):
 
 
 def greatest_shapes(requests):
-    """For each tensor name the greatest size of every axis among requests.
-
-    Args:
-        requests: list of dictionaries from tensor name to array.
-
-    Returns:
-        Dictionary from tensor name to list of ints.
-    """
+    """Return, by tensor name, the greatest size of every axis among requests (dictionaries)."""
     shapes = {name: list(array.shape) for name, array in requests[0].items()}
     for feeds in requests[1:]:
         for name, array in feeds.items():
@@ -49,16 +39,13 @@ def greatest_shapes(requests):
 
 
 def join(requests, size):
-    """One tensor per name of all requests, filled up to `size` rows.
+    """Concatenate the tensors of requests, and fill them up to `size` rows.
 
-    The filling is the first row of the last request, which is known to be a good row.
+    The filling is the first row of the last request, which is a valid row.
 
     Args:
         requests: list of dictionaries from tensor name to array.
         size: int. Rows of the result.
-
-    Returns:
-        Dictionary from tensor name to array.
 
     Raises:
         ServingError: if tensors of one name differ in more than their first axis.
@@ -79,8 +66,8 @@ def join(requests, size):
     return joined
 
 
-def cut(outputs, sizes, total):
-    """Each request's part of every output.
+def split(outputs, sizes, total):
+    """Split outputs into those of each request.
 
     Args:
         outputs: list of arrays.

@@ -1,9 +1,10 @@
-"""How requests are batched: a `BatchingParameters` file, checked, with the real defaults."""
+"""Options of batching: a `BatchingParameters` file, checked, with the real server's defaults."""
 
 import dataclasses
 import os
 
-from .config_protos import read_config
+from .config_files import read_config
+from .serving_config_pb2 import BatchingParameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,12 +13,12 @@ class BatchingOptions:
 
     Args:
         max_batch_size: int. The most rows of one request.
-        batch_timeout_micros: int. How long a batch that is not full waits for more.
+        batch_timeout_micros: int. Time that a batch which is not full waits for more.
         max_enqueued_batches: int. Batches of one signature that may wait.
         num_batch_threads: int. Batches that run at once.
         allowed_batch_sizes: ints that increase. A batch is filled up to the next of them.
-        pad_variable_length_inputs: bool. Whether shorter tensors of a batch are padded.
-        enable_large_batch_splitting: bool. Whether a request may be spread over batches.
+        pad_variable_length_inputs: bool. True if shorter tensors of a batch are padded.
+        enable_large_batch_splitting: bool. True if a request may be spread over batches.
         max_execution_batch_size: int. The most rows of a batch; `max_batch_size` without splitting.
         thread_pool_name: string. The name of the threads.
 
@@ -66,7 +67,7 @@ class BatchingOptions:
 
 
 def read_batching_options(path=None):
-    """The options of a `BatchingParameters` text proto; the defaults without a file.
+    """Return the options of a `BatchingParameters` text proto; the defaults without a file.
 
     Raises:
         ValueError: if the file cannot be read or parsed, or its values contradict each other.
@@ -77,14 +78,11 @@ def read_batching_options(path=None):
 
 
 def read_own_batching_options(version_path, common):
-    """The options that a version brings in `batching_params.pbtxt`.
+    """Return the options in a version's `batching_params.pbtxt`, or None for one without it.
 
     Args:
         version_path: string. The version's directory.
         common: `BatchingOptions` of the server, whose threads all versions share.
-
-    Returns:
-        `BatchingOptions`, or None for a version that brings none and is not batched.
 
     Raises:
         ValueError: as above.
@@ -100,7 +98,7 @@ def read_own_batching_options(version_path, common):
 
 
 def _read(path):
-    proto = read_config(path, "BatchingParameters")
+    proto = read_config(path, BatchingParameters)
     values = {}
     for field, value in proto.ListFields():
         if field.message_type:

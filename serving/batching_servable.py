@@ -1,4 +1,4 @@
-"""A servable whose requests run together."""
+"""Servable whose requests run in batches."""
 
 import concurrent.futures
 import dataclasses
@@ -8,20 +8,20 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from .batch_tensors import cut, greatest_shapes, join, pad
-from .caller import RequestContext
+from .batch_tensors import greatest_shapes, join, pad, split
 from .errors import Code, ServingError
 from .metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
+from .request_context import RequestContext
 
 _log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass
 class _Task:
-    """One request, or a piece of one, in a queue."""
+    """Request, or a part of one, in a queue."""
 
     feeds: dict
-    caller: RequestContext
+    request_context: RequestContext
     future: concurrent.futures.Future = dataclasses.field(default_factory=concurrent.futures.Future)
     padded: dict = None
 
@@ -32,12 +32,12 @@ class _Task:
 
 
 class BatchingServable:
-    """Runs requests for the same tensors in one call, as TensorFlow Serving's batching session.
+    """Servable that runs requests for the same tensors in one call, like a batching session.
 
-    Batched is what has rows: the first axis of every input and output is free, and all inputs
-    have the same number of rows. The real server refuses the others; here they run apart, and the
-    log says so once. A batch that fails is run again request by request, so that each client
-    gets the answer that is its own.
+    A request is batched if the first axis of every input and output is free and all inputs have the
+    same number of rows. The real server refuses other requests; here they run alone, and the log
+    says so once. A batch that fails is run again request by request, so that only the requests at
+    fault fail.
 
     Args:
         servable: `Servable`.
@@ -49,36 +49,36 @@ class BatchingServable:
         self.name, self.version = servable.name, servable.version
         self.signatures = servable.signatures
         self._servable, self._scheduler, self._options = servable, scheduler, options
-        self._apart = set()  # keys whose answers turned out to have no rows
+        self._unbatched = set()  # keys whose inputs or outputs have no rows
         self._shapes = {
             info.name: tf.TensorShape(info.tensor_shape)
             for signature in self.signatures.values()
             for info in [*signature.inputs.values(), *signature.outputs.values()]
         }
 
-    def run(self, feeds, fetches, caller=None):
-        """Runs the graph, together with other requests where it can; like `Servable.run`."""
-        caller = caller or RequestContext()
+    def run(self, feeds, fetches, request_context=None):
+        """Run the graph like `Servable.run`, together with other requests where possible."""
+        request_context = request_context or RequestContext()
         key = (id(self), frozenset(feeds), tuple(fetches))
         size = self._rows(feeds, fetches, key)
         if not size:
-            return self._servable.run(feeds, fetches, caller)
-        caller.remaining()  # A caller that is gone takes no place in the queue.
-        tasks = [_Task(piece, caller) for piece in self._split(feeds, size)]
+            return self._servable.run(feeds, fetches, request_context)
+        request_context.remaining()  # A cancelled request takes no place in the queue.
+        tasks = [_Task(piece, request_context) for piece in self._split(feeds, size)]
         self._scheduler.submit(key, tasks, lambda batch: self._run(batch, key), self._options)
         for task in tasks:
-            caller.on_cancel(task.future.cancel)
+            request_context.on_cancel(task.future.cancel)
         answers = [_await(task) for task in tasks]
         if len(answers) == 1:
             return answers[0]
         return [np.concatenate(pieces) for pieces in zip(*answers)]
 
     def close(self):
-        """Frees the model."""
+        """Free the model's memory."""
         self._servable.close()
 
     def _rows(self, feeds, fetches, key):
-        """The rows of a request, or None where it must run apart."""
+        """Return the rows of a request, or None if it must run alone."""
         for name in (*feeds, *fetches):
             shape = self._shapes[name]
             if shape.rank == 0 or (shape.rank and shape[0] is not None):
@@ -86,13 +86,13 @@ class BatchingServable:
                 return None
         sizes = {np.shape(array)[:1] for array in feeds.values()}
         fits = all(self._shapes[name].is_compatible_with(np.shape(a)) for name, a in feeds.items())
-        if key in self._apart or len(sizes) != 1 or sizes == {()} or not fits:
+        if key in self._unbatched or len(sizes) != 1 or sizes == {()} or not fits:
             return None
         return sizes.pop()[0]
 
     def _explain(self, key, reason):
-        if key not in self._apart:
-            self._apart.add(key)
+        if key not in self._unbatched:
+            self._unbatched.add(key)
             _log.warning(
                 "Requests of %s are not batched, and the real server refuses them: %s",
                 self.name,
@@ -109,7 +109,7 @@ class BatchingServable:
         ]
 
     def _run(self, tasks, key):
-        """Settles every task of a batch; runs on a thread of the scheduler."""
+        """Complete every task of a batch; runs on a thread of the scheduler."""
         tasks = [task for task in tasks if task.future.set_running_or_notify_cancel()]
         if self._options.pad_variable_length_inputs and tasks:
             tasks = _pad(tasks)
@@ -131,30 +131,30 @@ class BatchingServable:
         WRAPPED_RUNS.add()
         BATCH_SIZE.observe(total)
         try:
-            answers = cut(self._servable.run(feeds, fetches, _latest(tasks)), sizes, total)
+            answers = split(self._servable.run(feeds, fetches, _latest(tasks)), sizes, total)
             if answers is None:
                 self._explain(key, f"not all of {', '.join(fetches)} have a row per input row")
-        except Exception:  # Whose fault it is shows when each runs alone.
-            _log.debug("A batch of %s failed; its requests run apart", self.name, exc_info=True)
+        except Exception:  # The requests at fault show when each runs alone.
+            _log.debug("A batch of %s failed; its requests run alone", self.name, exc_info=True)
         for index, task in enumerate(tasks):
             try:
                 task.future.set_result(
                     answers[index]
                     if answers
-                    else self._servable.run(task.feeds, fetches, task.caller)
+                    else self._servable.run(task.feeds, fetches, task.request_context)
                 )
             except Exception as error:  # Raised again where the request waits.
                 task.future.set_exception(error)
 
     def _allowed(self, size):
-        """The smallest allowed batch that holds so many rows."""
+        """Return the smallest allowed batch size that holds so many rows."""
         return next(
             (allowed for allowed in self._options.allowed_batch_sizes if allowed >= size), size
         )
 
 
 def _pad(tasks):
-    """Pads to a common shape; a task that cannot be padded fails and leaves the batch."""
+    """Pad to a common shape; a task that cannot be padded fails and leaves the batch."""
     shapes = greatest_shapes([task.feeds for task in tasks])
     padded = []
     for task in tasks:
@@ -167,15 +167,15 @@ def _pad(tasks):
 
 
 def _latest(tasks):
-    """A caller as patient as the most patient one."""
-    deadlines = [task.caller.deadline for task in tasks]
+    """Return a `RequestContext` with the latest deadline of the tasks."""
+    deadlines = [task.request_context.deadline for task in tasks]
     latest = RequestContext()
     latest.deadline = None if None in deadlines else max(deadlines)
     return latest
 
 
 def _await(task):
-    deadline = task.caller.deadline
+    deadline = task.request_context.deadline
     try:
         return task.future.result(deadline and max(deadline - time.monotonic(), 0))
     except concurrent.futures.CancelledError as error:

@@ -1,4 +1,4 @@
-"""The page at `/`: a sentence, its translation, and what each written token looked at."""
+"""Web page at `/` that shows a translation and its attention."""
 
 import base64
 import hashlib
@@ -11,12 +11,12 @@ _MODELS = "[]/* models */"
 
 
 class DemoPage:
-    """One file of HTML in which the names of the models stand; all else it asks the REST API.
+    """One HTML file with the names of the models; it gets everything else from the REST API.
 
-    The page may run its own script and talk to this server: what a model answers is never code.
+    Its security policy allows its own script and this server alone: no answer is run as code.
 
     Args:
-        manager: `ModelManager`. Whose models the page offers.
+        manager: `ModelManager` of the models that the page offers.
     """
 
     def __init__(self, manager):
@@ -24,7 +24,7 @@ class DemoPage:
         self._html = _FILE.read_text(encoding="utf-8")
 
     def content(self):
-        """The page as it is now: bytes, and the headers that go with it."""
+        """Return the page as bytes, and its headers."""
         names = json.dumps(self._manager.names()).replace("<", r"\u003c")
         html = self._html.replace(_MODELS, names)
         policy = "; ".join(
@@ -47,7 +47,7 @@ class DemoPage:
 
 
 def _hashes(tag, html):
-    """The sources that may run, as a policy names them: those that stand in the page."""
+    """Return a policy's sources for the contents of a tag: their hashes."""
     contents = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
     digests = (hashlib.sha256(content.encode()).digest() for content in contents)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)

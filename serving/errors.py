@@ -1,30 +1,9 @@
-"""Status codes of TensorFlow Serving and what each becomes over HTTP."""
+"""Status codes and errors of both APIs."""
 
-import enum
+import grpc
 
-
-class Code(enum.IntEnum):
-    """The canonical status codes, with the numbers that gRPC and TensorFlow give them."""
-
-    OK = 0
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
-
-
+Code = grpc.StatusCode
+_BY_NUMBER = {code.value[0]: code for code in Code}
 _HTTP_STATUS = {
     Code.OK: 200,
     Code.CANCELLED: 499,
@@ -44,30 +23,30 @@ _HTTP_STATUS = {
 
 
 class ServingError(Exception):
-    """An answer that is an error: a code and the sentence that the client reads.
+    """Error that a client receives: a status code and one sentence.
 
     Args:
-        code: `Code`.
+        code: `Code`, or its number.
         message: string, sent to the client as it is.
     """
 
     def __init__(self, code, message):
         super().__init__(message)
-        self.code = Code(code)
+        self.code = code if isinstance(code, Code) else _BY_NUMBER[code]
         self.message = message
 
     def __str__(self):
-        """The code's name and the message, as a TensorFlow status prints itself."""
+        """Return the code's name and the message, as a TensorFlow status prints itself."""
         return f"{self.code.name}: {self.message}"
 
     @property
     def http_status(self):
-        """The HTTP status code of the REST answer."""
+        """HTTP status of the REST answer."""
         return _HTTP_STATUS.get(self.code, 500)
 
 
 class TooLarge(ServingError):
-    """The request is larger than this server takes: gRPC has no code of its own for that."""
+    """Request of too many bytes: HTTP has a status for it, gRPC does not."""
 
     http_status = 413
 
@@ -76,10 +55,10 @@ class TooLarge(ServingError):
 
 
 def invalid_argument(message):
-    """The commonest error: the request itself is wrong."""
+    """Return the error of a request that is wrong."""
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
 def not_found(message):
-    """The request names a model or a version that is not served."""
+    """Return the error of a request for a model or a version that is not served."""
     return ServingError(Code.NOT_FOUND, message)

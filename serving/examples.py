@@ -1,45 +1,45 @@
-"""`tf.Example`s of classify and regress requests: from JSON, and to the tensor that models read."""
+"""`tf.Example`s of classify and regress requests, from JSON and as a tensor."""
 
 import numpy as np
 
 from .errors import invalid_argument
-from .json_text import NUMBER_TOO_BIG, encode, quote, type_name
-from .json_values import decode_base64, is_object
+from .json_inputs import decode_base64, format_error, is_object
+from .json_text import NUMBER_TOO_BIG, encode, type_name
 
 _KINDS = {"bytes_list": "bytes", "float_list": "float", "int64_list": "int64"}
 
 
 def read_examples(document, input_proto):
-    """Puts the `examples` and the `context` of a JSON request into an `Input` proto.
+    """Put the `examples` and the `context` of a JSON request into an `Input` proto.
 
-    Checks, their order and their texts are those of `util/json_tensor.cc`.
+    Checks, their order and their messages are those of `util/json_tensor.cc`.
 
     Args:
         document: dictionary, the parsed request.
         input_proto: `Input` proto, empty.
 
     Raises:
-        ServingError: if a value is no example.
+        ServingError: if a value is not an example.
     """
     target = input_proto.example_list
     if "context" in document:
         target = input_proto.example_list_with_context
         _read_example(document["context"], target.context)
     if "examples" not in document:
-        raise _format_error(
+        raise format_error(
             document, "When method is classify, key 'examples' is expected and was not found"
         )
     examples = document["examples"]
     if not isinstance(examples, list):
-        raise _format_error(document, "Expecting 'examples' value to be an list/array")
+        raise format_error(document, "Expecting 'examples' value to be an list/array")
     if not examples:
-        raise _format_error(document, "'examples' value is an empty array")
+        raise format_error(document, "'examples' value is an empty array")
     for example in examples:
         _read_example(example, target.examples.add())
 
 
 def serialized_examples(input_proto):
-    """The tensor of an `Input`: one serialized example per row, the context in front of each.
+    """Return the tensor of an `Input`: one serialized example per row, after the common context.
 
     Raises:
         ServingError: if there are none.
@@ -88,7 +88,3 @@ def _add(item, name, feature):
     if kind == "int64_list" and value >= 2**63:
         raise invalid_argument(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
     getattr(feature, kind).value.append(value)
-
-
-def _format_error(document, message):
-    return invalid_argument(f"JSON Value: {quote(document)} {message}")

@@ -1,31 +1,70 @@
-"""Predict requests in JSON: row form (`instances`) and column form (`inputs`).
+"""Predict requests in JSON to arrays: row form (`instances`) and column form (`inputs`).
 
-Checks, their order and their texts are those of TensorFlow Serving's `util/json_tensor.cc`.
+Checks, their order and their messages are those of TensorFlow Serving's `util/json_tensor.cc`.
 """
 
+import base64
+import binascii
 import math
+import typing
 
-from .errors import ServingError, invalid_argument
-from .json_text import quote, readable
-from .json_values import build, is_object, shape_and_leaves
+import numpy as np
+import tensorflow as tf
+
+from .errors import Code, ServingError, invalid_argument
+from .json_text import NUMBER_TOO_BIG, encode, quote, readable, type_name
+from .tensors import dtype_name
+
+_MAX_RANK = 254  # of a TensorFlow shape
+_MAX_ARRAY_RANK = 64  # of a NumPy array
+
+
+class _Kind(typing.NamedTuple):
+    """JSON types that a dtype accepts, its bounds, and the dtype that holds its values."""
+
+    types: frozenset
+    holder: object
+    bounds: tuple | None = None
+
+
+def _integers(holder):
+    info = np.iinfo(holder)
+    return _Kind(frozenset([int]), holder, (info.min, info.max))
+
+
+_NUMBER = _Kind(frozenset([int, float]), np.float64)
+_KINDS = {
+    tf.float32: _NUMBER,
+    tf.float64: _NUMBER,
+    # The smaller integers are read as int32 and then wrap around, as in a TensorProto.
+    tf.int8: _integers(np.int32),
+    tf.int16: _integers(np.int32),
+    tf.int32: _integers(np.int32),
+    tf.uint8: _integers(np.int32),
+    tf.int64: _integers(np.int64),
+    tf.uint32: _integers(np.uint32),
+    tf.uint64: _integers(np.uint64),
+    tf.bool: _Kind(frozenset([bool]), np.bool_),
+    tf.string: _Kind(frozenset([str]), object),
+}
 
 
 def read_signature_name(document):
-    """The request's `signature_name`, or "" for the default one.
+    """Return the request's `signature_name`, or "" for the default one.
 
     Raises:
         ServingError: if it is not a string.
     """
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise _format_error(
+        raise format_error(
             document, "not formatted correctly. 'signature_name' key must be a string value."
         )
     return readable(name)
 
 
 def read_inputs(document, dtypes):
-    """The tensors of a predict request.
+    """Return the tensors of a predict request.
 
     Args:
         document: dictionary, the parsed request.
@@ -38,20 +77,49 @@ def read_inputs(document, dtypes):
         ServingError: if the values do not fit the names and dtypes.
     """
     if "instances" in document and "inputs" in document:
-        raise _format_error(
+        raise format_error(
             document,
             "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ",
         )
     if "instances" in document:
         instances = document["instances"]
         if not isinstance(instances, list):
-            raise _format_error(document, "Expecting 'instances' to be an list/array")
+            raise format_error(document, "Expecting 'instances' to be an list/array")
         if not instances:
-            raise _format_error(document, "No values in 'instances' array")
+            raise format_error(document, "No values in 'instances' array")
         return _read_rows(instances, dtypes), True
     if "inputs" in document:
         return _read_columns(document["inputs"], dtypes), False
     raise invalid_argument("Missing 'inputs' or 'instances' key")
+
+
+def is_object(value):
+    """True for a JSON object that names tensors; `{"b64": "..."}` is a string."""
+    return isinstance(value, dict) and not _is_base64(value)
+
+
+def decode_base64(value):
+    """Return the bytes of `{"b64": "..."}`; padding is optional, white space is allowed.
+
+    Raises:
+        ServingError: if the value is anything else.
+    """
+    if not _is_base64(value):
+        raise format_error(value, "not formatted correctly for base64 data")
+    text = encode("".join(value["b64"].split()).rstrip("="))
+    try:
+        return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+    except binascii.Error as error:
+        raise invalid_argument("Unable to base64 decode") from error
+
+
+def format_error(value, message):
+    """Return the error of a JSON value of the wrong form."""
+    return invalid_argument(f"JSON Value: {quote(value)} {message}")
+
+
+def _is_base64(value):
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
 
 
 def _read_rows(instances, dtypes):
@@ -84,7 +152,7 @@ def _read_rows(instances, dtypes):
                 f"{quote(instance)} keys must be equal to: {','.join(sorted(dtypes))}"
             )
     return {
-        name: build(name, leaves, [len(instances), *shapes[name]], dtypes[name])
+        name: _build(name, leaves, [len(instances), *shapes[name]], dtypes[name])
         for name, leaves in columns.items()
     }
 
@@ -92,7 +160,7 @@ def _read_rows(instances, dtypes):
 def _add_item(name, item, dtypes, shapes, columns):
     if name not in dtypes:
         raise invalid_argument(f"JSON object: does not have named input: {name}")
-    shape, leaves = shape_and_leaves(name, item, dtypes[name])
+    shape, leaves = _shape_and_leaves(name, item, dtypes[name])
     expected = shapes.setdefault(name, shape)
     if math.prod(expected) != len(leaves):
         raise invalid_argument(
@@ -101,6 +169,10 @@ def _add_item(name, item, dtypes, shapes, columns):
     if expected != shape:
         raise invalid_argument(f"Expecting shape {_show(expected)} but got: {_show(shape)}")
     columns.setdefault(name, []).extend(leaves)
+
+
+def _show(shape):
+    return f"[{','.join(map(str, shape))}]"
 
 
 def _read_columns(inputs, dtypes):
@@ -115,14 +187,88 @@ def _read_columns(inputs, dtypes):
     for name, dtype in dtypes.items():
         if name not in inputs:
             raise invalid_argument(f"Missing named input: {name} in 'inputs' object.")
-        shape, leaves = shape_and_leaves(name, inputs[name], dtype)
-        arrays[name] = build(name, leaves, shape, dtype)
+        shape, leaves = _shape_and_leaves(name, inputs[name], dtype)
+        arrays[name] = _build(name, leaves, shape, dtype)
     return arrays
 
 
-def _show(shape):
-    return f"[{','.join(map(str, shape))}]"
+def _shape_and_leaves(name, value, dtype):
+    """Return the shape of a JSON value and its leaves in row-major order."""
+    shape = []
+    first = value
+    while isinstance(first, list):
+        shape.append(len(first))
+        first = first[0] if first else None
+    if len(shape) > _MAX_RANK:
+        raise invalid_argument(f"tensor parsing error: {name}")
+    leaves = []
+    _fill(value, 0, shape, dtype, leaves)
+    return shape, leaves
 
 
-def _format_error(document, message):
-    return invalid_argument(f"JSON Value: {quote(document)} {message}")
+def _fill(value, level, shape, dtype, leaves):
+    rank = len(shape)
+    if not isinstance(value, list):
+        if level != rank:
+            raise format_error(
+                value,
+                f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}",
+            )
+        leaves.append(_leaf(value, dtype))
+        return
+    if level >= rank:
+        raise invalid_argument(f"Encountered list at unexpected level: {level} expected < {rank}")
+    if len(value) != shape[level]:
+        raise invalid_argument(
+            f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
+            f"{shape[level]}"
+        )
+    # A list of good leaves is taken whole; a walk finds the leaf to blame in any other.
+    if level == rank - 1 and _all_fit(value, dtype):
+        leaves.extend(map(encode, value) if dtype == tf.string else value)
+        return
+    for item in value:
+        _fill(item, level + 1, shape, dtype, leaves)
+
+
+def _all_fit(values, dtype):
+    kind = _KINDS.get(dtype)
+    if kind is None or not kind.types.issuperset(map(type, values)):
+        return False
+    if kind.bounds is None or not values:
+        return True
+    return kind.bounds[0] <= min(values) and max(values) <= kind.bounds[1]
+
+
+def _leaf(value, dtype):
+    if dtype == tf.string and isinstance(value, dict):
+        return decode_base64(value)
+    if dtype not in _KINDS:
+        raise ServingError(
+            Code.UNIMPLEMENTED,
+            f"Conversion of JSON Value: {quote(value)} to type: {dtype_name(dtype)}",
+        )
+    if not _all_fit([value], dtype):
+        raise format_error(
+            value, f"Type: {type_name(value)} is not of expected type: {dtype_name(dtype)}"
+        )
+    return encode(value) if dtype == tf.string else value
+
+
+def _build(name, leaves, shape, dtype):
+    """Return the array of leaves in row-major order."""
+    if len(shape) > _MAX_ARRAY_RANK:
+        raise invalid_argument(
+            f"Input {name} must have at most {_MAX_ARRAY_RANK} dimensions. Received: {len(shape)}"
+        )
+    holder = _KINDS[dtype].holder if leaves else dtype.as_numpy_dtype
+    if holder is object:
+        array = np.empty(len(leaves), object)
+        array[:] = leaves
+        return array.reshape(shape)
+    try:
+        array = np.array(leaves, holder)
+    except OverflowError as error:
+        raise invalid_argument(NUMBER_TOO_BIG) from error
+    with np.errstate(over="ignore"):
+        return array.astype(dtype.as_numpy_dtype).reshape(shape)

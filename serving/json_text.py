@@ -1,54 +1,39 @@
-"""Reads JSON and quotes JSON values the way TensorFlow Serving's parser (RapidJSON) does."""
+"""JSON text of requests and answers."""
 
+import base64
 import json
 import math
 import re
 
-from .errors import invalid_argument
+import numpy as np
+import tensorflow as tf
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_REASONS = {
-    "Expecting value": "Invalid value.",
-    "Expecting property name enclosed in double quotes": "Missing a name for object member.",
-    "Expecting ':' delimiter": "Missing a colon after a name of object member.",
-    "Unterminated string starting at": "Missing a closing quotation mark in string.",
-    "Invalid control character at": "Invalid encoding in string.",
-    "Invalid \\escape": "Invalid escape character in string.",
-    "Invalid \\uXXXX escape": "Incorrect hex digit after \\u escape in string.",
-}
+from .errors import invalid_argument
+from .tensors import dtype_name
+
 NUMBER_TOO_BIG = "JSON Parse error: Number too big to be stored in double."
-_DEBUG_LENGTH = 256
+_QUOTED_LENGTH = 256
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_WHOLE = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint32, tf.uint64, tf.bool}
+_DIGITS = {tf.float32: 9, tf.float64: 17}
 
 
 def parse_object(body):
-    """The JSON object at the start of a request's body; what follows it is ignored.
+    """Return the JSON object at the start of a request's body; bytes after it are ignored.
 
-    `NaN` and `Infinity` are numbers. Bytes that are not UTF-8 pass through as surrogates, and
-    `encode` gives them back.
-
-    Args:
-        body: bytes.
-
-    Returns:
-        Dictionary.
+    `NaN` and `Infinity` are numbers, and the last of equal keys counts. Bytes that are not UTF-8
+    become surrogates, which `encode` turns back into the same bytes.
 
     Raises:
         ServingError: if the body does not start with a JSON object.
     """
-    if not body:
+    text = body.decode("utf-8", "surrogateescape").removeprefix("\ufeff").lstrip(" \t\r\n")
+    if not text:
         raise invalid_argument("JSON Parse error: The document is empty")
-    text = body.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-    start = _SPACE.match(text).end()
-    if start == len(text):
-        raise invalid_argument(f"JSON Parse error: The document is empty. at offset: {start}")
     try:
-        document, _ = _DECODER.raw_decode(text, start)
+        document, _ = _DECODER.raw_decode(text)
     except json.JSONDecodeError as error:
-        raise invalid_argument(
-            f"JSON Parse error: {_reason(error, text)} at offset: {error.pos}"
-        ) from error
+        raise invalid_argument(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
     except RecursionError as error:
         raise invalid_argument("JSON Parse error: Values are nested too deeply.") from error
     except ValueError as error:  # more digits than Python turns into an integer
@@ -58,8 +43,19 @@ def parse_object(body):
     return document
 
 
+def _finite(text):
+    number = float(text)
+    if math.isinf(number):
+        raise invalid_argument(NUMBER_TOO_BIG)
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def encode(text):
-    """The bytes that a parsed string stood for.
+    """Return the bytes of a parsed string.
 
     Raises:
         ServingError: if an escape in the string was half of a surrogate pair.
@@ -73,78 +69,103 @@ def encode(text):
 
 
 def dump(value):
-    """A value as JSON bytes; the surrogates of `parse_object` become bytes again."""
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    """Return a value as JSON bytes; the surrogates of `parse_object` become bytes again."""
+    return _ENCODER.encode(value).encode("utf-8", "surrogateescape")
 
 
 def dump_error(message):
-    """The body of an answer that is an error: always UTF-8, whatever the message quotes."""
-    return json.dumps({"error": readable(message)}, ensure_ascii=False).encode()
+    """Return the body of an error: always UTF-8, whatever the message quotes."""
+    return _ENCODER.encode({"error": readable(message)}).encode()
 
 
 def readable(text):
-    """A text whose characters that were no UTF-8 are question marks."""
+    """Replace the characters of a text that were not UTF-8 by question marks."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def quote(value):
-    """A value as error texts show it: indented, lists on one line, cut near 256 characters."""
+    """Return a parsed value as error messages show it: JSON, cut to 256 characters."""
     text = ""
-    for token in _tokens(value, 0):
-        if len(text) >= _DEBUG_LENGTH:
-            break
-        text += token
+    for piece in _ENCODER.iterencode(value):
+        text += piece
+        if len(text) > _QUOTED_LENGTH:
+            return f"{text[:_QUOTED_LENGTH]}..."
     return text
 
 
 def type_name(value):
-    """RapidJSON's name of a parsed value's type."""
+    """Return TensorFlow Serving's name of a parsed value's type."""
     if value is None or isinstance(value, bool):
         return {None: "Null", True: "True", False: "False"}[value]
     names = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
     return names[type(value)]
 
 
-def _tokens(value, depth):
-    if isinstance(value, list):
-        yield "["
-        for index, item in enumerate(value):
-            if index:
-                yield ", "
-            yield from _tokens(item, depth + 1)
-        yield "]"
-    elif isinstance(value, dict):
-        yield "{"
-        indent = "\n" + "    " * (depth + 1)
-        for index, (name, item) in enumerate(value.items()):
-            yield f"{',' if index else ''}{indent}{json.dumps(name, ensure_ascii=False)}"
-            yield ": "
-            yield from _tokens(item, depth + 1)
-        yield ("\n" + "    " * depth if value else "") + "}"
+def write_outputs(outputs, row):
+    """Return a predict answer, ready for `dump`.
+
+    Args:
+        outputs: dictionary from output name to array, not empty.
+        row: bool. True for the row form (`predictions`), False for the columns (`outputs`).
+
+    Raises:
+        ServingError: if an output's dtype has no JSON form, or if rows are wanted and the outputs
+            do not have the same first dimension.
+    """
+    arrays = {
+        name: np.asarray(value, dtype=object if isinstance(value, bytes) else None)
+        for name, value in outputs.items()
+    }
+    if row:
+        _check_rows(arrays)
+    columns = {name: _to_json(name, array) for name, array in arrays.items()}
+    single = next(iter(columns.values())) if len(columns) == 1 else None
+    if not row:
+        return {"outputs": columns if single is None else single}
+    if single is not None:
+        return {"predictions": single}
+    return {"predictions": [dict(zip(columns, values)) for values in zip(*columns.values())]}
+
+
+def _check_rows(arrays):
+    batch = None
+    for name, array in arrays.items():
+        if array.ndim == 0:
+            raise invalid_argument(f"Tensor name: {name} has no shape information ")
+        if batch is not None and len(array) != batch:
+            raise invalid_argument(
+                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch}"
+            )
+        batch = len(array)
+
+
+def _to_json(name, array):
+    dtype = tf.as_dtype(array.dtype)
+    if dtype in _WHOLE:
+        return array.tolist()
+    if dtype == tf.string and name.endswith("_bytes"):
+        leaves = [{"b64": base64.b64encode(item).decode("ascii")} for item in array.ravel()]
+    elif dtype == tf.string:
+        leaves = [item.decode("utf-8", "surrogateescape") for item in array.ravel()]
+    elif dtype in _DIGITS:
+        leaves = decimals(array.ravel(), _DIGITS[dtype])
     else:
-        yield json.dumps(value, ensure_ascii=False)
+        raise invalid_argument(f"Failed to write JSON value for tensor type: {dtype_name(dtype)}")
+    nested = np.empty(len(leaves), object)
+    nested[:] = leaves
+    return nested.reshape(array.shape).tolist()
 
 
-def _finite(text):
-    number = float(text)
-    if math.isinf(number):
-        raise invalid_argument(NUMBER_TOO_BIG)
-    return number
+def decimals(array, digits):
+    """Round floats to six digits where those give the float back, to `digits` otherwise.
 
-
-def _reason(error, text):
-    """RapidJSON's sentence for Python's; which comma is missing depends on what is open."""
-    if error.msg in _REASONS:
-        return _REASONS[error.msg]
-    opened = []
-    for bracket in re.findall(r"[][{}]", _STRING.sub("", text[: error.pos])):
-        if bracket in "[{":
-            opened.append(bracket)
-        elif opened:
-            opened.pop()
-    if opened and opened[-1] == "[":
-        return "Missing a comma or ] after an array element."
-    return "Missing a comma or } after an object member."
-
-
-_DECODER = json.JSONDecoder(parse_float=_finite)
+    A float32 0.2 is then 0.2 in JSON, and not the 0.20000000298 that its bits are exactly.
+    """
+    exact = array.tolist()
+    short = [float(f"{number:.6g}") for number in exact]
+    with np.errstate(over="ignore"):
+        same = np.array(short, np.float64).astype(array.dtype) == array
+    return [
+        six if is_same else float(f"{number:.{digits}g}")
+        for number, six, is_same in zip(exact, short, same.tolist())
+    ]

@@ -1,4 +1,4 @@
-"""What one request may bring, and how many requests may wait."""
+"""Bounds of what one request may bring."""
 
 import dataclasses
 import math
@@ -6,14 +6,14 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from .errors import Code, ServingError, TooLarge, invalid_argument
+from .errors import TooLarge, invalid_argument
 
-_POINTER = 8  # what a string takes in an array, beside itself
+_POINTER = 8  # bytes of a string in an array, beside the string itself
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Bounds of what comes from outside; the flags of the same names set them.
+    """Bounds of requests; the flags of the same names set them.
 
     Args:
         max_request_bytes: int. Bytes of a request's body or message.
@@ -33,23 +33,15 @@ class Limits:
     max_waiting_requests: int = 1000
 
     def check_body(self, size):
-        """Refuses a body of more bytes than a request may have."""
+        """Refuse a body of more bytes than a request may have."""
         if size > self.max_request_bytes:
             raise TooLarge(
                 f"The request must have at most {self.max_request_bytes} bytes. Received: "
                 f"{size} or more"
             )
 
-    def check_waiting(self, count):
-        """Refuses a request behind which too many wait already."""
-        if count > self.max_waiting_requests:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"The server is busy: {self.max_waiting_requests} requests wait already",
-            )
-
     def check_depth(self, document, body):
-        """Refuses a parsed body that is nested too deeply."""
+        """Refuse a parsed body that is nested too deeply."""
         if body.count(b"[") + body.count(b"{") <= self.max_json_depth:
             return
         level, depth = [document], 0
@@ -68,9 +60,9 @@ class Limits:
             ]
 
     def check_shape(self, name, shape, dtype):
-        """Refuses a tensor by its shape, before there is one.
+        """Refuse a tensor by its shape, before its memory is allocated.
 
-        In a proto one value stands for a whole shape, so a few bytes can ask for any amount.
+        In a proto one value can stand for a whole shape, so a few bytes can ask for any amount.
 
         Args:
             name: string. The input's name.
@@ -95,11 +87,7 @@ class Limits:
             )
 
     def check_tensors(self, tensors):
-        """Refuses tensors that are too large or have too long strings.
-
-        Args:
-            tensors: dictionary from input name to array.
-        """
+        """Refuse tensors (arrays by input name) that are too large or have too long strings."""
         for name, array in tensors.items():
             self.check_shape(name, list(array.shape), tf.as_dtype(array.dtype))
             if array.dtype != np.object_:

@@ -1,4 +1,4 @@
-"""Loads the versions that are wanted, swaps them under load, and lends them to requests."""
+"""Load the versions that are wanted, swap them under load, and lend them to requests."""
 
 import contextlib
 import dataclasses
@@ -10,24 +10,23 @@ import time
 
 from .errors import Code, ServingError, invalid_argument, not_found
 from .metrics import LOAD_ATTEMPTS
-from .version_record import State, VersionRecord
-from .versions import find_versions, wanted_versions
+from .versions import State, VersionRecord, find_versions, wanted_versions
 
 _log = logging.getLogger(__name__)
 
 
 class ModelManager:
-    """Keeps the wanted versions of every model loaded, and availability first.
+    """Loader of models that keeps the wanted versions available.
 
-    A new version is loaded before an old one goes; an old one goes when its last request is
-    done; a version that fails to load leaves the old one serving. Loading happens on the thread
-    that polls, so requests never wait for it.
+    A new version is loaded before an old one is unloaded; an old one is unloaded after its last
+    request; a version that fails to load leaves the old one serving. The polling thread loads, so
+    requests never wait for it.
 
     Args:
         load: function of (name, version, path) that returns a `Servable`.
-        max_retries: int. How often a version that failed is tried again.
-        retry_seconds: float. How long after a failure.
-        unavailable_labels: bool. Whether a new label may point to a version that cannot answer yet.
+        max_retries: int. Attempts after the first one failed.
+        retry_seconds: float. Time between attempts.
+        unavailable_labels: bool. True if a new label may point to a version that is not loaded yet.
         stopping: `threading.Event` or None. Nothing more is loaded once it is set.
     """
 
@@ -47,14 +46,14 @@ class ModelManager:
         self._stopping = stopping or threading.Event()
 
     def configure(self, configs):
-        """Replaces the models to serve, from the next `poll` on.
+        """Replace the models to serve, from the next `poll` on.
 
         Args:
-            configs: list of `ModelConfig` protos that `check_model_configs` lets pass.
+            configs: list of `ModelConfig` protos that pass `check_model_configs`.
 
         Raises:
-            ServingError: if a label points to a version that is not available; the models then stay
-                what they were.
+            ServingError: if a label points to a version that is not available; then nothing
+                changes.
         """
         with self._lock:
             for config in configs:
@@ -62,7 +61,7 @@ class ModelManager:
             self._configs = {config.name: config for config in configs}
 
     def poll(self):
-        """Looks at every base path once, loads what is new and unloads what is not wanted."""
+        """List every base path once, load new versions and unload those that are not wanted."""
         with self._poll_lock:
             with self._lock:
                 names = [*self._configs, *(self._records.keys() - self._configs.keys())]
@@ -71,29 +70,29 @@ class ModelManager:
                     return
                 self._poll_model(name)
             if self._garbage:
-                # Objects of a graph hold one another; left to itself Python finds them too late.
+                # A graph's objects refer to one another; Python would collect them too late.
                 self._garbage = False
                 gc.collect()
 
     def poll_every(self, seconds):
-        """Polls in the background until `stop`."""
+        """Poll in the background until `stop`."""
 
         def poll():
             while not self._stopping.wait(seconds):
                 try:
                     self.poll()
-                except Exception:  # Whatever a directory holds, the next look may be better.
+                except Exception:  # The next poll may succeed.
                     _log.exception("Looking for versions failed")
 
         threading.Thread(target=poll, name="poll-versions", daemon=True).start()
 
     def stop(self):
-        """Ends the polling; what is being loaded is the last."""
+        """End the polling after the version that is being loaded."""
         self._stopping.set()
 
     @contextlib.contextmanager
     def use(self, model_spec):
-        """Lends the servable that a request names; it stays loaded until the block ends.
+        """Lend the servable that a request names; it stays loaded until the block ends.
 
         Args:
             model_spec: `ModelSpec` proto: a name, and a version, a label or neither (the newest).
@@ -112,12 +111,12 @@ class ModelManager:
                 self._close_if_idle(record)
 
     def names(self):
-        """The names of the models to serve, sorted."""
+        """Return the names of the models to serve, sorted."""
         with self._lock:
             return sorted(self._configs)
 
     def versions(self, name):
-        """Copies of a model's `VersionRecord`s, the newest first; empty for an unknown model."""
+        """Return copies of a model's `VersionRecord`s, the newest first; [] for an unknown model."""
         with self._lock:
             records = self._records.get(name, {})
             return [dataclasses.replace(records[key]) for key in sorted(records, reverse=True)]
@@ -177,9 +176,9 @@ class ModelManager:
         self._retire(records)
 
     def _want(self, name, paths):
-        """Marks what is wanted; a version that ended and came back starts again.
+        """Mark the wanted versions; a version that ended and came back starts again.
 
-        It may have come back before it ended: while its last requests ran.
+        Its directory may have come back before it ended, while its last requests ran.
         """
         with self._lock:
             records = self._records.setdefault(name, {})
@@ -202,7 +201,7 @@ class ModelManager:
             with self._lock:
                 record.failures += 1
                 record.next_attempt = time.monotonic() + self._retry_seconds
-                record.code = Code(getattr(error, "code", Code.UNKNOWN))
+                record.code = error.code if isinstance(error, ServingError) else Code.UNKNOWN
                 record.message = _message(error, record.path)
                 if record.failures > self._max_retries:
                     record.state = State.END
@@ -222,7 +221,7 @@ class ModelManager:
         _log.info("Version %d of %s is available", record.version, name)
 
     def _retire(self, records):
-        """Unloads what is not wanted, unless it is the last one that can answer."""
+        """Unload what is not wanted, unless it is the last version that can answer."""
         with self._lock:
             wanted = [record for record in records if record.wanted]
             unwanted = [record for record in records if record.loaded and not record.wanted]
@@ -249,6 +248,6 @@ class ModelManager:
 
 
 def _message(error, path):
-    """What an error says; TensorFlow prints a path at times as Python prints bytes."""
+    """Return an error's message, with the path as text where TensorFlow prints its `repr`."""
     as_bytes = repr(os.fsencode(path)).rstrip("\"'")
     return str(error).replace(as_bytes, as_bytes[1] + path) or type(error).__name__

@@ -1,6 +1,6 @@
-"""What the server counts, by TensorFlow Serving's names, as a page for Prometheus.
+"""Metrics for Prometheus, by TensorFlow Serving's names.
 
-The measures are the process's, like those of the real server; times are in microseconds.
+They are global to the process, like those of the real server; times are in microseconds.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import time
 import prometheus_client
 from prometheus_client.metrics_core import Metric
 
-from .config_protos import read_config
+from .errors import Code
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -19,11 +19,11 @@ prometheus_client.disable_created_metrics()
 
 
 class Count:
-    """A number that grows, without the `_total` that the library adds to every counter's name.
+    """Counter without the `_total` that the library adds to every counter's name.
 
     Args:
         name: string.
-        text: string. What is counted.
+        text: string. Description.
         labels: strings, the labels' names.
     """
 
@@ -34,12 +34,12 @@ class Count:
         _registry.register(self)
 
     def add(self, *labels):
-        """Counts one more of these label values."""
+        """Count one more of these label values."""
         with self._lock:
             self._values[labels] = self._values.get(labels, 0) + 1
 
     def collect(self):
-        """The library's protocol for what it collects."""
+        """Yield the samples: the library's protocol for collectors."""
         metric = Metric(self._name, self._text, "unknown")
         with self._lock:
             values = dict(self._values)
@@ -90,12 +90,12 @@ BATCH_SIZE = _distribution(
 )
 
 
-class Record:
-    """One request on its way: told whom it is for, it counts itself in the end.
+class RequestRecord:
+    """Metrics of one request, from its arrival on.
 
     Args:
         entrypoint: string. "REST" or "GRPC".
-        api: string. What was asked for.
+        api: string. Name of the method.
     """
 
     def __init__(self, entrypoint, api=""):
@@ -103,48 +103,21 @@ class Record:
         self._start = time.perf_counter()
 
     def end(self, code):
-        """Counts the request; its time too, if it went well.
-
-        Args:
-            code: `Code` of the answer.
-        """
+        """Count the request by the `Code` of its answer, and its time if that is OK."""
         REQUEST_COUNT.add(self.model, code.name)
-        if code == 0:
+        if code == Code.OK:
             micros = 1e6 * (time.perf_counter() - self._start)
             REQUEST_LATENCY.labels(self.model, self.api, self.entrypoint).observe(micros)
 
 
 @contextlib.contextmanager
-def runtime(model, api):
-    """Measures a run of a model's graph; one that fails is not measured."""
+def measure_runtime(model, api):
+    """Measure a run of a model's graph, unless it fails."""
     start = time.perf_counter()
     yield
     RUNTIME_LATENCY.labels(model, api, "TF1").observe(1e6 * (time.perf_counter() - start))
 
 
 def page():
-    """Everything as text, in bytes."""
+    """Return all metrics as Prometheus reads them, in bytes."""
     return prometheus_client.generate_latest(_registry)
-
-
-def read_metrics_path(path=None):
-    """Where a `MonitoringConfig` file wants the page for Prometheus.
-
-    Args:
-        path: string or None. The file, if there is one.
-
-    Returns:
-        String, or None for no page.
-
-    Raises:
-        ValueError: if the file cannot be read or parsed, or names no path of a URL.
-    """
-    if not path:
-        return None
-    config = read_config(path, "MonitoringConfig").prometheus_config
-    if not config.enable:
-        return None
-    page = config.path or "/monitoring/prometheus/metrics"
-    if not page.startswith("/"):
-        raise ValueError(f"{path}: path must start with a slash. Received: {page!r}")
-    return page

@@ -1,23 +1,75 @@
-"""Runs a signature of a servable: finds it, checks the inputs' names and dtypes, picks outputs."""
+"""Predict requests: find the signature, check names and dtypes of the inputs, pick outputs."""
 
 import tensorflow as tf
+from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
 from .errors import Code, ServingError, invalid_argument
-from .metrics import runtime
-from .tensor_proto import dtype_name, to_array
+from .metrics import measure_runtime
+from .tensors import dtype_name, to_array, to_proto
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
-def input_dtypes(servable, signature_name):
-    """What a REST request must bring.
+def run_predict_request(servable, request, request_context=None, limits=None):
+    """Answer a `PredictRequest` that came over gRPC or stands in a warm-up file.
+
+    Args:
+        servable: `Servable`.
+        request: `PredictRequest` proto.
+        request_context: `RequestContext` or None. Its time limit ends the run.
+        limits: `Limits` or None. Bounds of the request.
+
+    Returns:
+        `PredictResponse` proto, with the version and the signature that answered.
+
+    Raises:
+        ServingError: if the request does not fit the signature, or the run fails.
+    """
+    inputs = {name: to_array(name, proto, limits) for name, proto in request.inputs.items()}
+    if limits:
+        limits.check_tensors(inputs)
+    name = request.model_spec.signature_name
+    outputs = predict(servable, name, inputs, request.output_filter, request_context)
+    response = PredictResponse()
+    name_version(response.model_spec, servable, name or DEFAULT_SIGNATURE)
+    for name, array in outputs.items():
+        response.outputs[name].CopyFrom(to_proto(array))
+    return response
+
+
+def predict(servable, signature_name, inputs, output_filter=(), request_context=None):
+    """Run a signature.
 
     Args:
         servable: `Servable`.
         signature_name: string, "" for the default one.
+        inputs: dictionary from input name to array.
+        output_filter: names of the outputs to compute; all of them if empty.
+        request_context: `RequestContext` or None. Its time limit ends the run.
 
     Returns:
-        Dictionary from input name to `tf.DType`, in order of the names.
+        Dictionary from output name to array.
+
+    Raises:
+        ServingError: if the request does not fit the signature, or the run fails.
+    """
+    name = signature_name or DEFAULT_SIGNATURE
+    if name not in servable.signatures:
+        raise ServingError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
+    signature = servable.signatures[name]
+    feeds = _feeds(signature, inputs)
+    outputs = _outputs(signature, output_filter)
+    fetches = [signature.outputs[alias].name for alias in outputs]
+    with measure_runtime(servable.name, "Predict"):
+        return dict(zip(outputs, servable.run(feeds, fetches, request_context)))
+
+
+def input_dtypes(servable, signature_name):
+    """Return the inputs of a signature: a dictionary from name to `tf.DType`, sorted by name.
+
+    Args:
+        servable: `Servable`.
+        signature_name: string, "" for the default one.
 
     Raises:
         ServingError: if the servable has no such signature or it takes no inputs.
@@ -33,31 +85,11 @@ def input_dtypes(servable, signature_name):
     return {alias: tf.as_dtype(inputs[alias].dtype) for alias in sorted(inputs)}
 
 
-def predict(servable, signature_name, inputs, output_filter=(), caller=None):
-    """Runs a signature.
-
-    Args:
-        servable: `Servable`.
-        signature_name: string, "" for the default one.
-        inputs: dictionary from input name to array.
-        output_filter: names of the outputs to compute; all of them if empty.
-        caller: `RequestContext` or None. Whose time limit ends the run.
-
-    Returns:
-        Dictionary from output name to array.
-
-    Raises:
-        ServingError: if the request does not fit the signature, or the run fails.
-    """
-    name = signature_name or DEFAULT_SIGNATURE
-    if name not in servable.signatures:
-        raise ServingError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
-    signature = servable.signatures[name]
-    feeds = _feeds(signature, inputs)
-    outputs = _outputs(signature, output_filter)
-    fetches = [signature.outputs[alias].name for alias in outputs]
-    with runtime(servable.name, "Predict"):
-        return dict(zip(outputs, servable.run(feeds, fetches, caller)))
+def name_version(model_spec, servable, signature_name):
+    """Fill the `ModelSpec` of an answer: the version and the signature that gave it."""
+    model_spec.name = servable.name
+    model_spec.version.value = servable.version
+    model_spec.signature_name = signature_name
 
 
 def _feeds(signature, inputs):

@@ -1,110 +1,112 @@
-"""Runs the REST application on a thread of its own."""
+"""HTTP server of the REST API: uvicorn, with a time limit for the head of a request."""
 
-import functools
+import asyncio
 import socket
-import threading
 
-import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .addresses import family
 
+class _HeadTimer:
+    """Time limit of one connection's next request head.
 
-class _Connection(H11Protocol):
-    """Closes a connection whose request head does not arrive in time, however slowly it drips.
-
-    The body has a time limit of its own, and uvicorn closes connections without a new request.
+    uvicorn closes a connection that waits for its next request, but not one that never sends
+    anything or sends a head byte by byte. This class uses nothing but the transport: the limit
+    runs while bytes come in and no request has reached the application.
     """
 
-    def __init__(self, *args, head_seconds, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._head_seconds = head_seconds
-        self._head_timer = None
+    def __init__(self, transport, seconds):
+        self._transport, self._seconds = transport, seconds
+        self._handle = None
+        self._answering = 0
 
-    def connection_made(self, transport):
-        """The first head is awaited."""
-        super().connection_made(transport)
-        self._watch_head()
+    def start(self):
+        """Limit the time until `request_began`, unless a request is being answered."""
+        if self._handle is None and not self._answering:
+            self._handle = asyncio.get_running_loop().call_later(
+                self._seconds, self._transport.close
+            )
 
-    def data_received(self, data):
-        """Awaits the rest of a head that has begun, or rests."""
-        super().data_received(data)
-        self._watch_head()
+    def stop(self):
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
 
-    def connection_lost(self, exc):
-        """There is nothing to wait for."""
-        super().connection_lost(exc)
-        self._watch_head()
+    def request_began(self):
+        self.stop()
+        self._answering += 1
 
-    def _watch_head(self):
-        waits = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
-        if waits and self._head_timer is None:
-            self._head_timer = self.loop.call_later(self._head_seconds, self._give_up)
-        elif not waits and self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _give_up(self):
-        if self.conn.their_state is h11.IDLE:
-            self.transport.close()
+    def request_ended(self):
+        self._answering -= 1
 
 
 class RestServer:
-    """An HTTP server that starts and stops like a `grpc.Server`.
+    """HTTP server of an ASGI application; `serve` runs until `stop`.
 
     Args:
         application: ASGI application.
-        host: string. Address to listen on.
-        port: int.
-        head_seconds: float or None. How long the head of a request may take; None for ever.
-
-    Raises:
-        OSError: if the address is taken.
+        listener: listening `socket.socket`.
+        head_seconds: float. Time limit of the head of a request, 0 for none.
     """
 
-    def __init__(self, application, host, port, head_seconds=None):
-        try:
-            self._socket = socket.create_server((host, port), family=family(host), backlog=2048)
-        except OSError as error:
-            raise OSError(f"REST cannot listen on {host}:{port}: {error.strerror}") from error
+    def __init__(self, application, listener, head_seconds=0):
+        self._listener = listener
         # Accepted connections inherit it; without it an answer's body waits for the client's
         # delayed acknowledgement of its head, 40 ms.
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = functools.partial(
-            _Connection, head_seconds=head_seconds or threading.TIMEOUT_MAX
-        )
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._application = application
+        self._timers = {}  # address of a client -> _HeadTimer
         self._config = uvicorn.Config(
-            application,
-            http=connection,
+            self._answer if head_seconds else application,
+            http=self._protocol_class(head_seconds) if head_seconds else "h11",
+            interface="asgi3",
             ws="none",
             lifespan="off",
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # `scope["client"]` is the connection's own address
         )
         self._server = uvicorn.Server(self._config)
-        self._done = threading.Event()
 
-    def start(self):
-        """Starts answering."""
-        threading.Thread(target=self._run, name="rest-server", daemon=True).start()
+    async def serve(self):
+        """Answer requests until `stop`, and then until the running ones are done."""
+        await self._server.serve(sockets=[self._listener])
 
     def stop(self, grace):
-        """Takes no new requests and lets the running ones finish.
-
-        Args:
-            grace: int. Seconds after which running requests are dropped.
-
-        Returns:
-            `threading.Event`, set when the last request is done.
-        """
+        """Take no new requests; drop those that still run after so many seconds."""
         self._config.timeout_graceful_shutdown = grace
         self._server.should_exit = True
-        return self._done
 
-    def _run(self):
+    async def _answer(self, scope, receive, send):
+        timer = self._timers.get(tuple(scope["client"] or ()))
+        if timer is None:
+            return await self._application(scope, receive, send)
+        timer.request_began()
         try:
-            self._server.run(sockets=[self._socket])
+            await self._application(scope, receive, send)
         finally:
-            self._done.set()
+            timer.request_ended()
+
+    def _protocol_class(self, head_seconds):
+        timers = self._timers
+
+        class Protocol(H11Protocol):
+            """uvicorn's protocol; the methods are those of `asyncio.Protocol`."""
+
+            def connection_made(self, transport):
+                super().connection_made(transport)
+                self.address = tuple(transport.get_extra_info("peername", ())[:2])
+                self.timer = timers[self.address] = _HeadTimer(transport, head_seconds)
+                self.timer.start()
+
+            def data_received(self, data):
+                self.timer.start()
+                super().data_received(data)
+
+            def connection_lost(self, exc):
+                timers.pop(self.address, self.timer)
+                self.timer.stop()
+                super().connection_lost(exc)
+
+        return Protocol

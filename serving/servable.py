@@ -15,7 +15,7 @@ except ImportError:
 
 
 class Servable:
-    """A SavedModel in a session of its own, which is how TensorFlow Serving runs one.
+    """SavedModel in a session of its own, which is how TensorFlow Serving runs one.
 
     The session loader gives the same signatures, pruning, time limits and error texts as the
     real server, and closing the session frees the model's memory.
@@ -27,7 +27,7 @@ class Servable:
 
     Raises:
         ServingError: if the variables are not those that the export was written with.
-        Exception: whatever TensorFlow raises for a directory that it cannot load.
+        Exception: what TensorFlow raises for a directory that it cannot load.
     """
 
     def __init__(self, name, version, path):
@@ -51,13 +51,13 @@ class Servable:
             raise
         self.signatures = meta_graph.signature_def
 
-    def run(self, feeds, fetches, caller=None):
-        """Runs the graph; safe to call from many threads at once.
+    def run(self, feeds, fetches, request_context=None):
+        """Run the graph; safe to call from many threads at once.
 
         Args:
             feeds: dictionary from tensor name to array.
             fetches: list of tensor names.
-            caller: `RequestContext` or None. Whose time limit ends the run.
+            request_context: `RequestContext` or None. Its time limit ends the run.
 
         Returns:
             List of arrays, one per fetch.
@@ -65,7 +65,7 @@ class Servable:
         Raises:
             ServingError: with TensorFlow's code and message.
         """
-        seconds = caller.remaining() if caller else None
+        seconds = request_context.remaining() if request_context else None
         options = None
         if seconds is not None:
             options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
@@ -75,10 +75,10 @@ class Servable:
             # Python decorates the message with a traceback of the graph's construction; the
             # server's clients read the plain message, which is the error underneath.
             plain = error.__context__ if isinstance(error.__context__, tf.errors.OpError) else error
-            raise ServingError(Code(plain.error_code), plain.message) from error
+            raise ServingError(plain.error_code, plain.message) from error
         except (TypeError, ValueError) as error:
             raise invalid_argument(str(error)) from error
 
     def close(self):
-        """Frees the model."""
+        """Free the model's memory."""
         self._session.close()

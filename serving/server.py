@@ -1,15 +1,17 @@
-"""Serves exported models: `python -m serving.server --help`."""
+"""Server of exported models: `python -m serving.server --help`."""
 
+import asyncio
+import concurrent.futures
 import dataclasses
 import functools
 import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 
-from .addresses import check_address, joined
 from .errors import ServingError
 from .flags import parse_flags
 
@@ -20,7 +22,7 @@ _POLL_SECONDS = 1.0
 
 
 def main(arguments=None):
-    """Loads the models, serves them until SIGTERM or SIGINT, and lets running requests finish.
+    """Load the models and serve them until SIGTERM or SIGINT; running requests finish first.
 
     Args:
         arguments: list of strings; those of the process if None.
@@ -36,7 +38,7 @@ def main(arguments=None):
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     try:
-        return _serve(flags, stopping)
+        return serve(flags, stopping)
     except (ImportError, ValueError) as error:
         print(f"serving.server: {error}", file=sys.stderr)
         return 2
@@ -45,45 +47,50 @@ def main(arguments=None):
         return 1
 
 
-def _serve(flags, stopping):
+def serve(flags, stopping):
+    """Load the models and serve them until a `threading.Event` is set.
+
+    Args:
+        flags: namespace of `parse_flags`.
+        stopping: `threading.Event`.
+
+    Returns:
+        0.
+    """
     try:
-        # Before the imports that take seconds: a wrong path is told at once.
-        from .model_configs import read_model_configs
+        # Before the imports that take seconds, so that a wrong path is reported at once.
+        from .config_files import read_metrics_path, read_model_configs
 
         configs = read_model_configs(
             flags.model_config_file, flags.model_name, flags.model_base_path
         )
         from .batching_options import read_batching_options
-        from .metrics import read_metrics_path
         from .tls import read_credentials
 
-        _check_addresses(flags)
+        for api, port in (("gRPC", flags.port), ("REST", flags.rest_api_port)):
+            if port:
+                check_address(api, flags.host, port)
         batching = None
         if flags.enable_batching:
             batching = read_batching_options(flags.batching_parameters_file)
         metrics_path = read_metrics_path(flags.monitoring_config_file)
         credentials = read_credentials(flags.ssl_config_file)
+        from . import grpc_api, rest_api, rest_server  # noqa: F401
         from .batch_scheduler import BatchScheduler
-        from .demo_page import DemoPage
-        from .grpc_service import make_grpc_server
-        from .health import add_health_service
-        from .limits import Limits
         from .manager import ModelManager
-        from .rest import RestApi
-        from .rest_server import RestServer
     except ImportError as error:
         raise ImportError(
             f"{error}. The server needs: pip install 'keras_attn[serving]'"
         ) from error
 
     manager = ModelManager(
-        functools.partial(_load, flags, batching and (BatchScheduler(batching), batching)),
+        functools.partial(load, flags, batching and (BatchScheduler(batching), batching)),
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
         unavailable_labels=flags.allow_version_labels_for_unavailable_models,
         stopping=stopping,
     )
-    # What the imports made stays: to look for garbage among it would hold up requests for a second.
+    # The imported modules stay: a collection that searches them delays requests by a second.
     gc.freeze()
     manager.configure(configs)
     _await_models(manager, configs, flags, stopping)
@@ -92,56 +99,15 @@ def _serve(flags, stopping):
         return 0
     if flags.file_system_poll_wait_seconds > 0:
         manager.poll_every(flags.file_system_poll_wait_seconds)
-
-    limits = Limits(
-        **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
-    )
-    grpc_server = make_grpc_server(manager, flags.grpc_max_threads, limits)
-    health = None
-    if flags.enable_grpc_healthcheck_service:
-        health = add_health_service(grpc_server)
-    if flags.port:
-        address = joined(flags.host, flags.port)
-        if credentials:
-            grpc_server.add_secure_port(address, credentials)
-        else:
-            grpc_server.add_insecure_port(address)
-    servers = [grpc_server] if flags.port else []
-    if flags.rest_api_port:
-        application = RestApi(
-            manager,
-            flags.rest_api_num_threads,
-            limits,
-            flags.rest_api_timeout_in_ms,
-            flags.rest_api_enable_cors_support,
-            metrics_path,
-            DemoPage(manager) if flags.demo_page else None,
-        )
-        head_seconds = max(flags.rest_api_timeout_in_ms, 0) / 1000
-        servers.append(RestServer(application, flags.host, flags.rest_api_port, head_seconds))
-    for server in servers:
-        server.start()
-    _log.info(
-        "Serving on %s: gRPC port %d, REST port %d", flags.host, flags.port, flags.rest_api_port
-    )
-
-    stopping.wait()
-    _log.info("Stopping; running requests finish first")
-    manager.stop()
-    if health:
-        health.stop()
-    for done in [server.stop(_GRACE_SECONDS) for server in servers]:
-        done.wait()
+    # A thread of its own: uvicorn handles signals itself where it runs on the main thread.
+    with concurrent.futures.ThreadPoolExecutor(1, "event-loop") as event_loop:
+        apis = _serve_apis(flags, manager, metrics_path, credentials, stopping)
+        event_loop.submit(asyncio.run, apis).result()
     return 0
 
 
-def _check_addresses(flags):
-    for api, port in (("gRPC", flags.port), ("REST", flags.rest_api_port)):
-        if port:
-            check_address(api, flags.host, port)
-
-
-def _load(flags, batching, name, version, path):
+def load(flags, batching, name, version, path):
+    """Return a loaded and warmed version of a model, a `Servable` or a `BatchingServable`."""
     from .batching_options import read_own_batching_options
     from .batching_servable import BatchingServable
     from .servable import Servable
@@ -163,9 +129,9 @@ def _load(flags, batching, name, version, path):
 
 
 def _await_models(manager, configs, flags, stopping):
-    """Returns when every model can answer: like the real server, no port opens before.
+    """Return when every model can answer: like the real server, no port opens before.
 
-    Returns earlier when the server is to stop.
+    Return earlier when the server is to stop.
     """
     while not stopping.is_set():
         manager.poll()
@@ -185,8 +151,91 @@ def _await_models(manager, configs, flags, stopping):
         stopping.wait(flags.file_system_poll_wait_seconds or _POLL_SECONDS)
 
 
+async def _serve_apis(flags, manager, metrics_path, credentials, stopping):
+    """Serve both APIs until `stopping` is set, and until the running requests are done."""
+    from .demo_page import DemoPage
+    from .grpc_api import GrpcApi, HealthService, make_grpc_server
+    from .limits import Limits
+    from .rest_api import RestApi, make_rest_application
+    from .rest_server import RestServer
+
+    limits = Limits(
+        **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
+    )
+    health = HealthService() if flags.enable_grpc_healthcheck_service else None
+    grpc_server = rest_server = None
+    if flags.port:
+        is_ipv6 = _family(flags.host) == socket.AF_INET6
+        address = f"{f'[{flags.host}]' if is_ipv6 else flags.host}:{flags.port}"
+        api = GrpcApi(manager, flags.grpc_max_threads, limits)
+        grpc_server = make_grpc_server(api, limits.max_request_bytes, address, credentials, health)
+        await grpc_server.start()
+    if flags.rest_api_port:
+        api = RestApi(manager, flags.rest_api_num_threads, limits, flags.rest_api_timeout_in_ms)
+        application = make_rest_application(
+            api,
+            flags.rest_api_enable_cors_support,
+            metrics_path,
+            DemoPage(manager) if flags.demo_page else None,
+        )
+        listener = open_socket("REST", flags.host, flags.rest_api_port)
+        head_seconds = max(flags.rest_api_timeout_in_ms, 0) / 1000
+        rest_server = RestServer(application, listener, head_seconds)
+        serving = asyncio.create_task(rest_server.serve())
+    _log.info(
+        "Serving on %s: gRPC port %d, REST port %d", flags.host, flags.port, flags.rest_api_port
+    )
+
+    await asyncio.to_thread(stopping.wait)
+    _log.info("Stopping; running requests finish first")
+    manager.stop()
+    if health:
+        health.stop()
+    ends = []
+    if rest_server:
+        rest_server.stop(_GRACE_SECONDS)
+        ends.append(serving)
+    if grpc_server:
+        ends.append(grpc_server.stop(_GRACE_SECONDS))
+    await asyncio.gather(*ends)
+
+
+def check_address(api, host, port):
+    """Bind a port and release it, so that a wrong address is reported before models load.
+
+    Nothing listens meanwhile, so no client takes the server for one that answers.
+
+    Args:
+        api: string, for the error.
+        host: string. Name or address.
+        port: int.
+
+    Raises:
+        OSError: if the host is unknown or not of this machine, or the port is in use or not allowed.
+    """
+    try:
+        with socket.socket(_family(host)) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        raise OSError(f"{api} cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def open_socket(api, host, port):
+    """Return a listening socket; arguments and errors are those of `check_address`."""
+    try:
+        return socket.create_server((host, port), family=_family(host), backlog=2048)
+    except OSError as error:
+        raise OSError(f"{api} cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def _family(host):
+    """Return IPv6 for an address of that kind, IPv4 for any other and for names."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 if __name__ == "__main__":
     _code = main()
     logging.shutdown()
-    # All requests are answered. To take TensorFlow's modules apart would only cost seconds.
+    # All requests are answered; taking TensorFlow's modules apart would only cost seconds.
     os._exit(_code)

@@ -1,4 +1,4 @@
-"""TLS for gRPC by an `SSLConfig` file."""
+"""TLS for gRPC, configured by an `SSLConfig` file."""
 
 import os
 import ssl
@@ -6,26 +6,24 @@ import tempfile
 
 import grpc
 
-from .config_protos import read_config
+from .config_files import read_config
+from .serving_config_pb2 import SSLConfig
 
 
 def read_credentials(path=None):
-    """The server's credentials.
+    """Return the server's `grpc.ServerCredentials`, or None without a file.
 
     Args:
         path: string or None. Text file of an `SSLConfig` proto, which holds the keys and
             certificates themselves, as PEM.
 
-    Returns:
-        `grpc.ServerCredentials`, or None without a file.
-
     Raises:
-        ValueError: if the file cannot be read or parsed, lacks what TLS needs, or holds no key and
-            certificate that belong together.
+        ValueError: if the file cannot be read or parsed, or its key and certificate are missing or
+            do not fit each other.
     """
     if not path:
         return None
-    config = read_config(path, "SSLConfig")
+    config = read_config(path, SSLConfig)
     for name in ("server_key", "server_cert"):
         if "-----BEGIN" not in getattr(config, name):
             raise ValueError(f"{path}: {name} must hold a key or certificate in PEM form.")
@@ -40,15 +38,15 @@ def read_credentials(path=None):
 
 
 def _check_pair(path, config):
-    """gRPC takes anything and fails when the port is opened, without a reason."""
+    """Refuse keys with which gRPC would fail, without a reason, when the port is opened."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:  # of this user alone; OpenSSL reads only files
+    with tempfile.TemporaryDirectory() as folder:  # readable by this user only; OpenSSL reads only files
         paths = {name: os.path.join(folder, name) for name in ("server_cert", "server_key")}
         for name, file_path in paths.items():
             with open(file_path, "w", encoding="utf-8") as file:
                 file.write(getattr(config, name))
         try:
-            # An empty password: a key that needs one is refused, and nobody is asked for it.
+            # With an empty password OpenSSL refuses a key that needs one, and does not prompt.
             context.load_cert_chain(*paths.values(), password="")
         except (ssl.SSLError, ValueError) as error:
             raise ValueError(

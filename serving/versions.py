@@ -1,19 +1,50 @@
-"""Which versions of a model a base path holds, and which of them its policy wants."""
+"""Versions of a model: which a base path holds, which are wanted, and the state of each."""
 
+import dataclasses
 import os
 import re
 
+from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
+
+from .errors import Code
+
+State = ModelVersionStatus.State
 _MAX_VERSION = 2**63 - 1
 
 
+@dataclasses.dataclass
+class VersionRecord:
+    """Life of one version: START, LOADING, AVAILABLE, UNLOADING, END."""
+
+    version: int
+    path: str
+    state: int = State.START
+    wanted: bool = True
+    servable: object = None
+    users: int = 0
+    failures: int = 0
+    next_attempt: float = 0.0
+    code: Code = Code.OK
+    message: str = ""
+
+    @property
+    def loaded(self):
+        """True while requests may start on it."""
+        return self.state == State.AVAILABLE
+
+    @property
+    def ended(self):
+        """True when it was unloaded or given up."""
+        return self.state == State.END
+
+    @property
+    def unloaded(self):
+        """True when it ended without an error."""
+        return self.ended and self.code == Code.OK
+
+
 def find_versions(base_path):
-    """Sub-directories whose names are integers (leading zeros allowed).
-
-    Args:
-        base_path: string. Directory that holds one sub-directory per version.
-
-    Returns:
-        Dictionary from version number to the sub-directory's path.
+    """Return the sub-directories whose names are integers: version number to path.
 
     Raises:
         OSError: if the base path cannot be listed.
@@ -29,15 +60,12 @@ def find_versions(base_path):
 
 
 def wanted_versions(found, policy):
-    """The versions that a policy wants among those found.
+    """Return the version numbers that a policy wants among those found, the newest first.
 
     Args:
-        found: dictionary from version number to path.
+        found: version numbers.
         policy: `ServableVersionPolicy` proto: `latest` (one version unless it says more, and
             also when nothing is set), `all` or `specific`.
-
-    Returns:
-        List of version numbers, the newest first.
     """
     newest_first = sorted(found, reverse=True)
     choice = policy.WhichOneof("policy_choice")

@@ -1,4 +1,4 @@
-"""Replays the requests that an export carries, so that the first client does not pay for them."""
+"""Replay of the warm-up requests that an export carries, before it serves its first client."""
 
 import os
 
@@ -8,9 +8,9 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from keras_attn.export.golden_outputs import WARMUP_FILE, outputs_match
 
 from .errors import Code, ServingError, invalid_argument
-from .infer import classify, multi_inference, regress
-from .predict_request import run_predict_request
-from .tensor_proto import to_array
+from .inference import classify, multi_inference, regress
+from .predict import run_predict_request
+from .tensors import to_array
 
 _MAX_RECORDS = 1000
 _RUN = {
@@ -22,18 +22,18 @@ _RUN = {
 
 
 def warm_up(servable, path, iterations=1):
-    """Runs the requests of `assets.extra/tf_serving_warmup_requests`, if there is one.
+    """Run the requests of `assets.extra/tf_serving_warmup_requests`, if there is one.
 
-    Where the record of a predict request has the response too, as our exports' have, the answer
-    must be that. (The real server only runs the requests.)
+    Where the record of a predict request has the response too, as in exports of keras_attn, the
+    answer must equal it. (The real server only runs the requests.)
 
     Args:
         servable: `Servable`, loaded and not yet available.
         path: string. The version's directory.
-        iterations: int. How many times each request runs.
+        iterations: int. Runs of each request.
 
     Raises:
-        ServingError: if a record is broken, fails or is answered otherwise, or there are more than
+        ServingError: if a record is broken, fails or has another answer, or there are more than
             1000.
     """
     file = os.path.join(path, WARMUP_FILE)
@@ -57,9 +57,8 @@ def warm_up(servable, path, iterations=1):
 
 def _check_answer(signature, expected, answer):
     for name, proto in expected.outputs.items():
-        saved = to_array(name, proto)
         found = to_array(name, answer.outputs[name]) if name in answer.outputs else None
-        if found is None or not outputs_match(saved, found):
+        if found is None or not outputs_match(to_array(name, proto), found):
             raise ServingError(
                 Code.FAILED_PRECONDITION,
                 f"The export is damaged or runs differently here: its signature {signature!r} no "

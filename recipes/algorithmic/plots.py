@@ -1,6 +1,6 @@
 """Lines over lengths and positions, as PNG."""
 
-from .. import files
+from keras_attn.ops.atomic_files import atomic_file
 
 
 def draw_lines(path, lines, xlabel, ylabel, mark=None):
@@ -27,6 +27,6 @@ def draw_lines(path, lines, xlabel, ylabel, mark=None):
     axes.set_ylim(bottom=0)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()
-    with files.replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=120)
     plt.close(figure)

@@ -13,7 +13,8 @@ import time
 
 import numpy as np
 
-from keras_attn.callbacks.npz import PARTIAL, read_arrays
+from keras_attn.callbacks.npz import read_arrays
+from keras_attn.ops.atomic_files import PARTIAL
 
 from ..provenance import versions
 from .card import Card, add_card_arguments
@@ -96,7 +97,7 @@ def kill(out, options, seconds, in_a_write):
 
 
 def half_written(folder):
-    return any(name.endswith(PARTIAL) for name in os.listdir(folder))
+    return any(PARTIAL in name for name in os.listdir(folder))
 
 
 def newest(folder):

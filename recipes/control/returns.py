@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .. import files
+from keras_attn.ops.atomic_files import atomic_file
 
 
 def table(cards):
@@ -39,7 +39,7 @@ def draw(cards, path):
     axes.set(xlabel="steps of all environments", ylabel="return", title=runs[0]["task"])
     axes.grid(alpha=0.3)
     axes.legend()
-    with files.replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=120)
 
 

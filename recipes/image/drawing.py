@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .. import files
+from keras_attn.ops.atomic_files import atomic_file
 
 # In pixels of the picture: what a small image is enlarged to, at least, and the gap around it.
 LEAST_SIZE, GAP = 48, 4
@@ -14,7 +14,7 @@ def write_grid(images, num_values, path):
     """Writes images (N, H, W, 1 or 3) of the values 0 .. `num_values` - 1 in rows, as a PNG."""
     from matplotlib.image import imsave
 
-    with files.replacing(path) as temporary:
+    with atomic_file(path) as temporary:
         imsave(temporary, arranged(images, num_values))
 
 

@@ -105,6 +105,6 @@ def decode(tokenizer, ids):
     for token in [*ids, tokenizer.eos_id]:
         line.append(token)
         if token == tokenizer.eos_id:
-            lines.append(tokenizer.decode([line]).numpy()[0].decode())
+            lines.extend(tokenizer.decode_as_strings([line]))
             line = []
     return "\n".join(lines)

@@ -3,12 +3,10 @@
 import hashlib
 import os
 
-import keras
 import numpy as np
 
 from keras_attn import text
-
-from .. import files
+from keras_attn.ops.atomic_files import atomic_file
 
 FILE_NAME, TOKENIZER = "tokens.npz", "tokenizer.model"
 # The first id that stands for text, after the marks that all tokenizers have.
@@ -28,8 +26,7 @@ class Tokens:
         arrays: dict.
 
     Raises:
-        ValueError: if they are to be made and the backend is not TensorFlow, which tokenizers need,
-            or there are several processes, which must have the same.
+        ValueError: if they are missing and there are several processes, which need the same ones.
     """
 
     def __init__(self, directory, digest, make, strategy):
@@ -39,10 +36,9 @@ class Tokens:
         self._made = self.arrays is None
         if not self._made:
             return
-        if keras.backend.backend() != "tensorflow" or strategy == "multi_worker":
+        if strategy == "multi_worker":
             raise ValueError(
-                f"{problem}; it is made where TensorFlow is installed, by one process, with the "
-                "same command and --prepare."
+                f"{problem}; one process makes it, started with the same command and --prepare."
             )
         self._tokenizer, self.arrays = make()
         self.arrays["vocabulary_size"] = np.array(self._tokenizer.vocabulary_size)
@@ -63,7 +59,7 @@ class Tokens:
             return
         os.makedirs(self._directory, exist_ok=True)
         self.tokenizer.save(self._path(TOKENIZER))
-        with files.replacing(self._path(FILE_NAME)) as temporary:
+        with atomic_file(self._path(FILE_NAME)) as temporary:
             np.savez(temporary, digest=np.array(self._digest), **self.arrays)
 
     def _kept(self):

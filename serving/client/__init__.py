@@ -1,14 +1,13 @@
 """Clients of TensorFlow Serving and of the server here: `python -m serving.client --help`.
 
-The folder imports nothing of this package, nor TensorFlow, so it can be copied to wherever the
-questions are asked. REST needs Python's standard library alone, gRPC the packages grpcio and
-protobuf, which the extra `serving` installs.
+The folder imports nothing of this package, nor TensorFlow, so it can be copied to any machine. REST
+needs Python's standard library alone, gRPC the packages grpcio and protobuf, which the extra
+`serving` installs.
 """
 
-from .client import Answer, Client
-from .errors import ClientError
+from .client import Answer, Client, Session
 from .grpc_client import GrpcClient
 from .rest_client import RestClient
-from .session import Session
+from .retries import ClientError
 
 __all__ = ["Answer", "Client", "ClientError", "GrpcClient", "RestClient", "Session"]

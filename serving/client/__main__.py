@@ -1,16 +1,16 @@
-"""Asks a server for translations, one printed per line."""
+"""Command line that prints a server's translations, one per line."""
 
 import argparse
 import os
 import sys
 
-from .errors import ClientError
 from .grpc_client import GrpcClient
 from .rest_client import RestClient
+from .retries import ClientError
 
 
 def main(arguments=None):
-    """Prints one translation per line.
+    """Print one translation per line.
 
     Returns:
         The exit code: 0, or 1 if there was no answer. A usage error ends the process with 2.
@@ -38,7 +38,7 @@ def main(arguments=None):
     except (OSError, UnicodeError) as error:
         print(f"serving.client: The answers cannot be written: {error}", file=sys.stderr)
         if isinstance(error, OSError):
-            # What is left in the buffer would be an error once more, at the process's end.
+            # The rest of the buffer would raise again when the process ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""What a client is made with."""
+"""Checks of a client's constructor arguments."""
 
 import numbers
 import re
@@ -10,10 +10,10 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 def url_to_ask(url):
-    """A model's address as it is sent: letters that are not of ASCII, and spaces, as `%C3%A9`.
+    """Return a model's address as it is sent, percent-encoded.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is not a model's address.
     """
     try:
         parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
@@ -28,14 +28,14 @@ def url_to_ask(url):
 
 
 def check_address(address):
-    """Raises a ValueError if it is not one for gRPC."""
+    """Raise a ValueError if an address is not one for gRPC."""
     is_url = isinstance(address, str) and address.startswith(("http://", "https://"))
     if not isinstance(address, str) or not address or is_url:
         raise ValueError(f"`address` must be HOST:PORT. Received: address={address!r}.")
 
 
 def check_model(model_name, version, label):
-    """Raises a ValueError if these do not name a model or one version of it."""
+    """Raise a ValueError if these do not name a model or one version of it."""
     if not isinstance(model_name, str) or not model_name:
         raise ValueError(f"`model_name` must be a string. Received: model_name={model_name!r}.")
     if version is not None and label is not None:
@@ -51,10 +51,11 @@ def check_model(model_name, version, label):
 
 
 def checked_headers(headers):
-    """A dict of headers, or an empty one for None; a value may be secret, and is not told.
+    """Return a dict of headers, empty for None.
 
     Raises:
-        ValueError: if a name or a value is none of HTTP's.
+        ValueError: if a name or a value is not valid in HTTP. It does not show values, which may be
+            secret.
     """
     if headers is not None and not isinstance(headers, dict):
         raise ValueError(

@@ -1,18 +1,16 @@
-"""What can be asked of a served model, over whichever API."""
+"""Methods of a served model's clients, whichever API they use."""
 
 import collections.abc
 import numbers
 import typing
 
-from .errors import ClientError
-from .retries import with_retries
-from .session import Session
+from .retries import ClientError, with_retries
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
 class Answer(typing.NamedTuple):
-    """A text that a model wrote, and its score: None where the model gives none."""
+    """Text that a model wrote, and its score: None where the model gives none."""
 
     text: str
     score: float | None
@@ -21,14 +19,14 @@ class Answer(typing.NamedTuple):
 class Client:
     """One served model: `RestClient` or `GrpcClient`, whose answers are the same.
 
-    Safe to use from many threads at once, and a context manager, which closes it. A subclass has
+    Safe to use from many threads at once, and a context manager that closes it. A subclass has
     `_predict(inputs, signature_name, limit)`, one attempt within a `TimeLimit`.
 
     Args:
-        place: string. What the errors call the model.
+        place: string. The model's name in errors.
         timeout: float. Seconds for a call, all attempts together.
         retries: int. Most attempts after the first where the connection is refused or lost, or the
-            server has too much to do (503, 429) or stops. What it calls wrong is not asked again.
+            server is overloaded (503, 429) or stops. A request that it calls wrong is not repeated.
 
     Raises:
         ValueError: if `timeout` is not positive, or `retries` is negative.
@@ -44,7 +42,7 @@ class Client:
         self._retries = retries
 
     def predict(self, inputs, signature_name=DEFAULT_SIGNATURE):
-        """Runs a signature.
+        """Run a signature.
 
         Args:
             inputs: dict of the signature's inputs by name: numbers, strings or bytes, or nested
@@ -53,8 +51,7 @@ class Client:
 
         Returns:
             dict of the outputs by name, as nested lists. Strings are `str`, or bytes where the name
-            ends in `_bytes`. Nothing of a number is lost: a float, rounded to the output's type, is
-            the one that the model gave.
+            ends in `_bytes`. A float, rounded to the output's type, is exactly the model's.
 
         Raises:
             ClientError: if there is no answer, the server refuses, or the inputs cannot be sent.
@@ -70,20 +67,15 @@ class Client:
                 self._retries,
             )
         except (LookupError, StopIteration, TypeError, ValueError) as error:
-            # Such as half a character in a name, or bytes that came without their code.
+            # Such as half a surrogate pair in a name, or bytes that are not base64.
             raise ClientError(
-                f"What {self.place} is asked or answers cannot be sent or read: {error!r}"
+                f"The request to {self.place} or its answer cannot be sent or read: {error!r}"
             ) from error
 
     def translate(self, texts):
-        """A translation of each text, by the export of an encoder-decoder.
+        """Return a list of `Answer`s: a translation of each text, by an encoder-decoder's export.
 
-        Args:
-            texts: list of strings. A server with batching refuses more of them in one call than
-                its `max_batch_size`: ask for longer lists in parts.
-
-        Returns:
-            List of `Answer`s.
+        A server with batching refuses more texts in one call than its `max_batch_size`.
 
         Raises:
             ClientError: if there is no answer, the server refuses, or the model does not translate.
@@ -91,22 +83,15 @@ class Client:
         return self._write(texts, "translation")
 
     def complete(self, texts):
-        """What follows each text, by the export of a causal language model; otherwise the same."""
+        """Return a list of `Answer`s: a continuation of each text, by a causal model's export."""
         return self._write(texts, "continuation")
 
     def session(self, batch_size=1):
-        """Texts, or episodes, that go on from call to call, by the export of a model with a memory.
-
-        Args:
-            batch_size: int. How many at once.
-
-        Returns:
-            `Session`.
-        """
+        """Return a `Session` of so many texts or episodes, by the export of a model with a memory."""
         return Session(self, batch_size)
 
     def close(self):
-        """Ends the connection."""
+        """End the connection."""
 
     def __enter__(self):
         return self
@@ -128,3 +113,53 @@ class Client:
         if not all(isinstance(x, list) and len(x) == len(texts) for x in columns):
             raise ClientError(f"{self.place} did not answer each text.")
         return [Answer(*pair) for pair in zip(*columns)]
+
+
+class Session:
+    """Memory of a model between calls, which the client keeps and the server does not.
+
+        outputs_t, memory_{t+1} = step(segment_t, memory_t)
+
+    For one thread. A step that fails leaves the memory as it was, so it can be repeated.
+
+    Args:
+        client: `Client` of an export with the signatures `initial_memory` and `step`.
+        batch_size: int. Rows of each segment.
+
+    Raises:
+        ClientError: if the model has no memory, or there is no answer.
+
+    Attributes:
+        memory: dict of the memory tensors of the next step, as nested lists.
+    """
+
+    def __init__(self, client, batch_size=1):
+        self._client = client
+        self.memory = client.predict({"batch_size": batch_size}, "initial_memory")
+
+    def step(self, *, lengths=None, **segment):
+        """Read one more segment.
+
+        Args:
+            lengths: list of B ints. Real length of each row; by default that of the whole row.
+            **segment: `token_ids` (B, T) or `states` (B, T, ...).
+
+        Returns:
+            dict of the outputs, without the memory: `logits` (B, T, V), or those of the heads.
+
+        Raises:
+            ClientError: if there is no answer, the server refuses, or the segment has no rows.
+        """
+        if lengths is None:
+            try:
+                (rows,) = segment.values()
+                lengths = [len(row) for row in rows]
+            except (TypeError, ValueError) as error:
+                raise ClientError(
+                    "A step reads rows of `token_ids` or of `states`, and without `lengths` nothing "
+                    f"else. Received: {segment!r}."
+                ) from error
+        inputs = {**segment, "lengths": lengths, **self.memory}
+        outputs = self._client.predict(inputs, "step")
+        self.memory = {name: outputs.pop(name) for name in self.memory}
+        return outputs

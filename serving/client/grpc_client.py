@@ -1,35 +1,35 @@
-"""Over gRPC."""
+"""Client over gRPC."""
 
 from .checks import check_address, check_model, checked_headers
 from .client import Client
-from .errors import ClientError
+from .retries import ClientError
 from .tensors import read_tensor, write_tensor
 
 _SIGNATURES = "signature_def"
 _TICK = 0.05  # seconds
-# The last is what a server that stops does to what has just come in.
+# CANCELLED is the answer of a stopping server to a call that has just come in.
 _PASSING = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED")
 _CHANNEL = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # A server that is back is found again by the next attempt, not after gRPC's second or more.
+    # The next attempt reconnects at once, not after gRPC's second or more.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
 ]
 
 
 class GrpcClient(Client):
-    """A model over gRPC. Its signatures are asked for once, since lists do not tell their type.
+    """Served model over gRPC. Its signatures are fetched once, since lists do not show their dtype.
 
     Args:
         address: string. `HOST:PORT`.
         model_name: string.
         version: int. By default the newest.
-        label: string. That of a version, in its place.
+        label: string. Label of a version, in place of `version`.
         credentials: `grpc.ChannelCredentials`, for TLS.
         timeout: float. Seconds for a call, all attempts together.
         retries: int. Most attempts after the first.
-        headers: dict of strings, sent with each request: what a gateway before the server wants.
+        headers: dict of strings, sent with each request, as for a gateway before the server.
 
     Raises:
         ImportError: if the packages of the extra `serving` are missing.
@@ -57,12 +57,12 @@ class GrpcClient(Client):
         try:
             import grpc
 
-            from .protos import build
+            from . import predict_pb2
         except ImportError as error:
             raise ImportError(f"{error}. gRPC needs: pip install 'keras_attn[serving]'") from error
         self._rpc_error = grpc.RpcError
-        self._protos = build()
-        self._spec = self._protos["ModelSpec"](name=model_name, version_label=label)
+        self._messages = predict_pb2
+        self._spec = predict_pb2.ModelSpec(name=model_name, version_label=label)
         if version is not None:
             self._spec.version.value = version
         if credentials is None:
@@ -77,7 +77,7 @@ class GrpcClient(Client):
 
     def _predict(self, inputs, signature_name, limit):
         signature = self._signature(signature_name, limit)
-        request = self._protos["PredictRequest"](model_spec=self._spec)
+        request = self._messages.PredictRequest(model_spec=self._spec)
         request.model_spec.signature_name = signature_name
         for name, value in inputs.items():
             if name not in signature.inputs:
@@ -96,10 +96,10 @@ class GrpcClient(Client):
     def _signature(self, name, limit):
         signatures = self._signatures
         if signatures is None:
-            request = self._protos["GetModelMetadataRequest"](model_spec=self._spec)
+            request = self._messages.GetModelMetadataRequest(model_spec=self._spec)
             request.metadata_field.append(_SIGNATURES)
             response = self._call("GetModelMetadata", request, limit)
-            found = self._protos["SignatureDefMap"]()
+            found = self._messages.SignatureDefMap()
             found.ParseFromString(response.metadata[_SIGNATURES].value)
             signatures = self._signatures = found.signature_def
         if name not in signatures:
@@ -112,8 +112,8 @@ class GrpcClient(Client):
     def _call(self, name, request, limit):
         method = self._channel.unary_unary(
             f"/tensorflow.serving.PredictionService/{name}",
-            request_serializer=self._protos[f"{name}Request"].SerializeToString,
-            response_deserializer=self._protos[f"{name}Response"].FromString,
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=getattr(self._messages, f"{name}Response").FromString,
         )
         try:
             return method(request, timeout=limit.wait(), metadata=self._headers)
@@ -121,7 +121,7 @@ class GrpcClient(Client):
             raise ClientError(f"The client of {self.place} cannot ask: {error}") from error
         except self._rpc_error as error:
             code = error.code().name
-            # Of the server's own limits it tells itself; ours may end by a tick of the clock early.
+            # The server reports its own limits; this client's may end a tick of the clock early.
             if code == "DEADLINE_EXCEEDED" and limit.left() < _TICK:
                 raise limit.error(self.place) from error
             message = f"{self.place} answered {code}: {error.details()}"

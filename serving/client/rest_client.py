@@ -1,4 +1,4 @@
-"""Over REST, by Python's standard library alone."""
+"""Client over REST, with Python's standard library alone."""
 
 import base64
 import http.client
@@ -8,24 +8,24 @@ import urllib.request
 
 from .checks import checked_headers, url_to_ask
 from .client import Client
-from .errors import ClientError
+from .retries import ClientError
 
 _OVERLOADED = (429, 503)
 _CHUNK = 1 << 16
 
 
 class RestClient(Client):
-    """A model over REST.
+    """Served model over REST.
 
     Args:
         url: string. The model's address, `http://HOST:PORT/v1/models/NAME`, and after it
             `/versions/N` or `/labels/L` for one version.
         timeout: float. Seconds for a call, all attempts together.
         retries: int. Most attempts after the first.
-        headers: dict of strings, sent with each request: what a gateway before the server wants.
+        headers: dict of strings, sent with each request, as for a gateway before the server.
 
     Raises:
-        ValueError: if `url` is no such address, or a header no single line of ASCII.
+        ValueError: if `url` is not such an address, or a header is not a single line of ASCII.
 
     Example:
         >>> import serving.client
@@ -44,13 +44,13 @@ class RestClient(Client):
     def _predict(self, inputs, signature_name, limit):
         question = {"signature_name": signature_name, "inputs": inputs}
         try:
-            # Not as escapes: half a character would come to the server as one.
+            # Without escapes, so that half a surrogate pair is an error here, not on the server.
             body = json.dumps(question, default=_jsonable, ensure_ascii=False).encode()
         except (RecursionError, TypeError, ValueError) as error:  # such as a list that holds itself
             raise ClientError(f"The inputs cannot be sent: {error}") from error
         outputs = self._ask(":predict", "outputs", limit, body)
         if not isinstance(outputs, dict) or _is_base64(outputs):
-            # The only output stands there without its name.
+            # A single output comes without its name.
             metadata = self._ask("/metadata", "metadata", limit)
             signature = metadata["signature_def"]["signature_def"][signature_name]
             outputs = dict.fromkeys(signature["outputs"], outputs)
@@ -60,7 +60,7 @@ class RestClient(Client):
         }
 
     def _ask(self, action, key, limit, body=None):
-        """What the answer's object holds under a key."""
+        """Return the value of a key of the answer."""
         place = self.place
         try:
             request = urllib.request.Request(self._url + action, body, self._headers)
@@ -89,13 +89,13 @@ class RestClient(Client):
 
 
 def _read(answer, limit):
-    """The body; the socket's own limit is for each wait alone."""
+    """Return the body; the socket's own limit is for each wait alone."""
     body = bytearray()
     while chunk := answer.read1(_CHUNK):
         body += chunk
         if limit.left() < 0:
             raise TimeoutError
-    if answer.length:  # what was announced and did not come
+    if answer.length:  # bytes that were announced and did not come
         raise http.client.IncompleteRead(bytes(body), answer.length)
     return body
 
@@ -110,7 +110,7 @@ def _reason(error):
 def _jsonable(value):
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
-    if hasattr(value, "tolist"):  # of NumPy and its likes
+    if hasattr(value, "tolist"):  # an array
         return value.tolist()
     raise ClientError(
         "An input must be numbers, strings or bytes, or nested lists or arrays of these. "

@@ -1,54 +1,61 @@
-"""Asking again, within a time limit."""
+"""Errors of a client, and retries within a time limit.
+
+Written out rather than taken from a package, so that the REST client needs the standard library alone
+and both clients retry alike.
+"""
 
 import random
 import time
 
-from .errors import ClientError
-
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
-# A socket takes no less than zero, and no more than an int32 of milliseconds.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
+# A socket accepts no less than zero, and no more than an int32 of milliseconds.
 _SHORTEST_WAIT, _LONGEST_WAIT = 1e-3, 1e6
 
 
-class TimeLimit:
-    """The end of a whole call: of all attempts, and of the pauses between them.
+class ClientError(Exception):
+    """Failure of a request; the message is one sentence for the user.
 
-    Args:
-        seconds: float.
+    Attributes:
+        may_pass: bool. True if the same request may succeed a moment later: the connection was
+            refused or lost, or the server has too much to do.
     """
+
+    def __init__(self, message, may_pass=False):
+        super().__init__(" ".join(message.split()))
+        self.may_pass = may_pass
+
+
+class TimeLimit:
+    """End of a whole call: of all attempts, and of the pauses between them."""
 
     def __init__(self, seconds):
         self.seconds = seconds
         self._end = time.monotonic() + seconds
 
     def left(self):
-        """Seconds until the end, negative after it."""
+        """Return the seconds until the end, negative after it."""
         return self._end - time.monotonic()
 
     def wait(self):
-        """The same for a socket, which is to wait until then."""
+        """Return the seconds until the end as a timeout for a socket."""
         return min(max(self.left(), _SHORTEST_WAIT), _LONGEST_WAIT)
 
     def error(self, place):
-        """What to raise when it is over."""
+        """Return the error to raise when it is over."""
         return ClientError(f"{place} did not answer within {self.seconds:g} seconds.")
 
 
 def with_retries(call, seconds, retries):
-    """Calls until there is an answer, a failure that will not pass, or no time or attempt left.
+    """Call until there is an answer, a lasting failure, or no time or attempt left.
 
     Pauses double from a tenth of a second to five, and are shortened by up to a half at random, so
     that clients whose server went away do not come back all at once. A prediction changes nothing
-    on the server, so it may be asked for twice.
+    on the server, so it may be sent twice.
 
     Args:
         call: function of a `TimeLimit`.
         seconds: float. The limit.
         retries: int. Most attempts after the first.
-
-    Returns:
-        What the call returned.
 
     Raises:
         ClientError: the last attempt's.

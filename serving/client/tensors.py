@@ -1,10 +1,10 @@
-"""Nested lists to and from `TensorProto`."""
+"""Conversion of nested lists to and from `TensorProto`."""
 
 import array
 import itertools
 import math
 
-from .errors import ClientError
+from .retries import ClientError
 
 _STRING, _BOOL = 7, 10
 _MOST_AXES = 254  # of TensorFlow
@@ -25,7 +25,7 @@ _TYPES = {
 
 
 def write_tensor(proto, name, value, dtype):
-    """Fills a `TensorProto`.
+    """Fill a `TensorProto`.
 
     Args:
         proto: the `TensorProto`.
@@ -57,14 +57,14 @@ def write_tensor(proto, name, value, dtype):
 
 
 def read_tensor(name, proto):
-    """The nested lists of a `TensorProto`; strings are bytes where the name ends in `_bytes`."""
+    """Return a tensor as nested lists; strings are bytes where the name ends in `_bytes`."""
     _, field, code = _known(name, proto.dtype)
     shape = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_content:
         values = array.array(code, proto.tensor_content).tolist()
     else:
         values = list(getattr(proto, field))
-        # What is the same up to the end may be written once.
+        # Equal values up to the end may be written once.
         values += values[-1:] * (math.prod(shape) - len(values))
     if proto.dtype == _STRING and not name.endswith("_bytes"):
         values = [value.decode(errors="replace") for value in values]
@@ -74,7 +74,7 @@ def read_tensor(name, proto):
 
 
 def _nested(values, shape):
-    """Takes as many values as the shape has, and puts them into lists."""
+    """Take as many values as the shape has, and put them into lists."""
     if len(shape) > 1:
         return [_nested(values, shape[1:]) for _ in range(shape[0])]
     return list(itertools.islice(values, shape[0])) if shape else next(values)

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import keras
 import numpy as np
 import pytest
 
@@ -85,20 +84,18 @@ def test_tokens_of_something_else_are_made_again(tmp_path, monkeypatch, splits, 
     assert len(found.ids["valid"]) == len(splits["valid"])
 
 
-def test_without_tokenizers_they_must_be_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+def test_several_processes_need_tokens_that_one_has_made(tmp_path):
+    shared = SimpleNamespace(**{**vars(OPTIONS), "strategy": "multi_worker"})
     with pytest.raises(ValueError, match="There is no file .*tokens.npz; .* --prepare"):
-        corpus(tmp_path)
-    monkeypatch.undo()
+        corpus(tmp_path, options=shared)
     corpus(tmp_path).tokens.save()
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    assert corpus(tmp_path).tokens.vocabulary_size == 4 + len(set("to be or not to be\n"))
+    assert corpus(tmp_path, options=shared).tokens.vocabulary_size == 4 + len(set("to be or not\n"))
     with pytest.raises(ValueError, match="has the tokens of another text or tokenizer"):
-        corpus(tmp_path, {**SPLITS, "test": "no"})
+        corpus(tmp_path, {**SPLITS, "test": "no"}, shared)
     content = (tmp_path / FILE_NAME).read_bytes()
     (tmp_path / FILE_NAME).write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match="is damaged"):
-        corpus(tmp_path)
+        corpus(tmp_path, options=shared)
     assert (tmp_path / TOKENIZER).exists()
 
 

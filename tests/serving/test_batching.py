@@ -13,8 +13,8 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from serving.batch_scheduler import BatchScheduler
 from serving.batching_options import BatchingOptions
 from serving.batching_servable import BatchingServable
-from serving.caller import RequestContext
 from serving.errors import Code, ServingError
+from serving.request_context import RequestContext
 
 FOREVER = 60_000_000
 pytestmark = pytest.mark.point(n=20)

@@ -1,6 +1,7 @@
 """The server's flags, its configuration files and how it refuses to start."""
 
 import ast
+import asyncio
 import dataclasses
 import pathlib
 import re
@@ -12,13 +13,11 @@ from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
-from serving.addresses import check_address
+from serving.config_files import read_model_configs
 from serving.flags import UNSUPPORTED, parse_flags
-from serving.grpc_service import make_grpc_server
+from serving.grpc_api import GrpcApi, make_grpc_server
 from serving.limits import Limits
-from serving.model_configs import read_model_configs
-from serving.rest_server import RestServer
-from serving.server import _serve
+from serving.server import check_address, open_socket, serve
 
 FOLDER = pathlib.Path(serving.__file__).parent
 
@@ -138,13 +137,13 @@ def test_a_signal_while_models_load(monkeypatch, caplog, tmp_path, free_port):
     def no_port(*_):
         pytest.fail("opens a port")
 
-    monkeypatch.setattr("serving.server._load", Loaded)
+    monkeypatch.setattr("serving.server.load", Loaded)
     monkeypatch.setattr("serving.server.gc.freeze", lambda: None)
-    monkeypatch.setattr("serving.grpc_service.make_grpc_server", no_port)
-    monkeypatch.setattr("serving.rest_server.RestServer", no_port)
+    monkeypatch.setattr("serving.grpc_api.make_grpc_server", no_port)
+    monkeypatch.setattr("serving.server.open_socket", no_port)
     flags = [f"--model_base_path={tmp_path}", "--port=0", f"--rest_api_port={free_port}"]
     with caplog.at_level("INFO"):
-        assert _serve(parse_flags(flags), stopping) == 0
+        assert serve(parse_flags(flags), stopping) == 0
     assert "Stopped while the models were loading" in caplog.text
     assert "Serving on" not in caplog.text
 
@@ -153,22 +152,26 @@ def test_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(OSError, match=f"127.0.0.1:{port}: Address already in use"):
-            RestServer(None, "127.0.0.1", port)
+            open_socket("REST", "127.0.0.1", port)
+
+        async def start():
+            make_grpc_server(GrpcApi(None, 1, Limits()), 1000, f"127.0.0.1:{port}")
+
         with pytest.raises(RuntimeError, match=str(port)):
-            make_grpc_server(None, 1, Limits()).add_insecure_port(f"127.0.0.1:{port}")
+            asyncio.run(start())
 
 
 @pytest.mark.parametrize("api, flag", [("gRPC", "port"), ("REST", "rest_api_port")])
 def test_where_it_cannot_listen_is_told_before_models_load(tmp_path, monkeypatch, api, flag):
     (tmp_path / "1").mkdir()
-    monkeypatch.setattr("serving.server._load", lambda *_: pytest.fail("loads"))
+    monkeypatch.setattr("serving.server.load", lambda *_: pytest.fail("loads"))
     monkeypatch.setattr("serving.server.gc.freeze", lambda: None)
 
     def refusal(host, port):
         flags = {"port": 0, "rest_api_port": 0, flag: port, "host": host}
         arguments = [f"--{name}={value}" for name, value in flags.items()]
         with pytest.raises(OSError) as info:
-            _serve(parse_flags([f"--model_base_path={tmp_path}", *arguments]), threading.Event())
+            serve(parse_flags([f"--model_base_path={tmp_path}", *arguments]), threading.Event())
         return str(info.value)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -195,7 +198,7 @@ def test_an_address_of_ipv6():
     except OSError:
         pytest.skip("this machine has no IPv6")
     check_address("gRPC", "::1", 0)
-    with RestServer(None, "::1", 0)._socket as listener:
+    with open_socket("REST", "::1", 0) as listener:
         assert listener.getsockname()[0] == "::1"
 
 
@@ -206,9 +209,13 @@ def test_the_configuration_that_the_readme_shows():
     assert (model.name, model.model_platform) == ("translate", "tensorflow")
 
 
-def test_no_module_imports_keras():
+def test_the_server_imports_no_keras_and_of_keras_attn_the_export_alone():
     for path in FOLDER.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in getattr(node, "names", [])]
             names.append(getattr(node, "module", None) or "")
-            assert not any(name.split(".")[0] in ("keras", "keras_attn") for name in names), path
+            for name in names:
+                assert name.split(".")[0] != "keras", path
+                assert not name.startswith("keras_attn") or name.startswith("keras_attn.export."), (
+                    path
+                )

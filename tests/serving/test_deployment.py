@@ -10,8 +10,9 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
 from serving.batching_options import read_batching_options
-from serving.config_protos import read_config
+from serving.config_files import read_config
 from serving.flags import parse_flags
+from serving.serving_config_pb2 import MonitoringConfig
 
 FOLDER = pathlib.Path(serving.__file__).parent
 CONFIGS = {"models.config", "batching.config", "monitoring.config"}
@@ -110,7 +111,7 @@ def test_kubernetes_asks_for_the_models_status(container, model):
     assert ports[container["livenessProbe"]["tcpSocket"]["port"]] == 8501
     pod = found["Deployment"]["spec"]["template"]
     scraped = pod["metadata"]["annotations"]
-    monitoring = read_config(FOLDER / "monitoring.config", "MonitoringConfig").prometheus_config
+    monitoring = read_config(FOLDER / "monitoring.config", MonitoringConfig).prometheus_config
     assert monitoring.enable and scraped["prometheus.io/path"] == monitoring.path
     assert ports["rest"] == int(scraped["prometheus.io/port"])
     # A request that came just before the end may take as long as the server lets it.

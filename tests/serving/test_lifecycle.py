@@ -136,8 +136,12 @@ def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting
         assert answer(server, "all/labels/canary") == 400
         assert answer(server, "two/labels/stable") == 400
 
-        _, headers, _ = server.request("GET", "/v1/models/all")
+        origin = {"Origin": "https://example.org"}
+        _, headers, _ = server.request("GET", "/v1/models/all", headers=origin)
         assert headers["Access-Control-Allow-Origin"] == "*"
+        origin["Access-Control-Request-Method"] = "POST"
+        status, headers, _ = server.request("OPTIONS", "/v1/models/all:predict", headers=origin)
+        assert status == 200 and headers["Access-Control-Allow-Origin"] == "*"
 
         def reload(*names, **labels):
             request = model_management_pb2.ReloadConfigRequest()

@@ -20,7 +20,7 @@ from tensorflow_serving.apis import (
 
 from serving.errors import ServingError
 from serving.limits import Limits
-from serving.predict_request import run_predict_request
+from serving.predict import run_predict_request
 
 
 @pytest.fixture(scope="module")

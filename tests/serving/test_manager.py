@@ -10,9 +10,9 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelConfig
 
 from serving.errors import ServingError
 from serving.manager import ModelManager
-from serving.reload import reload_models
+from serving.model_service import reload_models
 from serving.servable import Servable
-from serving.version_record import State
+from serving.versions import State
 
 
 @pytest.mark.point(n=18)

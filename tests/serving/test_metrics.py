@@ -5,7 +5,7 @@ import tensorflow as tf
 from prometheus_client.parser import text_string_to_metric_families
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from serving.metrics import read_metrics_path
+from serving.config_files import read_metrics_path
 
 PREFIX = ":tensorflow:serving:"
 

@@ -1,4 +1,4 @@
-"""Arrays to and from `TensorProto`."""
+"""Conversion of arrays to and from `TensorProto`."""
 
 import numpy as np
 import tensorflow as tf
@@ -21,20 +21,17 @@ _FIELDS = {
 
 
 def dtype_name(dtype):
-    """The name that TensorFlow's C++ error texts give a `tf.DType`."""
+    """Return the name of a `tf.DType` in TensorFlow's C++ error messages."""
     return {"float32": "float", "float64": "double", "float16": "half"}.get(dtype.name, dtype.name)
 
 
 def to_array(name, proto, limits=None):
-    """The array that a client sent.
+    """Return the array that a client sent; strings are bytes objects.
 
     Args:
         name: string. The input's name, for the error.
         proto: `TensorProto`.
-        limits: `Limits` or None. What the array may be.
-
-    Returns:
-        numpy array; strings are bytes objects.
+        limits: `Limits` or None. Bounds of the array.
 
     Raises:
         ServingError: if the proto's shape, type and values do not fit together, or its shape is
@@ -52,13 +49,10 @@ def to_array(name, proto, limits=None):
 
 
 def to_proto(array):
-    """The proto that a client receives, in the typed fields that clients read directly.
+    """Return a `TensorProto` with the typed fields that clients read directly.
 
     Args:
         array: numpy array, or a bytes object (a string scalar, as a session returns it).
-
-    Returns:
-        `TensorProto`.
     """
     array = np.asarray(array, dtype=object) if isinstance(array, bytes) else np.asarray(array)
     dtype = tf.as_dtype(array.dtype)

@@ -1,9 +1,11 @@
 """Classify, Regress and MultiInference: signatures that read `tf.Example`s.
 
-Which signatures fit, and the texts for those that do not, are those of `classifier.cc`,
+Which signatures fit, and the messages for those that do not, are those of `classifier.cc`,
 `regressor.cc` and `multi_inference.cc`. Like the real server by default, a signature is judged by
 the names of its inputs and outputs and not by its method name.
 """
+
+import typing
 
 import numpy as np
 import tensorflow as tf
@@ -14,39 +16,42 @@ from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 
 from .errors import Code, ServingError, invalid_argument
 from .examples import serialized_examples
-from .metrics import runtime
-from .predict import DEFAULT_SIGNATURE
-
-_CLASSIFY, _REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+from .metrics import measure_runtime
+from .predict import DEFAULT_SIGNATURE, name_version
 
 
-def classify(servable, request, caller=None, limits=None):
-    """Answers a `ClassificationRequest` with a `ClassificationResponse`.
+class _Method(typing.NamedTuple):
+    """One of the two ways to read a signature's outputs."""
+
+    name: str
+    check: typing.Callable  # raises if a signature does not fit
+    fill: typing.Callable  # puts outputs into a result proto
+    result_field: str  # of an `InferenceResult`
+
+
+def classify(servable, request, request_context=None, limits=None):
+    """Answer a `ClassificationRequest` with a `ClassificationResponse`.
 
     Args:
         servable: `Servable`.
         request: proto.
-        caller: `RequestContext` or None. Whose time limit ends the run.
-        limits: `Limits` or None. What the request may bring.
+        request_context: `RequestContext` or None. Its time limit ends the run.
+        limits: `Limits` or None. Bounds of the request.
 
     Raises:
         ServingError: if the request or the signature does not fit, or the run fails.
     """
-    response = ClassificationResponse()
-    _infer(servable, request, response, (_check_classify, _classes), "Classify", caller, limits)
-    return response
+    return _infer(servable, request, ClassificationResponse(), _CLASSIFY, request_context, limits)
 
 
-def regress(servable, request, caller=None, limits=None):
-    """Answers a `RegressionRequest` with a `RegressionResponse`; the rest as in `classify`."""
-    response = RegressionResponse()
-    _infer(servable, request, response, (_check_regress, _values), "Regress", caller, limits)
-    return response
+def regress(servable, request, request_context=None, limits=None):
+    """Answer a `RegressionRequest` with a `RegressionResponse`; the rest as in `classify`."""
+    return _infer(servable, request, RegressionResponse(), _REGRESS, request_context, limits)
 
 
-def multi_inference(servable, request, caller=None, limits=None):
-    """Answers a `MultiInferenceRequest`, several signatures in one run; the rest as above."""
-    tasks, inputs, fetches = [], set(), set()
+def multi_inference(servable, request, request_context=None, limits=None):
+    """Answer a `MultiInferenceRequest`, several signatures in one run; the rest as above."""
+    tasks = {}  # signature name -> signature and method
     for task in request.tasks:
         spec = task.model_spec
         if not spec.name:
@@ -56,50 +61,43 @@ def multi_inference(servable, request, caller=None, limits=None):
                 "All ModelSpecs in a MultiInferenceRequest must access the same model name."
             )
         name = spec.signature_name or DEFAULT_SIGNATURE
-        if any(name == other for other, _, _, _ in tasks):
+        if name in tasks:
             raise invalid_argument(f"Duplicate evaluation of signature: {name}")
         if name not in servable.signatures:
             raise invalid_argument(f"Requested signature not found in model graph: {name}")
-        signature = servable.signatures[name]
-        if task.method_name == _CLASSIFY:
-            _check_classify(signature)
-            fill, field = _classes, "classification_result"
-        elif task.method_name == _REGRESS:
-            _check_regress(signature)
-            fill, field = _values, "regression_result"
-        else:
+        if task.method_name not in _METHODS:
             raise ServingError(
                 Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
             )
-        tasks.append((name, signature, fill, field))
-        inputs.add(signature.inputs["inputs"].name)
-        fetches.update(_wanted(signature).values())
+        method = _METHODS[task.method_name]
+        method.check(servable.signatures[name])
+        tasks[name] = servable.signatures[name], method
     examples = _examples(request.input, limits)
-    fetches = sorted(fetches)
-    found = servable.run(dict.fromkeys(inputs, examples), fetches, caller)
-    by_name = dict(zip(fetches, map(_array, found)))
+    feeds = {signature.inputs["inputs"].name: examples for signature, _ in tasks.values()}
+    fetches = sorted({t for signature, _ in tasks.values() for t in _wanted(signature).values()})
+    found = dict(zip(fetches, map(_array, servable.run(feeds, fetches, request_context))))
     response = MultiInferenceResponse()
-    for name, signature, fill, field in tasks:
+    for name, (signature, method) in tasks.items():
         result = response.results.add()
-        outputs = {alias: by_name[tensor] for alias, tensor in _wanted(signature).items()}
-        fill(outputs, len(examples), getattr(result, field))
-        _name(result.model_spec, servable, name)
+        outputs = {alias: found[tensor] for alias, tensor in _wanted(signature).items()}
+        method.fill(outputs, len(examples), getattr(result, method.result_field))
+        name_version(result.model_spec, servable, name)
     return response
 
 
-def _infer(servable, request, response, kind, api, caller, limits):
-    check, fill = kind
+def _infer(servable, request, response, method, request_context, limits):
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     if name not in servable.signatures:
         raise invalid_argument(f"No signature was found with the name: {name}")
     signature = servable.signatures[name]
-    check(signature)
+    method.check(signature)
     examples, wanted = _examples(request.input, limits), _wanted(signature)
-    with runtime(servable.name, api):
+    with measure_runtime(servable.name, method.name):
         feeds = {signature.inputs["inputs"].name: examples}
-        found = servable.run(feeds, list(wanted.values()), caller)
-    fill(dict(zip(wanted, map(_array, found))), len(examples), response.result)
-    _name(response.model_spec, servable, name)
+        found = servable.run(feeds, list(wanted.values()), request_context)
+    method.fill(dict(zip(wanted, map(_array, found))), len(examples), response.result)
+    name_version(response.model_spec, servable, name)
+    return response
 
 
 def _check_classify(signature):
@@ -130,7 +128,7 @@ def _check_regress(signature):
 
 
 def _wanted(signature):
-    """Output names to tensor names, of those that an answer shows."""
+    """Return output names to tensor names, of the outputs that an answer shows."""
     return {
         alias: signature.outputs[alias].name
         for alias in ("classes", "scores", "outputs")
@@ -145,18 +143,16 @@ def _examples(input_proto, limits):
     return examples
 
 
-def _classes(outputs, count, result):
-    """Fills a `ClassificationResult`."""
+def _fill_classes(outputs, count, result):
+    """Fill a `ClassificationResult`."""
     outputs = {alias: outputs[alias] for alias in ("classes", "scores") if alias in outputs}
-    for alias, dtype in (("classes", tf.string), ("scores", tf.float32)):
-        if alias not in outputs:
-            continue
-        array = outputs[alias]
+    dtypes = {"classes": tf.string, "scores": tf.float32}
+    for alias, array in outputs.items():
         if array.ndim != 2:
             raise invalid_argument(
                 f"Expected Tensor shape: [batch_size num_classes] but got {_shape(array)}"
             )
-        _check_dtype(array, dtype, f"Expected {alias} Tensor of {{}}. Got: {{}}")
+        _check_dtype(array, dtypes[alias], f"Expected {alias} Tensor of {{}}. Got: {{}}")
         if len(array) != count:
             raise invalid_argument(
                 f"Expected {alias} output batch size of {count}. Got: {len(array)}"
@@ -176,8 +172,8 @@ def _classes(outputs, count, result):
                 item.score = outputs["scores"][row, column]
 
 
-def _values(outputs, count, result):
-    """Fills a `RegressionResult`."""
+def _fill_values(outputs, count, result):
+    """Fill a `RegressionResult`."""
     array = outputs["outputs"]
     if array.ndim != 1 and array.shape[1:] != (1,):
         raise invalid_argument(
@@ -208,7 +204,6 @@ def _shape(array):
     return f"[{','.join(map(str, array.shape))}]"
 
 
-def _name(model_spec, servable, signature_name):
-    model_spec.name = servable.name
-    model_spec.version.value = servable.version
-    model_spec.signature_name = signature_name
+_CLASSIFY = _Method("Classify", _check_classify, _fill_classes, "classification_result")
+_REGRESS = _Method("Regress", _check_regress, _fill_values, "regression_result")
+_METHODS = {"tensorflow/serving/classify": _CLASSIFY, "tensorflow/serving/regress": _REGRESS}

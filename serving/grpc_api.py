@@ -1,0 +1,232 @@
+"""gRPC API: PredictionService, ModelService and the standard health service."""
+
+import asyncio
+import logging
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    model_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from .errors import Code, ServingError, invalid_argument
+from .inference import classify, multi_inference, regress
+from .metrics import RequestRecord
+from .model_service import SIGNATURE_DEF, model_metadata, model_status, reload_models
+from .predict import run_predict_request
+from .request_context import RequestContext, Workers
+
+_log = logging.getLogger(__name__)
+
+_MAX_MESSAGE_BYTES = 2**31 - 1  # instead of gRPC's 4 MiB
+_MAX_ERROR_LENGTH = 1024
+_LONGEST_DEADLINE_SECONDS = 1e9
+_SERVICES = ("", "ModelService", "PredictionService")  # the real server's names
+_Health = health_pb2.HealthCheckResponse
+
+
+class GrpcApi:
+    """Methods of both services.
+
+    The event loop moves bytes; messages are parsed and models run on threads. Questions for a state
+    have a thread of their own, so they are answered while the models are busy.
+
+    Args:
+        manager: `ModelManager`.
+        num_threads: int. Calls that run at once; others wait.
+        limits: `Limits`.
+    """
+
+    def __init__(self, manager, num_threads, limits):
+        self._manager, self._limits = manager, limits
+        self._models = Workers(num_threads, limits.max_waiting_requests)
+        self._states = Workers(1, limits.max_waiting_requests)
+
+    def handlers(self):
+        """Return the `grpc.GenericRpcHandler`s of both services."""
+        models, states = self._models, self._states
+        predict = predict_pb2.PredictRequest
+        classification = classification_pb2.ClassificationRequest
+        regression = regression_pb2.RegressionRequest
+        inference = inference_pb2.MultiInferenceRequest
+        metadata = get_model_metadata_pb2.GetModelMetadataRequest
+        status = get_model_status_pb2.GetModelStatusRequest
+        reload = model_management_pb2.ReloadConfigRequest
+        services = {
+            "PredictionService": {
+                "Predict": self._method(predict, self._run(run_predict_request), models, "Predict"),
+                "Classify": self._method(classification, self._run(classify), models, "Classify"),
+                "Regress": self._method(regression, self._run(regress), models, "Regress"),
+                "MultiInference": self._method(inference, self._multi_inference, models),
+                "GetModelMetadata": self._method(metadata, self._metadata, states),
+            },
+            "ModelService": {
+                "GetModelStatus": self._method(status, self._status, states),
+                "HandleReloadConfigRequest": self._method(reload, self._reload, models),
+            },
+        }
+        return [
+            grpc.method_handlers_generic_handler(f"tensorflow.serving.{name}", methods)
+            for name, methods in services.items()
+        ]
+
+    def _method(self, request_class, answer, workers, api=None):
+        """Return the handler of one method; calls of those with an `api` name are counted."""
+
+        async def call(content, context):
+            record = RequestRecord("GRPC", api) if api else None
+            request_context = _request_context(context)
+
+            def work():
+                try:
+                    request = request_class.FromString(content)
+                except DecodeError as error:
+                    # The code that gRPC gives in every language.
+                    message = "The bytes are not this call's request"
+                    raise ServingError(Code.INTERNAL, message) from error
+                return answer(request, request_context, record).SerializeToString()
+
+            code = Code.CANCELLED
+            try:
+                with workers.admit():
+                    response = await workers.run(work, request_context)
+                code = Code.OK
+                return response
+            except ServingError as error:
+                code, message = error.code, error.message
+                if len(message) > _MAX_ERROR_LENGTH:
+                    message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
+            except Exception:  # The client gets an answer whatever fails.
+                _log.exception("A gRPC call failed")
+                code, message = Code.INTERNAL, "Internal error"
+            finally:
+                if record:
+                    record.end(code)
+            await context.abort(code, message)
+
+        return grpc.unary_unary_rpc_method_handler(call)
+
+    def _run(self, run):
+        def answer(request, request_context, record):
+            _check_model_spec(request)
+            if self._manager.versions(request.model_spec.name):  # Made-up names are not kept.
+                record.model = request.model_spec.name
+            with self._manager.use(request.model_spec) as servable:
+                return run(servable, request, request_context, self._limits)
+
+        return answer
+
+    def _multi_inference(self, request, request_context, _record):
+        spec = request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
+        with self._manager.use(spec) as servable:
+            return multi_inference(servable, request, request_context, self._limits)
+
+    def _metadata(self, request, _request_context, _record):
+        _check_model_spec(request)
+        if not request.metadata_field:
+            raise invalid_argument(
+                "GetModelMetadataRequest must specify at least one metadata_field"
+            )
+        for field in request.metadata_field:
+            if field != SIGNATURE_DEF:
+                raise invalid_argument(f"Metadata field {field} is not supported")
+        response, signatures = model_metadata(self._manager, request.model_spec)
+        response.metadata[SIGNATURE_DEF].Pack(signatures)
+        return response
+
+    def _status(self, request, _request_context, _record):
+        _check_model_spec(request)
+        return model_status(self._manager, request.model_spec)
+
+    def _reload(self, request, _request_context, _record):
+        if request.config.WhichOneof("config") != "model_config_list":
+            raise invalid_argument(
+                "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
+                "ModelConfigList is currently supported"
+            )
+        reload_models(self._manager, request.config.model_config_list.config)
+        response = model_management_pb2.ReloadConfigResponse()
+        response.status.SetInParent()
+        return response
+
+
+class HealthService(health_pb2_grpc.HealthServicer):
+    """Standard gRPC health service: SERVING until `stop`, which ends the calls of watchers.
+
+    (`grpc_health`'s own servicer would keep the server waiting for its watchers.)
+    """
+
+    def __init__(self):
+        self._stopping = asyncio.Event()
+
+    def stop(self):
+        """Tell all watchers that no new request is taken, and end their calls."""
+        self._stopping.set()
+
+    async def Check(self, request, context):
+        """Return the state of a service."""
+        if request.service not in _SERVICES:
+            await context.abort(Code.NOT_FOUND, f"Unknown service: {request.service}")
+        state = _Health.NOT_SERVING if self._stopping.is_set() else _Health.SERVING
+        return _Health(status=state)
+
+    async def Watch(self, request, context):
+        """Stream the state of a service whenever it changes."""
+        known = request.service in _SERVICES
+        if not self._stopping.is_set():
+            await context.write(
+                _Health(status=_Health.SERVING if known else _Health.SERVICE_UNKNOWN)
+            )
+            await self._stopping.wait()
+        if known:
+            await context.write(_Health(status=_Health.NOT_SERVING))
+
+
+def make_grpc_server(api, max_request_bytes, address, credentials=None, health=None):
+    """Return a `grpc.aio.Server` that is ready to start; call it on the event loop.
+
+    Args:
+        api: `GrpcApi`.
+        max_request_bytes: int. Bytes of a message.
+        address: string, "HOST:PORT".
+        credentials: `grpc.ServerCredentials` or None. For TLS.
+        health: `HealthService` or None.
+
+    Raises:
+        RuntimeError: if the address is taken.
+    """
+    options = [
+        ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", max_request_bytes),
+        ("grpc.so_reuseport", 0),  # a second server on the port is an error, not a partner
+    ]
+    server = grpc.aio.server(options=options)
+    server.add_generic_rpc_handlers(api.handlers())
+    if health:
+        health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    if credentials:
+        server.add_secure_port(address, credentials)
+    else:
+        server.add_insecure_port(address)
+    return server
+
+
+def _request_context(context):
+    seconds = context.time_remaining()
+    # Without a deadline gRPC gives None or some hundred million years.
+    if seconds is None or seconds > _LONGEST_DEADLINE_SECONDS:
+        return RequestContext()
+    return RequestContext(seconds * 1000)
+
+
+def _check_model_spec(request):
+    if not request.HasField("model_spec"):
+        raise invalid_argument("Missing ModelSpec")

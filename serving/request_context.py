@@ -1,0 +1,104 @@
+"""A request's time limit and cancellation, and the threads that run requests."""
+
+import asyncio
+import contextlib
+import threading
+import time
+
+import anyio
+
+from .errors import Code, ServingError
+
+
+class RequestContext:
+    """Time limit and cancellation of one request, from its arrival on.
+
+    Args:
+        timeout_ms: float or None. Time limit in milliseconds.
+    """
+
+    def __init__(self, timeout_ms=None):
+        self.deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._callbacks = []
+
+    def remaining(self):
+        """Return the seconds left, or None without a limit.
+
+        Raises:
+            ServingError: if the client has gone away or the time limit has passed.
+        """
+        if self._cancelled:
+            raise ServingError(Code.CANCELLED, "The client has gone away")
+        if self.deadline is None:
+            return None
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
+            raise ServingError(Code.DEADLINE_EXCEEDED, "The request's time limit has passed")
+        return seconds
+
+    def cancel(self):
+        """Record that the client has gone away, and call what `on_cancel` collected."""
+        with self._lock:
+            self._cancelled = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def on_cancel(self, callback):
+        """Call a function when the client goes away, at once if it already has."""
+        with self._lock:
+            if not self._cancelled:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+
+class Workers:
+    """Threads that run requests, and a bound on the requests that wait for one.
+
+    Used from the event loop alone.
+
+    Args:
+        num_threads: int. Requests that run at once.
+        max_waiting: int. Requests that may wait for a thread.
+    """
+
+    def __init__(self, num_threads, max_waiting):
+        self._limiter = anyio.CapacityLimiter(num_threads)
+        self._max_waiting = max_waiting
+        self._max_unanswered = num_threads + max_waiting
+        self._unanswered = 0
+
+    @contextlib.contextmanager
+    def admit(self):
+        """Count a request until the block ends.
+
+        Raises:
+            ServingError: if too many requests wait already.
+        """
+        if self._unanswered >= self._max_unanswered:
+            raise ServingError(
+                Code.RESOURCE_EXHAUSTED,
+                f"The server is busy: {self._max_waiting} requests wait already",
+            )
+        self._unanswered += 1
+        try:
+            yield
+        finally:
+            self._unanswered -= 1
+
+    async def run(self, function, request_context):
+        """Return what a function returns on a thread.
+
+        If the awaiting task is cancelled, the request is too; the thread is awaited all the same,
+        so that it counts as long as it runs.
+        """
+        work = asyncio.ensure_future(anyio.to_thread.run_sync(function, limiter=self._limiter))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            request_context.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            raise
