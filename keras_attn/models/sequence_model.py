@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.models.model import Model, check_causal, restore
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.episode_mask import episode_masks
+from keras_attn.ops.memory_slots import episode_masks
 from keras_attn.ops.shapes import size
 
 MEMORY = ("memory", "memory_length")

@@ -10,8 +10,8 @@ from keras_attn.generation.decoding import STRATEGIES, decode
 from keras_attn.generation.loop import DecodingOptions
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.models.image_tokens import ImageTokens
-from keras_attn.ops.crossentropy import crossentropy
 from keras_attn.ops.logistics import num_parameters
+from keras_attn.ops.token_losses import crossentropy
 
 
 class ImageGenerator(tf.Module):

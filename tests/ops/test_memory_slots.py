@@ -1,3 +1,5 @@
+"""Slots of a memory, and masks that keep episodes apart."""
+
 import numpy as np
 import oracles
 import pytest
@@ -5,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attn.ops.memory_slots import filled_slots, keep_last
+from keras_attn.ops.memory_slots import episode_masks, filled_slots, keep_last
 
 B, L, D = 2, 3, 2
 
@@ -33,7 +35,7 @@ def test_the_last_real_states_are_kept(data):
 
 @pytest.mark.parametrize("length", [0, 2, 5])
 @pytest.mark.parametrize("num_slots", [0, 3, 5])
-def test_all_real_and_of_unknown_length(length, num_slots):
+def test_keep_last_for_static_and_dynamic_lengths(length, num_slots):
     states = oracles.random(B, L, length, D)
     everything = keep_last(states, num_slots, np.ones((B, length), bool))
     unknown = tf.function(
@@ -47,3 +49,31 @@ def test_all_real_and_of_unknown_length(length, num_slots):
         np.testing.assert_array_equal(
             found[:, :, num_slots - kept :], everything[:, :, num_slots - kept :]
         )
+
+
+T = 6
+ROW = st.lists(st.booleans(), min_size=T, max_size=T)
+
+
+@settings(deadline=None, max_examples=30)
+@given(starts=ROW, num_real=st.integers(0, T), memory=st.tuples(st.integers(0, 3), st.just(3)))
+def test_each_step_sees_its_own_episode_only(starts, num_real, memory):
+    filled, slots = memory
+    real = np.arange(T) < num_real
+    mask, last, length = episode_masks(np.array([starts]), real[None], np.array([filled]), slots)
+    seen, episode = set(range(slots)), []
+    for t in range(num_real):
+        if starts[t]:
+            seen, episode = set(), []
+        seen.add(slots + t)
+        episode.append(t)
+        # Of the steps up to t: what comes later the pattern hides.
+        assert set(np.flatnonzero(mask[0, t, : slots + t + 1])) == seen
+    assert np.flatnonzero(last[0]).tolist() == episode
+    assert int(length[0]) == (0 if any(starts[:num_real]) else filled)
+
+
+def test_without_a_mask_all_steps_are_real():
+    starts = np.array([[False, True, False]])
+    _, last, length = episode_masks(starts, None, np.array([2]), 2)
+    assert last.numpy().tolist() == [[False, True, True]] and length.numpy().tolist() == [0]
