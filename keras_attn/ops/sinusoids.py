@@ -9,7 +9,7 @@ LAYOUTS = ("interleaved", "concat", "tensor2tensor")
 
 
 def check_wavelength(max_wavelength):
-    """Refuses what is no number above 0."""
+    """Check that `max_wavelength` is a number above 0."""
     if not isinstance(max_wavelength, numbers.Real) or not max_wavelength > 0:
         raise ValueError(
             "`max_wavelength` must be a number above 0. "

@@ -1,6 +1,6 @@
 """The four layer types of Vaswani et al., Table 1, in Keras: sequence of `length` x `width`."""
 
-from ..floor import HEAD_DIM
+from ..operations import HEAD_DIM
 from .attention_inputs import sequence
 from .attention_tensorflow import graph_task
 
@@ -38,8 +38,7 @@ def convolutional(length, width):
 def _attention(pattern, length, width):
     from keras import ops
 
-    from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.inputs import PositionRange
+    from keras_attn.attention.inputs import AttentionInputs, PositionRange
     from keras_attn.scores import DotProduct
 
     positions = PositionRange(0, length)
