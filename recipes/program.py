@@ -55,9 +55,9 @@ def _code(name, options, run):
         print(f"{name}: {error}", file=sys.stderr)
         return EXIT_USAGE
     except Exception as error:
-        from keras_attn.distribution import lost_worker
+        from keras_attn.distribution import worker_failure_message
 
-        said = lost_worker(error)
+        said = worker_failure_message(error)
         if said is not None:
             print(f"{name}: {said}", file=sys.stderr, flush=True)
             os._exit(EXIT_LOST_WORKER)  # the backend would first wait for the others

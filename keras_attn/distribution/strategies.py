@@ -10,7 +10,7 @@ import threading
 import keras
 
 from keras_attn.compat.keras_fit import patch_fit
-from keras_attn.distribution.workers import WHAT_TO_SET, workers, workers_from_environment
+from keras_attn.distribution.workers import MISSING_ENVIRONMENT, workers, workers_from_environment
 
 
 class OneDevice:
@@ -238,7 +238,7 @@ def _data_parallel_of_workers():
             f"begin. Received: {error}"
         ) from error
     except ValueError as error:
-        raise ValueError(WHAT_TO_SET) from error
+        raise ValueError(MISSING_ENVIRONMENT) from error
     return _data_parallel()
 
 

@@ -10,7 +10,7 @@ import keras
 
 from keras_attn import callbacks, distribution, losses, text
 from keras_attn.callbacks.deferred_signal import DeferredSignal
-from keras_attn.distribution.workers import worker_under
+from keras_attn.distribution.workers import worker_of_strategy
 from keras_attn.memory import StatefulSegments
 
 from .. import files
@@ -46,7 +46,7 @@ class Comparison:
         # Before anything is computed, which is when processes can still join.
         self.devices = distribution.strategy(devices_of(options))
         check_agreement(self.devices, {**self._settings, "values": list(chosen)})
-        self.is_first = worker_under(self.devices)[0] == 0  # of several processes only one writes
+        self.is_first = worker_of_strategy(self.devices)[0] == 0  # of several processes only one writes
         self.options = options
         self.names = [
             name for name in known if name in chosen or os.path.exists(self._result(name))
