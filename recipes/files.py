@@ -1,7 +1,8 @@
-"""Files: the user's, found, unpacked or refused in one sentence; and ours, which appear whole."""
+"""Files: the user's, found and read with clear errors, and a run's, written atomically."""
 
 import contextlib
 import gzip
+import hashlib
 import json
 import os
 import zlib
@@ -13,7 +14,7 @@ _MAX_NAMES = 30
 
 
 def find(directory, name):
-    """The path of `name` in a directory, of its compressed form `name`.gz if there is one.
+    """Return the path of `name`.gz in a directory, or of `name`.
 
     Raises:
         ValueError: if there is no such directory, or neither file in it.
@@ -33,15 +34,15 @@ def find(directory, name):
 
 
 def read(path):
-    """The bytes of a file, uncompressed if its name ends in .gz.
+    """Return the bytes of a file, uncompressed if its name ends in .gz.
 
     Raises:
         ValueError: if there is no such file, it is empty, or no complete gzip file.
     """
     path = Path(path)
     if not path.is_file():
-        what = "is a directory, not a file" if path.is_dir() else "does not exist"
-        raise ValueError(f"{path} {what}.")
+        problem = "is a directory, not a file" if path.is_dir() else "does not exist"
+        raise ValueError(f"{path} {problem}.")
     content = path.read_bytes()
     if path.suffix == ".gz":
         try:
@@ -54,15 +55,15 @@ def read(path):
 
 
 def read_object(path, remedy, *names):
-    """What a run wrote as JSON, a dict.
+    """Return the dict in a JSON file of a run.
 
     Args:
         path: str.
-        remedy: str. What the user can do about a file that is damaged.
-        *names: what it must tell.
+        remedy: str. What the user can do about a damaged file.
+        *names: keys that the dict must have.
 
     Raises:
-        ValueError: if the file holds no such dict.
+        ValueError: if the file has no such dict.
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -74,11 +75,11 @@ def read_object(path, remedy, *names):
 
 
 @contextlib.contextmanager
-def claimed(directory):
-    """Make a directory and keep other processes from claiming it meanwhile.
+def exclusive_directory(directory):
+    """Create a directory if it is missing, and lock it against other processes.
 
     Raises:
-        ValueError: if another process has claimed it.
+        ValueError: if another process holds the lock.
     """
     try:
         import filelock
@@ -96,6 +97,15 @@ def claimed(directory):
 
 
 def write(path, text):
-    """Write a text file, which appears complete or not at all."""
+    """Write a text file atomically."""
     with atomic_file(path) as temporary:
         Path(temporary).write_text(text, encoding="utf-8")
+
+
+def digest(*parts):
+    """Return the SHA-256 of a sequence of str, with their lengths."""
+    found = hashlib.sha256()
+    for part in parts:
+        content = part.encode()
+        found.update(len(content).to_bytes(8, "big") + content)
+    return found.hexdigest()

@@ -66,7 +66,7 @@ def strategy(name):
     can save alone only after `keras.distribution.set_distribution(None)`: Keras makes a variable
     while it saves an optimizer, which is done by all processes or none.
     How a process learns of the others is told in `keras_attn.distribution.workers.workers`. One that
-    dies takes the others with it, as `keras_attn.distribution.worker_failure` says. One that ends early
+    dies takes the others with it, as `worker_failure_message` describes. One that ends early
     should end by `os._exit`: at its end either backend waits for the others, and they for it.
 
     On JAX the replicas are shards of one computation: losses and clipping are global whatever they

@@ -1,4 +1,4 @@
-"""Dates as people write them, and the same dates in ISO 8601: a translation task made offline.
+"""Dates of many locales, and the same dates in ISO 8601: a translation task made offline.
 
 The Unicode CLDR, which Babel carries, says how each locale writes a date in full ("giovedì 5
 gennaio 1950"), long and medium form. A model that translates them to "1950-01-05" must learn the
@@ -51,12 +51,11 @@ def date_pairs(
     locales=LOCALES,
     formats=FORMATS,
 ):
-    """Draws dates of the years 1950 to 2050 in many languages, with their translation to ISO 8601.
+    """Draw dates of the years 1950 to 2050 in many languages, with their translation to ISO 8601.
 
-    Every text that some locale and format writes for some day is drawn at most once, whoever else
-    writes it too, so a text of one part is in no other: what is tested was never seen. A text that
-    names two days, because one locale puts the day first and another the month, is never drawn, so
-    every text has one answer. The same seed and release of Babel give the same pairs.
+    Every text is drawn at most once, even if several locales and formats write it, so no text of
+    the test is in another part. A text that names two days, because one locale puts the day first
+    and another the month, is never drawn, so every text has one answer. The same seed and release of Babel give the same pairs.
 
     Args:
         num_train: int.
@@ -103,12 +102,12 @@ def date_pairs(
 
 
 def _calendar(year):
-    """Years alike in this differ in nothing but the year's own digits."""
+    """Return a key of years whose dates differ in the year's digits only."""
     return calendar.isleap(year), datetime.date(year, 1, 1).weekday()
 
 
 def _unambiguous(styles, year):
-    """The (text, day) that the styles write in a year, the year's digits left open in the text.
+    """Return the unambiguous (text, day) of a year, with a placeholder for the year's digits.
 
     Dates of different years need no comparison: every text has its year in four digits, and no
     other run of digits is as long.
@@ -123,7 +122,7 @@ def _unambiguous(styles, year):
 
 
 class _Style:
-    """One locale's way to write a date. Babel spells each field once; the rest is joining."""
+    """A locale's date format. Babel spells each field once."""
 
     def __init__(self, locale, name):
         try:

@@ -1,4 +1,4 @@
-"""Trained on JAX, where TensorFlow need not be installed; tested and exported on TensorFlow."""
+"""Runs trained on JAX without TensorFlow, then tested and exported on TensorFlow."""
 
 import json
 
@@ -18,7 +18,7 @@ CONTROL = [
 
 RECIPE = "import runpy; runpy.run_module('recipes.{}', run_name='__main__', alter_sys=True)"
 
-pytestmark = needs_jax
+pytestmark = [needs_jax, pytest.mark.slow]
 
 
 def run(backend, recipe, *options):

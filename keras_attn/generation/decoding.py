@@ -1,0 +1,164 @@
+"""Generation of token sequences with a model and a decoding strategy."""
+
+import threading
+import weakref
+
+import keras
+from keras import ops
+
+from keras_attn import registry
+from keras_attn.backend.loop_invariants import loop_invariants
+from keras_attn.generation.beam import Beam
+from keras_attn.generation.loop import DecodingOptions
+from keras_attn.generation.sampling import Greedy, Sample
+
+# Compiled functions that are kept for each model.
+MAX_FUNCTIONS = 16
+
+STRATEGIES = {"greedy": Greedy, "sample": Sample, "beam": Beam}
+
+_lock = threading.Lock()
+# model -> {arguments: compiled function}, the least recently used first
+_functions_of = weakref.WeakKeyDictionary()
+
+
+def generate(
+    model, inputs, strategy="greedy", max_length=64, *, bos_id=2, eos_id=3, jit_compile=False
+):
+    """Generate a target for each source, or the continuation of each prompt.
+
+        y_t = choose(p(. | y_<t, input)),   until eos_id or max_length tokens
+
+    The loop is one graph with caches, and equals the loop without caches. Inside a `tf.function` it
+    becomes part of that function; called eagerly it is compiled once for each model and strategy,
+    and the compiled function is freed with the model.
+
+    Args:
+        model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
+            model with their `start`, `step` and `reads_prompt` works.
+        inputs: int (B, S), padded with 0 on the right; each row has at least one token.
+        strategy: `"greedy"`, `"sample"`, `"beam"`, or a `Greedy`, `Sample` or `Beam`.
+        max_length: int. Most tokens to generate, `eos_id` included.
+        bos_id: int. The token before the first target token.
+        eos_id: int. The token that ends a sequence; -1 for never.
+        jit_compile: bool. Compile with XLA: the fastest in process. Each new shape is compiled
+            again, and an XLA graph cannot be exported. Inside a `tf.function(jit_compile=True)` of
+            your own it is required, since without it the caches grow.
+
+    Returns:
+        ids int32 (B, max_length), without `bos_id`, with `eos_id`, then 0; and scores float32
+        (B,), the log-probability under the strategy's normalisation.
+
+    Raises:
+        ValueError: if `max_length` < 1, `inputs` are not integers of rank 2, both together are more
+            than the model has positions for, or the strategy is unknown.
+
+    Example:
+        >>> import keras_attn, numpy as np
+        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=20)
+        >>> ids, scores = keras_attn.generation.generate(model, np.array([[5, 6, 3]]), "greedy", 4)
+        >>> ids.shape
+        TensorShape([1, 4])
+
+    Differs from the paper: see the strategies.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
+    """
+    if max_length < 1:
+        raise ValueError(f"`max_length` must be at least 1. Received: max_length={max_length}.")
+    if not hasattr(model, "reads_prompt"):
+        raise ValueError(
+            "`model` must be an `EncoderDecoder` or a `CausalLanguageModel`, or have their "
+            f"`start`, `step` and `reads_prompt`. Received: {type(model).__name__}."
+        )
+    name = "token_ids" if model.reads_prompt else "source_ids"
+    if isinstance(inputs, dict):
+        if name not in inputs:
+            raise ValueError(
+                f"`inputs` of this model must have `{name}`. Received: {sorted(inputs)}."
+            )
+        inputs = inputs[name]
+    inputs = ops.convert_to_tensor(inputs)
+    if len(inputs.shape) != 2 or keras.backend.is_float_dtype(inputs.dtype):
+        raise ValueError(
+            "`inputs` must be integer token ids of shape (batch, length). "
+            f"Received: shape={tuple(inputs.shape)}, dtype={inputs.dtype}."
+        )
+    _check_positions(model, inputs.shape[1], max_length)
+    strategy = registry.resolve(strategy, STRATEGIES, "strategy")
+    decode = _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile)
+    return decode(ops.cast(inputs, "int32"))
+
+
+def _check_positions(model, length, max_length):
+    """Raise if the model has too few positions; the last generated token needs none."""
+    positions = getattr(model, "max_length", None)
+    read = (length or 1) if model.reads_prompt else 1
+    if positions is not None and read + max_length - 1 > positions:
+        what = "`inputs` and `max_length`" if model.reads_prompt else "`max_length`"
+        raise ValueError(
+            f"{what} must fit the {positions} positions of the model, one for each "
+            f"token but the last. Received: inputs of {length} tokens, max_length={max_length}."
+        )
+    positions = getattr(model, "max_source_length", None)
+    if positions is not None and (length or 0) > positions:
+        raise ValueError(
+            f"`inputs` must fit the {positions} positions of the model for a source. "
+            f"Received: inputs of {length} tokens."
+        )
+
+
+def _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile):
+    """Return the decoding function of a model, compiled at most once for the same arguments."""
+    key = strategy, max_length, bos_id, eos_id, jit_compile
+    with _lock:
+        functions = _functions_of.setdefault(model, {})
+        function = functions.pop(key, None)
+        if function is None:
+            on_tensorflow = keras.backend.backend() == "tensorflow"
+            grows = on_tensorflow and not jit_compile
+            options = DecodingOptions(max_length, bos_id, eos_id, grows)
+            # The functions live as long as the model, so they must not keep it alive.
+            function = _compile(weakref.ref(model), strategy, options, jit_compile)
+        functions[key] = function  # the last one is the most recently used
+        if len(functions) > MAX_FUNCTIONS:
+            del functions[next(iter(functions))]
+    return function
+
+
+def _compile(model_ref, strategy, options, jit_compile):
+    def run(inputs):
+        return decode(model_ref(), inputs, strategy, options)
+
+    if keras.backend.backend() != "tensorflow":
+        if jit_compile:
+            raise ValueError(
+                "`jit_compile=True` needs the TensorFlow backend. "
+                f"Received: backend={keras.backend.backend()!r}."
+            )
+        return run
+    import tensorflow as tf
+
+    signature = None if jit_compile else [tf.TensorSpec((None, None), tf.int32)]
+    compiled = tf.function(run, signature, autograph=False, jit_compile=jit_compile)
+    if jit_compile or isinstance(strategy, Beam):
+        return compiled
+
+    def run_in_one_thread(inputs):
+        # A step is hundreds of small operations in a row, and handing each to a pool of threads
+        # takes as long as running it. Not for beams: such a loop's body is not rewritten for
+        # oneDNN, whose products of several queries are much faster at large batches.
+        with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
+            return compiled(inputs)
+
+    return run_in_one_thread
+
+
+def decode(model, inputs, strategy, options):
+    """Decode with a strategy inside the current graph; see `generate`.
+
+    Args:
+        inputs: int32 (B, S). strategy: a strategy object. options: `DecodingOptions`.
+    """
+    with loop_invariants():
+        return strategy.decode(model, inputs, options)
