@@ -47,11 +47,8 @@ class BatchScheduler:
         Args:
             key: hashable. Tasks of one key may share a batch.
             tasks: list of objects with a `size`, none greater than a batch.
-            run: function of a list of tasks that completes each of them and does not raise.
+            run: function of a list of tasks that completes each of them.
             options: `BatchingOptions`, the same for all tasks of a key.
-
-        Raises:
-            ServingError: if the request is too large or the queue is full.
         """
         size, limit = sum(task.size for task in tasks), options.max_batch_size
         if size > limit:

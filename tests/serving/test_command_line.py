@@ -81,7 +81,7 @@ def test_usage_errors(capsys, arguments, message):
         ("model_config_list { config { nonsense: 1 } }", "is not a ModelServerConfig text proto"),
         ("", "must list at least one model"),
         ('model_config_list { config { name: "a" base_path: "/no/such" } }', "model a must be"),
-        ('model_config_list { config { base_path: "/" } }', "with the base path '/' has none"),
+        ('model_config_list { config { base_path: "/" } }', "with base path ./. has none"),
         (
             'model_config_list { config { name: "a" base_path: "/" } '
             'config { name: "a" base_path: "/" } }',

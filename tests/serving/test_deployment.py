@@ -10,9 +10,9 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
 from serving.batching_options import read_batching_options
+from serving.client.messages_pb2 import MonitoringConfig
 from serving.config_files import read_config
 from serving.flags import parse_flags
-from serving.serving_config_pb2 import MonitoringConfig
 
 FOLDER = pathlib.Path(serving.__file__).parent
 CONFIGS = {"models.config", "batching.config", "monitoring.config"}
