@@ -1,7 +1,6 @@
 """gRPC API: PredictionService, ModelService and the standard health service."""
 
 import asyncio
-import logging
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -20,9 +19,7 @@ from .inference import classify, multi_inference, regress
 from .metrics import RequestRecord
 from .model_service import SIGNATURE_DEF, model_metadata, model_status, reload_models
 from .predict import run_predict_request
-from .request_context import RequestContext, Workers
-
-_log = logging.getLogger(__name__)
+from .request_context import RequestContext, Workers, catch_errors
 
 _MAX_MESSAGE_BYTES = 2**31 - 1  # instead of gRPC's 4 MiB
 _MAX_ERROR_LENGTH = 1024
@@ -82,23 +79,12 @@ class GrpcApi:
                     raise ServingError(Code.INTERNAL, message) from error
                 return answer(request, request_context, record).SerializeToString()
 
-            code = Code.CANCELLED
-            try:
-                with workers.admit():
-                    response = await workers.run(work, request_context)
-                code = Code.OK
-                return response
-            except ServingError as error:
-                code, message = error.code, error.message
-                if len(message) > _MAX_ERROR_LENGTH:
-                    message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
-            except Exception:  # The client gets an answer whatever fails.
-                _log.exception("A gRPC call failed")
-                code, message = Code.INTERNAL, "Internal error"
-            finally:
-                if name in _COUNTED:
-                    record.end(code)
-            await context.abort(code, message)
+            with catch_errors(record if name in _COUNTED else None) as failure, workers.admit():
+                return await workers.run(work, request_context)
+            message = failure.error.message
+            if len(message) > _MAX_ERROR_LENGTH:
+                message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
+            await context.abort(failure.error.code, message)
 
         return grpc.unary_unary_rpc_method_handler(call)
 

@@ -6,7 +6,6 @@ Checks, their order and their messages are those of TensorFlow Serving's `util/j
 import base64
 import binascii
 import math
-import typing
 
 import numpy as np
 import tensorflow as tf
@@ -19,28 +18,16 @@ _MAX_RANK = 254  # of a TensorFlow shape
 _MAX_ARRAY_RANK = 64  # of a NumPy array
 
 
-class _Kind(typing.NamedTuple):
-    """JSON types that a dtype accepts, its bounds, and the dtype that holds its values."""
-
-    types: frozenset
-    holder: object
-    bounds: tuple | None = None
-
-
-def _integers(holder):
-    info = np.iinfo(holder)
-    return _Kind(frozenset([int]), holder, (info.min, info.max))
-
-
+# By dtype, the JSON types that it accepts and the dtype that holds their values.
 _KINDS = {
-    **dict.fromkeys((tf.float32, tf.float64), _Kind(frozenset([int, float]), np.float64)),
+    **dict.fromkeys((tf.float32, tf.float64), ({int, float}, np.float64)),
     # The smaller integers are read as int32 and then wrap around, as in a TensorProto.
-    **dict.fromkeys((tf.int8, tf.int16, tf.int32, tf.uint8), _integers(np.int32)),
-    tf.int64: _integers(np.int64),
-    tf.uint32: _integers(np.uint32),
-    tf.uint64: _integers(np.uint64),
-    tf.bool: _Kind(frozenset([bool]), np.bool_),
-    tf.string: _Kind(frozenset([str]), object),
+    **dict.fromkeys((tf.int8, tf.int16, tf.int32, tf.uint8), ({int}, np.int32)),
+    tf.int64: ({int}, np.int64),
+    tf.uint32: ({int}, np.uint32),
+    tf.uint64: ({int}, np.uint64),
+    tf.bool: ({bool}, np.bool_),
+    tf.string: ({str}, object),
 }
 
 
@@ -200,12 +187,12 @@ def _fill(value, level, shape, dtype, leaves):
 
 
 def _all_fit(values, dtype):
-    kind = _KINDS.get(dtype)
-    if kind is None or not kind.types.issuperset(map(type, values)):
+    types, holder = _KINDS.get(dtype, (frozenset(), None))
+    if not types.issuperset(map(type, values)):
         return False
-    if kind.bounds is None or not values:
+    if types != {int} or not values:
         return True
-    return kind.bounds[0] <= min(values) and max(values) <= kind.bounds[1]
+    return np.iinfo(holder).min <= min(values) and max(values) <= np.iinfo(holder).max
 
 
 def _leaf(value, dtype):
@@ -224,7 +211,7 @@ def _build(name, leaves, shape, dtype):
     """Return the array of leaves in row-major order."""
     most = f"Input {name} must have at most {_MAX_ARRAY_RANK} dimensions"
     require(len(shape) <= _MAX_ARRAY_RANK, f"{most}. Received: {len(shape)}")
-    holder = _KINDS[dtype].holder if leaves else dtype.as_numpy_dtype
+    holder = _KINDS[dtype][1] if leaves else dtype.as_numpy_dtype
     if holder is object:
         array = np.empty(len(leaves), object)
         array[:] = leaves

@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
+import types
 
 import anyio
 
 from .errors import Code, ServingError
+
+_log = logging.getLogger(__name__)
 
 
 class RequestContext:
@@ -45,6 +49,27 @@ class RequestContext:
                 self._callbacks.append(callback)
                 return
         callback()
+
+
+@contextlib.contextmanager
+def catch_errors(record=None):
+    """Yield an object whose `error` is the `ServingError` that ends the block, whatever fails.
+
+    The `RequestRecord` counts the request by how the block ends.
+    """
+    failure = types.SimpleNamespace(error=None)
+    code = Code.CANCELLED
+    try:
+        yield failure
+        code = Code.OK
+    except ServingError as error:
+        failure.error, code = error, error.code
+    except Exception:  # The client gets an answer whatever fails.
+        _log.exception("A request failed")
+        failure.error, code = ServingError(Code.INTERNAL, "Internal error"), Code.INTERNAL
+    finally:
+        if record:
+            record.end(code)
 
 
 class Workers:

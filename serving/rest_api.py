@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import logging
 import re
 import urllib.parse
 
@@ -26,10 +25,8 @@ from .json_inputs import read_inputs, read_signature_name
 from .json_text import decimals, dump, dump_error, parse_object, write_outputs
 from .model_service import SIGNATURE_DEF, model_metadata, model_status
 from .predict import input_dtypes, predict
-from .request_context import RequestContext, Workers
+from .request_context import RequestContext, Workers, catch_errors
 from .versions import MAX_VERSION
-
-_log = logging.getLogger(__name__)
 
 _FLAGS = re.IGNORECASE | re.ASCII
 _API = re.compile(r"/v1/.*", _FLAGS)
@@ -89,42 +86,24 @@ class RestApi:
             origin = re.search("https?://", request.headers.get("origin", ""))
             response = Response(status_code=200 if origin else 400)
         else:
-            try:
-                status, content = await self._respond(request, path)
-            except ClientDisconnect:
-                return
+            status, content = await self._respond(request, path)
             response = Response(content, status, media_type="application/json")
         await response(scope, receive, send)
 
     async def _respond(self, request, path):
         """Return the HTTP status and the body."""
-        request_context, code = RequestContext(self._timeout_ms), Code.CANCELLED
-        record = metrics.RequestRecord("REST")
+        request_context, record = RequestContext(self._timeout_ms), metrics.RequestRecord("REST")
         workers = self._models if request.method == "POST" else self._states
-        try:
-            with workers.admit():
-                body = await self._read(request, request_context)
-                work = functools.partial(
-                    self._process, request.method, path, body, request_context, record
-                )
-                watch = asyncio.create_task(_watch(request.receive, request_context))
-                try:
-                    content = await workers.run(work, request_context)
-                finally:
-                    watch.cancel()
-            code = Code.OK
-            return 200, content
-        except ServingError as error:
-            code = error.code
-            return error.http_status, dump_error(error.message)
-        except ClientDisconnect:
-            raise
-        except Exception:  # The client gets an answer whatever fails.
-            _log.exception("%s %s failed", request.method, path)
-            code = Code.INTERNAL
-            return 500, dump_error("Internal error")
-        finally:
-            record.end(code)
+        with catch_errors(record) as failure, workers.admit():
+            body = await self._read(request, request_context)
+            arguments = request.method, path, body, request_context, record
+            watch = asyncio.create_task(_watch(request.receive, request_context))
+            try:
+                work = functools.partial(self._process, *arguments)
+                return 200, await workers.run(work, request_context)
+            finally:
+                watch.cancel()
+        return failure.error.http_status, dump_error(failure.error.message)
 
     async def _read(self, request, request_context):
         """Return the body; stop reading at the size limit and at the time limit."""
@@ -139,6 +118,8 @@ class RestApi:
         except TimeoutError as error:
             message = "The request's body did not arrive in time"
             raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
+        except ClientDisconnect as error:
+            raise ServingError(Code.CANCELLED, "The client has gone away") from error
         return bytes(body)
 
     def _process(self, method, path, body, request_context, record):

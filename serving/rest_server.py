@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import threading
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -57,8 +58,8 @@ class RestServer:
         self._application = application
         self._timers = {}  # address of a client -> _HeadTimer
         self._config = uvicorn.Config(
-            self._answer if head_seconds else application,
-            http=_protocol_class(self._timers, head_seconds) if head_seconds else "h11",
+            self._answer,
+            http=_protocol_class(self._timers, head_seconds or threading.TIMEOUT_MAX),
             interface="asgi3",
             ws="none",
             lifespan="off",
