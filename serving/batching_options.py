@@ -32,26 +32,21 @@ class BatchingOptions:
         for name in positive.split():
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive; was {getattr(self, name)}")
-        if self.batch_timeout_micros < 0:
-            raise ValueError(
-                f"batch_timeout_micros must be non-negative; was {self.batch_timeout_micros}"
-            )
-        if self.max_execution_batch_size > self.max_batch_size:
-            raise ValueError(
-                "max_batch_size must be greater than or equal to max_execution_batch_size; was "
-                f"{self.max_batch_size}; expected {self.max_execution_batch_size}"
-            )
+        micros, most = self.batch_timeout_micros, self.max_execution_batch_size
+        if micros < 0:
+            raise ValueError(f"batch_timeout_micros must be non-negative; was {micros}")
+        if most > self.max_batch_size:
+            values = f"was {self.max_batch_size}; expected {most}"
+            name = "max_execution_batch_size"
+            raise ValueError(f"max_batch_size must be greater than or equal to {name}; {values}")
         sizes = self.allowed_batch_sizes
         if any(size <= previous for previous, size in zip((0, *sizes), sizes)):
-            raise ValueError(
-                "allowed_batch_sizes entries must be positive and monotonically increasing; were "
-                f"{list(sizes)}"
-            )
-        if sizes and sizes[-1] != self.max_execution_batch_size:
+            rule = "must be positive and monotonically increasing"
+            raise ValueError(f"allowed_batch_sizes entries {rule}; were {list(sizes)}")
+        if sizes and sizes[-1] != most:
             raise ValueError(
                 "Last entry in allowed_batch_sizes must match max_batch_size (with splitting, "
-                f"max_execution_batch_size); last entry was {sizes[-1]}; expected "
-                f"{self.max_execution_batch_size}"
+                f"max_execution_batch_size); last entry was {sizes[-1]}; expected {most}"
             )
 
 

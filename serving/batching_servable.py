@@ -8,7 +8,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from .errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, require
 from .metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
 from .request_context import RequestContext
 
@@ -39,11 +39,6 @@ class BatchingServable:
     same number of rows. The real server refuses other requests; here they run alone, and the log
     says so once. A batch that fails is run again request by request, so that only the requests at
     fault fail.
-
-    Args:
-        servable: `Servable`.
-        scheduler: `BatchScheduler`.
-        options: `BatchingOptions`.
     """
 
     def __init__(self, servable, scheduler, options):
@@ -167,13 +162,12 @@ def _pad(tasks):
 
 
 def _pad_to(shape, array):
-    if array.ndim != len(shape) or array.ndim > _MAX_PADDED_RANK:
-        raise invalid_argument("Only tensors with rank from 1 to 6 can be padded.")
+    known = array.ndim == len(shape) and array.ndim <= _MAX_PADDED_RANK
+    require(known, "Only tensors with rank from 1 to 6 can be padded.")
     shape = (len(array), *shape[1:])
     if shape == array.shape:
         return array
-    if not array.size:
-        raise invalid_argument("Got empty tensor in batch of non-empty tensors.")
+    require(array.size, "Got empty tensor in batch of non-empty tensors.")
     padded = np.full(shape, array.flat[0], array.dtype)
     padded[tuple(map(slice, array.shape))] = array
     return padded
@@ -210,12 +204,12 @@ def _join(requests, size):
     for name, first in requests[0].items():
         arrays = [feeds[name] for feeds in requests]
         if any(array.shape[1:] != first.shape[1:] for array in arrays):
-            raise ServingError(
-                Code.FAILED_PRECONDITION,
+            message = (
                 f"Tensors with name '{name}' from different tasks have different shapes and "
                 "padding is turned off. Set pad_variable_length_inputs to true, or ensure that all "
-                "tensors with the same name have equal dimensions starting with the first dim.",
+                "tensors with the same name have equal dimensions starting with the first dim."
             )
+            raise ServingError(Code.FAILED_PRECONDITION, message)
         missing = size - sum(map(len, arrays))
         joined[name] = np.concatenate([*arrays, *[arrays[-1][:1]] * missing])
     return joined

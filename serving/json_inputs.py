@@ -32,8 +32,7 @@ _KINDS = {
 
 
 def read_signature_name(document):
-    """Return the request's `signature_name`, or "" for the default one.
-    """
+    """Return the request's `signature_name`, or "" for the default one."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         message = "not formatted correctly. 'signature_name' key must be a string value."
@@ -74,8 +73,7 @@ def is_object(value):
 
 
 def decode_base64(value):
-    """Return the bytes of `{"b64": "..."}`; padding is optional, white space is allowed.
-    """
+    """Return the bytes of `{"b64": "..."}`; padding is optional, white space is allowed."""
     if not _is_base64(value):
         raise format_error(value, "not formatted correctly for base64 data")
     text = encode("".join(value["b64"].split()).rstrip("="))

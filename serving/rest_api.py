@@ -7,12 +7,11 @@ import urllib.parse
 
 import numpy as np
 from google.protobuf.json_format import MessageToDict
-from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
@@ -58,7 +57,7 @@ def make_rest_application(api, cors=False, metrics_path=None, demo_page=None):
         routes.insert(0, Route(metrics_path, show_metrics))
     allowed = {"allow_methods": ["POST", "GET"], "allow_headers": ["Content-Type"]}
     middleware = [Middleware(CORSMiddleware, allow_origins=["*"], **allowed)] if cors else []
-    return Starlette(routes=routes, middleware=middleware)
+    return Router(routes, redirect_slashes=False, middleware=middleware)
 
 
 class RestApi:

@@ -1,6 +1,6 @@
-"""Whatever a client sends, it is told what is wrong, and the next client is served.
+"""Malformed requests get an error that says what is wrong, and the next client is served.
 
-KERAS_ATTN_SERVING_REQUESTS sets how many requests are made up; the default suits a test run.
+KERAS_ATTN_SERVING_REQUESTS sets the number of requests; the default suits a test run.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from bad_requests import (
 )
 from hypothesis import strategies as st
 
-REQUESTS = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 1000))
+REQUESTS = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 400))
 CHECK_EVERY = 50
 PREDICT = "/v1/models/toy:predict"
 # What our server may say over gRPC to a request that it can read.

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import functools
 import pathlib
 
 import pytest
@@ -32,6 +33,7 @@ POINTS = {
 }
 
 
+@functools.cache
 def by_point():
     found = collections.defaultdict(list)
     for path in sorted(pathlib.Path(__file__).parent.glob("test_*.py")):
