@@ -1,4 +1,4 @@
-"""The result card of a run: `card.json` and the curve it tells of, `curve.png`."""
+"""Result card of a run: `card.json`, and the curve `curve.png`."""
 
 import csv
 import datetime
@@ -9,38 +9,43 @@ import time
 import keras
 
 from . import files
-from .provenance import command_line, hardware, versions
+from .plots import draw_training
+from .provenance import hardware, versions
 
 
-def write_card(directory, *, history, metric, **facts):
-    """Writes the card of a finished run; each file appears complete or not at all.
+def write_card(options, *, history, metric, **entries):
+    """Write the card of a finished run, and its curve.
 
     Args:
-        directory: str. The run's directory.
-        history: str. A CSV file as `keras.callbacks.CSVLogger` writes it.
+        options: an `Options`; both files are written to its `out`.
+        history: str. A CSV file of `keras.callbacks.CSVLogger`.
         metric: str. The validation metric drawn beside the losses.
-        **facts: anything that JSON holds: numbers, parameters, times.
+        **entries: anything that JSON holds: numbers, parameters, times.
 
     Returns:
         The card, a dict. Its `training_seconds` is the sum over all parts of a resumed run.
     """
     rows = read_history(history)
-    facts["training_seconds"] = round(sum(row.get("seconds") or 0 for row in rows), 1)
-    card = {
-        "command": command_line(),
-        "date": datetime.date.today().isoformat(),
-        "hardware": hardware(),
-        "versions": versions("keras_attn", "keras", "tensorflow", "numpy"),
-        **facts,
-        "history": rows,
-    }
-    files.write(os.path.join(directory, "card.json"), json.dumps(card, indent=1))
-    draw_curve(rows, metric, os.path.join(directory, "curve.png"))
+    seconds = round(sum(row.get("seconds") or 0 for row in rows), 1)
+    card = {**provenance(options), **entries, "training_seconds": seconds, "history": rows}
+    files.write(os.path.join(options.out, "card.json"), json.dumps(card, indent=1))
+    draw_training(rows, metric, os.path.join(options.out, "curve.png"))
     return card
 
 
+def provenance(options):
+    """Return the entries that make any card repeatable."""
+    return {
+        "command": options.command,
+        "date": datetime.date.today().isoformat(),
+        "hardware": hardware(),
+        "versions": versions("keras_attn", "keras", "tensorflow", "numpy"),
+        "options": options.as_dict(),
+    }
+
+
 class EpochSeconds(keras.callbacks.Callback):
-    """Logs how long each epoch took, validation included, as `seconds`."""
+    """Log the duration of each epoch, validation included, as `seconds`."""
 
     def on_epoch_begin(self, epoch, logs=None):
         self._started = time.monotonic()
@@ -50,7 +55,7 @@ class EpochSeconds(keras.callbacks.Callback):
 
 
 def read_history(path):
-    """The rows of a CSVLogger's file, numbers where there are numbers.
+    """Return the rows of a CSVLogger's file, with numbers where there are numbers.
 
     Raises:
         ValueError: if the file is damaged.
@@ -65,7 +70,7 @@ def read_history(path):
 
 
 def cut_history(path, epochs):
-    """Leaves the rows of the first epochs: a run that was killed may have begun others."""
+    """Keep the rows of the first epochs: a killed run may have begun others."""
     if not os.path.isfile(path):
         return
     with open(path, newline="", encoding="utf-8") as file:
@@ -79,43 +84,10 @@ def cut_history(path, epochs):
     files.write(path, "".join([head, *kept]))
 
 
-def draw_curve(rows, metric, path):
-    """Losses and the validation metric over the epochs."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, left = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-    epochs = [row["epoch"] + 1 for row in rows]
-    for name, label in (("loss", "training loss"), ("val_loss", "validation loss")):
-        values = [row.get(name) for row in rows]
-        if any(isinstance(value, float) for value in values):
-            left.plot(epochs, values, ".-", label=label)
-    left.set_xlabel("epoch")
-    left.xaxis.get_major_locator().set_params(integer=True)
-    left.set_ylabel("loss (nats per token)")
-    points = [
-        (e, row[metric]) for e, row in zip(epochs, rows) if isinstance(row.get(metric), float)
-    ]
-    if points:
-        right = left.twinx()
-        right.plot(*zip(*points), "o-", color="tab:green", markersize=3, label=metric)
-        right.set_ylabel(metric)
-        right.legend(loc="center right")
-    if left.lines:
-        left.legend(loc="upper center")
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, dpi=120)
-    plt.close(figure)
-
-
 def _number(text):
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return None

@@ -1,18 +1,20 @@
-"""Files: the user's, found, unpacked or refused in one sentence; and ours, which appear whole."""
+"""Files: the user's, found and read with clear errors, and a run's, written atomically."""
 
 import contextlib
-import fcntl
 import gzip
+import hashlib
 import json
 import os
 import zlib
 from pathlib import Path
 
+from keras_attn.ops.atomic_files import atomic_file
+
 _MAX_NAMES = 30
 
 
 def find(directory, name):
-    """The path of `name` in a directory, of its compressed form `name`.gz if there is one.
+    """Return the path of `name`.gz in a directory, or of `name`.
 
     Raises:
         ValueError: if there is no such directory, or neither file in it.
@@ -32,15 +34,15 @@ def find(directory, name):
 
 
 def read(path):
-    """The bytes of a file, uncompressed if its name ends in .gz.
+    """Return the bytes of a file, uncompressed if its name ends in .gz.
 
     Raises:
         ValueError: if there is no such file, it is empty, or no complete gzip file.
     """
     path = Path(path)
     if not path.is_file():
-        what = "is a directory, not a file" if path.is_dir() else "does not exist"
-        raise ValueError(f"{path} {what}.")
+        problem = "is a directory, not a file" if path.is_dir() else "does not exist"
+        raise ValueError(f"{path} {problem}.")
     content = path.read_bytes()
     if path.suffix == ".gz":
         try:
@@ -53,15 +55,15 @@ def read(path):
 
 
 def read_object(path, remedy, *names):
-    """What a run wrote as JSON, a dict.
+    """Return the dict in a JSON file of a run.
 
     Args:
         path: str.
-        remedy: str. What the user can do about a file that is damaged.
-        *names: what it must tell.
+        remedy: str. What the user can do about a damaged file.
+        *names: keys that the dict must have.
 
     Raises:
-        ValueError: if the file holds no such dict.
+        ValueError: if the file has no such dict.
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -73,44 +75,37 @@ def read_object(path, remedy, *names):
 
 
 @contextlib.contextmanager
-def claimed(directory):
-    """A directory, made where it is missing, that no other process claims meanwhile.
+def exclusive_directory(directory):
+    """Create a directory if it is missing, and lock it against other processes.
 
     Raises:
-        ValueError: if another one does.
+        ValueError: if another process holds the lock.
     """
+    try:
+        import filelock
+    except ImportError as error:
+        raise ImportError("Recipes need filelock: pip install 'keras_attn[recipes]'") from error
     os.makedirs(directory, exist_ok=True)
-    handle = os.open(directory, os.O_RDONLY)
+    lock = filelock.FileLock(os.path.join(directory, ".lock"), blocking=False)
     try:
-        try:  # the lock goes with the process, however that ends
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(
-                f"Another process trains in {directory}: wait for it, stop it, or give another --out."
-            ) from error
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def replacing(path):
-    """A name to write to, of the same ending, which becomes `path` when all is written.
-
-    It is always the same one, so that what a killed process left is written over.
-    """
-    temporary = "{}.tmp{}".format(*os.path.splitext(path))
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        with lock:  # the system releases it with the process, however that ends
+            yield
+    except filelock.Timeout as error:
+        raise ValueError(
+            f"Another process trains in {directory}: wait for it, stop it, or give another --out."
+        ) from error
 
 
 def write(path, text):
-    """Writes a text file, which appears complete or not at all."""
-    with replacing(path) as temporary:
+    """Write a text file atomically."""
+    with atomic_file(path) as temporary:
         Path(temporary).write_text(text, encoding="utf-8")
+
+
+def digest(*parts):
+    """Return the SHA-256 of a sequence of str, with their lengths."""
+    found = hashlib.sha256()
+    for part in parts:
+        content = part.encode()
+        found.update(len(content).to_bytes(8, "big") + content)
+    return found.hexdigest()

@@ -1,19 +1,19 @@
-"""The optimizer that recipes share, and whether a step is compiled."""
+"""Optimizer of recipes, and their setting of `jit_compile`."""
 
 import keras
 
 from keras_attn import optimizers
 
-# On JAX what is not compiled runs step by step; on TensorFlow a graph is as fast as what XLA makes of
-# it, and is made in a tenth of the time for each new shape.
-COMPILED = keras.backend.backend() == "jax"
+# On JAX an uncompiled model runs operation by operation; on TensorFlow a graph is as fast as XLA's
+# code and takes a tenth of the time to build for each new shape.
+JIT_COMPILE = keras.backend.backend() == "jax"
 
 
 def adam(options):
-    """Adam whose learning rate warms up, then falls along a cosine to a twentieth of its peak.
+    """Return Adam with a warm-up, then a cosine down to a twentieth of the peak learning rate.
 
     Args:
-        options: with `learning_rate`, the peak, and `steps`, `warmup_steps` and `clip_norm`.
+        options: a `ScheduleOptions`.
     """
     schedule = keras.optimizers.schedules.CosineDecay(
         initial_learning_rate=0.0,

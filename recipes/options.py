@@ -1,132 +1,230 @@
-"""Options that recipes share, and what is checked of all."""
+"""Options of a recipe: one frozen dataclass gives its command line, checks, identity and card."""
 
-import ast
+import argparse
+import dataclasses
 import inspect
+import json
 import math
+import shlex
+import types
+import typing
+
+STRATEGIES = ("none", "mirrored", "multi_worker", "tpu")
+PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
-def add_run_options(add):
-    """Adds, by a parser's `add_argument`, what every run has."""
-    add("--checkpoint-steps", type=int, help="checkpoints also every so many steps")
-    add("--export-version", type=int, help="by default one more than the highest there is")
-    add_device_options(add)
+class OptionError(ValueError):
+    """An option that does not fit, or does not fit another one."""
 
 
-def add_device_options(add):
-    """Adds on what is computed, how exactly, and from which seed."""
-    add("--precision", default="float32", choices=["float32", "mixed_bfloat16", "mixed_float16"])
-    add("--strategy", default="none", choices=["none", "mirrored", "multi_worker", "tpu"])
-    add("--seed", type=int, default=0)
-
-
-def add_prepare_option(add):
-    add(
-        "--prepare",
-        action="store_true",
-        help="only read and tokenise the data, for training where TensorFlow is not installed",
-    )
-
-
-def devices_of(options):
-    """The name of the strategy that a command trains with; one that only prepares needs none."""
-    return "none" if getattr(options, "prepare", False) else getattr(options, "strategy", "none")
-
-
-def add_size_options(add, sizes):
-    """Adds the sizes of a model, which a preset may give too."""
-    for name, value in sizes.items():
-        option = f"--{name.replace('_', '-')}"
-        add(option, type=type(value), help=f"default: {value}, or the preset's")
-
-
-def add_page_option(add, example):
-    """Adds `--with`, for `build_model`."""
-    add(
-        "--with",
-        dest="more",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help=f"another argument of keras_attn.models.MODEL, as {example} (any number of times)",
-    )
-
-
-def add_schedule_options(add, warmup="a twentieth"):
-    """Adds what `recipes.optimizer.adam` reads, and how the training is divided."""
-    add(
-        "--epochs",
-        type=int,
-        default=10,
-        help="equal parts of the training, each ended by validation and a checkpoint "
-        "(default: %(default)s)",
-    )
-    add("--learning-rate", type=float, default=0.001, help="the peak (default: %(default)s)")
-    add("--warmup-steps", type=int, help=f"up to the peak (default: {warmup} of all steps)")
-    add("--clip-norm", type=float, default=1.0, help="of the whole gradient (default: %(default)s)")
-
-
-def divide(options, steps):
-    """Sets `steps` and `epochs`: whole steps in whole epochs, at least as many as asked for."""
-    options.epochs = min(options.epochs, steps)
-    options.steps = math.ceil(steps / options.epochs) * options.epochs
-
-
-def set_missing(options, defaults):
-    """Sets those options that were not given."""
-    for name, value in defaults.items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
-
-
-def check_at_least(parser, options, least, *names):
-    """Ends the program where one of the options is given and too small."""
-    for name in names:
-        value = getattr(options, name)
-        if value is not None and not value >= least:
-            parser.error(f"--{name.replace('_', '-')} must be at least {least}")
-
-
-def check_learning_rate(parser, options):
-    if not options.learning_rate > 0:
-        parser.error("--learning-rate must be above 0")
-
-
-def build_model(page, arguments, assignments):
-    """A model.
+def option(default, help="", *, identity=True, at_least=None, above=None, within=None, **argument):
+    """Declare a field of `Options` that is an option of the command line.
 
     Args:
-        page: function of `keras_attn.models`.
-        arguments: dict of its arguments.
-        assignments: list of what `--with` gives beside them or in their place, NAME=VALUE each.
+        default: value without the option; None if it follows from other options.
+        help: str. The default value is added to it.
+        identity: bool. True if a run cannot be resumed with another value.
+        at_least, above: optional numbers, bounds of the value where it is not None.
+        within: optional pair of numbers, the least and the greatest value.
+        **argument: more arguments of `add_argument`, and `flag`, the option's name where it does
+            not follow from the field's.
+    """
+    if default is not None and not isinstance(default, (bool, tuple)) and "default" not in help:
+        help = f"{help} (default: {default})".lstrip()
+    bounds = {"at_least": at_least, "above": above, "within": within}
+    metadata = {"identity": identity, "argument": {"help": help, **argument}, **bounds}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def changed(base, name, default, help=None, **metadata):
+    """Declare an option of a base dataclass again, with another default, help or metadata."""
+    (field,) = (field for field in dataclasses.fields(base) if field.name == name)
+    metadata = {**field.metadata, **metadata}
+    argument = dict(metadata.pop("argument"))
+    old = argument.pop("help").replace(f"default: {field.default}", f"default: {default}")
+    return option(default, old if help is None else help, **metadata, **argument)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options of every recipe.
+
+    A subclass adds fields by `option`, sets `DESCRIPTION`, gives options that follow from others
+    their values in `resolve`, and compares options with one another in `check`.
 
     Raises:
-        ValueError: if the page has no such argument, or a value does not fit.
+        OptionError: if a value is outside its bounds.
     """
-    more = _page_arguments(assignments, page)
-    try:
-        return page(**{**arguments, **more})
-    except (TypeError, AttributeError, IndexError, ArithmeticError) as error:
-        if not more:
-            raise
-        raise ValueError(
-            f"--with must fit {page.__name__}, which says: {error}. "
-            f"Received: {', '.join(assignments)}."
-        ) from error
 
+    DESCRIPTION: typing.ClassVar[str] = ""
 
-def _page_arguments(assignments, page):
-    # How many ids there are is for the data to say.
-    known = [name for name in inspect.signature(page).parameters if name != "vocabulary_size"]
-    found = {}
-    for assignment in assignments:
-        name, _, value = assignment.partition("=")
-        if name not in known:
-            raise ValueError(
-                f"--with must name an argument of {page.__name__}, which has {', '.join(known)}. "
-                f"Received: {assignment}."
-            )
+    out: str = option(None, "directory of the run", identity=False)
+    seed: int = option(0)
+    precision: str = option("float32", choices=PRECISIONS)
+    strategy: str = option("none", identity=False, choices=STRATEGIES)
+    command: str = dataclasses.field(default="", compare=False)  # as the card shows it
+
+    def __post_init__(self):
+        for field in _option_fields(type(self)):
+            _check_bounds(field, getattr(self, field.name))
+
+    @classmethod
+    def parse(cls, arguments, program=None):
+        """Return the options of a command line; on a wrong one end the process with a usage message.
+
+        Args:
+            arguments: list of str.
+            program: str. Module that is run, such as "recipes.translate".
+        """
+        parser = argparse.ArgumentParser(
+            prog=program and f"python -m {program}", description=cls.DESCRIPTION
+        )
+        for title, fields in _groups(cls):
+            group = parser.add_argument_group(title)
+            for field, annotation in fields:
+                _add_argument(group, field, annotation)
+        given = vars(parser.parse_args([str(argument) for argument in arguments]))
+        given = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
+        command = shlex.join(["python", "-m", str(program), *map(str, arguments)])
         try:
-            found[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            found[name] = value
-    return found
+            options = cls(**given, command=command).resolve()
+            options.check()
+        except OptionError as error:
+            parser.error(str(error))
+        return options
+
+    def resolve(self):
+        """Return a copy in which options that follow from others have their values."""
+        return self
+
+    def check(self):
+        """Compare options with one another.
+
+        Raises:
+            OptionError: if two options do not fit.
+        """
+
+    def fill(self, **defaults):
+        """Return a copy in which options that are None have these values."""
+        missing = {name: x for name, x in defaults.items() if getattr(self, name) is None}
+        return dataclasses.replace(self, **missing)
+
+    def as_dict(self):
+        """Return a dict of all options, as the card shows them."""
+        return {field.name: getattr(self, field.name) for field in _option_fields(type(self))}
+
+    def identity(self):
+        """Return a dict of the options that a resumed run must not change, as JSON holds it."""
+        fields = _option_fields(type(self))
+        found = {f.name: getattr(self, f.name) for f in fields if f.metadata["identity"]}
+        return json.loads(json.dumps(found))
+
+    @property
+    def devices(self):
+        """Name of the distribution strategy; tokens are prepared without one."""
+        return "none" if getattr(self, "prepare", False) else self.strategy
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions(Options):
+    """Checkpoints and export."""
+
+    checkpoint_steps: int | None = option(
+        None, "save a checkpoint also every N steps", identity=False, at_least=1, metavar="N"
+    )
+    export_version: int | None = option(
+        None, "default: one above the highest existing version", identity=False, at_least=1
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScheduleOptions(Options):
+    """Length of the training and learning rate."""
+
+    steps: int | None = option(None, "number of training steps", at_least=1)
+    epochs: int = option(
+        10, "equal parts of the training, each ended by validation and a checkpoint", at_least=1
+    )
+    learning_rate: float = option(0.001, "peak of the learning rate", above=0)
+    warmup_steps: int | None = option(
+        None, "steps up to the peak (default: a twentieth of all steps)", at_least=0
+    )
+    clip_norm: float = option(1.0, "largest norm of the whole gradient", at_least=0)
+
+    def divide(self, steps):
+        """Return a copy with at least `steps` steps in equal epochs."""
+        epochs = min(self.epochs, steps)
+        return dataclasses.replace(self, epochs=epochs, steps=math.ceil(steps / epochs) * epochs)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SizeOptions(Options):
+    """Sizes of the model."""
+
+    num_layers: int | None = option(None, at_least=1)
+    num_heads: int | None = option(None, at_least=1)
+    hidden_dim: int | None = option(None, at_least=1)
+    intermediate_dim: int | None = option(None, at_least=1)
+
+    def check(self):
+        super().check()
+        if self.hidden_dim % self.num_heads:
+            raise OptionError(
+                "--num-heads must divide --hidden-dim. "
+                f"Received: {self.num_heads} and {self.hidden_dim}."
+            )
+
+    def sizes(self):
+        """Return the sizes by name, as functions of `keras_attn.models` take them."""
+        names = ("num_layers", "num_heads", "hidden_dim", "intermediate_dim")
+        return {name: getattr(self, name) for name in names}
+
+
+def _option_fields(cls):
+    return [field for field in dataclasses.fields(cls) if "argument" in field.metadata]
+
+
+def _groups(cls):
+    """Yield a title and the (field, annotation) pairs of each dataclass, the recipe's own first."""
+    fields = {field.name: field for field in _option_fields(cls)}
+    bases = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
+    annotations = [inspect.get_annotations(base) for base in bases]
+    for index, base in enumerate(bases):
+        inherited = set().union(*annotations[index + 1 :])
+        own = [n for n in annotations[index] if n in fields and n not in inherited]
+        if own:
+            title = "recipe" if base is cls else base.__doc__.partition("\n")[0].rstrip(".").lower()
+            yield title, [(fields[name], annotations[index][name]) for name in own]
+
+
+def _add_argument(group, field, annotation):
+    argument = dict(field.metadata["argument"])
+    flag = argument.pop("flag", f"--{field.name.replace('_', '-')}")
+    if annotation is bool:
+        argument["action"] = "store_false" if field.default else "store_true"
+    else:
+        if isinstance(annotation, types.UnionType):
+            annotation = typing.get_args(annotation)[0]
+        if typing.get_origin(annotation) is tuple:
+            annotation, *others = typing.get_args(annotation)
+            if "action" not in argument:
+                argument["nargs"] = "+" if others == [...] else 1 + len(others)
+        argument["type"] = annotation
+    # What is not given is left out, so that the dataclass alone knows the defaults.
+    group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, **argument)
+
+
+def _check_bounds(field, value):
+    at_least, above, within = (field.metadata[n] for n in ("at_least", "above", "within"))
+    if value is None:
+        return
+    wrong = None
+    if at_least is not None and not value >= at_least:
+        wrong = f"at least {at_least}"
+    elif above is not None and not value > above:
+        wrong = f"above {above}"
+    elif within is not None and not within[0] <= value <= within[1]:
+        wrong = f"between {within[0]} and {within[1]}"
+    if wrong:
+        flag = f"--{field.name.replace('_', '-')}"
+        raise OptionError(f"{flag} must be {wrong}. Received: {flag} {value}.")

@@ -1,4 +1,4 @@
-"""What makes a number repeatable: the command, the machine and the versions."""
+"""Entries that make a number repeatable: the command, the machine and the versions."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ from importlib import metadata
 
 
 def command_line():
-    """The command that this process was started with, as a user would type it."""
+    """Return the command of this process, as a user would type it."""
     module = sys.modules["__main__"].__spec__
     name = module.name.removesuffix(".__main__") if module else None
     program = ["python", "-m", name] if name else ["python", *sys.argv[:1]]
@@ -17,7 +17,7 @@ def command_line():
 
 
 def hardware():
-    """Processor, number of cores that this process may use, and memory, in words."""
+    """Return processor, number of cores that this process may use, and memory, as text."""
     model = platform.processor() or platform.machine()
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -29,7 +29,7 @@ def hardware():
 
 
 def versions(*names):
-    """The installed versions of distributions, with Python's own."""
+    """Return the installed versions of distributions, with that of Python."""
     found = {"python": platform.python_version()}
     for name in names:
         try:

@@ -30,7 +30,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 export KERAS_BACKEND=tensorflow
-# A folder named recipes or serving where the user stands must not hide ours.
+# A folder named recipes or serving in the current directory must not hide ours.
 export PYTHONSAFEPATH=1
 export PYTHONPYCACHEPREFIX=$out/.venv/pycache
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}

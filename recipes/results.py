@@ -1,4 +1,4 @@
-"""What the cards of several runs say, as a table, and their curves in one picture."""
+"""Table of the cards of several runs, and their curves in one picture."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from .curves import draw_curves
+from .plots import draw_curves
 
 COLUMNS = ("run", "task", "parameters", "steps", "minutes", "result", "command")
 
@@ -17,7 +17,7 @@ def main(arguments=None):
         description="Prints a table of finished runs, a row for each card.",
     )
     parser.add_argument("cards", nargs="+", metavar="CARD", help="a run's card.json")
-    parser.add_argument("--curves", metavar="PNG", help="draws what the runs have in common")
+    parser.add_argument("--curves", metavar="PNG", help="draws the curves of a metric of all runs")
     parser.add_argument(
         "--metric", help="of the curves (default: the validation's of the first result)"
     )
@@ -34,11 +34,11 @@ def main(arguments=None):
 
 
 def name_of(path, paths=()):
-    """The card's own name, or that of the run's directory, and before it what tells it apart.
+    """Return the card's own name, or its run's directory, with as many parents as make it unique.
 
     Args:
         path: str.
-        paths: list of str. The cards that it is shown beside.
+        paths: list of str. All cards of the table.
     """
     own = _parts(path)
     others = [_parts(other) for other in paths if os.path.abspath(other) != os.path.abspath(path)]
@@ -49,16 +49,16 @@ def name_of(path, paths=()):
 
 
 def _parts(path):
-    """Of a path what names the card, from the root on."""
+    """Return the parts of a path that name the card, from the root on."""
     path = Path(os.path.abspath(path))
     return (path.parent if path.name == "card.json" else path.with_suffix("")).parts
 
 
 def read(path):
-    """A card.
+    """Read a card.
 
     Raises:
-        ValueError: if the file holds none.
+        ValueError: if the file has none.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -70,7 +70,7 @@ def read(path):
 
 
 def row(name, card):
-    """What the table says of a card: a string for each column."""
+    """Return the row of a card: a string for each column."""
     return (
         name,
         card["task"],
@@ -83,15 +83,15 @@ def row(name, card):
 
 
 def result(card):
-    """The first split's number and what it measures, and the other splits' numbers."""
+    """Return the first split's number and metric, and the other splits' numbers."""
     measured = _first(card)["metric"].replace("_", " ")
     (first, found), *others = card["results"].items()
-    told = [f"{found['value']:.3f} {measured}" + (f" ({first})" if others else "")]
-    return ", ".join([*told, *(f"{other['value']:.3f} ({name})" for name, other in others)])
+    parts = [f"{found['value']:.3f} {measured}" + (f" ({first})" if others else "")]
+    return ", ".join([*parts, *(f"{other['value']:.3f} ({name})" for name, other in others)])
 
 
 def table(cards):
-    """Markdown.
+    """Return a Markdown table.
 
     Args:
         cards: dict of name to card.
@@ -101,7 +101,7 @@ def table(cards):
 
 
 def draw(cards, path, metric=None):
-    """The curves of a metric over the epochs of several runs.
+    """Draw a metric over the epochs of several runs.
 
     Raises:
         ValueError: if a run did not record it.
@@ -118,7 +118,7 @@ def draw(cards, path, metric=None):
 
 
 def _first(card):
-    """What was found on the first split that the run was tested on."""
+    """Return the result of the first split."""
     first, *_ = card["results"].values()
     return first
 

@@ -1,4 +1,4 @@
-"""What makes a run what it is, kept with it so that no other run goes on in its place."""
+"""Settings that identify a run, kept with it so that no other run resumes it."""
 
 import hashlib
 import json
@@ -11,10 +11,10 @@ from . import files
 
 
 def check_out(out):
-    """Refuses a run's directory that cannot be one.
+    """Refuse a run's directory that cannot be created.
 
     Raises:
-        ValueError: if `out`, or what it is to lie in, is a file.
+        ValueError: if `out`, or a parent of it, is a file.
     """
     path = os.path.abspath(out)
     while not os.path.lexists(path):
@@ -24,10 +24,10 @@ def check_out(out):
 
 
 def check_settings(path, settings, out):
-    """Refuses to go on with a run that was started with other settings.
+    """Refuse to resume a run that was started with other settings.
 
     Args:
-        path: str. Where `save_settings` keeps those of the run in the directory `out`.
+        path: str. The file of `save_settings` in the directory `out`.
         settings: dict of what must not change, as JSON holds it.
         out: str.
 
@@ -50,24 +50,29 @@ def check_settings(path, settings, out):
         )
 
 
+def save_settings(path, settings):
+    """Write the settings to `path`."""
+    files.write(path, json.dumps(settings, indent=1))
+
+
 def check_agreement(devices, settings):
-    """Refuses to train with other processes that were started with other settings.
+    """Refuse to train with other processes that were started with other settings.
 
     Args:
-        devices: as `keras_attn.distribution.strategies` gives them.
-        settings: dict of what must be the same in all.
+        devices: a strategy of `keras_attn.distribution.strategy`.
+        settings: dict that must be the same in all processes.
 
     Raises:
         ValueError: in every process, if one differs.
     """
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
     number = int.from_bytes(digest[:4], "big")
-    if any(other != number for other in _gathered(devices, number)):
+    if any(other != number for other in _gather(devices, number)):
         raise ValueError("All processes of a run must be started with the same options and data.")
 
 
-def _gathered(devices, number):
-    """The numbers of all processes."""
+def _gather(devices, number):
+    """Return the numbers of all processes."""
     if keras.backend.backend() == "jax":
         from jax.experimental import multihost_utils
 
@@ -76,8 +81,3 @@ def _gathered(devices, number):
         return [number]
     numbers = devices.run(lambda: keras.ops.convert_to_tensor([number], "int64"))
     return keras.ops.convert_to_numpy(devices.gather(numbers, axis=0))
-
-
-def save_settings(path, settings):
-    """Writes the settings to `path`, which appears complete or not at all."""
-    files.write(path, json.dumps(settings, indent=1))

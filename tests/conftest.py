@@ -1,5 +1,6 @@
-"""What every test starts from: the TensorFlow backend, one seed, float32."""
+"""Each test starts on TensorFlow, with the same seed and float32."""
 
+import gc
 import os
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -7,9 +8,24 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras  # noqa: E402
 import pytest  # noqa: E402
+from fork_server import run_python  # noqa: E402
 
 
-def _start_afresh():
+def pytest_collection_finish():
+    """Exclude what the imports made, 440,000 objects, from each later garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _conformance_checks_fork():
+    """The check `fresh_process` forks a process that has imported Keras instead of a new one."""
+    from keras_attn.testing import fresh_process
+
+    fresh_process.run_python = run_python
+
+
+def _reset():
     keras.config.set_dtype_policy("float32")
     keras.utils.set_random_seed(20170612)
 
@@ -18,11 +34,14 @@ def _start_afresh():
 # may depend on which tests ran before, or on which worker.
 @pytest.fixture(autouse=True, scope="module")
 def _fresh_module():
-    _start_afresh()
+    _reset()
+    yield
+    # The models and graphs of this module.
+    keras.backend.clear_session()
 
 
 @pytest.fixture(autouse=True)
 def _fresh_test():
-    _start_afresh()
+    _reset()
     yield
     keras.config.set_dtype_policy("float32")

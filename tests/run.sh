@@ -1,11 +1,19 @@
 #!/usr/bin/env bash
-# Makes an environment, installs everything and runs the tests: bash tests/run.sh [pytest options].
+# Makes an environment, installs everything and runs the tests:
+#   bash tests/run.sh               the fast tests, at most 8 minutes on two cores
+#   bash tests/run.sh --all         all tests, at most 20 minutes
+#   bash tests/run.sh [--all] ...   pytest gets the other arguments: a folder, -k, -x
 # KERAS_ATTN_VENV names an environment to make and keep; without it a temporary one is used.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$checkout/recipes/environment.sh"
 
+all=false
+if [ "${1:-}" = --all ]; then
+    all=true
+    shift
+fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 environment=${KERAS_ATTN_VENV:-$scratch/venv}
@@ -20,18 +28,16 @@ export PYTHONPYCACHEPREFIX=$scratch/pycache
 export HYPOTHESIS_STORAGE_DIRECTORY=$scratch/hypothesis
 
 cd "$checkout"
-run_pytest() {
-    "$environment/bin/python" -m pytest -o cache_dir="$scratch/pytest" --numprocesses "$@"
-}
-if [ $# -gt 0 ]; then
-    run_pytest 2 "$@"
-    exit
-fi
-# TensorFlow keeps what it has compiled until its process ends, some gigabytes after so many tests:
-# each part has processes of its own.
 failed=0
-run_pytest 2 keras_attn tests/[a-l]*/ || failed=$?
-run_pytest 2 tests/[m-r]*/ || failed=$?
-# Of these many wait, for servers and for other processes.
-run_pytest 3 tests/[s-z]*/ tests/test_*.py || failed=$?
+# Exit code 5 of pytest: no test has the mark.
+run_pytest() {
+    local code=0
+    "$environment/bin/python" -m pytest -o cache_dir="$scratch/pytest" --dist worksteal "$@" ||
+        code=$?
+    if [ "$code" -ne 0 ] && { [ "$code" -ne 5 ] || [ "$all" = false ]; }; then failed=$code; fi
+}
+run_pytest --numprocesses 2 -m "not slow" "$@"
+# Slow tests wait for servers and other processes, so three share two cores. Their processes are
+# new: TensorFlow keeps what it compiled until its process ends.
+if [ "$all" = true ]; then run_pytest --numprocesses 3 -m slow "$@"; fi
 exit "$failed"

@@ -1,4 +1,4 @@
-"""What the README shows is run, and what it points to is there."""
+"""The README: its Python runs, its links and pictures exist."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,8 @@ from PIL import Image
 from keras_attn.viz.__main__ import draw
 from keras_attn.viz.axes import working_values
 
-HOUSE = Path(__file__).resolve().parents[1]
-README = (HOUSE / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 LINKS = re.findall(r"\]\((?!https?://|#)([^)]+)\)", README)
 IMAGES = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
@@ -26,16 +26,16 @@ def test_the_python_of_the_readme_runs_in_order(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("link", LINKS)
 def test_links_into_the_repository_lead_somewhere(link):
-    assert (HOUSE / link).exists()
+    assert (ROOT / link).exists()
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_pictures_are_light(image):
-    assert (HOUSE / image).stat().st_size < 150_000
+    assert (ROOT / image).stat().st_size < 150_000
 
 
 def test_the_picture_of_the_axes_is_up_to_date():
-    shown = Image.open(HOUSE / ".github/images/axes.png").text["Description"].splitlines()
+    shown = Image.open(ROOT / ".github/images/axes.png").text["Description"].splitlines()
     assert shown == working_values(), "draw it again: python -m keras_attn.viz .github/images"
 
 

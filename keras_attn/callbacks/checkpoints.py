@@ -4,8 +4,9 @@ import contextlib
 import os
 import re
 
-from keras_attn.callbacks.npz import PARTIAL, read_arrays, write_arrays
+from keras_attn.callbacks.npz import read_arrays, write_arrays
 from keras_attn.distribution.workers import suffix_of
+from keras_attn.ops.atomic_files import PARTIAL, partial_path
 
 FILE_NAME = re.compile(r"checkpoint-(\d+)(?:-worker-(\d+)-of-(\d+))?\.npz")
 EARLIER = "resume.npz"  # the one file of versions that kept only one
@@ -74,12 +75,12 @@ class Checkpoints:
         with self._told("begin"):
             os.makedirs(self.directory, exist_ok=True)
             for name in os.listdir(self.directory):
-                found = FILE_NAME.fullmatch(name.removesuffix(PARTIAL))
+                found = FILE_NAME.fullmatch(name.replace(PARTIAL, ""))
                 if not found or int(found[2] or 0) != self.worker:
                     continue
-                if name.endswith(PARTIAL) or int(found[1]) > newest:
+                if PARTIAL in name or int(found[1]) > newest:
                     os.remove(os.path.join(self.directory, name))
-            attempt = self.path(newest + 1) + PARTIAL
+            attempt = partial_path(self.path(newest + 1))
             with open(attempt, "wb"):
                 pass
             os.remove(attempt)

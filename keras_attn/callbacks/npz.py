@@ -1,36 +1,22 @@
-"""A list of arrays in one file that is whole or not there."""
-
-import contextlib
-import os
+"""Lists of arrays in .npz files that are complete or absent."""
 
 import numpy as np
 
-PARTIAL = ".partial"  # the end of the name of a file that is being written
+from keras_attn.ops.atomic_files import atomic_file
 
 
 def write_arrays(path, arrays, **numbers):
-    """Writes `arrays` and the named integers to `path`, which until the last moment keeps what it
-    held before: a process killed while writing loses nothing that was written earlier."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    partial = path + PARTIAL
-    try:
-        with open(partial, "wb") as file:
-            np.savez(file, *map(_storable, arrays), **numbers, arrays=len(arrays))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.remove(partial)
-        raise
+    """Write arrays and named integers to `path`, which keeps its earlier content until the end."""
+    with atomic_file(path) as temporary:
+        np.savez(temporary, *map(_storable, arrays), **numbers, arrays=len(arrays))
 
 
 def read_arrays(path, remedy="delete it, or restore it from a copy"):
-    """The arrays and the dictionary of named integers that `write_arrays` wrote to `path`.
+    """Read the arrays and the dict of named integers that `write_arrays` wrote to `path`.
 
     Raises:
-        ValueError: if the file is damaged, with the `remedy`. Every array carries a checksum, so
-            that a changed byte is found as surely as a missing end.
+        ValueError: if the file is damaged, with the `remedy`. Every array carries a checksum, so a
+            changed byte is detected as surely as a missing end.
     """
     with open(path, "rb") as file:
         try:

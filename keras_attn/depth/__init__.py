@@ -1,4 +1,4 @@
-"""Depth axis: how blocks are repeated."""
+"""Depth axis: the repetition of blocks."""
 
 from keras_attn.depth.act import ACT
 from keras_attn.depth.act_cell import ACTCell

@@ -1,4 +1,4 @@
-"""One block, repeated at each position for as long as that needs."""
+"""Adaptive computation time: one block, repeated a different number of times per position."""
 
 from keras import ops
 
@@ -29,40 +29,44 @@ GRAVES, BASIC, ACCUMULATED = VARIANTS = (
 
 @registry.register
 class ACT(ReplicaLosses, Recurrent):
-    """One block repeated, at each position for as many steps as that position asks for.
+    """One block, repeated at each position until its halting probabilities sum to one.
 
         s^n = block(s^{n-1} + P^n),   h^n = sigmoid(w s^n + b),
         N = min(M, min{n: h^1 + ... + h^n >= 1 - epsilon}),   R = 1 - (h^1 + ... + h^{N-1}),
         output = h^1 s^1 + ... + h^{N-1} s^{N-1} + R s^N
 
-    The weights sum to 1 at each position, also where the M-th step makes it stop. A position that
-    has halted keeps its state, to which others go on attending. The ponder loss, `ponder_loss`
-    times the mean of N + R over the real positions of the batch, is added to the model's losses:
-    its gradient makes positions halt sooner. `fit` and `evaluate` show the mean of N as the metric
-    `NAME_steps`, where NAME is the layer's; but not on JAX.
+    The weights sum to 1 at each position, also if the M-th step halts it. A halted position keeps
+    its state, to which other positions still attend. The ponder loss, `ponder_loss` times the mean
+    of N + R over the real positions of the batch, is added to the model's losses; its gradient
+    makes positions halt sooner. `fit` and `evaluate` show the mean of N as the metric `NAME_steps`,
+    where NAME is the layer's name; not on JAX.
 
-    Time is that of a stack of as many blocks as the position with the most steps takes: the loop
-    ends when all have halted, in eager calls and in TensorFlow graphs; outputs and gradients are
-    those of M steps. M steps are taken where their keys, states or scores are wanted, so in
-    decoding with a cache, which gives what a whole pass gives; in a graph around a block that
-    computes again what it needs, as a `Reversible`; by XLA, unless it is told the size of the batch
-    and the length; and in what JAX traces. Padding does not run: its output is 0, it
-    is in no mean and keeps no loop going. Where a position halts depends on nothing that it may not
-    attend to. Halting probabilities and sums are float32 at least.
+    In eager calls and in TensorFlow graphs the loop ends when all positions have halted, so time is
+    that of a stack of max N blocks; outputs and gradients are those of M steps. All M steps are
+    computed
+
+    - if a call returns keys, states or scores of the steps, as decoding with a cache does;
+    - in a graph, if the block recomputes activations, as a `Reversible` does;
+    - by XLA, unless batch size and length are static; and by JAX's tracing.
+
+    Padding never runs: its output is 0, and it counts in no mean. The step at which a position
+    halts depends only on positions that it may attend to. Halting probabilities and sums are
+    float32 at least.
 
     Args:
-        block: a block, or a function that is called with 0 and gives one.
+        block: a `Block`, or a function that is called with 0 and returns one.
         max_steps: int. Most steps M.
-        epsilon: float. How much of the probability may be missing when a position halts, so that
-            one step may be enough; with 1 one step always is.
+        epsilon: float. A position halts at a sum of 1 - epsilon, so that one step can be enough;
+            with 1 it always is.
         ponder_loss: float. Weight of the ponder loss.
         halting_bias: float. Initial b; the higher, the fewer steps at first.
         position: name or object of the position axis, such as `"timestep"`; None for none.
         variant: `"graves"`, as above; or as Tensor2Tensor computes it, `"tensor2tensor"` for its
             `act_type="basic"` and `"tensor2tensor_accumulated"` for the other. There h^n is read
-            from what the block is given; a sum of exactly 1 - epsilon goes on; the M-th step has
-            weight h^M, so the weights may sum to less and N + R to M; states change after halting.
-            Basic also interpolates, output = p^n s^n + (1 - p^n) output, where accumulated sums up.
+            from the block's input; a sum of exactly 1 - epsilon does not halt; the M-th step has
+            weight h^M, so the weights may sum to less than 1 and N + R to M; states change after
+            halting. Basic also interpolates, output = p^n s^n + (1 - p^n) output; accumulated sums
+            up.
 
     Call arguments:
         As `Stack`, each step in the place of a layer.
@@ -71,8 +75,8 @@ class ACT(ReplicaLosses, Recurrent):
         As `Stack`.
 
     Raises:
-        ValueError: if `max_steps` < 1, `epsilon` or `ponder_loss` is below 0, `block` gives no
-            layer, `position` or `variant` is unknown, or `remat` is asked for.
+        ValueError: if `max_steps` < 1, `epsilon` or `ponder_loss` is below 0, `block` makes no
+            layer, `position` or `variant` is unknown, or `remat` is True.
 
     Example:
         >>> import keras_attn
@@ -84,8 +88,8 @@ class ACT(ReplicaLosses, Recurrent):
         TensorShape([3, 5, 16])
 
     Differs from the paper: the ponder loss is a mean over positions, as Tensor2Tensor's, where
-        Graves sums; Tensor2Tensor's counts padding. Graves's flag of the first step belongs to
-        `ACTCell`; here `Timestep` tells steps apart.
+        Graves sums; Tensor2Tensor's counts padding. Instead of Graves's flag of the first step,
+        which `ACTCell` has, `Timestep` encodes the step.
 
     Reference: [Graves, 2016](https://arxiv.org/abs/1603.08983), section 2, eq. 5 to 13;
         [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), section 2.2;
@@ -108,7 +112,7 @@ class ACT(ReplicaLosses, Recurrent):
         super().__init__(block, max_steps, position, **kwargs)
         if self.remat:
             raise ValueError(
-                "`remat` is of a stack whose steps are all taken; `ACT` has its own loop. "
+                "`remat` does not fit `ACT`, whose loop ends early. "
                 "Received: remat=True."
             )
         check_halting(epsilon=epsilon, ponder_loss=ponder_loss, halting_bias=halting_bias)
@@ -125,46 +129,47 @@ class ACT(ReplicaLosses, Recurrent):
         super().build(x_shape, context_shape)
         registry.build_once(self.halting_unit, x_shape)
 
-    def _run(self, x, calls, keep_output):
-        first = calls[0]
-        caching, real = first["cache"] is not None, None
+    def _run(self, x, calls, keep_outputs):
+        call = calls[0]
+        caching, real = call.cache is not None, None
         if not caching:
-            real = join_masks((x, first["padding_mask"], "padding_mask"))
+            real = join_masks((x, call.padding_mask, "padding_mask"))
         state = self._start(x, real)
         running = state[-1].running
-        if caching or keep_output or "memory" in first or first["return_attention_scores"]:
-            rests = []
-            for number, arguments in enumerate(calls):
-                state, rest = self._advance(number, state, arguments)
-                rests.append([*rest, state[0]] if keep_output else rest)
+        all_steps = caching or keep_outputs or call.memory is not None
+        if all_steps or call.return_attention_scores:
+            extras = []
+            for number, call in enumerate(calls):
+                state, extra = self._advance(number, state, call)
+                extras.append({**extra, "output": state[0]} if keep_outputs else extra)
         else:
-            rests = [[]] * self.max_steps
+            extras = [{}] * self.max_steps
             state = bounded_while(
                 lambda state: ops.any(state[-1].running > 0),
-                lambda number, state: self._advance(number, state, first)[0],
+                lambda number, state: self._advance(number, state, call)[0],
                 state,
                 self.max_steps,
-                reads=first,
+                reads=vars(call),
                 add_loss=self.add_loss,
             )
         _, mean, halting = state
         if not caching:
-            self._report(halting, running, first["training"])
-        return ops.cast(mean, self.compute_dtype), rests
+            self._report(halting, running, call.training)
+        return ops.cast(mean, self.compute_dtype), extras
 
     def _start(self, x, real):
-        """Before the first step: the state, the mean of the states, and who runs."""
+        """Return the first state, the mean of the states so far, and the halting of positions."""
         dtype = at_least_float32(self.compute_dtype)
         running = ops.ones_like(x[..., 0], dtype=dtype)  # (B, T)
         if real is not None:
             running = ops.cast(real, dtype)
         return x, ops.zeros_like(x, dtype=dtype), start(running)
 
-    def _advance(self, number, state, arguments):
-        """The same after one more step; and what the block gives beside its output."""
+    def _advance(self, number, state, call):
+        """Take one more step: return the new state, and the block's scores and cache."""
         before, mean, halting = state
-        x = self._with_position(number, before, arguments)
-        after, rest = Stack._steps(self, keep_output=False)[0](x, arguments)
+        x = self._with_position(number, before, call)
+        after, extras = Stack._run_block(self, 0, x, call)
         is_graves = self.variant == GRAVES
         probability = self.halting_unit(after if is_graves else x)[..., 0]  # (B, T)
         halted, weight = advance(
@@ -181,10 +186,10 @@ class ACT(ReplicaLosses, Recurrent):
         mean = mean + weight * ops.cast(after, mean.dtype)
         if is_graves:
             after = ops.where(halting.running[..., None] > 0, after, before)
-        return (after, mean, halted), rest
+        return (after, mean, halted), extras
 
     def _report(self, halting, running, training):
-        """The ponder loss, and the mean number of steps."""
+        """Add the ponder loss, and update the metric of the mean number of steps."""
         if self.ponder_loss:
             ponder = mean_over_real(halting.steps + halting.remainder, ops.sum(running))
             self.add_loss(self.ponder_loss * ponder)

@@ -1,4 +1,4 @@
-"""An RNN cell that thinks about each input for as long as that needs."""
+"""Adaptive computation time for an RNN cell."""
 
 import warnings
 
@@ -14,26 +14,27 @@ from keras_attn.ops.checks import check_sizes
 
 @registry.register
 class ACTCell(keras.layers.Layer, DropoutRNNCell):
-    """A cell that runs another one several times on each input, as often as it asks for.
+    """An RNN cell that runs another cell on each input until its halting probabilities sum to one.
 
         y^n, s^n = cell([x, n == 1], s^{n-1}),   h^n = sigmoid(w y^n + b),
         N = min(M, min{n: h^1 + ... + h^n >= 1 - epsilon}),   R = 1 - (h^1 + ... + h^{N-1}),
         y = sum_n p^n y^n,   s = sum_n p^n s^n,   p^n = h^n for n < N,   p^N = R
 
-    For `keras.layers.RNN`, around any cell for inputs (B, D), which sees D + 1 numbers: the last
-    one is 1 at the first of the steps on an input. s^0 is the state after the input before.
+    For `keras.layers.RNN`, around any cell for inputs (B, D). The inner cell gets D + 1 numbers;
+    the last one is 1 at the first step on an input, else 0. s^0 is the state after the previous
+    input.
 
     One more state (B, 2) after the cell's own holds the sums of N and R so far. Their sum P is the
-    ponder cost. No loss leaves the loop in which `keras.layers.RNN` runs its cell: `ACTRNN`, with
-    the same arguments, adds the ponder loss after it. Time is that of as many steps of the cell as
-    the row with the most takes, at each input. States, output and sums are float32 at least; the
-    cell has its own dtype. Its dropout drops the same numbers at all steps, as in Keras.
+    ponder cost. A cell cannot add a loss inside the loop of `keras.layers.RNN`, so `ACTRNN`, with
+    the same arguments, adds the ponder loss. At each input, time is that of the row with the most
+    steps. States, output and sums are float32 at least; the inner cell has its own dtype. Its
+    dropout drops the same numbers at all steps, as in Keras.
 
     Args:
         cell: a Keras RNN cell, such as `keras.layers.LSTMCell(64)`.
         max_steps: int. Most steps M on one input.
-        epsilon: float. How much of the probability may be missing when a row halts, so that one
-            step may be enough; with 1 one step always is.
+        epsilon: float. A row halts at a sum of 1 - epsilon, so that one step can be enough; with 1
+            it always is.
         ponder_loss: float. Weight of the ponder loss that `ACTRNN` adds.
         halting_bias: float. Initial b; the higher, the fewer steps at first.
 
@@ -61,7 +62,7 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
     """
 
     def __init__(self, cell, max_steps, epsilon=0.01, ponder_loss=0.01, halting_bias=1.0, **kwargs):
-        # States pass the cell unrounded; it casts what it is given itself.
+        # No autocast: states stay in float32, and the inner cell casts its inputs itself.
         super().__init__(**{"autocast": False, **kwargs})
         cell = registry.deserialize(cell) if isinstance(cell, dict) else cell
         is_cell = isinstance(cell, keras.layers.Layer) and hasattr(cell, "state_size")
@@ -114,7 +115,7 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
         if training and self.ponder_loss and not self.is_counted:
             warnings.warn(
                 "The ponder loss of an `ACTCell` is added by `keras_attn.depth.ACTRNN`, not by "
-                "`keras.layers.RNN`. To train without one, say `ponder_loss=0`.",
+                "`keras.layers.RNN`. To train without one, set `ponder_loss=0`.",
                 stacklevel=2,
             )
         *states, counts = states
@@ -136,7 +137,7 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
             )
             results = [ops.cast(output, self.compute_dtype), *after]
             means = [m + weight[:, None] * x for m, x in zip(means, results, strict=True)]
-            # Rows that have halted would go on to no end, perhaps to infinity.
+            # Keep the state of halted rows: further steps could diverge.
             runs = halting.running[:, None] > 0
             after = [ops.where(runs, *pair) for pair in zip(after, before, strict=True)]
             return after, means, halted

@@ -1,4 +1,4 @@
-"""The RNN of cells that think for as long as they need."""
+"""An RNN with the ponder loss of adaptive computation time."""
 
 import keras
 from keras import ops, tree
@@ -20,9 +20,10 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
 
         loss += ponder_loss * mean of N + R over the real inputs of the batch
 
-    The mean of N is shown by `fit` and `evaluate` as the metric `NAME_steps`, where NAME is the
-    layer's; but not on JAX. Of several cells, each adds its own loss, and the metric is their mean. Masked inputs
-    are in no mean. Everything else is as in `keras.layers.RNN`, whose arguments these are.
+    `fit` and `evaluate` show the mean of N as the metric `NAME_steps`, where NAME is the layer's
+    name; not on JAX. Of several cells, each adds its own loss, and the metric is their mean. Masked
+    inputs count in no mean. Everything else is as in `keras.layers.RNN`, which has the same
+    arguments.
 
     Args:
         cell: an `ACTCell`, or a list of cells, stacked, with an `ACTCell` among them.
@@ -62,7 +63,8 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
         ]
         if not self._act_cells:
             raise ValueError(
-                f"`cell` must be an `ACTCell`, or have one among its cells. Received: cell={cell!r}."
+                "`cell` must be an `ACTCell`, or have one among its cells. "
+                f"Received: cell={cell!r}."
             )
         for _, cell in self._act_cells:
             cell.is_counted = True
@@ -74,7 +76,7 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
         return super().call(sequences, initial_state, mask, training)
 
     def _with_sums(self, initial_state, batch_size):
-        """The states of the cells, with sums of 0 where an `ACTCell` is given none."""
+        """Append sums of 0 to the states of each `ACTCell` that is given none."""
         states = _listed(initial_state)
         for place, cell in self._act_cells:
             of_cell = states if place is None else _listed(states[place])
@@ -102,7 +104,7 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
                 (states if place is None else states[place])[-1]
                 for states in (initial_state, results[-1])
             )
-            # The state of a stateful layer goes on from batch to batch.
+            # A stateful layer keeps its state from batch to batch: subtract what it began with.
             sums = ops.sum(after - before, axis=0)  # of N and of R
             if cell.ponder_loss:
                 self.add_loss(cell.ponder_loss * mean_over_real(sums, count))

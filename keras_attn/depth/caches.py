@@ -1,20 +1,21 @@
-"""The caches of a stack of blocks as one, which counts once what is filled in all."""
+"""The caches of a stack of blocks as one nested cache with one index."""
 
+from keras_attn.feed_forward import PositionMixer
 from keras_attn.memory.kv_cache import KVCache
 
 
 def initial(blocks, batch_size, max_length):
-    """The empty cache: `layers`, the slots of each block's sublayers, and `index`.
+    """Return an empty cache: `layers`, the slots of each block's sublayers, and `index`.
 
-    With a `max_length` of None the slots grow, and need no count.
+    With a `max_length` of None the slots grow, and need no index.
     """
-    # Whole, since prompts of different length and beams say where each key stands.
+    # Whole: with prompts of different lengths and with beams, `key_positions` move the keys.
     memory = KVCache(max_length, whole=True)
-    return joined([_of_sublayers(block, memory, batch_size) for block in blocks])
+    return join([_of_sublayers(block, memory, batch_size) for block in blocks])
 
 
 def of_block(number, cache, context_cache):
-    """What a block gets: caches by the names of its sublayers."""
+    """Return the caches of one block by the names of its sublayers."""
     index = cache.get("index")
     caches = {name: {**slots, "index": index} for name, slots in cache["layers"][number].items()}
     if context_cache is not None:
@@ -22,8 +23,8 @@ def of_block(number, cache, context_cache):
     return caches
 
 
-def joined(caches):
-    """The cache of all blocks, from those of each; what is complete without an index is left out."""
+def join(caches):
+    """Join the caches of all blocks, without the complete ones, which have no index."""
     index = caches[0]["attention"]["index"]
     layers = [
         {
@@ -37,8 +38,12 @@ def joined(caches):
 
 
 def _of_sublayers(block, memory, batch_size):
+    if block.attention is None:
+        raise ValueError(
+            "A cache needs a `block` with one attention layer, as a `TransformerBlock` has. "
+            f"Received: block={block!r}."
+        )
     caches = {"attention": memory.initial(block.attention, batch_size)}
-    between = getattr(block, "feed_forward", None)
-    if getattr(between, "mixes_positions", False):
-        caches["feed_forward"] = between.initial_cache(batch_size, memory.max_length)
+    if isinstance(block.feed_forward, PositionMixer):
+        caches["feed_forward"] = block.feed_forward.initial_cache(batch_size, memory.max_length)
     return caches

@@ -1,4 +1,4 @@
-"""When to stop: the arithmetic of adaptive computation time, for units that halt one by one."""
+"""Halting: the arithmetic of adaptive computation time, for units that halt one by one."""
 
 from typing import NamedTuple
 
@@ -10,13 +10,13 @@ from keras_attn.ops.checks import check_numbers
 
 
 class Halting(NamedTuple):
-    """How far each unit is, float tensors of one shape.
+    """The progress of each unit: float tensors of one shape.
 
     Attributes:
         running: 1 where a unit takes the next step, else 0.
-        total: sum of the halting probabilities of the steps at which it went on.
+        total: sum of the halting probabilities of the steps after which it did not halt.
         steps: N, the number of steps it has taken.
-        remainder: R, what was left of 1 when it halted; 0 before.
+        remainder: R, 1 minus that sum when it halted; 0 before.
     """
 
     running: object
@@ -26,13 +26,13 @@ class Halting(NamedTuple):
 
 
 def start(running):
-    """Before the first step: `running` is 1, or 0 for a unit that never runs."""
+    """Return the state before the first step; `running` is 0 for a unit that never runs."""
     zeros = ops.zeros_like(running)
     return Halting(running, zeros, zeros, zeros)
 
 
 def advance(halting, probability, is_last, epsilon, strict=False, remainder_at_last=True):
-    """After one more step: the new `Halting`, and the weight of this step in the mean, p_n.
+    """Return the `Halting` after one more step, and the weight of this step in the mean, p_n.
 
         p_n = h_n if h_1 + ... + h_n < 1 - epsilon and n < M, else R = 1 - (h_1 + ... + h_{n-1})
 
@@ -41,11 +41,11 @@ def advance(halting, probability, is_last, epsilon, strict=False, remainder_at_l
     Args:
         halting: of the steps before.
         probability: h_n, as `halting.running`.
-        is_last: bool, whether this step is the M-th.
-        epsilon: float. How much of 1 may be missing.
-        strict: bool. Whether to halt above 1 - epsilon only, not at it.
-        remainder_at_last: bool. Whether the M-th step halts. If not, its weight is h_n, and the
-            weights sum to less than 1.
+        is_last: bool. True at the M-th step.
+        epsilon: float. A unit halts at a sum of 1 - epsilon.
+        strict: bool. If True, a unit halts above 1 - epsilon only, not at it.
+        remainder_at_last: bool. If True, the M-th step halts. If False, its weight is h_n, and the
+            weights may sum to less than 1.
     """
     reached = halting.total + probability
     halts = reached > 1 - epsilon if strict else reached >= 1 - epsilon
@@ -64,7 +64,7 @@ def advance(halting, probability, is_last, epsilon, strict=False, remainder_at_l
 
 
 def mean_over_real(values, count):
-    """The sum of `values`, those of real units, by their number in the batch of all replicas.
+    """Return the sum of `values` divided by the number of real units on all replicas.
 
     Keras divides the loss of each replica by the number of replicas.
     """
@@ -72,7 +72,8 @@ def mean_over_real(values, count):
 
 
 def halting_unit(bias, compute_dtype):
-    """The layer of the halting probabilities, at least in float32: a half never sums up to .99."""
+    """Return the layer of the halting probabilities, in float32 or more: sums in float16 are too
+    coarse to reach 0.99."""
     return keras.layers.Dense(
         1,
         activation="sigmoid",
@@ -83,9 +84,9 @@ def halting_unit(bias, compute_dtype):
 
 
 def steps_metric(layer):
-    """The mean number of steps as a metric of `layer`, which `fit` and `evaluate` show.
+    """Return the metric of the mean number of steps, which `fit` and `evaluate` show.
 
-    None on JAX, whose `fit` lets no metric change while a layer is called.
+    None on JAX, on which `fit` does not let a layer's call update a metric.
     """
     if keras.backend.backend() == "jax":
         return None
@@ -93,7 +94,7 @@ def steps_metric(layer):
 
 
 def show_steps(metric, steps, weights, training):
-    """Adds to a `steps_metric`, but in calls that say nothing of training, as an export does."""
+    """Update a `steps_metric`, except in calls with `training=None`, such as those of an export."""
     if metric is not None and training is not None:
         metric.update_state(steps, weights)
 
@@ -103,6 +104,6 @@ def at_least_float32(dtype):
 
 
 def check_halting(epsilon, ponder_loss, halting_bias):
-    """Refuses what is not a number, or below 0 where that means nothing."""
+    """Raise a `ValueError` unless all are numbers, and the first two at least 0."""
     check_numbers(0, epsilon=epsilon, ponder_loss=ponder_loss)
     check_numbers(halting_bias=halting_bias)

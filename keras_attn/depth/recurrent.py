@@ -1,6 +1,4 @@
-"""One block, repeated."""
-
-import functools
+"""One block, repeated a fixed number of times."""
 
 import keras
 
@@ -12,21 +10,21 @@ from keras_attn.ops.checks import check_sizes
 
 @registry.register
 class Recurrent(Stack):
-    """One block repeated: a stack whose layers share their weights.
+    """A stack whose layers share their weights: one block, repeated.
 
         H^t = block(H^{t-1} + P^t),   t = 1 .. T
 
-    Depth for the price of one block's weights: recurrent in depth, where an RNN is in time, and
-    parallel along the sequence. `position` is added before each step, inside the residual, so
-    nothing else should add positions to `x`. A cache has keys and values of its own for each step.
+    The number of weights is that of one block. It is recurrent in depth, not in time, and parallel
+    along the sequence. `position` is added before each step, inside the residual, so nothing else
+    should add positions to `x`. A cache has separate keys and values for each step.
     Time and memory are those of a `Stack` of T blocks.
 
     Args:
-        block: a block, or a function that is called with 0 and gives one. A `Stack`, too, is a
-            block, where neither a cache nor a memory is needed.
+        block: a `Block`, or a function that is called with 0 and gives one. A `Stack` is a block,
+            too, where neither a cache nor a memory is needed.
         num_steps: int. Number of steps T.
         position: name or object of the position axis, such as `"timestep"`; None for none.
-        remat: bool. Whether the backward pass computes the steps again, as `Stack`.
+        remat: bool. If True, the backward pass recomputes the steps' activations, as `Stack`.
 
     Call arguments:
         As `Stack`, each step in the place of a layer.
@@ -71,31 +69,18 @@ class Recurrent(Stack):
         if self.position is not None:
             registry.build_once(self.position, x_shape)
 
-    def initial_cache(self, batch_size, max_length):
-        """Empty caches, one for each step, with one count of filled slots, as `Stack`."""
-        if not hasattr(self.block, "attention"):
-            raise ValueError(
-                "A cache needs a `block` with one attention layer, as a `TransformerBlock` has. "
-                f"Received: block={self.block!r}."
-            )
-        return super().initial_cache(batch_size, max_length)
-
     def context_cache(self, context):
-        """Complete cross-attention caches of `context` (B, S, D): for all steps the same."""
+        """Return complete cross-attention caches of `context` (B, S, D), the same for all steps."""
         return [self.block.cross_attention.context_cache(context)] * self.num_steps
 
-    def _steps(self, keep_output):
-        steps = super()._steps(keep_output)
-        return [functools.partial(self._step, number, step) for number, step in enumerate(steps)]
+    def _run_block(self, number, x, call, keep_outputs=False):
+        return super()._run_block(number, self._with_position(number, x, call), call, keep_outputs)
 
-    def _step(self, number, step, x, arguments):
-        return step(self._with_position(number, x, arguments), arguments)
-
-    def _with_position(self, number, x, arguments):
-        """What the block reads at a step: `x` and where it stands, in the sequence and in depth."""
+    def _with_position(self, number, x, call):
+        """Add the position in the sequence and, for a `Timestep`, the step in depth."""
         if self.position is None:
             return x
-        places = block_positions(x, arguments["query_positions"], arguments["cache"])
+        places = block_positions(x, call.query_positions, call.cache)
         if getattr(self.position, "counts_steps", False):
             return self.position(x, places, step=number)
         return self.position(x, places)

@@ -1,4 +1,4 @@
-"""Blocks that can be run backwards."""
+"""Reversible blocks, whose inputs are recomputed from their outputs."""
 
 import keras
 from keras import backend, ops
@@ -13,32 +13,33 @@ from keras_attn.residuals import PreNorm
 
 @register
 class Reversible(Stack):
-    """Blocks whose inputs follow from their outputs, so that training keeps the last ones only.
+    """A stack of reversible blocks: training keeps the last activations only.
 
         y_1 = x_1 + Attention(LN(x_2)),   y_2 = x_2 + FFN(LN(y_1))
 
-    Two streams begin as x and end as one, by their mean or side by side; a LayerNorm follows. The
-    backward pass finds x_2 = y_2 - FFN(LN(y_1)) and x_1 from that, and computes each sublayer again
-    for its gradient, with the dropout and the hashes that it had. Memory for activations is
-    O(B T D), whatever the number of blocks, plus that of one sublayer; time is a third more than
-    that of a `Stack`. The streams are float32 at least, since what was added in lower precision
-    could not be found by subtraction. Only TensorFlow reconstructs; other backends keep
-    what each sublayer was given, and compute the rest again.
+    Both streams begin as x; at the end they are averaged or concatenated, and normalised. The
+    backward pass recovers x_2 = y_2 - FFN(LN(y_1)), then x_1, and recomputes each sublayer for its
+    gradient, with the same dropout and hashes. Memory for activations is O(B T D) for any number
+    of blocks, plus that of one sublayer; time is a third more than that of a `Stack`. The streams
+    are float32 at least, since subtraction in lower precision would not recover them. Only on
+    TensorFlow are inputs recovered; other backends keep each sublayer's input and recompute the
+    rest.
 
     Args:
-        block: as `Stack`, giving `TransformerBlock`s with `residual="pre_norm"`.
+        block: as `Stack`, returning `TransformerBlock`s with `residual="pre_norm"`.
         num_layers: int. Number of blocks.
         join: "mean", or "concatenate", which makes the output twice as wide.
 
     Call arguments:
-        As `Stack`, but for a memory and `return_hidden_states`, which need what is not kept.
+        As `Stack`, except for a memory and `return_hidden_states`, which need activations that are
+        not kept.
 
     Returns:
         As `Stack`; with `join="concatenate"` (B, T, 2 D).
 
     Raises:
         ValueError: if a block is no `TransformerBlock` with `residual="pre_norm"`, `join` is
-            unknown, or `remat` is asked for.
+            unknown, or `remat` is True.
 
     Example:
         >>> import keras, keras_attn
@@ -60,8 +61,8 @@ class Reversible(Stack):
         check_choice(("mean", "concatenate"), join=join)
         if self.remat:
             raise ValueError(
-                "`remat` is of a stack that keeps what its blocks compute; a reversible one "
-                "computes it again in any case. Received: remat=True."
+                "`remat` does not fit a reversible stack, which recomputes its activations in any "
+                "case. Received: remat=True."
             )
         for index, layer in enumerate(self.blocks):
             if not isinstance(layer, TransformerBlock) or not isinstance(layer.residual, PreNorm):
@@ -78,22 +79,22 @@ class Reversible(Stack):
     def _joined_shape(self, x_shape):
         return (*x_shape[:-1], (2 if self.join == "concatenate" else 1) * x_shape[-1])
 
-    def _run(self, x, calls, keep_output):
-        if keep_output or "memory" in calls[0]:
+    def _run(self, x, calls, keep_outputs):
+        if keep_outputs or calls[0].memory is not None:
             raise ValueError(
-                "`memory` and `return_hidden_states` need what each block read or gave, which a "
-                "reversible stack does not keep. Received: "
-                f"{'return_hidden_states=True' if keep_output else 'a memory'}."
+                "`memory` and `return_hidden_states` need the inputs or outputs of each block, "
+                "which a reversible stack does not keep. Received: "
+                f"{'return_hidden_states=True' if keep_outputs else 'a memory'}."
             )
-        steps, rests = [], []
-        for block, arguments in zip(self.blocks, calls, strict=True):
-            sublayers, rest = block.sublayers(x, **arguments)
+        steps, extras = [], []
+        for block, call in zip(self.blocks, calls, strict=True):
+            sublayers, extra = block.sublayers(x, call)
             steps += [_step(*sublayer) for sublayer in sublayers]
-            rests.append(rest)
-        # In low precision, what was added to a stream could not be found by subtraction.
+            extras.append(extra)
+        # In low precision, subtraction could not recover what was added to a stream.
         first = second = ops.cast(x, backend.result_type(self.compute_dtype, "float32"))
-        context = calls[0].get("context")
-        if rests[0]:
+        context = calls[0].context
+        if extras[0]:
             for step in steps:
                 first, second = second, first + ops.cast(step(second, context), first.dtype)
         else:
@@ -103,7 +104,7 @@ class Reversible(Stack):
             x = (first + second) / 2
         else:
             x = ops.concatenate([first, second], axis=-1)
-        return ops.cast(x, self.compute_dtype), rests
+        return ops.cast(x, self.compute_dtype), extras
 
     def compute_output_spec(self, x, *args, **kwargs):
         spec = super().compute_output_spec(x, *args, **kwargs)

@@ -1,33 +1,21 @@
 """Blocks one after another."""
 
 import functools
-import inspect
 
 import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.attention.masks import keras_mask
 from keras_attn.backend.remat import remat_chain
 from keras_attn.depth import caches
+from keras_attn.layers.block import Block, CallContext
+from keras_attn.memory.segment_memory import filled_slots
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.ops.memory_slots import filled_slots
 from keras_attn.ops.shapes import size
-
-# What a block is called with beside x, `training` and what only some have.
-ARGUMENTS = (
-    "padding_mask",
-    "context_padding_mask",
-    "attention_mask",
-    "query_positions",
-    "key_positions",
-    "cache",
-    "return_attention_scores",
-)
 
 
 @registry.register
-class Stack(keras.layers.Layer):
+class Stack(Block):
     """Blocks one after another, each with weights of its own.
 
         x_l = block_l(x_{l-1}),   l = 1 .. L
@@ -36,31 +24,31 @@ class Stack(keras.layers.Layer):
     Cost: the sum of the blocks.
 
     Args:
-        block: function from the layer's index to a block, so that layers may differ; or a list of
-            blocks.
+        block: function from the layer's index to a `Block`, so that layers may differ; or a list
+            of blocks.
         num_layers: int. Number of blocks L; by default the length of the list.
-        remat: bool. Whether the backward pass computes the blocks again instead of keeping what
-            they computed: O(sqrt(L)) (B, T, D) and one block's computation in memory, for one more
-            forward pass, or two if L > 16.
+        remat: bool. If True, the backward pass recomputes the blocks' activations instead of
+            keeping them: memory for O(sqrt(L)) tensors (B, T, D) and one block's activations, time
+            for one more forward pass, or two if L > 16.
 
     Call arguments:
         x: (B, T, D). context: (B, S, D), for blocks with cross-attention.
         padding_mask, context_padding_mask, attention_mask, query_positions, key_positions,
             context_attention_mask: as `TransformerBlock`.
         memory, memory_length: the state of a `keras_attn.memory.SegmentMemory`, (B, L, M, D) and
-            (B,): what each block read before `x`. Without a length all slots are filled.
+            (B,): each block's inputs before `x`. Without a length all slots are filled.
         cache: from `initial_cache`; with cross-attention also `context_cache`, from the method of
             that name, in place of `context`.
         return_attention_scores, return_hidden_states: bool.
 
     Returns:
         (B, T, D); then, if asked for, a list of each block's scores; then, with `cache`, the new
-        cache, or with `memory` what each block has read, (B, L, T, D), to extend the memory by;
+        cache, or with `memory` each block's input, (B, L, T, D), to extend the memory by;
         then, if asked for, a list of each block's output.
 
     Raises:
-        ValueError: if `num_layers` < 1 or differs from the length of a list of blocks, or what
-            `block` gives is no block.
+        ValueError: if `num_layers` < 1 or differs from the length of a list of blocks, or `block`
+            gives something other than a `Block`.
 
     Example:
         >>> import keras_attn
@@ -99,15 +87,13 @@ class Stack(keras.layers.Layer):
         self.remat = bool(remat)
         self.blocks = [block(i) if callable(block) else block[i] for i in range(num_layers)]
         for index, layer in enumerate(self.blocks):
-            if not isinstance(layer, keras.layers.Layer):
-                raise ValueError(f"`block` must give a layer. Received: {layer!r} at {index}.")
-            if not _is_block(layer):
+            if not isinstance(layer, Block):
                 raise ValueError(
-                    "`block` must give layers that are called as a `TransformerBlock` is, with "
-                    f"{', '.join(ARGUMENTS)}. Received: {layer!r} at {index}."
+                    "`block` must give layers of the class `keras_attn.layers.Block`, such as a "
+                    f"`TransformerBlock`. Received: {layer!r} at {index}."
                 )
         self.norm = None
-        if getattr(self.blocks[-1], "needs_closing_norm", False):
+        if self.blocks[-1].needs_closing_norm:
             self.norm = keras.layers.LayerNormalization(
                 epsilon=self.blocks[-1].residual.epsilon, dtype=self.dtype_policy, name="norm"
             )
@@ -121,21 +107,21 @@ class Stack(keras.layers.Layer):
                 width = block.compute_output_spec(keras.KerasTensor(x_shape)).shape[-1]
                 if width != x_shape[-1]:
                     raise ValueError(
-                        "`block` must give what is as wide as what it is given. "
+                        "`block` must give an output as wide as its input. "
                         f"Received: {block!r}, which makes {width} of {x_shape[-1]}."
                     )
         if self.norm is not None:
             registry.build_once(self.norm, x_shape)
 
     def initial_cache(self, batch_size, max_length):
-        """Empty caches of all blocks, with one count of filled slots.
+        """Return empty caches of all blocks, with one count of filled slots.
 
         With a `max_length` of None they grow, and need no count.
         """
         return caches.initial(self.blocks, batch_size, max_length)
 
     def context_cache(self, context):
-        """Complete cross-attention caches of `context` (B, S, D), one a block."""
+        """Return complete cross-attention caches of `context` (B, S, D), one a block."""
         return [block.cross_attention.context_cache(context) for block in self.blocks]
 
     def call(
@@ -157,66 +143,85 @@ class Stack(keras.layers.Layer):
         return_hidden_states=False,
         training=None,
     ):
-        if padding_mask is None and cache is None:
-            padding_mask = keras_mask(x)
-        if context_padding_mask is None:
-            context_padding_mask = keras_mask(context)
-        memories = None if memory is None else self._memories(memory, memory_length, x)
-        calls = []
-        for i in range(self.num_layers):
-            block_cache = None
-            if cache is not None:
-                block_cache = caches.of_block(i, cache, context_cache)
-            arguments = {"context": context} if context is not None else {}
-            if context_attention_mask is not None:
-                arguments["context_attention_mask"] = context_attention_mask
-            if memories is not None:
-                arguments.update(memories[i])
-            calls.append(
-                {
-                    **arguments,
-                    "padding_mask": padding_mask,
-                    "context_padding_mask": context_padding_mask,
-                    "attention_mask": attention_mask,
-                    "query_positions": query_positions,
-                    "key_positions": key_positions,
-                    "cache": block_cache,
-                    "return_attention_scores": return_attention_scores,
-                    "training": training,
-                }
-            )
-        x, rests = self._run(x, calls, return_hidden_states)
-        hidden_states = [rest.pop() for rest in rests] if return_hidden_states else None
-        if self.norm is not None:
-            x = self.norm(x)
-        results = [x]
-        if return_attention_scores:
-            results.append([rest[0] for rest in rests])
+        call = CallContext(
+            context=context,
+            padding_mask=padding_mask,
+            context_padding_mask=context_padding_mask,
+            attention_mask=attention_mask,
+            query_positions=query_positions,
+            key_positions=key_positions,
+            cache=cache,
+            context_attention_mask=context_attention_mask,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        ).with_keras_masks(x)
+        calls = [call] * self.num_layers
         if cache is not None:
-            results.append(caches.joined([rest[-1] for rest in rests]))
-        if memories is not None:
-            results.append(ops.stack([rest[-1] for rest in rests], axis=1))  # (B, L, T, D)
+            calls = [
+                call.replace(cache=caches.of_block(i, cache, context_cache))
+                for i, call in enumerate(calls)
+            ]
+        if memory is not None:
+            memories, filled = self._memories(memory, memory_length, x)
+            calls = [call.replace(memory=m, memory_mask=filled) for m in memories]
+        x, extras = self._run(x, calls, keep_outputs=return_hidden_states)
+        results = [self._close(x)]
+        if return_attention_scores:
+            results.append([extra["scores"] for extra in extras])
+        if cache is not None:
+            results.append(caches.join([extra["cache"] for extra in extras]))
+        if memory is not None:
+            results.append(ops.stack([extra["input"] for extra in extras], axis=1))  # (B, L, T, D)
         if return_hidden_states:
-            results.append(hidden_states)
+            results.append([extra["output"] for extra in extras])
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _run(self, x, calls, keep_output):
-        """The last x, and what else each block gave, at the end the memory's new part and itself."""
-        steps = self._steps(keep_output)
-        if self.remat and calls[0]["cache"] is None:
-            return remat_chain(steps, x, calls, add_loss=self.add_loss)
-        rests = []
-        for step, arguments in zip(steps, calls, strict=True):
-            x, rest = step(x, arguments)
-            rests.append(rest)
-        return x, rests
+    def apply(self, x, call):
+        """Run the stack as a block of another depth."""
+        x, extras = self._run(x, [call] * self.num_layers, keep_outputs=False)
+        if not call.return_attention_scores:
+            return self._close(x), {}
+        return self._close(x), {"scores": [extra["scores"] for extra in extras]}
 
-    def _steps(self, keep_output):
-        """Functions of x and a block's arguments, one a block, that give what `_run` gives."""
-        return [functools.partial(_step, block, keep_output) for block in self.blocks]
+    def _close(self, x):
+        return x if self.norm is None else self.norm(x)
+
+    def _run(self, x, calls, keep_outputs):
+        """Run the blocks.
+
+        Args:
+            calls: the `CallContext` of each block.
+            keep_outputs: bool. If True, the extras hold each block's `output`.
+
+        Returns:
+            The last x; and for each block a dict of what else it gives: `scores`, `cache`, with a
+            memory its `input`, `output`.
+        """
+        if self.remat and calls[0].cache is None:
+            steps = [
+                functools.partial(self._rerun, number, keep_outputs) for number in range(len(calls))
+            ]
+            return remat_chain(steps, x, [vars(call) for call in calls], add_loss=self.add_loss)
+        extras = []
+        for number, call in enumerate(calls):
+            x, extra = self._run_block(number, x, call, keep_outputs)
+            extras.append(extra)
+        return x, extras
+
+    def _rerun(self, number, keep_outputs, x, fields):
+        """`_run_block` as a function of nested tensors, which rematerialisation differentiates."""
+        return self._run_block(number, x, CallContext(**fields), keep_outputs)
+
+    def _run_block(self, number, x, call, keep_outputs=False):
+        output, extras = self.blocks[number].apply(x, call)
+        if call.memory is not None:
+            extras = {**extras, "input": x}
+        if keep_outputs:
+            extras = {**extras, "output": output}
+        return output, extras
 
     def _memories(self, memory, memory_length, x):
-        """The arguments of each block that say what it read before."""
+        """Return the memory of each block, and the mask of their filled slots."""
         batch, _, hidden_dim = x.shape
         if any(isinstance(block, Stack) for block in self.blocks):
             raise ValueError(
@@ -229,10 +234,9 @@ class Stack(keras.layers.Layer):
             memory_length = ops.convert_to_tensor(memory_length)
             check_shape(memory_length, "memory_length", (batch,))
             filled = filled_slots(memory_length, size(memory, 2))  # (B, M)
-            # An empty slot may hold anything, and no weight makes a number of what is none.
+            # Zero the empty slots: NaN times 0 is NaN.
             memory = ops.where(filled[:, None, :, None], memory, 0)
-        memories = ops.unstack(memory, self.num_layers, axis=1)
-        return [{"memory": memory, "memory_mask": filled} for memory in memories]
+        return ops.unstack(memory, self.num_layers, axis=1), filled
 
     def compute_output_spec(self, x, context=None, *, memory=None, cache=None, **kwargs):
         returned = "return_attention_scores", "return_hidden_states"
@@ -253,19 +257,3 @@ class Stack(keras.layers.Layer):
             "num_layers": self.num_layers,
             "remat": self.remat,
         }
-
-
-def _is_block(layer):
-    """Whether a layer takes the arguments that every block is called with."""
-    try:
-        inspect.signature(layer.call).bind(None, **dict.fromkeys(ARGUMENTS))
-    except TypeError:
-        return False
-    return True
-
-
-def _step(block, keep_output, x, arguments):
-    outputs = block(x, **arguments)
-    output, *rest = outputs if isinstance(outputs, tuple) else (outputs,)
-    rest += [x] if "memory" in arguments else []
-    return output, [*rest, output] if keep_output else rest

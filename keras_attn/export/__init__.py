@@ -1,7 +1,7 @@
 """Export models as files that other programs run. TensorFlow backend only.
 
-An export needs no code of this package to run. Exports and `.keras` files written by an earlier
-version of this package need not load in a later one.
+An export runs without this package. Before version 1.0, `.keras` files and exports that an earlier
+version of this package wrote need not load in a later one.
 """
 
 from keras_attn.export._ctranslate2 import ctranslate2

@@ -78,8 +78,8 @@ def serving_version(names, written_by):
 
     Args:
         names: operations, each servable.
-        written_by: string. The version of TensorFlow that wrote the graph: the answer for
-            operations that the table lacks.
+        written_by: string. The version of TensorFlow that wrote the graph, taken for operations
+            that the table lacks.
     """
     written = tuple(int(number) for number in re.findall(r"\d+", written_by)[:2])
     versions = {FIRST_VERSION.get(name, written) for name in names}

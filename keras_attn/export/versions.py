@@ -1,28 +1,9 @@
-"""Directories of numbered versions, as a server polls them, and directories written atomically."""
+"""Directories of numbered versions, as a server polls them."""
 
 import contextlib
 import os
-import shutil
-import tempfile
 
-
-@contextlib.contextmanager
-def atomic_directory(path):
-    """Yield a temporary directory that is renamed to `path` on success and removed on failure.
-
-    A process that is killed (SIGKILL) leaves `.NAME.*` beside `path`. No other process can tell
-    that it is abandoned, so it stays until someone removes it.
-    """
-    parent, name = os.path.split(os.path.abspath(path))
-    os.makedirs(parent, exist_ok=True)
-    temporary = tempfile.mkdtemp(prefix=f".{name}.", dir=parent)
-    try:
-        yield temporary
-        os.chmod(temporary, 0o755)  # mkdtemp gives permissions to the owner alone
-        os.rename(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+from keras_attn.ops.atomic_files import atomic_directory
 
 
 @contextlib.contextmanager

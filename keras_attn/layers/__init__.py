@@ -1,20 +1,21 @@
-"""Layers: attention, feed-forward, the block that joins them, embeddings."""
+"""Layers: attention, feed-forward, the blocks that join them, embeddings and output heads."""
 
+from keras_attn.feed_forward import FeedForward, SeparableConvTransition
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
-from keras_attn.layers.feed_forward import FeedForward
+from keras_attn.layers.block import Block
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.layers.segment_embedding import SegmentEmbedding
-from keras_attn.layers.separable_conv_transition import SeparableConvTransition
 from keras_attn.layers.token_embedding import TokenEmbedding
 from keras_attn.layers.transformer_block import TransformerBlock
 
 __all__ = [
     "AdaptiveEmbedding",
     "AdaptiveSoftmax",
+    "Block",
     "FeedForward",
     "MaskedTokenHead",
     "MultiHeadAttention",

@@ -12,12 +12,12 @@ from keras_attn.ops.shapes import flatten_rows
 
 @registry.register
 class AdaptiveEmbedding(keras.layers.Layer):
-    """Looks tokens up in a table for each cluster of words, the rarer the narrower.
+    """Embed tokens by one table for each cluster of words: the rarer, the narrower.
 
         x = sqrt(D) E_i[token - first_i] P_i,   first_i <= token < end_i,   d_i = D / div_val^i
 
-    The clusters are [0, cutoffs[0]), [cutoffs[0], cutoffs[1]), ..., [cutoffs[-1], V), so that ids
-    must be in the order of falling frequency. `AdaptiveSoftmax(embedding)` predicts words by the
+    The clusters are [0, cutoffs[0]), [cutoffs[0], cutoffs[1]), ..., [cutoffs[-1], V), so ids must
+    be in the order of falling frequency. `AdaptiveSoftmax(embedding)` predicts words by the
     same tables. With a `div_val` of 1 there is no projection P_i, and x is what `TokenEmbedding`
     gives. Token id 0 is padding: the layer makes Keras's implicit mask. Weights V_i d_i + d_i D for
     each cluster i; time O(T D sum_i d_i).
@@ -28,9 +28,9 @@ class AdaptiveEmbedding(keras.layers.Layer):
         cutoffs: ints, growing, between 0 and V: where clusters after the first begin. None at all
             give a single cluster.
         div_val: int. By how much each cluster is narrower than the one before.
-        scaled: bool. Whether to multiply by sqrt(D).
-        mask_zero: bool. Whether id 0 is padding.
-        initializer: of the tables; by default normal with standard deviation D^-1/2.
+        scaled: bool. If True, embeddings are multiplied by sqrt(D).
+        mask_zero: bool. If True, id 0 is padding and makes an implicit mask.
+        embeddings_initializer: of the tables; by default normal with standard deviation D^-1/2.
         projection_initializer: of P_i; by default normal with standard deviation d_i^-1/2. Both
             defaults together give the scaled embeddings unit variance.
 
@@ -67,7 +67,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
         div_val=1,
         scaled=True,
         mask_zero=True,
-        initializer=None,
+        embeddings_initializer=None,
         projection_initializer=None,
         **kwargs,
     ):
@@ -94,9 +94,9 @@ class AdaptiveEmbedding(keras.layers.Layer):
         self.div_val = div_val
         self.scaled = scaled
         self.mask_zero = mask_zero
-        self.initializer = keras.initializers.get(initializer)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.projection_initializer = keras.initializers.get(projection_initializer)
-        # The first word of each cluster, and the one after its last; and its width.
+        # The first id of each cluster and the one after its last; its width.
         self.bounds = list(zip(edges[:-1], edges[1:]))
         self.widths = [hidden_dim // div_val**i for i in range(len(self.bounds))]
         self.supports_masking = True
@@ -109,12 +109,12 @@ class AdaptiveEmbedding(keras.layers.Layer):
         self.projections = self.make_projections(self)
 
     def table_initializer(self):
-        """What rows as wide as the tables start from."""
+        """Return the initializer of the tables."""
         normal = keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5)
-        return registry.redraw(self.initializer or normal)
+        return registry.redraw(self.embeddings_initializer or normal)
 
     def make_projections(self, owner, count=None):
-        """The first `count` projections (d_i, D) of all clusters, as weights of a layer `owner`."""
+        """Add the first `count` projections (d_i, D) as weights of the layer `owner`."""
         if self.div_val == 1:
             return []
         return [
@@ -132,7 +132,7 @@ class AdaptiveEmbedding(keras.layers.Layer):
     def call(self, inputs):
         check_integers(inputs, "token_ids")
         tokens = ops.cast(inputs, "int32")
-        # As in one table: negative ids count from the end, and others out of range have no row.
+        # As in one table: negative ids count from the end; other ids out of range have no row.
         tokens = ops.where(tokens < 0, tokens + self.vocabulary_size, tokens)
         tokens = ops.where(tokens < 0, self.vocabulary_size, tokens)
         x = None
@@ -162,6 +162,6 @@ class AdaptiveEmbedding(keras.layers.Layer):
             "div_val": self.div_val,
             "scaled": self.scaled,
             "mask_zero": self.mask_zero,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "projection_initializer": keras.initializers.serialize(self.projection_initializer),
         }

@@ -1,4 +1,4 @@
-"""A softmax that spends little on rare words."""
+"""Adaptive softmax: cheap log-probabilities for large vocabularies."""
 
 import keras
 from keras import ops
@@ -12,18 +12,18 @@ from keras_attn.ops.shapes import flatten_rows
 
 @registry.register
 class AdaptiveSoftmax(keras.layers.Layer):
-    """Predicts words in two steps: a frequent word or a cluster, then a word of the cluster.
+    """Predict words in two steps: a frequent word or a cluster, then a word of the cluster.
 
         p(w) = softmax(z_0)(w) for the words of the first cluster,
         p(w) = softmax(z_0)(cluster i) softmax(z_i)(w) for those of cluster i >= 1,
         z_i = x P_i^T E_i^T + b_i,  z_0 with one more row of E_0 and b_0 for each cluster i
 
-    by the tables E_i and projections P_i of an `AdaptiveEmbedding`. Called with the labels it gives
-    the loss of each token without making all logits: cluster i only for the tokens whose label it
+    with the tables E_i and projections P_i of an `AdaptiveEmbedding`. Called with labels it returns
+    the loss of each token without all logits: those of cluster i only for the tokens whose label it
     holds (up to four times as many, and at least N / 64 of all N, since the shapes of a graph are
     fixed), so time and memory are O(N (V_0 d_0 + sum_i n_i V_i d_i / N)) instead of O(N V D).
-    Called without, it gives the log-probabilities of all words, which are logits too, at the cost
-    of a plain softmax. Everything after the products is float32 under any dtype policy.
+    Called without labels, it returns the log-probabilities of all words, which are logits too, at
+    the cost of a plain softmax. All that follows the products is float32 under any dtype policy.
 
     The losses (B, T) are what `keras_attn.losses.LabelSmoothedCrossentropy(0.0)` takes
     the mean of, and `Perplexity` and `BitsPerCharacter` measure, in place of logits:
@@ -32,10 +32,10 @@ class AdaptiveSoftmax(keras.layers.Layer):
         model = keras.Model(token_ids, softmax(hidden))                              # generate
 
     Args:
-        embedding: an `AdaptiveEmbedding`, whose tables are used in both directions; one that embeds
-            no input makes an untied softmax.
-        tied_projections: True, False or "all_but_first": which P_i are the embedding's own. There
-            are none with a `div_val` of 1.
+        embedding: an `AdaptiveEmbedding`, whose tables are shared. One that embeds no input makes
+            an untied softmax.
+        tied_projections: True, False or "all_but_first": which P_i are shared with the embedding.
+            There are none with a `div_val` of 1.
         ignore_class: int. Tokens with this label have loss 0.
 
     Call arguments:
@@ -46,8 +46,8 @@ class AdaptiveSoftmax(keras.layers.Layer):
         Log-probabilities (B, T, V), float32; with `labels` the losses -log p(label) (B, T).
 
     Raises:
-        ValueError: if `embedding` is no `AdaptiveEmbedding`, `tied_projections` is none of the
-            three, or a shape does not fit.
+        ValueError: if `embedding` is no `AdaptiveEmbedding`, `tied_projections` is unknown, or a
+            shape does not fit.
 
     Example:
         >>> import keras_attn
@@ -59,7 +59,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         (TensorShape([1, 3, 100]), TensorShape([1, 3]))
 
     Differs from the paper: words have biases, as in Transformer-XL, whose authors' code lets the
-        clusters' logits stand in reversed order.
+        clusters' logits be in reversed order.
 
     Reference: [Grave et al., 2016](https://arxiv.org/abs/1609.04309), section 4; tied:
         [Baevski and Auli, 2018](https://arxiv.org/abs/1809.10853), section 3.2;
@@ -72,7 +72,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             embedding = keras.saving.deserialize_keras_object(embedding)
         if not isinstance(embedding, AdaptiveEmbedding):
             raise ValueError(
-                "`embedding` must be an `AdaptiveEmbedding`, whose clusters these are. "
+                "`embedding` must be an `AdaptiveEmbedding`. "
                 f"Received: embedding={embedding!r}."
             )
         check_choice((True, False, "all_but_first"), tied_projections=tied_projections)
@@ -112,7 +112,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
         return ops.where(is_real, ops.reshape(losses, ops.shape(labels)), 0.0)
 
     def _weights(self):
-        """Of each cluster its projection, if there is one, its table and its biases."""
+        """Return for each cluster its table, its biases and, if there is one, its projection."""
         dtype = self.compute_dtype
         tables = [ops.cast(table, dtype) for table in self.embedding.tables]
         if len(tables) > 1:
@@ -142,7 +142,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
 
 
 def _logits(x, table, bias, projection=None):
-    """(M, D) -> (M, words)."""
+    """Return the logits (M, words) of states (M, D)."""
     if projection is not None:
         x = ops.matmul(x, ops.transpose(projection))
     return ops.cast(ops.matmul(x, ops.transpose(table)), "float32") + bias

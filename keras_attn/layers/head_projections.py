@@ -85,7 +85,9 @@ class HeadProjections(keras.layers.Layer):
         initializer = self.kernel_initializer
         if name == "output" and self.output_initializer is not None:
             initializer = self.output_initializer
-        initializer = registry.redraw(initializer)  # an initializer draws the same numbers every time
+        initializer = registry.redraw(
+            initializer
+        )  # an initializer draws the same numbers every time
         matrix = (math.prod(shape[:num_input_axes]), math.prod(shape[num_input_axes:]))
 
         def draw(shape, dtype=None):

@@ -7,14 +7,14 @@ from keras_attn import registry
 
 @registry.register
 class MaskedTokenHead(keras.layers.Layer):
-    """Prepares hidden states for comparison with the token table, and owns the output's bias.
+    """Transform hidden states and score them against the token table.
 
         logits = LN(activation(x W + b)) E^T + c
 
     Time O(T D^2), weights D^2 + 3 D + V.
 
     Args:
-        embedding: the `TokenEmbedding` whose table scores the tokens.
+        embedding: the `TokenEmbedding` whose table is shared.
         activation: name or function.
         epsilon: float. Added to the variance in the normalisation.
         kernel_initializer: of W.
@@ -51,7 +51,7 @@ class MaskedTokenHead(keras.layers.Layer):
             embedding = keras.saving.deserialize_keras_object(embedding)
         if not hasattr(embedding, "logits"):
             raise ValueError(
-                "`embedding` must score vectors by `logits(x)`, as a `TokenEmbedding` does. "
+                "`embedding` must have a method `logits(x)`, as a `TokenEmbedding` has. "
                 f"Received: embedding={embedding!r}."
             )
         self.embedding = embedding

@@ -165,7 +165,9 @@ class MultiHeadAttention(HeadProjections):
             per_head = [(None, heads, shape[1], self.key_dim) for shape in (query_shape, key_shape)]
             registry.build_once(self.score, *per_head)
         if isinstance(self.pattern, keras.layers.Layer):
-            registry.build_once(self.pattern, (None, heads, query_shape[1], self.key_dim), query_shape)
+            registry.build_once(
+                self.pattern, (None, heads, query_shape[1], self.key_dim), query_shape
+            )
         if self.position is not None:
             registry.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
 

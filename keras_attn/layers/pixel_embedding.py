@@ -1,4 +1,4 @@
-"""Whole pixels as vectors."""
+"""Embedding of whole pixels."""
 
 import keras
 from keras import ops
@@ -10,14 +10,14 @@ from keras_attn.ops.images import split_number
 
 @registry.register
 class PixelEmbedding(keras.layers.Layer):
-    """Makes one vector of all channels of a pixel, whose values have an order.
+    """Embed a pixel by a linear map of its channels' values.
 
         x = v W + b,   v_c = 2 value_c / (num_values - 1) - 1
 
-    That is the strided convolution of the paper, one window a pixel. Token ids are those of
-    `keras_attn.models.ImageTokens(..., whole_pixels=True)`: 1 and then the number whose digits are
-    the pixel's values; num_values^C + 1 starts an image and has a vector of its own. Images are
-    whole, so the layer makes no mask. Time O(T C D).
+    This is the strided convolution of the paper, with one window a pixel. Token ids are those of
+    `keras_attn.models.ImageTokens(..., whole_pixels=True)`: 1 plus the number whose digits are the
+    pixel's values. The id num_values^C + 1 starts an image and has a learned vector of its own.
+    Images have no padding, so the layer makes no mask. Time O(T C D).
 
     Args:
         num_values: int. Different values of a channel.
@@ -51,7 +51,7 @@ class PixelEmbedding(keras.layers.Layer):
         check_sizes(least=2, num_values=num_values)
         if num_values**channels + 2 > 2**31:
             raise ValueError(
-                "A pixel must be one of less than 2^31, since ids are int32. "
+                "There must be less than 2^31 different pixels, since ids are int32. "
                 f"Received: num_values={num_values}, channels={channels}."
             )
         self.num_values = num_values
@@ -70,7 +70,7 @@ class PixelEmbedding(keras.layers.Layer):
         token_ids = ops.cast(token_ids, "int32")
         is_start = ops.equal(token_ids, self.num_values**self.channels + 1)
         values = split_number(ops.maximum(token_ids - 1, 0), self.channels, self.num_values)
-        # In float32, in which 255 is not 256.
+        # In float32: bfloat16 cannot tell 255 from 256.
         values = 2.0 * ops.cast(values, "float32") / (self.num_values - 1) - 1.0
         x = ops.matmul(ops.cast(values, self.compute_dtype), self.kernel) + self.bias
         return ops.where(is_start[..., None], self.start, x)

@@ -1,4 +1,4 @@
-"""Which of several texts in a row a token belongs to."""
+"""Embedding of the segment of a token."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from keras_attn.ops.checks import check_shape, check_sizes
 
 @registry.register
 class SegmentEmbedding(keras.layers.Layer):
-    """Adds a learned vector for the segment that a token belongs to.
+    """Add a learned vector for the segment that a token belongs to.
 
         x_p + S[segment_p],   S (num_segments, D)
 
@@ -17,7 +17,7 @@ class SegmentEmbedding(keras.layers.Layer):
 
     Args:
         num_segments: int. Number of segments.
-        initializer: of the table.
+        embeddings_initializer: of the table.
 
     Call arguments:
         x: (B, T, D). segment_ids: optional int (B, T); by default all 0.
@@ -40,16 +40,18 @@ class SegmentEmbedding(keras.layers.Layer):
     Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3, figure 2.
     """
 
-    def __init__(self, num_segments=2, initializer="glorot_uniform", **kwargs):
+    def __init__(self, num_segments=2, embeddings_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         check_sizes(num_segments=num_segments)
         self.num_segments = num_segments
-        self.initializer = keras.initializers.get(initializer)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.supports_masking = True
 
     def build(self, x_shape, segment_ids_shape=None):
         shape = (self.num_segments, x_shape[-1])
-        self.table = self.add_weight(shape, registry.redraw(self.initializer), name="table")
+        self.table = self.add_weight(
+            shape, registry.redraw(self.embeddings_initializer), name="table"
+        )
 
     def call(self, x, segment_ids=None):
         if segment_ids is None:
@@ -67,5 +69,5 @@ class SegmentEmbedding(keras.layers.Layer):
         return {
             **super().get_config(),
             "num_segments": self.num_segments,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }

@@ -13,19 +13,19 @@ from keras_attn.ops.shapes import flatten_rows
 
 @registry.register
 class TokenEmbedding(keras.layers.Layer):
-    """Looks tokens up in a table, and scores vectors against the same table.
+    """Embed tokens by a table, and compute logits with the same table.
 
         x = sqrt(D) E[token],   logits = x E^T
 
-    Only the way in is scaled. Token id 0 is padding: the layer makes Keras's implicit mask. Time
-    O(T D) in, O(T D V) out; weights V * D once. Logits are float32 under any dtype policy.
+    Only embeddings are scaled, not logits. Token id 0 is padding: the layer makes Keras's implicit
+    mask. Time O(T D) for embeddings, O(T D V) for logits; one table of V * D weights. Logits are float32 under any dtype policy.
 
     Args:
         vocabulary_size: int. Number of tokens V.
         hidden_dim: int. Width D.
-        scaled: bool. Whether to multiply by sqrt(D) on the way in.
-        mask_zero: bool. Whether id 0 is padding.
-        initializer: of the table; by default normal with standard deviation D^-1/2, which gives
+        scaled: bool. If True, embeddings are multiplied by sqrt(D).
+        mask_zero: bool. If True, id 0 is padding and makes an implicit mask.
+        embeddings_initializer: of the table; by default normal with standard deviation D^-1/2, which gives
             the scaled embeddings unit variance.
 
     Call arguments:
@@ -52,7 +52,13 @@ class TokenEmbedding(keras.layers.Layer):
     """
 
     def __init__(
-        self, vocabulary_size, hidden_dim, scaled=True, mask_zero=True, initializer=None, **kwargs
+        self,
+        vocabulary_size,
+        hidden_dim,
+        scaled=True,
+        mask_zero=True,
+        embeddings_initializer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
@@ -60,11 +66,11 @@ class TokenEmbedding(keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.scaled = scaled
         self.mask_zero = mask_zero
-        self.initializer = keras.initializers.get(initializer)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.supports_masking = True
 
     def build(self, input_shape=None):
-        initializer = self.initializer or keras.initializers.RandomNormal(
+        initializer = self.embeddings_initializer or keras.initializers.RandomNormal(
             stddev=self.hidden_dim**-0.5
         )
         self.table = self.add_weight(
@@ -72,7 +78,7 @@ class TokenEmbedding(keras.layers.Layer):
         )
 
     def logits(self, x):
-        """Dot product of `x` (B, T, D) with every row of the table, float32 (B, T, V)."""
+        """Return the dot products of `x` (B, T, D) with all rows of the table, float32 (B, T, V)."""
         return self(x, reverse=True)
 
     def call(self, inputs, reverse=False):
@@ -103,5 +109,5 @@ class TokenEmbedding(keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "scaled": self.scaled,
             "mask_zero": self.mask_zero,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }

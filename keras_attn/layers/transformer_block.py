@@ -1,15 +1,17 @@
-"""One block: attention, optionally cross-attention, feed-forward, each in a residual."""
+"""The Transformer block: attention, cross-attention and feed-forward, each in a residual."""
 
 import keras
 from keras import ops
 
 from keras_attn import registry, residuals
-from keras_attn.attention.masks import join_masks, keras_mask
+from keras_attn.attention.masks import join_masks
+from keras_attn.feed_forward import PositionMixer
+from keras_attn.layers.block import Block
 from keras_attn.ops.checks import check_rates, check_shape
 
 
 @registry.register
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(Block):
     """Attention, then optionally attention to a context, then a feed-forward network.
 
         x = R_1(x, Attention(x)),   x = R_2(x, CrossAttention(x, context)),   x = R_3(x, FFN(x))
@@ -25,26 +27,17 @@ class TransformerBlock(keras.layers.Layer):
         dropout: float. Dropout rate of each sublayer's output.
 
     Call arguments:
-        x: (B, T, D). context: (B, S, D), for cross-attention.
-        padding_mask: bool (B, T) of `x`; context_padding_mask: bool (B, S) of `context`; by
-            default Keras's masks of the two.
-        attention_mask, query_positions, key_positions: passed to the self-attention.
-        context_attention_mask: passed to the cross-attention, broadcastable to (B, N, T, S).
-        memory: (B, M, D), what stood before `x` at the same place: more keys for the
-            self-attention, which the residual prepares as it does `x`. Masks and positions of keys
-            are then those of M + T.
-        memory_mask: bool (B, M), True where a slot of the memory is filled; by default everywhere.
-        cache: dict with the caches of `attention`, for cross-attention `cross_attention`, and of a
-            `feed_forward` that looks at other positions.
-        return_attention_scores: bool.
+        As `keras_attn.layers.Block`: x (B, T, D), a context (B, S, D) for cross-attention, masks,
+        positions, a memory or a cache.
 
     Returns:
         (B, T, D); then, if asked for, a dict of each attention's scores; then, with `cache`, the
         new cache.
 
     Raises:
-        ValueError: if a context is given without cross-attention, or the other way round, a memory
-            with a cache, a sublayer is not a layer, or `dropout` is outside [0, 1).
+        ValueError: if a context is given without cross-attention, or cross-attention without a
+            context, or a memory with a cache; if a sublayer is not a layer, or `dropout` is outside
+            [0, 1).
 
     Example:
         >>> import keras_attn
@@ -92,12 +85,12 @@ class TransformerBlock(keras.layers.Layer):
 
     @property
     def residual(self):
-        """What the residuals of all sublayers are copies of, seen by the attention's."""
+        """The residual of the attention, of which those of the other sublayers are copies."""
         return self.attention_residual
 
     @property
     def needs_closing_norm(self):
-        """Whether a stack of such blocks ends unnormalised."""
+        """True if the block leaves its output unnormalised, so a stack adds a final norm."""
         return self.residual.needs_closing_norm
 
     def build(self, x_shape, context_shape=None):
@@ -110,176 +103,115 @@ class TransformerBlock(keras.layers.Layer):
         registry.build_once(self.feed_forward, x_shape)
         registry.build_once(self.feed_forward_residual, x_shape, x_shape)
 
+    def apply(self, x, call):
+        steps, extras = self.sublayers(x, call)
+        for residual, sublayer in steps:
+            x = residual.after(x, sublayer(residual.before(x), call.context))
+        return x, extras
+
+    def sublayers(self, x, call):
+        """Return the sublayers of one call, for depths that add up their outputs otherwise.
+
+        Returns:
+            A list of pairs of a residual and a function, for
+            `x = residual.after(x, function(residual.before(x), context))`; and the dict of what
+            else `apply` returns, complete once all functions have run.
+        """
+        self._check_call(x, call)
+        extras = {}
+        if call.return_attention_scores:
+            extras["scores"] = {}
+        if call.cache is not None:
+            extras["cache"] = {}
+
+        def attention(x, context):
+            return self._attend_to_itself(x, call, extras)
+
+        def cross_attention(x, context):
+            masks = {
+                "value_mask": call.context_padding_mask,
+                "attention_mask": call.context_attention_mask,
+            }
+            return self._attend("cross_attention", x, context, masks, call, extras)
+
+        def feed_forward(x, context):
+            return self._feed_forward(x, call, extras)
+
+        steps = [(self.attention_residual, attention)]
+        if self.cross_attention is not None:
+            steps.append((self.cross_attention_residual, cross_attention))
+        return [*steps, (self.feed_forward_residual, feed_forward)], extras
+
+    def _attend_to_itself(self, x, call, extras):
+        value, padding_mask = x, call.padding_mask
+        if call.memory is not None:
+            value = ops.concatenate([self.attention_residual.before(call.memory), x], axis=1)
+            padding_mask = join_masks(
+                (call.memory, call.memory_mask, "memory_mask"), (x, padding_mask, "padding_mask")
+            )
+        arguments = {
+            "value_mask": padding_mask,
+            "attention_mask": call.attention_mask,
+            "query_positions": call.query_positions,
+            "key_positions": call.key_positions,
+        }
+        return self._attend("attention", x, value, arguments, call, extras)
+
+    def _attend(self, name, query, value, arguments, call, extras):
+        """Call one of the attention layers, and keep its scores and its cache in `extras`."""
+        output = getattr(self, name)(
+            query,
+            value,
+            cache=None if call.cache is None else call.cache[name],
+            return_attention_scores=call.return_attention_scores,
+            training=call.training,
+            **arguments,
+        )
+        if extras:
+            output, *others = output
+            for kind, value in zip(extras, others, strict=True):
+                extras[kind][name] = value
+        return self.drop(output, training=call.training)
+
+    def _feed_forward(self, x, call, extras):
+        arguments = {}
+        if isinstance(self.feed_forward, PositionMixer):
+            arguments["padding_mask"] = call.padding_mask
+            if call.cache is not None:
+                arguments["attention_mask"] = call.attention_mask
+                arguments["query_positions"] = call.query_positions
+                arguments["key_positions"] = call.key_positions
+                arguments["cache"] = call.cache["feed_forward"]
+        output = self.feed_forward(x, training=call.training, **arguments)
+        if "cache" in arguments:
+            output, extras["cache"]["feed_forward"] = output
+        return self.drop(output, training=call.training)
+
+    def _check_call(self, x, call):
+        if call.cache is None or call.context is not None:
+            self._check_context(None if call.context is None else tuple(call.context.shape))
+        if call.memory is None:
+            return
+        if call.cache is not None:
+            raise ValueError(
+                "A call takes a `memory` or a `cache`, not both: a cache keeps all keys itself. "
+                f"Received: memory of shape {tuple(call.memory.shape)}, "
+                f"cache with {sorted(call.cache)}."
+            )
+        check_shape(call.memory, "memory", (x.shape[0], None, x.shape[2]))
+        if isinstance(self.feed_forward, PositionMixer):
+            raise ValueError(
+                "A `memory` does not fit a feed-forward layer that mixes positions, whose inputs "
+                "it does not keep. "
+                f"Received: feed_forward of type {type(self.feed_forward).__name__}."
+            )
+
     def _check_context(self, shape):
         if (shape is None) != (self.cross_attention is None):
             raise ValueError(
                 "`context` is needed with `cross_attention`, and only then. Received: "
                 f"context of shape {shape}, cross_attention={self.cross_attention}."
             )
-
-    def _check_memory(self, memory, x, cache):
-        if memory is None:
-            return
-        if cache is not None:
-            raise ValueError(
-                "A call takes a `memory` or a `cache`, not both: a cache keeps all keys itself. "
-                f"Received: memory of shape {tuple(memory.shape)}, cache with {sorted(cache)}."
-            )
-        check_shape(memory, "memory", (x.shape[0], None, x.shape[2]))
-
-    def call(
-        self,
-        x,
-        context=None,
-        *,
-        padding_mask=None,
-        context_padding_mask=None,
-        attention_mask=None,
-        query_positions=None,
-        key_positions=None,
-        memory=None,
-        memory_mask=None,
-        cache=None,
-        context_attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-    ):
-        sublayers, rest = self.sublayers(
-            x,
-            context,
-            padding_mask=padding_mask,
-            context_padding_mask=context_padding_mask,
-            attention_mask=attention_mask,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            memory=memory,
-            memory_mask=memory_mask,
-            cache=cache,
-            context_attention_mask=context_attention_mask,
-            return_attention_scores=return_attention_scores,
-            training=training,
-        )
-        for residual, sublayer in sublayers:
-            x = residual.after(x, sublayer(residual.before(x), context))
-        return (x, *rest) if rest else x
-
-    def sublayers(
-        self,
-        x,
-        context=None,
-        *,
-        padding_mask=None,
-        context_padding_mask=None,
-        attention_mask=None,
-        query_positions=None,
-        key_positions=None,
-        memory=None,
-        memory_mask=None,
-        cache=None,
-        context_attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-    ):
-        """The steps of a call with these arguments: for whoever adds their results up otherwise.
-
-        Returns:
-            A list of pairs of a residual and a function, for
-            `x = residual.after(x, function(residual.before(x), context))`; and a list of what else
-            the block returns, complete once the functions have run.
-        """
-        if cache is None or context is not None:
-            self._check_context(None if context is None else tuple(context.shape))
-        self._check_memory(memory, x, cache)
-        scores, new_cache = {}, {}
-
-        def attend(name, read, value, **masks):
-            results = getattr(self, name)(
-                read,
-                value,
-                cache=None if cache is None else cache[name],
-                return_attention_scores=return_attention_scores,
-                training=training,
-                **masks,
-            )
-            if cache is not None:
-                *results, new_cache[name] = results
-            if return_attention_scores:
-                results, scores[name] = results[:2]
-            output = results[0] if isinstance(results, list) else results
-            return self.drop(output, training=training)
-
-        if padding_mask is None and cache is None:
-            padding_mask = keras_mask(x)
-        if memory is not None:
-            padding_mask = join_masks(
-                (memory, memory_mask, "memory_mask"), (x, padding_mask, "padding_mask")
-            )
-
-        def with_memory(read):
-            if memory is None:
-                return read
-            return ops.concatenate([self.attention_residual.before(memory), read], axis=1)
-
-        def attention(read, context):
-            return attend(
-                "attention",
-                read,
-                with_memory(read),
-                value_mask=padding_mask,
-                attention_mask=attention_mask,
-                query_positions=query_positions,
-                key_positions=key_positions,
-            )
-
-        if self.cross_attention is not None and context_padding_mask is None:
-            context_padding_mask = keras_mask(context)
-
-        def cross_attention(read, context):
-            return attend(
-                "cross_attention",
-                read,
-                context,
-                value_mask=context_padding_mask,
-                attention_mask=context_attention_mask,
-            )
-
-        arguments = {}
-        if getattr(self.feed_forward, "mixes_positions", False):
-            self._check_mixing(memory)
-            arguments["padding_mask"] = padding_mask
-            if cache is not None:
-                arguments.update(
-                    attention_mask=attention_mask,
-                    query_positions=query_positions,
-                    key_positions=key_positions,
-                    cache=cache["feed_forward"],
-                )
-
-        def feed_forward(read, context):
-            output = self.feed_forward(read, training=training, **arguments)
-            if "cache" in arguments:
-                output, new_cache["feed_forward"] = output
-            return self.drop(output, training=training)
-
-        steps = [(self.attention_residual, attention)]
-        if self.cross_attention is not None:
-            steps.append((self.cross_attention_residual, cross_attention))
-        steps.append((self.feed_forward_residual, feed_forward))
-        rest = [scores] if return_attention_scores else []
-        return steps, rest if cache is None else [*rest, new_cache]
-
-    def _check_mixing(self, memory):
-        if memory is not None:
-            raise ValueError(
-                "`memory` does not fit a feed-forward layer that looks at other positions, whose "
-                "inputs it does not keep. "
-                f"Received: feed_forward of type {type(self.feed_forward).__name__}."
-            )
-
-    def compute_output_spec(self, x, context=None, *, cache=None, **kwargs):
-        if cache is not None or kwargs.get("return_attention_scores"):
-            return super().compute_output_spec(x, context, cache=cache, **kwargs)
-        return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
 
     def get_config(self):
         return {

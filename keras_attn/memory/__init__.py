@@ -1,4 +1,4 @@
-"""Memory axis: what survives a call."""
+"""Memory axis: the state between calls."""
 
 from keras_attn.memory.kv_cache import KVCache
 from keras_attn.memory.segment_memory import SegmentMemory

@@ -1,4 +1,4 @@
-"""Keys and values kept between the steps of decoding."""
+"""The cache of keys and values between the steps of decoding."""
 
 from keras import ops
 
@@ -9,36 +9,35 @@ from keras_attn.registry import Value, register
 
 @register
 class KVCache(Value):
-    """Keeps the keys and values of one attention layer, so that a step costs one query.
+    """Keep the keys and values of one attention layer, so that a decoding step costs one query.
 
         K = [k_1 ... k_t 0 ...], V = [v_1 ... v_t 0 ...]
 
     The state is explicit: a dict of `key` (B, N, M, H), `value` (B, N, M, Hv) and `index`, the
-    number of keys so far; it goes in and comes out of the attention layer's call. Its size is
-    fixed, so nothing is traced again; empty slots are never attended. Memory O(B N M H).
+    number of keys so far; it is an argument and a result of the attention layer's call. Its size is
+    fixed, so nothing is retraced; empty slots are never attended. Memory O(B N M H).
 
-    The layer's pattern says what is kept, and what a step with one query reads:
+    The layer's pattern determines the kept keys, and the keys that a step with one query reads:
 
-    - The last keys only, where no later query meets others: `Local` keeps its `window` W. Position
-      p is in slot p mod W, a step takes O(N W H) whatever `max_length` is, and the state never
-      runs full.
-    - All M keys, and a step computes with those that it may meet: `Strided`, `Fixed`,
-      `BlockLocal2D`, `p | q`. XLA writes the new key in place; other graphs copy the state.
-    - All, and all are read, O(N M H): `Causal`, `PerHead` of these, `LSH`, which would otherwise
-      have to sort anew.
+    - `Local` keeps the last `window` W keys only. Position p is in slot p mod W, a step takes
+      O(N W H) for any `max_length`, and the cache never runs full.
+    - `Strided`, `Fixed`, `BlockLocal2D` and `p | q` keep all M keys, and a step gathers those that
+      it may attend to. XLA writes the new key in place; other graphs copy the state.
+    - `Causal`, `PerHead` of these and `LSH` keep all keys and read all, O(N M H). `LSH` would have
+      to sort again otherwise.
 
-    Several new keys at once, as a prompt has, make a matrix of T by M scores, or T by M + T where
-    the last keys are kept; a long prompt is better read in pieces. The columns of masks given to a
-    call are positions from 0 on, whatever is kept. The scores that it returns are those of the
-    slots, and of the T new keys after them where the last keys are kept and T > 1.
+    Several new keys at once, such as a prompt's, make a matrix of T by M scores, or T by M + T if
+    only the last keys are kept; read a long prompt in pieces. The columns of masks given to a call
+    are positions from 0 on, for any kept keys. Returned scores are those of the slots, followed by
+    those of the T new keys if only the last keys are kept and T > 1.
 
     Without a `max_length` the state grows by concatenation, keeps all keys, and its `index` is
-    None. A graph on TensorFlow decodes faster so; XLA needs the fixed size.
+    None. A TensorFlow graph decodes faster that way; XLA needs the fixed size.
 
     Args:
         max_length: int. Number of keys to keep at most; None for a state that grows.
-        whole: bool. Whether to keep all of them even where the pattern needs the last only: for
-            calls with `key_positions`, which put any key anywhere. These read all.
+        whole: bool. If True, all keys are kept even if the pattern needs the last ones only: for
+            calls with `key_positions`, which may move any key. Such calls read all keys.
 
     Raises:
         ValueError: if `max_length` < 1.
@@ -66,7 +65,7 @@ class KVCache(Value):
         self.whole = bool(whole)
 
     def initial(self, attention, batch_size):
-        """An empty state for a `MultiHeadAttention` layer."""
+        """Return an empty state for a `MultiHeadAttention` layer."""
         grows = self.max_length is None
         slots = 0 if grows else self._num_slots(attention.pattern)
         shape = (batch_size, attention.num_key_value_heads, slots)
@@ -77,7 +76,7 @@ class KVCache(Value):
         }
 
     def extend(self, state, key, value):
-        """The state with per-head `key` and `value` (B, N, T, H) in its next T slots."""
+        """Write per-head `key` and `value` (B, N, T, H) into the next T slots."""
         return extend_cache(state, key, value)
 
     def _num_slots(self, pattern):

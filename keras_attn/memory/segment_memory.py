@@ -1,31 +1,31 @@
-"""What a layer read in earlier segments."""
+"""A memory of the inputs of each layer in earlier segments."""
 
 import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_boolean, check_shape, check_sizes
-from keras_attn.ops.memory_slots import filled_slots, keep_last
-from keras_attn.ops.shapes import size
+from keras_attn.ops.shapes import pad, size, slice_axis
+from keras_attn.ops.sorting import row_starts, sort_order, take_rows
 from keras_attn.registry import Value, register
 
 
 @register
 class SegmentMemory(Value):
-    """Keeps what each layer read last, so that a text goes in segment by segment.
+    """Keep the last inputs of each layer, so that a text can be read segment by segment.
 
         m_l' = SG([m_l; h_l]) last M,   h_l the input of layer l
 
-    The state is explicit: a dict of `memory` (B, L, M, D) and `memory_length` (B,), how many of its
-    M slots are filled, the last ones. It goes into the model's call with a segment and the next one
-    comes out. Its size is fixed, so nothing is traced again; empty slots are never attended. No
-    gradient crosses it, though keys and values are projected from it anew in each segment and their
-    weights learn from that. A text of n tokens costs O(n (T + M)) in segments of T, and the last
-    token of L layers hears of L M before its segment. Memory O(B L M D).
+    The state is explicit: a dict of `memory` (B, L, M, D) and `memory_length` (B,), the number of
+    filled slots, which are the last ones. It is an argument and a result of the model's call on a
+    segment. Its size is fixed, so nothing is retraced; empty slots are never attended. No
+    gradient passes through it, but each segment projects keys and values from it again, and their
+    weights learn from that. A text of n tokens costs O(n (T + M)) in segments of T, and with L
+    layers the receptive field reaches L M tokens before the segment. Memory O(B L M D).
 
-    A memory of no slots, (B, L, 0, D), is legal and means that nothing came before. Keys stand one
-    after the other, from the memory's first slot on: what counts is their distance, and a pattern
-    with blocks at fixed places (`Fixed`, `BlockLocal1D`) needs memory and segments of whole blocks.
-    What is padding in a segment belongs at its end, and is not remembered.
+    A memory of no slots, (B, L, 0, D), equals no memory. Positions of keys count from the memory's
+    first slot: scores and patterns may depend on distances, and a pattern with blocks at fixed
+    positions (`Fixed`, `BlockLocal1D`) needs memory and segments of whole blocks. Padding must be
+    at the end of a segment, and is not remembered.
 
     Args:
         memory_length: int. Number M of inputs that each layer keeps; 0 keeps nothing.
@@ -42,7 +42,7 @@ class SegmentMemory(Value):
         >>> state["memory"].shape, state["memory_length"].numpy().tolist()
         (TensorShape([1, 2, 4, 8]), [3])
 
-    Differs from the paper: filled slots are counted where the authors' memory is short at first.
+    Differs from the paper: filled slots are counted, where the authors' memory starts short and grows.
 
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """
@@ -52,7 +52,7 @@ class SegmentMemory(Value):
         self.memory_length = int(memory_length)
 
     def initial(self, batch_size, num_layers, hidden_dim, dtype="float32"):
-        """An empty state for so many layers of that width, in the dtype they compute in."""
+        """Return an empty state for layers of that number, width and compute dtype."""
         shape = (batch_size, num_layers, self.memory_length, hidden_dim)
         return {
             "memory": ops.zeros(shape, dtype),
@@ -60,7 +60,7 @@ class SegmentMemory(Value):
         }
 
     def extend(self, state, hidden, padding_mask=None):
-        """The state after a segment.
+        """Return the state after a segment.
 
         Args:
             state: as before the segment; of any number of slots.
@@ -72,7 +72,7 @@ class SegmentMemory(Value):
         return {"memory": memory, "memory_length": length}
 
     def reset(self, state, rows):
-        """The state with the memories of some rows emptied: where `rows`, bool (B,), is True."""
+        """Return the state with an empty memory in the rows where `rows`, bool (B,), is True."""
         memory, length = _parts(state)
         rows = rows if hasattr(rows, "shape") else ops.convert_to_tensor(rows)
         check_shape(rows, "rows", tuple(length.shape))
@@ -88,7 +88,7 @@ def _parts(state):
 
 @register
 class _Extend(keras.Operation):
-    """One operation, so that a functional model can have it as a node."""
+    """Extend a memory, as one operation that a functional model can have as a node."""
 
     def __init__(self, memory_length, name=None):
         super().__init__(name=name)
@@ -114,3 +114,30 @@ class _Extend(keras.Operation):
 
     def get_config(self):
         return {"memory_length": self.memory_length, "name": self.name}
+
+
+def filled_slots(length, num_slots):
+    """Return a mask of the last `length` (B,) of M slots, bool (B, M)."""
+    slots = ops.arange(num_slots, dtype="int32")
+    return slots >= num_slots - ops.cast(length, "int32")[:, None]
+
+
+def keep_last(states, num_slots, real=None):
+    """Keep the last real states of (B, L, S, D) in the last slots of (B, L, num_slots, D).
+
+    The slots before them hold arbitrary numbers. `real` (B, S) may be False anywhere: the kept
+    states are moved together. Without it only states at the front are not real.
+    """
+    missing = num_slots - size(states, 2)
+    if isinstance(missing, int):
+        missing = max(missing, 0)
+    else:
+        # While JAX builds a model, an unknown size is no tensor: use the upper bound.
+        missing = ops.maximum(missing, 0) if ops.is_tensor(missing) else num_slots
+    states = pad(states, missing, 0)
+    first = size(states, 2) - num_slots
+    if real is None:
+        return slice_axis(states, first, num_slots, axis=2)
+    order, _ = sort_order(ops.cast(pad(real, missing, 0, axis=1), "int32"))
+    kept = slice_axis(order, first, num_slots, axis=1)[:, None]  # (B, 1, M)
+    return take_rows(states, row_starts(states) + kept)

@@ -1,4 +1,4 @@
-"""A model that keeps its memory between batches."""
+"""A wrapper that keeps a model's memory between batches."""
 
 import contextlib
 import inspect
@@ -10,50 +10,50 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.operations import require
 from keras_attn.backend.replicas import num_replicas, num_shares, replicas_of
-from keras_attn.compat.keras_history import is_optional_input
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.shapes import size, slice_axis
 
 
 @registry.register
 class StatefulSegments(keras.Model):
-    """Keeps a model's memory between batches, for `fit`, `evaluate` and `predict`.
+    """Keep a model's memory between batches, for `fit`, `evaluate` and `predict`.
 
         outputs_t, memory_{t+1} = model(segment_t, memory_t),   row b continues row b
 
-    The model's inputs without the memory go in and its outputs without the memory come out. What is
-    kept is a variable, saved and restored with the model. It is empty
+    Inputs and outputs are those of the model without the memory. The memory is a variable, saved and
+    restored with the model. It is emptied
 
-    - in a row where the input `reset` says so, before the row's segment is read: at the start of a
-      text or an episode, as `keras_attn.text.SegmentStreams` marks it;
-    - before every epoch of `fit`, whatever the data say;
-    - where `evaluate` and `predict` begin, which put back what was there when they end, so that
-      validation and training do not mix.
+    - in a row with a true input `reset`, before the row's segment is read: at the start of a text or
+      an episode, as `keras_attn.text.SegmentStreams` marks it;
+    - before every epoch of `fit`;
+    - when `evaluate` and `predict` begin. They restore it when they end, so that validation and
+      training do not mix.
 
-    Calls and the methods for one batch (`train_on_batch`, `predict_on_batch`) go on from where the
-    last one ended; `reset` empties all rows. A batch may have fewer rows than are kept: they continue
-    the first of them. Under a distribution strategy each replica keeps the rows that it is fed, so
-    that there every batch must have all rows; of several processes each saves and restores those of
-    its own replicas. Batches are never shuffled.
+    Calls and the methods for one batch (`train_on_batch`, `predict_on_batch`) continue the previous
+    call; the method `reset` empties all rows. A batch may have fewer rows than the memory: they
+    continue the first rows. Under a distribution strategy each replica keeps its own rows, so every
+    batch must have all rows; each of several processes saves and restores the rows of its own
+    replicas. Batches are never shuffled.
 
     Args:
-        model: a functional model with a memory, as `CausalLanguageModel`. One of your own qualifies
-            by inputs and outputs named `memory` and `memory_length`, by `memory`, a
-            `SegmentMemory`, and by `initial_memory(batch_size)`.
-        batch_size: int. The rows kept, over all replicas; by default those of the first batch,
-            where its size is known: a `tf.data.Dataset` with `drop_remainder=True`, or a call.
+        model: a functional model with a memory, as `CausalLanguageModel`. A model of your own needs
+            inputs and outputs named `memory` and `memory_length`, an attribute `memory`, a
+            `SegmentMemory`, and a method `initial_memory(batch_size)`.
+        batch_size: int. Number of rows of the memory, over all replicas; by default that of the
+            first batch, if its size is static: a `tf.data.Dataset` with `drop_remainder=True`, or a
+            call.
 
     Call arguments:
-        inputs: the model's inputs but for the memory: a tensor if that is only one, or a dict; in
-            the dict also `reset`, (B,), or (1,) for all rows: boolean, or 0 and 1, as `fit` under a
+        inputs: the model's inputs without the memory: a tensor if there is only one, or a dict. The
+            dict may hold `reset`, (B,), or (1,) for all rows: boolean, or 0 and 1, as `fit` under a
             strategy needs them.
 
     Returns:
-        The model's outputs but for the memory: a tensor if that is only one, or a dict.
+        The model's outputs without the memory: a tensor if there is only one, or a dict.
 
     Raises:
         ValueError: if `model` has no memory, the number of rows is unknown, a batch has more rows
-            than are kept, inputs have other names or shapes, or rows are to be shuffled.
+            than the memory, inputs have other names or shapes, or `shuffle` is True.
 
     Example:
         >>> import keras_attn
@@ -89,7 +89,7 @@ class StatefulSegments(keras.Model):
             self._keep(batch_size)
 
     def _keep(self, batch_size):
-        """Makes the variables, each replica's for its part of the rows."""
+        """Create the variables, one a replica for its part of the rows."""
         if batch_size % num_shares():
             raise ValueError(
                 "`batch_size` must be a multiple of the number of replicas. "
@@ -121,7 +121,7 @@ class StatefulSegments(keras.Model):
         rows = next(iter(shapes.values()))[0]
         if rows is None:
             raise ValueError(
-                "`batch_size` must be given where the size of a batch is not known in advance. "
+                "`batch_size` must be given if the size of a batch is not static. "
                 "Received: batch_size=None."
             )
         self._keep(rows * num_replicas())
@@ -137,7 +137,7 @@ class StatefulSegments(keras.Model):
             state = {name: slice_axis(value, 0, rows, axis=0) for name, value in kept.items()}
         if reset is not None:
             num_rows = state["memory_length"].shape[0]
-            # Flat before it is checked: a dataset may not know its rank.
+            # Flatten before the check: the rank of a dataset's tensor may be unknown.
             reset = ops.reshape(ops.cast(reset, "bool"), (-1,))
             check_shape(reset, "reset", (1,), (num_rows,))
             reset = ops.broadcast_to(reset, ops.shape(state["memory_length"]))
@@ -154,7 +154,7 @@ class StatefulSegments(keras.Model):
         names = [
             name
             for name, x in self.model.input.items()
-            if name not in self.state and not is_optional_input(x)
+            if name not in self.state and not self.model.get_layer(x.name).optional
         ]
         if len(names) > 1:
             raise ValueError(
@@ -163,23 +163,23 @@ class StatefulSegments(keras.Model):
         return {names[0]: tensor}
 
     def _check_names(self, given):
-        """The names of the model's inputs that are given."""
+        """Return the names of the given inputs of the model."""
         known = [name for name in self.model.input if name not in ("memory", "memory_length")]
         names = [name for name in given if name != "reset"]
         if not names or not set(names) <= set(known):
             raise ValueError(
-                f"`inputs` must be a dict of {known} and, where rows are to be emptied, `reset`. "
+                f"`inputs` must be a dict of {known} and, to empty rows, `reset`. "
                 f"Received: {list(given)}."
             )
         return names
 
     def _num_rows(self, inputs):
-        """How many rows the batch has, and how many are kept beyond; None if none are."""
+        """Return the number of rows of the batch, and of the other rows; None if there are none."""
         kept = self.state["memory_length"].shape[0]
         rows = size(next(iter(inputs.values())), 0)
         problem = (
-            "A batch cannot have more rows than are kept from the one before: give the most there "
-            f"are as `batch_size`. Received: {{}} rows, {kept} are kept."
+            "A batch cannot have more rows than the memory: pass the largest number of rows as "
+            f"`batch_size`. Received: {{}} rows, {kept} are kept."
         )
         if not isinstance(rows, int):
             rows = require(rows <= kept, problem.format("more"), rows)
@@ -190,13 +190,13 @@ class StatefulSegments(keras.Model):
         return rows, kept - rows
 
     def make_train_function(self, force=False):
-        # For the reason given in `keras_attn.models.model`.
+        # Variables made inside the first step would make TensorFlow trace the step twice.
         if not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
     def reset(self):
-        """Empties the memory of all rows."""
+        """Empty the memory of all rows."""
         for variable in self._variables():
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
@@ -205,7 +205,7 @@ class StatefulSegments(keras.Model):
 
     @contextlib.contextmanager
     def _begun_anew(self):
-        """Empty inside, and afterwards as before."""
+        """Empty the memory inside the context, and restore it afterwards."""
         parts = [part for variable in self._variables() for part in replicas_of(variable)]
         before = [ops.copy(part) for part in parts]
         self.reset()
@@ -220,7 +220,7 @@ class StatefulSegments(keras.Model):
         arguments = inspect.signature(super().fit).bind(*args, **kwargs).arguments
         if arguments.get("shuffle"):
             raise ValueError(
-                "Rows that continue those of the batch before cannot be shuffled. "
+                "Rows that continue those of the previous batch cannot be shuffled. "
                 f"Received: shuffle={arguments['shuffle']!r}."
             )
         callbacks = arguments.get("callbacks") or []
@@ -245,11 +245,11 @@ class StatefulSegments(keras.Model):
     def load_own_variables(self, store):
         for name, variable in (self.state or {}).items():
             value, parts = np.asarray(store[name]), replicas_of(variable)
-            # Of several processes each has a file of its own, with the rows of its own replicas.
+            # Each of several processes has its own file, with the rows of its own replicas.
             kept = variable.shape[0] * len(parts)
             if len(value) != kept:
                 raise ValueError(
-                    "A memory is restored by a model that keeps as many rows. "
+                    "A memory can only be restored by a model with the same number of rows. "
                     f"Received: a file with {len(value)} rows, {kept} rows are kept."
                 )
             for part, rows in zip(parts, np.split(value, len(parts)), strict=True):

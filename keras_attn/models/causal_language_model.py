@@ -1,30 +1,39 @@
 """A functional model that predicts the next token."""
 
-import inspect
-
 import keras
 from keras import ops
 
 from keras_attn import positions, registry
 from keras_attn.attention.masks import keras_mask, same_segment, segment_positions
-from keras_attn.models.model import Model, check_causal, check_packable, num_positions, restore
+from keras_attn.depth import Stack
+from keras_attn.models.model import (
+    Model,
+    check_causal,
+    check_packable,
+    embed,
+    last_states,
+    max_num_positions,
+    memory_inputs,
+    restore,
+    token_input,
+)
+from keras_attn.patterns import AdaptiveSpan
 
 
 @registry.register
 class CausalLanguageModel(Model):
-    """Predicts each token from those before it: p(x_t | x_<t).
+    """Predict each token from those before it: p(x_t | x_<t).
 
         logits = Depth(E[x] + P) E^T
 
     A functional `keras.Model`; `start` and `step` run the same layers with a cache, for
     `keras_attn.generation`.
 
-    With a `memory` the text goes in segment by segment, and the memory in and out with each;
-    `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. Positions that count
-    from the start of a call begin anew in each segment: let the blocks score relative ones, with
-    `position=None`. Generation keeps the keys of all tokens, as a memory without end would. A model
-    with another memory is made of the same parts, and has the same weights:
-    `CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(640))`.
+    With a `memory` the model reads a text segment by segment, and the memory is an input and an
+    output; `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. Absolute
+    positions would restart in each segment, so use relative scores and `position=None`. Generation
+    keeps the keys of all tokens, like an unlimited memory. A model with another memory shares parts
+    and weights: `CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(640))`.
 
     Args:
         embedding: a `TokenEmbedding`; None for the `embedding` of the `head`.
@@ -32,7 +41,7 @@ class CausalLanguageModel(Model):
         position: name or object of the position axis; None for none.
         memory: a `keras_attn.memory.SegmentMemory`, for a `Stack`; None for none.
         dropout: float. Dropout rate of the embeddings.
-        head: a layer that makes the output of `depth` logits, such as an `AdaptiveSoftmax`, whose
+        head: a layer from the output of `depth` to logits, such as an `AdaptiveSoftmax`, whose
             losses without all logits are `model.head(model.depth.output, labels)`; by default the
             `logits` of the embedding.
 
@@ -40,16 +49,16 @@ class CausalLanguageModel(Model):
         `token_ids` (B, T) int32; 0 is padding. With a memory also `memory` (B, L, M, D) and
         `memory_length` (B,) int32, at first from `initial_memory`. Without one optionally
         `segment_ids` (B, T), for rows of several sequences: 1, 2, .. in the order of a row, 0 for
-        padding. Each sequence then has the logits that it has alone in a row: it sees itself only,
-        and its positions begin at 0. As `keras_attn.text.PackedBatches` makes them.
+        padding. Each sequence then has the logits that it has alone in a row: it attends to itself
+        only, and its positions begin at 0. `keras_attn.text.PackedBatches` makes such rows.
 
     Returns:
         Logits (B, T, V), float32. With a memory a dict of `logits` and the next segment's `memory`
         and `memory_length`.
 
     Raises:
-        ValueError: if a pattern in `depth` is not causal, there is a memory and `depth` reads none,
-            there is no embedding, or rows hold several sequences and a layer sees all of a row.
+        ValueError: if a pattern in `depth` is not causal, `depth` accepts no memory, there is no
+            embedding, or a layer cannot keep the sequences of a packed row apart.
 
     Example:
         >>> import keras_attn
@@ -83,24 +92,19 @@ class CausalLanguageModel(Model):
         check_causal(depth)
         if position is not None:
             position = positions.get(position, dtype=embedding.dtype_policy)
-        if memory is not None and "memory" not in inspect.signature(depth.call).parameters:
+        if memory is not None and not isinstance(depth, Stack):
             raise ValueError(
-                "A `memory` needs a `depth` that reads one, as a `Stack` does. "
+                "A `memory` needs a `depth` whose call accepts one, as a `Stack` does. "
                 f"Received: memory={memory!r}, depth of type {type(depth).__name__}."
             )
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         logits = embedding.logits if head is None else head
-        inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
-        x = embedding(inputs["token_ids"])
-        x = drop(x if position is None else position(x))
+        inputs = {"token_ids": token_input("token_ids")}
+        x = drop(embed(embedding, position, inputs["token_ids"]))
         if memory is None:
             outputs = logits(depth(x))
         else:
-            slots = (depth.num_layers, None, embedding.hidden_dim)
-            state = {
-                "memory": keras.Input(slots, dtype=depth.compute_dtype, name="memory"),
-                "memory_length": keras.Input((), dtype="int32", name="memory_length"),
-            }
+            state = memory_inputs(depth, embedding.hidden_dim)
             inputs.update(state)
             hidden, read = depth(x, **state)
             state = memory.extend(state, read, keras_mask(x))
@@ -116,18 +120,18 @@ class CausalLanguageModel(Model):
 
     @property
     def max_length(self):
-        """The most tokens of a text, read and written; None for any number."""
-        return num_positions(self.position, self.depth)
+        """Maximum number of tokens, prompt included; None for no limit."""
+        return max_num_positions(self.position, self.depth)
 
     def initial_memory(self, batch_size):
-        """The memory before the first segment: a dict of `memory` and `memory_length`."""
+        """Return the memory before the first segment: `memory` and `memory_length`."""
         if self.memory is None:
             raise ValueError("`initial_memory` needs a model with a memory. Received: memory=None.")
         dim, dtype = self.embedding.hidden_dim, self.depth.compute_dtype
         return self.memory.initial(batch_size, self.depth.num_layers, dim, dtype)
 
     def start(self, inputs, max_length):
-        """The empty cache for `max_length` tokens, prompts included, and no constants.
+        """Return no constants, and the empty cache for `max_length` tokens, prompts included.
 
         With a `max_length` of None the cache grows.
         """
@@ -135,39 +139,74 @@ class CausalLanguageModel(Model):
         return {}, self.depth.initial_cache(ops.shape(token_ids)[0], max_length)
 
     def step(self, token_ids, constants, cache, positions, last=None, **attention):
-        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,) or (B, T); new cache.
+        """Return logits (B, T, V) after `token_ids` (B, T), and the new cache.
 
-        With `last` (B, 1) only the logits after the token of that index, (B, 1, V).
+        Args:
+            positions: int (T,) or (B, T).
+            last: int (B, 1). If given, logits only after the token of that index, (B, 1, V).
         """
-        x = self.embedding(token_ids)
-        if self.position is not None:
-            x = self.position(x, positions)
+        x = embed(self.embedding, self.position, token_ids, positions)
         x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
-        if last is not None:
-            x = ops.take_along_axis(x, last[..., None], axis=1)
-        return (self.embedding.logits if self.head is None else self.head)(x), cache
+        return self._logits(last_states(x, last)), cache
 
     def packed(self, token_ids, segment_ids, **state):
-        """Logits (B, T, V) of rows of several sequences, each of which sees itself only."""
+        """Return logits (B, T, V) of packed rows, whose sequences do not see each other."""
         if self.memory is not None:
             raise ValueError(
-                "`segment_ids` are of a model without a memory, which continues one text a row. "
+                "`segment_ids` need a model without a memory, which continues one text a row. "
                 f"Received: memory={self.memory!r}."
             )
         check_packable(self.depth)
         places = segment_positions(segment_ids)
-        x = self.embedding(token_ids)
-        x = self.drop(x if self.position is None else self.position(x, places))
         x = self.depth(
-            x,
+            self.drop(embed(self.embedding, self.position, token_ids, places)),
             attention_mask=same_segment(segment_ids),
             query_positions=places,
             key_positions=places,
         )
-        return (self.embedding.logits if self.head is None else self.head)(x)
+        return self._logits(x)
+
+    def span_summary(self, token_ids=None):
+        """Return the attention spans of each layer, for blocks with the pattern `AdaptiveSpan`.
+
+        Args:
+            token_ids: int (B, T). The text on which dynamic spans are measured, without a memory.
+                Learned static spans need none.
+
+        Returns:
+            A list of the dicts of `AdaptiveSpan.span_summary`, one a layer.
+
+        Raises:
+            ValueError: if a layer has another pattern, or spans are dynamic and there is no text.
+        """
+        blocks = self.depth.blocks
+        patterns = [block.attention.pattern for block in blocks]
+        for pattern in patterns:
+            if not isinstance(pattern, AdaptiveSpan):
+                raise ValueError(
+                    "`span_summary` needs blocks with the pattern `AdaptiveSpan`. "
+                    f"Received: pattern={pattern!r}."
+                )
+        if not any(pattern.dynamic for pattern in patterns):
+            return [pattern.span_summary() for pattern in patterns]
+        if token_ids is None:
+            raise ValueError(
+                "Dynamic spans depend on the text: `span_summary` needs `token_ids`. "
+                "Received: token_ids=None."
+            )
+        x = embed(self.embedding, self.position, token_ids)
+        _, outputs = self.depth(x, return_hidden_states=True)
+        inputs = [x, *outputs[:-1]]
+        return [
+            pattern.span_summary(block.residual.before(x))
+            for pattern, block, x in zip(patterns, blocks, inputs, strict=True)
+        ]
+
+    def _logits(self, x):
+        return self.embedding.logits(x) if self.head is None else self.head(x)
 
     def get_config(self):
         config = super().get_config()
         if getattr(self.head, "embedding", None) is self.embedding:
-            config["embedding"] = None  # The head has it: a file must not make two of one table.
+            config["embedding"] = None  # The head saves it; a file must not make two tables of one.
         return config

@@ -5,12 +5,20 @@ from keras import ops
 
 from keras_attn import positions, registry
 from keras_attn.attention.masks import same_segment, segment_positions
-from keras_attn.models.model import Model, check_packable, num_positions, restore
+from keras_attn.models.model import (
+    Model,
+    check_packable,
+    embed,
+    last_states,
+    max_num_positions,
+    restore,
+    token_input,
+)
 
 
 @registry.register
 class EncoderDecoder(Model):
-    """Reads a source, writes a target: p(y_t | y_<t, source).
+    """Predict a target from a source: p(y_t | y_<t, source).
 
         logits = Decoder(E[y] + P, Encoder(E[x] + P)) E^T
 
@@ -19,25 +27,25 @@ class EncoderDecoder(Model):
 
     Args:
         embedding: a `TokenEmbedding`.
-        position: name or object of the position axis; None for none, as where `encoder` and
+        position: name or object of the position axis; None for none, for example if `encoder` and
             `decoder` add positions themselves.
         encoder, decoder: of the depth axis; the decoder's blocks have cross-attention.
         dropout: float. Dropout rate of the embeddings.
-        source_position: the source's, where its positions mean something else than the target's, as
-            those of a small image do; by default `position`.
+        source_position: position of the source, if it differs from that of the target, as for
+            images of two sizes; by default `position`.
 
     Call arguments:
         A dict of `source_ids` (B, S) and `target_ids` (B, T), int32; 0 is padding. For rows of
         several pairs also `source_segment_ids` (B, S) and `target_segment_ids` (B, T): 1, 2, .. in
         the order of a row, the same for both sides of a pair, 0 for padding. Each pair then has the
-        logits that it has alone in a row: its tokens see each other only, and their positions
-        begin at 0. As `keras_attn.text.PackedBatches` makes them.
+        logits that it has alone in a row: its tokens attend to each other only, and their positions
+        begin at 0. `keras_attn.text.PackedBatches` makes such rows.
 
     Returns:
         Logits (B, T, V), float32.
 
     Raises:
-        ValueError: if rows hold several pairs and a layer sees all of a row, or only one side has
+        ValueError: if a layer cannot keep the pairs of a packed row apart, or only one side has
             segment ids.
 
     Example:
@@ -64,19 +72,11 @@ class EncoderDecoder(Model):
             for value in (position, source_position)
         )
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
-        source_ids = keras.Input((None,), dtype="int32", name="source_ids")
-        target_ids = keras.Input((None,), dtype="int32", name="target_ids")
-        source, target = embedding(source_ids), embedding(target_ids)
-        if position is not None or source_position is not None:
-            source = (source_position or position)(source)
-        if position is not None:
-            target = position(target)
+        inputs = {name: token_input(name) for name in ("source_ids", "target_ids")}
+        source = embed(embedding, source_position or position, inputs["source_ids"])
+        target = embed(embedding, position, inputs["target_ids"])
         hidden = decoder(drop(target), encoder(drop(source)))
-        super().__init__(
-            inputs={"source_ids": source_ids, "target_ids": target_ids},
-            outputs=embedding.logits(hidden),
-            **kwargs,
-        )
+        super().__init__(inputs=inputs, outputs=embedding.logits(hidden), **kwargs)
         self.embedding = embedding
         self.position = position
         self.source_position = source_position
@@ -87,24 +87,24 @@ class EncoderDecoder(Model):
 
     @property
     def max_length(self):
-        """The most tokens of a target; None for any number."""
-        return num_positions(self.position, self.decoder)
+        """Maximum number of target tokens; None for no limit."""
+        return max_num_positions(self.position, self.decoder)
 
     @property
     def max_source_length(self):
-        """The most tokens of a source; None for any number."""
-        return num_positions(self.source_position or self.position, self.encoder)
+        """Maximum number of source tokens; None for no limit."""
+        return max_num_positions(self.source_position or self.position, self.encoder)
 
     def start(self, inputs, max_length):
-        """What decoding needs once, for at most `max_length` target tokens.
+        """Encode the source, and return the state of decoding at most `max_length` target tokens.
 
         Args:
             inputs: `source_ids` (B, S) or a dict with it.
             max_length: int. Slots of the cache; None for a cache that grows.
 
         Returns:
-            constants, which no step changes (the encoded source as keys and values, its mask),
-            and the empty cache.
+            The constants of all steps (the encoded source as keys and values, its mask), and the
+            empty cache.
         """
         source_ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
         context, mask = self._encode(source_ids)
@@ -112,15 +112,14 @@ class EncoderDecoder(Model):
         return constants, self.decoder.initial_cache(ops.shape(mask)[0], max_length)
 
     def step(self, token_ids, constants, cache, positions, last=None, **attention):
-        """Logits (B, T, V) after `token_ids` (B, T) at `positions` (T,), and the new cache.
+        """Return logits (B, T, V) after `token_ids` (B, T), and the new cache.
 
-        Positions continue those in the cache, unless `key_positions` say where the cached ones are.
-
-        With `last` (B, 1) only the logits after the token of that index, (B, 1, V).
+        Args:
+            positions: int (T,). They continue those in the cache, unless `key_positions` gives the
+                positions of the cached tokens.
+            last: int (B, 1). If given, logits only after the token of that index, (B, 1, V).
         """
-        x = self.embedding(token_ids)
-        if self.position is not None:
-            x = self.position(x, positions)
+        x = embed(self.embedding, self.position, token_ids, positions)
         if "key_positions" in attention:  # otherwise they are the last of the cache
             attention["query_positions"] = positions
         x, cache = self.decoder(
@@ -130,12 +129,10 @@ class EncoderDecoder(Model):
             cache=cache,
             **attention,
         )
-        if last is not None:
-            x = ops.take_along_axis(x, last[..., None], axis=1)
-        return self.embedding.logits(x), cache
+        return self.embedding.logits(last_states(x, last)), cache
 
     def packed(self, source_ids, target_ids, source_segment_ids, target_segment_ids):
-        """Logits (B, T, V) of rows of several pairs, which see nothing of each other."""
+        """Return logits (B, T, V) of packed rows, whose pairs do not see each other."""
         check_packable(self.encoder, self.decoder)
         sides = []
         for token_ids, segment_ids, position in (
@@ -143,14 +140,13 @@ class EncoderDecoder(Model):
             (target_ids, target_segment_ids, self.position),
         ):
             places = segment_positions(segment_ids)
-            x = self.embedding(token_ids)
-            x = self.drop(x if position is None else position(x, places))
-            whom = {
+            x = self.drop(embed(self.embedding, position, token_ids, places))
+            attention = {
                 "attention_mask": same_segment(segment_ids),
                 "query_positions": places,
                 "key_positions": places,
             }
-            sides.append((x, whom))
+            sides.append((x, attention))
         (source, of_source), (target, of_target) = sides
         x = self.decoder(
             target,
@@ -161,7 +157,7 @@ class EncoderDecoder(Model):
         return self.embedding.logits(x)
 
     def cross_attention(self, inputs):
-        """What each target token looks at in the source.
+        """Return the attention of each target token to the source.
 
         Args:
             inputs: as the model's: `source_ids` (B, S) and `target_ids` (B, T).
@@ -172,9 +168,8 @@ class EncoderDecoder(Model):
         """
         context, mask = self._encode(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
-        x = self.embedding(target_ids)
         _, scores = self.decoder(
-            x if self.position is None else self.position(x),
+            embed(self.embedding, self.position, target_ids),
             context,
             padding_mask=ops.not_equal(target_ids, 0),
             context_padding_mask=mask,
@@ -183,8 +178,8 @@ class EncoderDecoder(Model):
         return ops.stack([ops.mean(of["cross_attention"], axis=1) for of in scores], axis=1)
 
     def _encode(self, source_ids):
-        """The encoded source, and where it is real."""
+        """Return the encoded source and its padding mask."""
         source_ids = ops.convert_to_tensor(source_ids)
         mask = ops.not_equal(source_ids, 0)
-        x, position = self.embedding(source_ids), self.source_position or self.position
-        return self.encoder(x if position is None else position(x), padding_mask=mask), mask
+        x = embed(self.embedding, self.source_position or self.position, source_ids)
+        return self.encoder(x, padding_mask=mask), mask

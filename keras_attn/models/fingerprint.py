@@ -1,4 +1,4 @@
-"""What a model answers, kept in its file so that loading can ask again."""
+"""A fingerprint of a model in its file, which loading compares."""
 
 import math
 import weakref
@@ -7,25 +7,24 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.compat.keras_history import is_optional_input
-
 LENGTH = 3
-# Relative to the greatest number answered: other machines and backends add up in another order.
+# Relative to the largest output: other machines and backends sum in another order.
 ANSWERS_DIFFER = {"float64": 1e-3, "float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
-# Relative to a weight's norm; what is loaded is what was saved, but for another precision.
+# Relative to a weight's norm: loading may change a weight's precision only.
 WEIGHTS_DIFFER = 1e-2
 
 
 class Fingerprint(keras.layers.Layer):
     """A model's output for a small input, and a number for each of its weights.
 
-    Saved with the model, and asked for again when it is loaded: Keras saves and loads it after the
-    model's layers. So a file whose weights stand in each other's place, or are of another version
-    of a layer, is refused.
+    It is saved with the model and computed again when the model is loaded; Keras saves and loads it
+    after the model's layers. Loading so refuses a file with swapped weights, or with weights of
+    another version of a layer. The fingerprint uses three tokens, so it cannot detect an edited
+    window size.
 
     Args:
-        model: a functional `keras.Model`. Its `embedding` tells by `vocabulary_size`, if it has
-            one, which integers are tokens.
+        model: a functional `keras.Model`. If its `embedding` has a `vocabulary_size`, token ids stay
+            below it.
     """
 
     def __init__(self, model):
@@ -33,14 +32,14 @@ class Fingerprint(keras.layers.Layer):
         self._model = weakref.ref(model)
 
     def answer(self):
-        """The model's output for the small input, all numbers in one float32 vector."""
+        """Return the model's output for the small input, as one float32 vector."""
         model = self._model()
         outputs = keras.tree.flatten(model(example(model)))
         numbers = [ops.convert_to_numpy(ops.cast(x, "float32")).ravel() for x in outputs]
         return np.concatenate(numbers)
 
     def projections(self):
-        """One number for each weight of the model, and the weight's norm; (weights, 2)."""
+        """Return one number for each weight of the model, and the weight's norm, (weights, 2)."""
         return np.array([_projection(weight) for weight in self._model().weights], "float32")
 
     def save_own_variables(self, store):
@@ -51,9 +50,9 @@ class Fingerprint(keras.layers.Layer):
         model = self._model()
         if "answer" not in store.keys():
             raise ValueError(
-                f"The file must hold a fingerprint of {model.name!r}, which tells whether the model "
-                "answers as it did when it was saved. Received: none; "
-                "`load_weights(path, skip_mismatch=True)` takes such weights as they are."
+                f"The file must hold a fingerprint of {model.name!r}, to check that the model's "
+                "output is as it was when it was saved. Received: none; "
+                "`load_weights(path, skip_mismatch=True)` loads such a file without the check."
             )
         self._check_weights(np.asarray(store["weights"]), self.projections())
         self._check_answer(np.asarray(store["answer"]), self.answer())
@@ -69,8 +68,8 @@ class Fingerprint(keras.layers.Layer):
         if differ.any():
             paths = [w.path for w, other in zip(model.weights, differ, strict=True) if other]
             raise ValueError(
-                f"The file is not as {model.name!r} was saved: {len(paths)} of its weights are "
-                f"others. Received: others at {', '.join(paths[:3])}."
+                f"The file is not as {model.name!r} was saved: {len(paths)} of its weights differ. "
+                f"Received: others at {', '.join(paths[:3])}."
             )
 
     def _check_answer(self, saved, found):
@@ -91,7 +90,7 @@ class Fingerprint(keras.layers.Layer):
 
 
 def _projection(weight):
-    """The sum of a weight's numbers times fixed ones, and its norm."""
+    """Return the dot product of a weight with fixed numbers, and its norm."""
     numbers = ops.convert_to_numpy(ops.cast(weight.value, "float32"))
     rows = numbers.reshape(-1, numbers.shape[-1] if numbers.ndim else 1)
     first, last = (np.cos(np.arange(size), dtype="float32") for size in rows.shape)
@@ -99,25 +98,26 @@ def _projection(weight):
 
 
 def example(model):
-    """A small input of a model, the same at each call: a dict of arrays, without what is optional.
+    """Return a fixed small input of a model: a dict of tensors, without optional inputs.
 
-    All tokens differ where there are enough, since attention to equal values hides its weights.
+    Tokens differ if there are enough: the output of attention to equal values does not depend on
+    its weights.
     """
     tokens = num_tokens(model)
     return {
         name: ops.cast(example_array(tensor.shape, tensor.dtype, tokens), tensor.dtype)
         for name, tensor in model.input.items()
-        if not is_optional_input(tensor)
+        if not model.get_layer(tensor.name).optional
     }
 
 
 def num_tokens(model):
-    """How many ids from 1 on are sure to be tokens of a model."""
+    """Return the number of token ids, from 1 on, that a model certainly has."""
     return getattr(getattr(model, "embedding", None), "vocabulary_size", 2) - 1
 
 
 def example_array(shape, dtype, tokens):
-    """One row of a batch: the first so many `tokens`, or small numbers; a length is 1."""
+    """Return one row of a batch: token ids from 1 to `tokens`, or small numbers; lengths are 1."""
     shape = [1, *(LENGTH if size is None else size for size in shape[1:])][: len(shape)]
     count = np.arange(math.prod(shape)).reshape(shape)
     if not keras.backend.is_int_dtype(dtype):

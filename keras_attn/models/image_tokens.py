@@ -14,23 +14,23 @@ from keras_attn.registry import Value, register
 
 @register
 class ImageTokens(Value):
-    """What a tokenizer is to text: images in, token ids out, and back.
+    """Tokenizer of images: from images to token ids and back.
 
-        id_t = 1 + value at the t-th place,   inputs = start, id_1 .. id_{T-1},   labels = id_1 .. id_T
+        id_t = 1 + the t-th value,   inputs = start, id_1 .. id_{T-1},   labels = id_1 .. id_T
 
-    Id 0 is kept free for padding, as everywhere, though images, which are whole, have none; the
-    values 0 .. V-1 are 1 .. V, and V + 1 starts an image. The places are those of raster order, row
-    by row and channel beside channel; with a `query_shape`, block after block, as a `BlockLocal2D`
-    reads. With `whole_pixels` a token is a pixel, the number whose digits to the base V are its
-    channels; of that order are the `values` that a `keras_attn.losses.MixtureOfLogistics` takes
-    as labels.
+    Id 0 is reserved for padding, as everywhere, though images have none. The values 0 .. V-1 have
+    the ids 1 .. V, and V + 1 starts an image. Tokens are in raster order, row by row, with the
+    channels of a pixel next to each other; with a `query_shape`, block after block, in the order of
+    `BlockLocal2D`. With `whole_pixels` a token is a pixel: the number whose digits to the base V are
+    its channels. The `values` in that order are the labels of a
+    `keras_attn.losses.MixtureOfLogistics`.
 
     Args:
         image_shape: (height, width, channels).
         num_values: int. Different values V of a channel.
         query_shape: (height, width) of a block, the width counting channels unless pixels are
             whole; None for raster order.
-        whole_pixels: bool. Whether a token is a pixel, not a value of one.
+        whole_pixels: bool. If True, a token is a pixel, not a value of a channel.
 
     Raises:
         ValueError: if a size is too small, or images do not fit.
@@ -69,11 +69,11 @@ class ImageTokens(Value):
 
     @classmethod
     def of(cls, model):
-        """The tokens that a model of images reads and writes, such as an `image_transformer`."""
+        """Return the tokenizer of an image model, such as an `image_transformer`."""
         position, embedding = model.position, model.embedding
         if not isinstance(position, ImageCoordinates):
             raise ValueError(
-                "`model` must have `ImageCoordinates` for positions, which say what its images are. "
+                "`model` must have `ImageCoordinates` as its position, which hold the image's shape. "
                 f"Received: position={position!r}."
             )
         whole = isinstance(embedding, PixelEmbedding)
@@ -87,12 +87,12 @@ class ImageTokens(Value):
 
     @property
     def length(self):
-        """How many tokens an image has."""
+        """Number of tokens of an image."""
         return math.prod(self.image_shape) // self._together
 
     @property
     def start_id(self):
-        """The token before an image's first."""
+        """Id of the token that starts an image."""
         return self.num_values**self._together + 1
 
     @property
@@ -101,41 +101,41 @@ class ImageTokens(Value):
 
     @property
     def _together(self):
-        """How many values a token has."""
+        """Number of values of a token."""
         return self.image_shape[2] if self.whole_pixels else 1
 
     def _order(self):
-        """The place in raster order of each token."""
+        """Return the index in raster order of each token."""
         if self.query_shape is None:
             return np.arange(self.length, dtype="int32")
         height, width, channels = self.image_shape
         return block_raster_order((height, width * channels // self._together), self.query_shape)
 
     def values(self, images):
-        """The values of each token, int32 (B, T, C or 1), of images (B, H, W, C)."""
+        """Return the values of each token, int32 (B, T, C or 1), of images (B, H, W, C)."""
         images = ops.cast(ops.convert_to_tensor(images), "int32")
         check_shape(images, "images", (None, *self.image_shape))
         values = ops.reshape(images, (-1, self.length, self._together))
         return ops.take(values, ops.convert_to_tensor(self._order()), axis=1)
 
     def encode(self, images):
-        """The token ids, int32 (B, T), of images (B, H, W, C), integers 0 .. V-1."""
+        """Return the token ids, int32 (B, T), of images (B, H, W, C), integers 0 .. V-1."""
         return 1 + join_values(self.values(images), self.num_values)
 
     def inputs(self, images):
-        """What a model reads to predict each token of `encode(images)`: those before it."""
+        """Return the inputs of a model that predicts `encode(images)`: a start token and the ids but
+        the last."""
         ids = self.encode(images)
         return ops.concatenate([self.start(ops.shape(ids)[0]), ids[:, :-1]], axis=1)
 
     def start(self, batch_size):
-        """The prompt (B, 1) of which a model makes whole images."""
+        """Return the prompt (B, 1) from which a model generates whole images."""
         return ops.full((batch_size, 1), self.start_id, dtype="int32")
 
     def decode(self, token_ids):
-        """Images, int32 (B, H, W, C), of the ids (B, T) of whole images.
+        """Return images, int32 (B, H, W, C), of the ids (B, T) of whole images.
 
-        An id that is no value, which a model may write if it has not learned not to, becomes the
-        nearest one.
+        An id that is no value, which a model may generate, becomes the nearest value.
         """
         token_ids = ops.convert_to_tensor(token_ids)
         check_shape(token_ids, "token_ids", (None, self.length))

@@ -3,12 +3,12 @@
 import keras
 
 from keras_attn import positions, registry
-from keras_attn.models.model import Model, restore
+from keras_attn.models.model import Model, embed, restore, token_input
 
 
 @registry.register
 class MaskedLanguageModel(Model):
-    """Predicts tokens from both sides: p(x_t | x with t masked).
+    """Predict masked tokens from both sides: p(x_t | x with t masked).
 
         logits = Head(Encoder(LN(E[x] + P + S)))
 
@@ -46,21 +46,19 @@ class MaskedLanguageModel(Model):
 
     def __init__(self, embedding, position, segment, norm, encoder, head, dropout=0.0, **kwargs):
         embedding, segment, norm, encoder = restore(embedding, segment, norm, encoder)
-        if isinstance(head, dict):  # which has a table of its own in its configuration
+        if isinstance(head, dict):  # whose configuration holds a second copy of the table
             head = {**head, "config": {**head["config"], "embedding": embedding}}
         (head,) = restore(head)
         if head.embedding is not embedding:
             head.embedding = embedding
         position = positions.get(position, dtype=embedding.dtype_policy)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
-        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-        segment_ids = keras.Input((None,), dtype="int32", name="segment_ids", optional=True)
-        x = segment(position(embedding(token_ids)), segment_ids)
-        super().__init__(
-            inputs={"token_ids": token_ids, "segment_ids": segment_ids},
-            outputs=head(encoder(drop(norm(x)))),
-            **kwargs,
-        )
+        inputs = {
+            "token_ids": token_input("token_ids"),
+            "segment_ids": token_input("segment_ids", optional=True),
+        }
+        x = segment(embed(embedding, position, inputs["token_ids"]), inputs["segment_ids"])
+        super().__init__(inputs=inputs, outputs=head(encoder(drop(norm(x)))), **kwargs)
         self.embedding = embedding
         self.position = position
         self.segment = segment

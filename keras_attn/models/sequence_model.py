@@ -1,14 +1,12 @@
 """A functional model that reads vectors step by step, with a memory."""
 
-import inspect
-
 import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.models.model import Model, check_causal, restore
+from keras_attn.depth import Stack
+from keras_attn.models.model import Model, check_causal, memory_inputs, restore
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.episode_mask import episode_masks
 from keras_attn.ops.shapes import size
 
 MEMORY = ("memory", "memory_length")
@@ -16,20 +14,20 @@ MEMORY = ("memory", "memory_length")
 
 @registry.register
 class SequenceModel(Model):
-    """Reads states and answers each, from it and those before: f(s_1 .. s_t).
+    """Compute an output for each state from it and those before: f(s_1 .. s_t).
 
         outputs_t = Head(Depth(Embedding(s))_t)
 
-    For what is not made of tokens: observations of an actor, measurements. States go in segment by
-    segment, or one by one, and the memory in and out with each; a `keras_attn.memory.StatefulSegments`
-    keeps it between the batches of `fit`. At an episode's end the memory is reset: by
-    `model.memory.reset(state, rows)` between two calls, or, where episodes begin inside a segment,
-    by `starts`. No step sees beyond the start of its own episode.
+    For inputs that are no tokens: observations of an actor, measurements. The model reads states
+    segment by segment, or one by one, and the memory is an input and an output; a
+    `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. At an episode's end
+    the memory is reset: by `model.memory.reset(state, rows)` between two calls, or by `starts` if
+    episodes begin inside a segment. No step attends beyond the start of its own episode.
 
     Args:
         state_shape: int or tuple of ints. Shape of one state.
         embedding: a layer from states (B, T, *state_shape) to (B, T, D).
-        depth: of the depth axis, one that reads a memory; its blocks' pattern is causal.
+        depth: of the depth axis, one that accepts a memory; its blocks' pattern is causal.
         memory: a `keras_attn.memory.SegmentMemory`.
         heads: dict of an output's name and its layer, from (B, T, D); or of its name and an integer
             n, for a dense layer of n units whose output is float32. By default the only output is
@@ -37,17 +35,17 @@ class SequenceModel(Model):
 
     Call arguments:
         A dict of `states` (B, T, *state_shape), `memory` (B, L, M, D) and `memory_length` (B,)
-        int32, at first from `initial_memory`; optionally `starts`, bool (B, T), True where a step
-        is the first of an episode, and `padding_mask`, bool (B, T), True where a step is real:
-        padding belongs at the end of a row, and is not remembered.
+        int32, at first from `initial_memory`; optionally `starts`, bool (B, T), True at the
+        first step of an episode, and `padding_mask`, bool (B, T), False at padding, which must be
+        at the end of a row and is not remembered.
 
     Returns:
         A dict of the heads' outputs (B, T, ...), by name, and the next segment's `memory` and
         `memory_length`.
 
     Raises:
-        ValueError: if a pattern in `depth` is not causal, `depth` reads no memory, or a head has the
-            name of a part of the memory.
+        ValueError: if a pattern in `depth` is not causal, `depth` accepts no memory, or a head has
+            the name of a part of the memory.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -72,9 +70,9 @@ class SequenceModel(Model):
         )
         for length in state_shape:
             check_sizes(state_shape=length)
-        if "memory" not in inspect.signature(depth.call).parameters:
+        if not isinstance(depth, Stack):
             raise ValueError(
-                "`depth` must read a memory, as a `Stack` does. "
+                "`depth` must be one whose call accepts a memory, as a `Stack`'s does. "
                 f"Received: depth of type {type(depth).__name__}."
             )
         check_causal(depth)
@@ -86,12 +84,7 @@ class SequenceModel(Model):
             for name in ("starts", "padding_mask")
         }
         x = embedding(states)
-        state = {
-            "memory": keras.Input(
-                (depth.num_layers, None, x.shape[-1]), dtype=depth.compute_dtype, name="memory"
-            ),
-            "memory_length": keras.Input((), dtype="int32", name="memory_length"),
-        }
+        state = memory_inputs(depth, x.shape[-1])
         inputs = {"states": states, **optional, **state}
         attention_mask, remembered, kept = _Episodes()(**optional, **state)
         x, read = depth(
@@ -109,7 +102,7 @@ class SequenceModel(Model):
         self.heads = heads
 
     def initial_memory(self, batch_size):
-        """The memory before the first segment: a dict of `memory` and `memory_length`."""
+        """Return the memory before the first segment: `memory` and `memory_length`."""
         _, num_layers, _, hidden_dim = self.input["memory"].shape
         return self.memory.initial(batch_size, num_layers, hidden_dim, self.depth.compute_dtype)
 
@@ -126,14 +119,14 @@ def _head(name, layer):
             f"`heads` cannot have the names {MEMORY}, which are the memory's. Received: {name!r}."
         )
     if isinstance(layer, int):
-        # What leaves a model is float32 under any policy, logits above all.
+        # Outputs of a model are float32 under any policy, logits above all.
         return keras.layers.Dense(layer, dtype="float32", name=name)
     return registry.deserialize(layer) if isinstance(layer, dict) else layer
 
 
 @registry.register
 class _Episodes(keras.Operation):
-    """The masks of `episode_masks`, as one operation that a functional model can have as a node."""
+    """`episode_masks` as one operation that a functional model can have as a node."""
 
     def call(self, starts, padding_mask, memory, memory_length):
         if padding_mask is not None:
@@ -142,3 +135,30 @@ class _Episodes(keras.Operation):
             return None, padding_mask, memory_length
         starts = ops.cast(starts, "bool")
         return episode_masks(starts, padding_mask, memory_length, size(memory, 2))
+
+
+def episode_masks(starts, real, memory_length, num_slots):
+    """Return masks by which no step of a segment attends beyond the start of its own episode.
+
+    Args:
+        starts: bool (B, T), True at the first step of an episode.
+        real: bool (B, T), False at padding; None if there is none.
+        memory_length: int (B,), filled slots of the memory. num_slots: M, all slots, which come
+            before the segment.
+
+    Returns:
+        attention mask, bool (B, T, M + T); mask of the steps of the last episode, bool (B, T); and
+        the number of the memory's slots that belong to it, int32 (B,).
+    """
+    if real is not None:
+        starts = ops.logical_and(starts, real)
+    episode = ops.cumsum(ops.cast(starts, "int32"), axis=1)  # (B, T), 0 for the memory's own
+    is_memorys = ops.equal(episode, 0)[:, :, None]  # (B, T, 1)
+    slots = ops.broadcast_to(is_memorys, (*ops.shape(episode), num_slots))
+    same = ops.equal(episode[:, :, None], episode[:, None, :])  # (B, T, T)
+    last = ops.max(episode, axis=1, keepdims=True)
+    of_last = ops.equal(episode, last)
+    if real is not None:
+        of_last = ops.logical_and(of_last, real)
+    memory_length = ops.where(last[:, 0] > 0, 0, ops.cast(memory_length, "int32"))
+    return ops.concatenate([slots, same], axis=2), of_last, memory_length

@@ -27,7 +27,7 @@ class Axial(keras.layers.Layer):
     Args:
         shape: tuple of ints. The grid, as (n_1, n_2).
         dims: tuple of ints, one for each axis, whose sum is D.
-        initializer: of the tables; by default normal with a standard deviation of 1, as the
+        embeddings_initializer: of the tables; by default normal with a standard deviation of 1, as the
             authors'.
 
     Call arguments:
@@ -55,7 +55,7 @@ class Axial(keras.layers.Layer):
         [Trax](https://github.com/google/trax), `AxialPositionalEncoding`.
     """
 
-    def __init__(self, shape, dims, initializer=None, **kwargs):
+    def __init__(self, shape, dims, embeddings_initializer=None, **kwargs):
         super().__init__(**kwargs)
         self.shape, self.dims = (
             _sizes(name, sizes) for name, sizes in (("shape", shape), ("dims", dims))
@@ -65,9 +65,9 @@ class Axial(keras.layers.Layer):
                 "`shape` and `dims` must have one number for each axis. "
                 f"Received: shape={self.shape}, dims={self.dims}."
             )
-        if initializer is None:
-            initializer = keras.initializers.RandomNormal(stddev=1.0)
-        self.initializer = keras.initializers.get(initializer)
+        if embeddings_initializer is None:
+            embeddings_initializer = keras.initializers.RandomNormal(stddev=1.0)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.supports_masking = True
 
     @property
@@ -82,7 +82,7 @@ class Axial(keras.layers.Layer):
                 f"Received: dims={self.dims}, x of shape {tuple(x_shape)}."
             )
         self.tables = [
-            self.add_weight(shape, redraw(self.initializer), name=f"table_{number}")
+            self.add_weight(shape, redraw(self.embeddings_initializer), name=f"table_{number}")
             for number, shape in enumerate(zip(self.shape, self.dims, strict=True), start=1)
         ]
 
@@ -101,7 +101,7 @@ class Axial(keras.layers.Layer):
             **super().get_config(),
             "shape": self.shape,
             "dims": self.dims,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }
 
 

@@ -31,7 +31,7 @@ class ImageCoordinates(keras.layers.Layer):
         height, width, channels: ints. Of the images.
         encoding: "learned" (the Sparse Transformer's) or "sinusoidal" (the Image Transformer's; its
             learned ones are `Axial((height, width * channels), (D / 2, D / 2))`).
-        initializer: of the tables; by default normal with a standard deviation of 0.01 / sqrt(3),
+        embeddings_initializer: of the tables; by default normal with a standard deviation of 0.01 / sqrt(3),
             as the authors'.
         query_shape: (height, width) of the blocks that the sequence goes through one after another,
             as those of a `BlockLocal2D`, the width counting channels; None for raster order.
@@ -68,7 +68,7 @@ class ImageCoordinates(keras.layers.Layer):
         width,
         channels,
         encoding="learned",
-        initializer=None,
+        embeddings_initializer=None,
         query_shape=None,
         **kwargs,
     ):
@@ -79,9 +79,9 @@ class ImageCoordinates(keras.layers.Layer):
         self.width = width
         self.channels = channels
         self.encoding = encoding
-        if initializer is None:
-            initializer = keras.initializers.RandomNormal(stddev=SPREAD / math.sqrt(3))
-        self.initializer = keras.initializers.get(initializer)
+        if embeddings_initializer is None:
+            embeddings_initializer = keras.initializers.RandomNormal(stddev=SPREAD / math.sqrt(3))
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.query_shape = query_shape
         if query_shape is not None:
             self.query_shape = integer_pair(1, query_shape=query_shape)
@@ -95,7 +95,7 @@ class ImageCoordinates(keras.layers.Layer):
     def build(self, x_shape, positions_shape=None):
         if self.encoding == "learned":
             self.tables = [
-                self.add_weight((size, x_shape[-1]), redraw(self.initializer), name=name)
+                self.add_weight((size, x_shape[-1]), redraw(self.embeddings_initializer), name=name)
                 for name, size in zip(("rows", "columns", "channels"), self._shape(), strict=True)
             ]
 
@@ -128,6 +128,6 @@ class ImageCoordinates(keras.layers.Layer):
             "width": self.width,
             "channels": self.channels,
             "encoding": self.encoding,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
             "query_shape": self.query_shape,
         }

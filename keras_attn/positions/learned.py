@@ -18,7 +18,7 @@ class Learned(keras.layers.Layer):
 
     Args:
         max_length: int. Number of positions in the table.
-        initializer: of the table.
+        embeddings_initializer: of the table.
 
     Call arguments:
         x: (B, T, D). positions: optional int (T,) or (B, T), below `max_length`; by default
@@ -42,16 +42,16 @@ class Learned(keras.layers.Layer):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
     """
 
-    def __init__(self, max_length, initializer="glorot_uniform", **kwargs):
+    def __init__(self, max_length, embeddings_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         check_sizes(max_length=max_length)
         self.max_length = max_length
-        self.initializer = keras.initializers.get(initializer)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.supports_masking = True
 
     def build(self, x_shape, positions_shape=None):
         shape = (self.max_length, x_shape[-1])
-        self.table = self.add_weight(shape, redraw(self.initializer), name="table")
+        self.table = self.add_weight(shape, redraw(self.embeddings_initializer), name="table")
 
     def call(self, x, positions=None):
         check_shape(x, "x", (None, None, None))
@@ -75,5 +75,5 @@ class Learned(keras.layers.Layer):
         return {
             **super().get_config(),
             "max_length": self.max_length,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }

@@ -1,16 +1,15 @@
-"""Residual axis: how a sublayer is wrapped, `after(x, sublayer(before(x)))`."""
+"""Residual axis: the sum around a sublayer, `after(x, sublayer(before(x)))`."""
 
 from keras_attn import registry
 from keras_attn.residuals.gate import Gate
-from keras_attn.residuals.post_norm import PostNorm
-from keras_attn.residuals.pre_norm import PreNorm
+from keras_attn.residuals.residual import PostNorm, PreNorm, Residual
 
 NAMES = {"gate": Gate, "post_norm": PostNorm, "pre_norm": PreNorm}
 
 
 def get(identifier, **layer_arguments):
-    """The residual that a name, a config or an object stands for."""
+    """Return the residual of a name, a config or an object."""
     return registry.resolve(identifier, NAMES, "residual", needs="after", **layer_arguments)
 
 
-__all__ = ["Gate", "PostNorm", "PreNorm", "get"]
+__all__ = ["Gate", "PostNorm", "PreNorm", "Residual", "get"]

@@ -1,18 +1,20 @@
-"""What every residual is."""
+"""The base class of residuals, and the two that are a sum and a LayerNorm."""
 
 import keras
 
-from keras_attn.registry import build_once
+from keras_attn.registry import build_once, register
 
 
 class Residual(keras.layers.Layer):
-    """How a sublayer is wrapped: `after(x, sublayer(before(x)))`, with a norm of its own.
+    """Base class of residuals: `after(x, sublayer(before(x)))`, with a norm of its own.
 
-    Calling the layer itself is `call(x, sublayer_output)`, the `after` step, which is where the
-    shapes are known; `needs_closing_norm` says whether a stack of such blocks ends unnormalised.
+    `call(x, sublayer_output)` is the `after` step.
 
     Args:
         epsilon: float. Added to the variance in the normalisation.
+
+    Attributes:
+        needs_closing_norm: True if the sum stays unnormalised, so a stack adds a final norm.
     """
 
     needs_closing_norm = False
@@ -29,11 +31,11 @@ class Residual(keras.layers.Layer):
         build_once(self.norm, x_shape)
 
     def before(self, x):
-        """What the sublayer reads."""
+        """Return the sublayer's input."""
         return x
 
     def after(self, x, y):
-        """What the block passes on, given its input and the sublayer's output."""
+        """Join the block's input and the sublayer's output."""
         return self(x, y)
 
     def compute_output_shape(self, x_shape, y_shape=None):
@@ -41,3 +43,58 @@ class Residual(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "epsilon": self.epsilon}
+
+
+@register
+class PostNorm(Residual):
+    """Add the sublayer's output and normalise the sum.
+
+        before(x) = x,   after(x, y) = LayerNorm(x + y)
+
+    Time and memory O(T D). Statistics are float32.
+
+    Args:
+        epsilon: float. Added to the variance.
+
+    Example:
+        >>> import keras_attn
+        >>> residual = keras_attn.residuals.PostNorm(epsilon=1e-12)
+
+    Differs from the paper: none.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1.
+    """
+
+    def call(self, x, y):
+        return self.norm(x + y)
+
+
+@register
+class PreNorm(Residual):
+    """Normalise the sublayer's input and leave the sum unnormalised.
+
+        before(x) = LayerNorm(x),   after(x, y) = x + y
+
+    The identity path reaches from the last block to the first, so deep stacks train without a
+    warm-up; a stack of such blocks adds one final LayerNorm. Time and memory O(T D).
+
+    Args:
+        epsilon: float. Added to the variance.
+
+    Example:
+        >>> import keras_attn
+        >>> residual = keras_attn.residuals.PreNorm(epsilon=1e-5)
+
+    Differs from the paper: none.
+
+    Reference: [Wang et al., 2019](https://arxiv.org/abs/1906.01787), section 2.1, eq. 3;
+        [Xiong et al., 2020](https://arxiv.org/abs/2002.04745), section 3.
+    """
+
+    needs_closing_norm = True
+
+    def before(self, x):
+        return self.norm(x)
+
+    def call(self, x, y):
+        return x + y

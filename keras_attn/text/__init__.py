@@ -1,12 +1,12 @@
-"""Text: tokenizers that live inside the graph, and batches of their tokens.
+"""Tokenizers, and batches of their tokens.
 
-Names are resolved on first use, so that batches are made on a backend and a machine without
-TensorFlow Text, and importing `keras_attn.text` costs nothing.
+Names are resolved on first use: importing `keras_attn.text` costs nothing, and batches need neither
+SentencePiece nor TensorFlow Text.
 """
 
 import importlib
 
-_HOMES = {
+_MODULES = {
     "Characters": "characters",
     "PackedBatches": "packed_batches",
     "SegmentStreams": "segment_streams",
@@ -15,11 +15,11 @@ _HOMES = {
     "Tokenizer": "tokenizer",
 }
 
-__all__ = [*_HOMES, "load"]
+__all__ = [*_MODULES, "load"]
 
 
 def load(path):
-    """Opens a tokenizer that either class has saved.
+    """Load a tokenizer that either class has saved.
 
     Args:
         path: str. A file written by `SentencePiece.save` or `Characters.save`.
@@ -39,9 +39,9 @@ def load(path):
 
 
 def __getattr__(name):
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__():

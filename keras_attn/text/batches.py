@@ -1,3 +1,5 @@
+"""Batches of sentence pairs of similar length."""
+
 import keras
 import numpy as np
 

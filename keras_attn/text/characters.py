@@ -1,23 +1,25 @@
+"""Tokenizer of Unicode characters."""
+
 import collections
+import functools
 import json
 
 import numpy as np
-import tensorflow as tf
 
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.text.tokenizer import Tokenizer, tf
 
 _NUM_MARKS = 4
 _REPLACEMENT = "\ufffd"
 
 
 class Characters(Tokenizer):
-    """One id for each Unicode character, as operations inside the graph.
+    """One id for each Unicode character.
 
         encode: c_1 ... c_T -> [4 + index(c_1), ..., 4 + index(c_T), eos]
 
-    For text of a small alphabet, for models of characters, and wherever a vocabulary of subwords
-    would be larger than the task. Time is O(T). All its operations are in TensorFlow itself. A
-    sequence of bytes that is not UTF-8 is read as U+FFFD, which is never in the vocabulary.
+    For models of characters and for text with a small alphabet. Time is O(T). In a graph it uses
+    operations of TensorFlow itself only. A sequence of bytes that is not UTF-8 is read as U+FFFD,
+    which is never in the vocabulary.
 
     Args:
         characters: str. The vocabulary, each character once; the first gets id 4.
@@ -38,7 +40,7 @@ class Characters(Tokenizer):
     """
 
     def __init__(self, characters):
-        super().__init__(name="characters")
+        super().__init__()
         if not characters:
             raise ValueError("`characters` must have at least one character.")
         repeated = [c for c, count in collections.Counter(characters).items() if count > 1]
@@ -55,17 +57,18 @@ class Characters(Tokenizer):
         marks = [""] * _NUM_MARKS
         marks[self.unk_id] = _REPLACEMENT
         self._surfaces = np.array([text.encode() for text in [*marks, *characters]], object)
-        self._ids = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(characters)),
-                tf.range(_NUM_MARKS, self.vocabulary_size, dtype=tf.int32),
-            ),
-            default_value=self.unk_id,
-        )
+        if tf is not None:
+            self._ids = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(
+                    tf.constant(list(characters)),
+                    tf.range(_NUM_MARKS, self.vocabulary_size, dtype=tf.int32),
+                ),
+                default_value=self.unk_id,
+            )
 
     @classmethod
     def train(cls, sentences, vocabulary_size=None):
-        """Learns the characters of a text, the most frequent first.
+        """Learn the characters of a text, the most frequent first.
 
         Args:
             sentences: iterable of str.
@@ -106,6 +109,23 @@ class Characters(Tokenizer):
         if not isinstance(characters, str):
             raise ValueError("This is not a vocabulary of characters.")
         return cls(characters)
+
+    @functools.cached_property
+    def _id_of_code(self):
+        """Ids by code point, with an unknown one at the end for all greater code points."""
+        codes = list(map(ord, self._characters))
+        ids = np.full(max(codes) + 2, self.unk_id, "int32")
+        ids[codes] = np.arange(_NUM_MARKS, self.vocabulary_size)
+        return ids
+
+    def _split_in_python(self, sentences):
+        texts = [s.decode(errors="replace") if isinstance(s, bytes) else s for s in sentences]
+        encoded = [text.encode("utf-32-le", "surrogatepass") for text in texts]
+        codes = [np.frombuffer(content, "<u4") for content in encoded]
+        return [self._id_of_code[np.minimum(c, len(self._id_of_code) - 1)] for c in codes]
+
+    def _join_in_python(self, ids):
+        return b"".join(self._surfaces[ids]).decode()
 
     def _split(self, text):
         split = tf.strings.unicode_split(

@@ -1,3 +1,5 @@
+"""Batches whose rows hold several sentences each."""
+
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes

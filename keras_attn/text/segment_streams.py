@@ -1,3 +1,5 @@
+"""Batches of consecutive segments of texts."""
+
 import keras
 import numpy as np
 

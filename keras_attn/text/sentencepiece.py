@@ -1,18 +1,21 @@
+"""Tokenizer of subword units."""
+
 import functools
 import io
 import re
 
 import numpy as np
-import tensorflow as tf
 
-from keras_attn.text.tokenizer import Tokenizer
+from keras_attn.text.tokenizer import Tokenizer, tf
 
 try:
     import sentencepiece
-    import tensorflow_text
+
+    if tf is not None:
+        import tensorflow_text
 except ImportError as error:
     raise ImportError(
-        "SentencePiece needs the packages sentencepiece and tensorflow-text: "
+        "SentencePiece needs the package sentencepiece, and on TensorFlow also tensorflow-text: "
         "pip install 'keras_attn[text]'"
     ) from error
 
@@ -22,15 +25,15 @@ _SPACE = "\u2581"  # the library's sign for it
 
 
 class SentencePiece(Tokenizer):
-    """Subword units learned from raw text, as operations inside the graph.
+    """Subword units learned from raw text.
 
         unigram: argmax over segmentations s of x of prod_i p(s_i)        bpe: merges, in order
 
     A space becomes part of the piece that follows it, so that decoding needs no rules of any
     language: text whose characters were all seen in training comes back as it was, except that
     runs of spaces shrink to one and spaces at the ends vanish. Encoding takes O(T log T) a
-    sentence for T characters. The model is part of an exported graph, which then needs the
-    operations of TensorFlow Text, but neither a file nor Python.
+    sentence for T characters. An exported graph contains the model; it needs the operations of
+    TensorFlow Text, but neither a file nor Python.
 
     Args:
         model_proto: bytes. A serialised SentencePiece model whose ids are pad 0, unk 1, bos 2,
@@ -53,8 +56,8 @@ class SentencePiece(Tokenizer):
     """
 
     def __init__(self, model_proto):
-        super().__init__(name="sentence_piece")
-        processor = _processor(model_proto)
+        super().__init__()
+        self._processor = processor = _processor(model_proto)
         ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
         expected = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
         if ids != expected:
@@ -75,7 +78,7 @@ class SentencePiece(Tokenizer):
         character_coverage=1.0,
         normalization="identity",
     ):
-        """Learns a vocabulary; the same sentences in the same order give the same model.
+        """Learn a vocabulary; the same sentences in the same order give the same model.
 
         Args:
             sentences: iterable of str.
@@ -124,8 +127,7 @@ class SentencePiece(Tokenizer):
         return cls(model.getvalue())
 
     def vocabulary(self):
-        processor = _processor(self._model_proto)
-        pieces = map(processor.id_to_piece, range(self.vocabulary_size))
+        pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
         return [*self.marks, *list(pieces)[len(self.marks) :]]
 
     def to_bytes(self):
@@ -135,6 +137,12 @@ class SentencePiece(Tokenizer):
     def from_bytes(cls, content):
         return cls(content)
 
+    def _split_in_python(self, sentences):
+        return [np.array(ids, "int32") for ids in self._processor.encode(sentences)]
+
+    def _join_in_python(self, ids):
+        return self._processor.decode(ids)
+
     def _split(self, text):
         return self._operation().tokenize(text)
 
@@ -143,8 +151,8 @@ class SentencePiece(Tokenizer):
 
     @functools.cached_property
     def _surfaces(self):
-        processor = _processor(self._model_proto)
-        texts = [processor.id_to_piece(i).replace(_SPACE, " ") for i in range(self.vocabulary_size)]
+        pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
+        texts = [piece.replace(_SPACE, " ") for piece in pieces]
         for mark in (self.pad_id, self.bos_id, self.eos_id):
             texts[mark] = ""
         texts[self.unk_id] = _UNKNOWN

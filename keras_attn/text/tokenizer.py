@@ -1,27 +1,35 @@
+"""Base class of the tokenizers: text to padded ids and back, in a TensorFlow graph or in Python."""
+
 import os
 
+import keras
 import numpy as np
-import tensorflow as tf
+
+from keras_attn.ops.atomic_files import atomic_file
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+    _Module = tf.Module  # an export then holds the tokenizer's tables
+else:
+    tf, _Module = None, object
 
 
-def read_file(path):
-    """Returns the bytes of the tokenizer file at `path`, or says that there is none."""
-    if not os.path.isfile(path):
-        raise ValueError(f"There is no tokenizer file. Received: path={os.fspath(path)!r}")
-    with open(path, "rb") as file:
-        return file.read()
-
-
-class Tokenizer(tf.Module):
-    """What every tokenizer shares: the ids of the marks, and padded batches in and out.
+class Tokenizer(_Module):
+    """Ids of the special tokens, and padded batches of ids.
 
         encode: "a b" -> [a, b, eos, pad, ...]        decode: [a, b, eos, ...] -> "a b"
 
-    Text goes in and comes out as a string tensor (B,), so a `tf.function` that calls a tokenizer
-    exports as one graph from text to text. Batch and length are dynamic, and a batch may be empty.
-    A subclass sets `vocabulary_size` and provides `_split` (strings to ragged ids without marks),
-    `_join` (the inverse), `_surfaces` (each id's text), `vocabulary` (a list of strings in the order
-    of the ids, beginning with `marks`), `to_bytes` and `from_bytes`.
+    On TensorFlow `encode`, `decode` and `tokens` are graph operations: text is a string tensor
+    (B,), so a `tf.function` that calls a tokenizer exports as one graph from text to text, with
+    dynamic batch and length. On other backends they take and return NumPy arrays and TensorFlow is
+    not needed. `encode_as_lists` and `decode_as_strings` compute the same in Python everywhere.
+
+    A subclass sets `vocabulary_size` and provides `_split` (string tensor to ragged ids without
+    special tokens), `_join` (its inverse), `_split_in_python` (list of str or bytes to a list of
+    int32 arrays), `_join_in_python` (list of ids to str), `_surfaces` (each id's text as bytes),
+    `vocabulary` (a list of strings in the order of the ids, which begins with `marks`), `to_bytes`
+    and `from_bytes`.
 
     Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.1.
     """
@@ -33,11 +41,11 @@ class Tokenizer(tf.Module):
     marks = ("<pad>", "<unk>", "<s>", "</s>")
 
     def encode(self, text, max_length=None):
-        """Turns a batch of strings into padded ids, each row closed by `eos_id`.
+        """Turn a batch of strings into padded ids, each row closed by `eos_id`.
 
         Args:
-            text: string tensor (B,). An empty string becomes [eos]; what the vocabulary lacks, and
-                bytes that are not UTF-8, become `unk_id`.
+            text: string tensor or list of strings (B,). An empty string becomes [eos]; characters
+                outside the vocabulary, and bytes that are not UTF-8, become `unk_id`.
             max_length: int. Longest row, `eos_id` included; a longer sentence loses its end.
 
         Returns:
@@ -47,70 +55,91 @@ class Tokenizer(tf.Module):
         Raises:
             ValueError: if `max_length` leaves no room for `eos_id`.
         """
+        if max_length is not None and max_length < 1:
+            raise ValueError(
+                "`max_length` must be at least 1, for the token that ends a sentence. "
+                f"Received: max_length={max_length}"
+            )
+        if tf is None:
+            return self._encode_in_python(text, max_length)
         pieces = self._split(tf.convert_to_tensor(text, tf.string))
         if max_length is not None:
-            if max_length < 1:
-                raise ValueError(
-                    "`max_length` must be at least 1, for the mark that ends a sentence. "
-                    f"Received: max_length={max_length}"
-                )
             pieces = pieces[:, : max_length - 1]
         eos = tf.fill([pieces.nrows(), 1], tf.constant(self.eos_id, tf.int32))
         ids = tf.concat([pieces, eos], axis=1)
         return ids.to_tensor(self.pad_id), tf.cast(ids.row_lengths(), tf.int32)
 
     def decode(self, ids):
-        """Turns rows of ids into strings, reading each up to its first `eos_id`.
+        """Turn rows of ids into strings, reading each up to its first `eos_id`.
 
         Args:
             ids: integer tensor (B, T). `pad_id` and `bos_id` are dropped; `unk_id`, and ids
                 outside the vocabulary, are written as U+FFFD.
 
         Returns:
-            string tensor (B,).
+            String tensor (B,); on other backends than TensorFlow a NumPy array of bytes.
         """
+        if tf is None:
+            texts = [text.encode() for text in self.decode_as_strings(ids)]
+            return np.array(texts, object)
         ids = tf.cast(ids, tf.int32)
         is_open = tf.cumsum(tf.cast(ids == self.eos_id, tf.int32), axis=1) == 0
         is_text = is_open & (ids != self.pad_id) & (ids != self.bos_id)
-        return self._join(tf.ragged.boolean_mask(self._known(ids), is_text))
+        known = tf.where(self._is_known(ids), ids, self.unk_id)
+        return self._join(tf.ragged.boolean_mask(known, is_text))
 
     def tokens(self, ids):
-        """Turns each id into the text that it stands for.
+        """Turn each id into its text.
 
         Args:
             ids: integer tensor.
 
         Returns:
-            string tensor of the shape of `ids`: empty for `pad_id`, `bos_id` and `eos_id`, U+FFFD
-            for `unk_id` and ids outside the vocabulary. A row, joined, is what `decode` gives, but
-            for spaces in front, which SentencePiece counts to the first word.
+            String tensor of the shape of `ids`: empty for `pad_id`, `bos_id` and `eos_id`, U+FFFD
+            for `unk_id` and ids outside the vocabulary. A row, joined, is the result of `decode`,
+            but for spaces in front, which SentencePiece counts to the first word.
         """
-        return tf.gather(tf.constant(self._surfaces), self._known(tf.cast(ids, tf.int32)))
-
-    def _known(self, ids):
-        return tf.where((ids >= 0) & (ids < self.vocabulary_size), ids, self.unk_id)
+        if tf is None:
+            ids = np.asarray(ids)
+            return self._surfaces[np.where(self._is_known(ids), ids, self.unk_id)]
+        ids = tf.cast(ids, tf.int32)
+        known = tf.where(self._is_known(ids), ids, self.unk_id)
+        return tf.gather(tf.constant(self._surfaces), known)
 
     def encode_as_lists(self, sentences):
-        """Turns Python strings into one int32 array each, without marks: the rows of a data set."""
-        pieces = self._split(tf.constant(list(sentences), tf.string, shape=[len(sentences)]))
-        rows = np.split(pieces.values.numpy(), pieces.row_splits.numpy()[1:])
-        return rows[:-1]  # np.split also returns what follows the last row: nothing
+        """Turn Python strings into one int32 array each, without special tokens."""
+        return self._split_in_python(list(sentences))
+
+    def decode_as_strings(self, ids):
+        """Turn rows of ids into a list of str, as `decode` does; rows may differ in length."""
+        return [self._join_in_python(self._text_ids(np.asarray(row, int))) for row in ids]
+
+    def _text_ids(self, row):
+        row = row[: np.argmax(row == self.eos_id)] if (row == self.eos_id).any() else row
+        row = row[(row != self.pad_id) & (row != self.bos_id)]
+        return np.where(self._is_known(row), row, self.unk_id).tolist()
+
+    def _encode_in_python(self, text, max_length=None):
+        end = None if max_length is None else max_length - 1
+        rows = [row[:end] for row in self.encode_as_lists(text)]
+        lengths = np.array([len(row) + 1 for row in rows], "int32")
+        ids = np.full((len(rows), lengths.max(initial=0)), self.pad_id, "int32")
+        for row, pieces in zip(ids, rows):
+            row[: len(pieces)] = pieces
+            row[len(pieces)] = self.eos_id
+        return ids, lengths
+
+    def _is_known(self, ids):
+        return (ids >= 0) & (ids < self.vocabulary_size)
 
     def save(self, path):
-        """Writes the tokenizer to the file `path`, which appears complete or not at all."""
-        temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(self.to_bytes())
-            os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.remove(temporary)
-            raise
+        """Write the tokenizer to the file `path`, which appears complete or not at all."""
+        with atomic_file(path) as temporary, open(temporary, "wb") as file:
+            file.write(self.to_bytes())
 
     @classmethod
     def load(cls, path):
-        """Reads a tokenizer that `save` wrote.
+        """Read a tokenizer that `save` wrote.
 
         Raises:
             ValueError: if there is no such file, or it holds something else.
@@ -120,3 +149,11 @@ class Tokenizer(tf.Module):
             return cls.from_bytes(content)
         except ValueError as error:
             raise ValueError(f"{error} Received: path={os.fspath(path)!r}") from error
+
+
+def read_file(path):
+    """Return the bytes of a tokenizer's file; raise ValueError if there is none."""
+    if not os.path.isfile(path):
+        raise ValueError(f"There is no tokenizer file. Received: path={os.fspath(path)!r}")
+    with open(path, "rb") as file:
+        return file.read()

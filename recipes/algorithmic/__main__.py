@@ -1,4 +1,4 @@
-"""Trains a model on an algorithmic task, tests it on longer examples, exports it, writes a card.
+"""Train a model on an algorithmic task, test it on longer examples, export it, write a card.
 
     python -m recipes.algorithmic --task reverse       a Universal Transformer with ACT
     python -m recipes.algorithmic --task parity        an RNN with ACT
@@ -8,21 +8,7 @@ See README.md beside this file.
 
 import sys
 
-from .. import program
-from .options import parse
-
-
-def main():
-    return program.main("recipes.algorithmic", parse, run)
-
-
-def run(options, started):
-    from .parity_run import ParityRun
-    from .sequence_run import SequenceRun
-
-    run = (ParityRun if options.task == "parity" else SequenceRun)(options)
-    run.finish(started)
-
+from .. import cli
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(__package__))

@@ -1,4 +1,4 @@
-"""The model of each name."""
+"""Models by name."""
 
 import keras
 
@@ -7,7 +7,7 @@ from keras_attn.depth import ACTRNN, ACTCell
 
 
 def encoder_decoder(options, vocabulary_size):
-    """A `universal_transformer` or, with as many layers as that has steps, a `transformer`."""
+    """Build a `universal_transformer` or, with as many layers as that has steps, a `transformer`."""
     act = {}
     if options.model == "universal_transformer":
         act = {
@@ -17,10 +17,7 @@ def encoder_decoder(options, vocabulary_size):
         }
     return getattr(models, options.model)(
         vocabulary_size=vocabulary_size,
-        num_layers=options.num_layers,
-        num_heads=options.num_heads,
-        hidden_dim=options.hidden_dim,
-        intermediate_dim=options.intermediate_dim,
+        **options.sizes(),
         dropout=options.dropout,
         residual=options.residual,
         **act,
@@ -28,10 +25,10 @@ def encoder_decoder(options, vocabulary_size):
 
 
 def parity_rnn(options):
-    """Graves' network: one layer of tanh units that reads a vector, and a logit.
+    """Build Graves' network: one layer of tanh units that reads a vector, and a logit.
 
     Returns:
-        The model, and one that gives the number of steps on each row (B,); None without ACT.
+        The model, and one that returns the number of steps of each row (B,); None without ACT.
     """
     vectors = keras.Input((None, options.train_length), name="vectors")
     cell, counts = keras.layers.SimpleRNNCell(options.hidden_dim), None

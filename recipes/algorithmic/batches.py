@@ -1,77 +1,79 @@
-"""Batches to train on, without end, and to be tested on."""
+"""Batches for training, validation and tests, and the examples that are held out."""
 
 import numpy as np
 
 from ..text.tokens import FIRST_ID
-from .held_out import draw
-from .parity import parity
-from .sequences import SHORTEST, TASKS
+from .tasks import SHORTEST, TASKS
 
 _BOS, _EOS = 2, 3
-# What a batch is for, as part of its seed.
+# Purpose of a batch, as part of its seed.
 TRAIN, VALID, TEST = range(3)
 
 
 class Batches:
-    """Examples of one task, each batch a function of the seed and its number.
+    """Examples of one task; a batch is a function of the seed and its number.
 
     Args:
         task: str.
         train_length: int. The longest in training; lengths are drawn uniformly.
-        longest: int. The longest in any test; so wide are all rows.
+        longest: int. The longest in any test, and the width of all rows.
         batch_size: int.
-        max_offset: int. The most positions that a training row begins late.
+        max_offset: int. The most padding before a training row.
         seed: int.
     """
 
     def __init__(self, task, train_length, longest, batch_size, max_offset, seed):
         self.task, self.batch_size = task, batch_size
-        self.shortest = SHORTEST.get(task, 1)
+        self.shortest = SHORTEST[task]
         self._train_length, self._longest = train_length, longest
         self._max_offset, self._seed = max_offset, seed
 
     def training(self, steps):
-        """Epochs of so many batches, one going on where the other ended."""
-        return _Epochs(steps, lambda epoch, index: self._batch(epoch * steps + index))
+        """Return epochs of `steps` batches, each continuing where the last one ended."""
+        return _FunctionBatches(steps, lambda epoch, index: self._batch(epoch * steps + index))
 
     def validation(self, steps):
-        """Batches of trained lengths, held out and without offsets."""
-        return _Epochs(steps, lambda _, index: self.as_arrays(self._mixed(VALID, index, True)))
+        """Return batches of trained lengths, held out and without offsets."""
+        return _FunctionBatches(
+            steps, lambda _, index: self.as_arrays(self.draw(VALID, index, held_out=True))
+        )
 
     def of_length(self, length, number):
-        """Up to so many different test examples of one length, fewer if fewer are held out."""
+        """Return up to `number` different test examples of one length, fewer if fewer are held out."""
         random = np.random.default_rng((self._seed, TEST, length))
-        drawn = draw(lambda n: self._make(random, np.full(n, length)), number, held_out=True)
+        drawn = draw_examples(
+            lambda n: self._make(random, np.full(n, length)), number, held_out=True
+        )
         _, first = np.unique(drawn[0], axis=0, return_index=True)
         return type(drawn)(*(array[np.sort(first)] for array in drawn))
 
     def as_arrays(self, examples, offsets=None):
-        """Inputs and labels of examples."""
+        """Return inputs and labels of examples."""
         if self.task == "parity":
             return examples.inputs, examples.labels[:, None].astype("float32")
         return with_marks(examples, offsets, self._max_offset)
 
-    def _mixed(self, purpose, index, held_out):
+    def draw(self, purpose, index, held_out):
+        """Draw a batch of examples of trained lengths."""
         random = np.random.default_rng((self._seed, purpose, index))
 
         def make(number):
             lengths = random.integers(self.shortest, self._train_length + 1, number)
             return self._make(random, lengths)
 
-        return draw(make, self.batch_size, held_out)
+        return draw_examples(make, self.batch_size, held_out)
 
     def _batch(self, index):
         random = np.random.default_rng((self._seed, TRAIN, index, 1))
         offsets = random.integers(0, self._max_offset + 1, self.batch_size)
-        return self.as_arrays(self._mixed(TRAIN, index, False), offsets)
+        return self.as_arrays(self.draw(TRAIN, index, held_out=False), offsets)
 
     def _make(self, random, lengths):
-        make = parity if self.task == "parity" else TASKS[self.task]
-        return make(random, lengths, self._longest)
+        return TASKS[self.task](random, lengths, self._longest)
 
 
-class _Epochs:
-    """Of each epoch so many batches that a function gives."""
+class _FunctionBatches:
+    """Epochs of batches that a function (epoch, index) returns."""
 
     def __init__(self, steps, batch):
         self._steps, self.batch = steps, batch
@@ -81,11 +83,10 @@ class _Epochs:
 
 
 def with_marks(sequences, offsets=None, max_offset=0):
-    """Token ids as an `EncoderDecoder` reads them: source + eos, bos + target, target + eos.
+    """Return token ids of an `EncoderDecoder`: source + eos, bos + target, target + eos.
 
-    A row with an offset has so many zeros before its source and as many before its target. Zeros
-    are padding, to which nothing attends, but they count as positions: the row is read as if it
-    stood so far behind in a longer one.
+    A row with an offset has so many zeros before its source and before its target. Nothing attends
+    to zeros, but they count as positions: the model learns positions that a longer row has.
     """
     sources, targets = sequences
     number, width = sources.shape
@@ -98,3 +99,50 @@ def with_marks(sequences, offsets=None, max_offset=0):
     target_ids[:, 1:] = np.where(labels[:, :-1] == _EOS, 0, labels[:, :-1])
     target_ids[np.arange(number), offsets] = _BOS
     return {"source_ids": source_ids, "target_ids": target_ids}, labels
+
+
+# One example in ten is never trained on.
+ONE_IN = 10
+_ROUNDS = 200
+
+
+def is_held_out(rows):
+    """Return for rows (B, width) of integers >= 0, padded with -1, whether they are held out.
+
+    The row itself decides, so that no training batch holds a test example.
+    """
+    hashed = np.zeros(len(rows), np.uint64)
+    for column in np.transpose(rows):
+        added = np.maximum(column, 0).astype(np.uint64) + np.uint64(1)
+        hashed = np.where(column >= 0, _mix_bits(hashed + added), hashed)
+    return hashed % np.uint64(ONE_IN) == 0
+
+
+def draw_examples(make, number, held_out):
+    """Draw examples of those that are held out, or of the others.
+
+    Args:
+        make: function of a number that draws as many examples: a tuple of arrays, the first for
+            `is_held_out`.
+        number: int.
+        held_out: bool.
+
+    Returns:
+        The tuple of arrays, shorter if there are too few such examples.
+    """
+    found, count = [], 0
+    for _ in range(_ROUNDS):
+        arrays = make(number)
+        right = is_held_out(arrays[0]) == held_out
+        found.append([array[right] for array in arrays])
+        count += int(right.sum())
+        if count >= number:
+            break
+    return type(arrays)(*(np.concatenate(parts)[:number] for parts in zip(*found, strict=True)))
+
+
+def _mix_bits(hashed):
+    """Apply the finalizer of splitmix64."""
+    hashed = (hashed ^ (hashed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    hashed = (hashed ^ (hashed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return hashed ^ (hashed >> np.uint64(31))

@@ -1,139 +1,134 @@
-"""The command line of the recipe."""
+"""Options of the recipe."""
 
-import argparse
+import dataclasses
 
-from ..options import (
-    add_run_options,
-    add_schedule_options,
-    check_at_least,
-    check_learning_rate,
-    divide,
-    set_missing,
-)
+from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 
 SEQUENCES = ("copy", "reverse", "addition")
 MODELS = {
     **dict.fromkeys(SEQUENCES, ("universal_transformer", "transformer")),
     "parity": ("act_rnn", "rnn"),
 }
-# The shortest --train-length that leaves something to learn.
+# Length of the shortest example.
 _SHORTEST = {"addition": 3}
-_DEFAULTS = {
-    "sequences": {
-        "train_length": 10,
-        "num_layers": 4,
-        "hidden_dim": 64,
-        "batch_size": 64,
-        "steps": 10_000,
-        "ponder_loss": 0.01,
-    },
-    "parity": {
-        "train_length": 16,
-        "num_layers": 20,
-        "hidden_dim": 64,
-        "batch_size": 128,
-        "steps": 20_000,
-        "ponder_loss": 0.001,
-    },
+_SEQUENCE_DEFAULTS = {
+    "train_length": 10,
+    "num_layers": 4,
+    "batch_size": 64,
+    "steps": 10_000,
+    "ponder_loss": 0.01,
+}
+_PARITY_DEFAULTS = {
+    "train_length": 16,
+    "num_layers": 20,
+    "batch_size": 128,
+    "steps": 20_000,
+    "ponder_loss": 0.001,
 }
 
 
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.algorithmic",
-        description="Trains a model to copy, to reverse or to add sequences of digits, or to tell "
-        "the parity of some numbers; tests it on examples never trained on, also longer ones; "
-        "exports it and writes a result card. Started again with the same --out, a run goes on "
-        "where it stopped.",
-    )
-    add = parser.add_argument
-    add("--task", default="copy", choices=list(MODELS))
-    add("--out", default="runs/algorithmic", help="the run's directory (default: %(default)s)")
-    add(
-        "--model",
-        choices=sorted({name for names in MODELS.values() for name in names}),
-        help="universal_transformer (default) or transformer; of parity act_rnn (default) or rnn",
-    )
-    add("--depth", choices=["act", "recurrent"], help="of universal_transformer (default: act)")
-    add("--train-length", type=int, help="the longest in training (default: 10; of parity 16)")
-    add(
-        "--test-lengths",
-        type=int,
-        nargs="+",
-        help="besides all trained ones (default: 1.5 and 2 times the longest; of parity none)",
-    )
-    add(
-        "--max-offset",
-        type=int,
-        help="most positions that a training example begins late "
-        "(default: by how much the longest test is longer)",
-    )
-    add("--num-layers", type=int, help="layers, or most steps (default: 4; of parity 20)")
-    add("--num-heads", type=int, default=4, help="default: %(default)s")
-    add("--hidden-dim", type=int, help="default: 64")
-    add("--intermediate-dim", type=int, help="default: 4 times the hidden")
-    add("--dropout", type=float, default=0.0, help="default: %(default)s")
-    add("--residual", default="post_norm", choices=["post_norm", "pre_norm"])
-    add("--ponder-loss", type=float, help="weight of ACT's (default: 0.01; of parity 0.001)")
-    add("--halting-bias", type=float, default=1.0, help="ACT's first one (default: %(default)s)")
-    add("--batch-size", type=int, help="examples of a step (default: 64; of parity 128)")
-    add("--steps", type=int, help="default: 10000; of parity 20000")
-    add_schedule_options(add)
-    add(
-        "--test-examples",
-        type=int,
-        default=500,
-        help="of each length, fewer where fewer are held out (default: %(default)s)",
-    )
-    add_run_options(add)
-    options = parser.parse_args(arguments)
-    _fill_model(parser, options)
-    _fill(options)
-    check_at_least(
-        *(parser, options, 1),
-        *("train_length", "num_layers", "num_heads", "hidden_dim", "intermediate_dim"),
-        *("batch_size", "steps", "epochs", "test_examples", "checkpoint_steps", "export_version"),
-    )
-    check_at_least(parser, options, 0, "max_offset", "warmup_steps", "dropout", "ponder_loss")
-    check_learning_rate(parser, options)
-    shortest = _SHORTEST.get(options.task, 1)
-    for name, value in (
-        ("--train-length", options.train_length),
-        *(("--test-lengths", length) for length in options.test_lengths),
-    ):
-        if value < shortest:
-            parser.error(f"{name} must be at least {shortest} for {options.task}")
-    # Parity's networks have no heads.
-    if options.task != "parity" and options.hidden_dim % options.num_heads:
-        parser.error("--num-heads must divide --hidden-dim")
-    divide(options, options.steps)
-    return options
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecipeOptions(SizeOptions, ScheduleOptions, RunOptions):
+    """Options of `recipes.algorithmic`."""
 
-
-def _fill_model(parser, options):
-    fitting = MODELS[options.task]
-    options.model = options.model or fitting[0]
-    if options.model not in fitting:
-        parser.error(f"--model must be one of {', '.join(fitting)} for {options.task}")
-    if options.task == "parity" and (options.test_lengths or options.max_offset):
-        parser.error("--test-lengths and --max-offset are not for parity, whose inputs are as wide")
-    if options.model == "universal_transformer":
-        options.depth = options.depth or "act"
-    elif options.depth:
-        parser.error("--depth is for universal_transformer")
-
-
-def _fill(options):
-    """Defaults that depend on other options."""
-    kind = "parity" if options.task == "parity" else "sequences"
-    set_missing(options, _DEFAULTS[kind])
-    longer = [options.train_length * 3 // 2, options.train_length * 2]
-    set_missing(options, {"test_lengths": [] if kind == "parity" else longer})
-    set_missing(
-        options,
-        {
-            "max_offset": max([0, *(n - options.train_length for n in options.test_lengths)]),
-            "intermediate_dim": 4 * options.hidden_dim,
-            "warmup_steps": options.steps // 20,
-        },
+    DESCRIPTION = (
+        "Trains a model to copy, to reverse or to add sequences of digits, or to compute the "
+        "parity of some numbers; tests it on examples never trained on, also longer ones; exports "
+        "it and writes a result card. The same command with the same --out resumes a run."
     )
+
+    out: str = changed(RunOptions, "out", "runs/algorithmic")
+    task: str = option("copy", choices=tuple(MODELS))
+    model: str | None = option(
+        None,
+        "universal_transformer (default) or transformer; of parity act_rnn (default) or rnn",
+        choices=tuple(sorted({name for names in MODELS.values() for name in names})),
+    )
+    depth: str | None = option(
+        None, "of universal_transformer (default: act)", choices=("act", "recurrent")
+    )
+    train_length: int | None = option(
+        None, "the longest in training (default: 10; of parity 16)", at_least=1
+    )
+    test_lengths: tuple[int, ...] | None = option(
+        None, "besides all trained ones (default: 1.5 and 2 times the longest; of parity none)"
+    )
+    max_offset: int | None = option(
+        None,
+        "most padding before a training example (default: as much as the longest test is longer)",
+        at_least=0,
+    )
+    num_layers: int | None = changed(
+        SizeOptions, "num_layers", None, "layers, or most steps (default: 4; of parity 20)"
+    )
+    num_heads: int = changed(SizeOptions, "num_heads", 4)
+    hidden_dim: int = changed(SizeOptions, "hidden_dim", 64)
+    intermediate_dim: int | None = changed(
+        SizeOptions, "intermediate_dim", None, "default: 4 times the hidden"
+    )
+    dropout: float = option(0.0, at_least=0)
+    residual: str = option("post_norm", choices=("post_norm", "pre_norm"))
+    ponder_loss: float | None = option(
+        None, "weight of ACT's ponder loss (default: 0.01; of parity 0.001)", at_least=0
+    )
+    halting_bias: float = option(1.0, "ACT's initial halting bias")
+    batch_size: int | None = option(
+        None, "examples of a step (default: 64; of parity 128)", at_least=1
+    )
+    steps: int | None = changed(
+        ScheduleOptions, "steps", None, "training steps (default: 10000; of parity 20000)"
+    )
+    test_examples: int = option(
+        500,
+        "of each length, fewer where fewer are held out",
+        identity=False,
+        at_least=1,
+    )
+
+    def resolve(self):
+        is_parity = self.task == "parity"
+        self._check_model()
+        options = (
+            super()
+            .resolve()
+            .fill(
+                **(_PARITY_DEFAULTS if is_parity else _SEQUENCE_DEFAULTS),
+                model=MODELS[self.task][0],
+                intermediate_dim=4 * self.hidden_dim,
+            )
+        )
+        if options.model == "universal_transformer":
+            options = options.fill(depth="act")
+        length = options.train_length
+        longer = () if is_parity else (length * 3 // 2, length * 2)
+        options = options.fill(test_lengths=longer).divide(options.steps)
+        return options.fill(
+            max_offset=max([0, *(n - length for n in options.test_lengths)]),
+            warmup_steps=options.steps // 20,
+        )
+
+    def check(self):
+        if self.task != "parity":  # whose networks have no heads
+            super().check()
+        shortest = _SHORTEST.get(self.task, 1)
+        lengths = [("--test-lengths", length) for length in self.test_lengths]
+        for name, value in (("--train-length", self.train_length), *lengths):
+            if value < shortest:
+                raise OptionError(
+                    f"{name} must be at least {shortest} for {self.task}. Received: {name} {value}."
+                )
+
+    def _check_model(self):
+        """Refuse options that are for other models, as they are given."""
+        fitting = MODELS[self.task]
+        if self.model not in (None, *fitting):
+            raise OptionError(
+                f"--model must be one of {', '.join(fitting)} for {self.task}. "
+                f"Received: --model {self.model}."
+            )
+        if self.task == "parity" and (self.test_lengths or self.max_offset):
+            raise OptionError(
+                "--test-lengths and --max-offset are not for parity, whose inputs have one width."
+            )
+        if self.depth and (self.model or fitting[0]) != "universal_transformer":
+            raise OptionError("--depth is for universal_transformer.")

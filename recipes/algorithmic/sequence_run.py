@@ -1,31 +1,31 @@
-"""A run of an encoder and decoder: to copy, to reverse or to add."""
+"""Run of an encoder-decoder that copies, reverses or adds, and its ACT steps."""
 
 import numpy as np
+from keras import ops
 
 from keras_attn import losses, metrics, text
 
+from ..plots import draw_lines
 from ..text.tokens import FIRST_ID
+from .algorithmic_run import AlgorithmicRun
 from .architectures import encoder_decoder
-from .plots import draw_lines
-from .pondering import steps_by_position
-from .sequences import SYMBOLS, carries
-from .training import Run
+from .tasks import SYMBOLS, carries
 
 
-class SequenceRun(Run):
+class SequenceRun(AlgorithmicRun):
     """A run of `options.task`, text to text; with ACT also the steps by position."""
 
     metric = "sequence_accuracy"
     drawn = ("sequence_accuracy", "token_accuracy")
 
-    def _make(self):
+    def _build(self):
         self.model = encoder_decoder(self.options, FIRST_ID + len(SYMBOLS))
         self._compile(
             losses.LabelSmoothedCrossentropy(0.0),
             [metrics.TokenAccuracy(), metrics.SequenceAccuracy()],
         )
 
-    def tested(self, examples):
+    def evaluate_examples(self, examples):
         inputs, labels = self.batches.as_arrays(examples)
         found = self.model.evaluate(
             inputs, labels, batch_size=self.options.batch_size, verbose=0, return_dict=True
@@ -33,7 +33,7 @@ class SequenceRun(Run):
         return {name: found[name] for name in self.drawn}
 
     def export(self):
-        """Writes the next version under `export/`: text to text."""
+        """Write the next version under `export/`: text to text."""
         from keras_attn import export
 
         tokenizer = text.Characters(SYMBOLS)
@@ -47,10 +47,10 @@ class SequenceRun(Run):
             version=self.options.export_version,
         )
 
-    def pondered(self):
-        """Mean steps by position, of the longest trained examples and of the longest tested.
+    def act_steps(self):
+        """Return mean steps by position, of the longest trained and the longest tested examples.
 
-        And of a sum by how far the carry comes from that a digit needs.
+        For additions also by the distance of the carry that a digit needs.
         """
         options = self.options
         if options.depth != "act":
@@ -65,7 +65,7 @@ class SequenceRun(Run):
             for side, steps in zip(("source", "target"), found, strict=True):
                 lines[f"{side}, length {length}"] = _means(steps, inputs[f"{side}_ids"] != 0)
             if options.task == "addition":
-                # What a position of the target reads is one before what it writes.
+                # A position of the target reads the digit before the one that it writes.
                 needed, digits = carries(examples.sources), examples.targets >= 0
                 written = found[1][:, : digits.shape[1]]
                 by_carry[f"target, length {length}"] = {
@@ -81,9 +81,51 @@ class SequenceRun(Run):
 
 
 def _means(steps, real):
-    """The mean over the rows that have the position, by position from 1 on."""
+    """Return the mean over the rows that have the position, by position from 1 on."""
     return {
         place + 1: float(np.mean(steps[real[:, place], place]))
         for place in range(steps.shape[1])
         if real[:, place].any()
     }
+
+
+def steps_of(act, hidden_states):
+    """Return the number of steps N of each position, from the states after each step.
+
+        N = min(M, min{n: h^1 + ... + h^n >= 1 - epsilon}),   h^n = sigmoid(w s^n + b)
+
+    Args:
+        act: a `keras_attn.depth.ACT` of Graves' variant.
+        hidden_states: list of M tensors (B, T, D), as it returns them.
+
+    Returns:
+        int array (B, T).
+    """
+    probabilities = [np.asarray(act.halting_unit(state))[..., 0] for state in hidden_states]
+    reached = np.cumsum(probabilities, axis=0)[:-1] >= 1 - act.epsilon  # (M - 1, B, T)
+    return act.max_steps - np.sum(reached, axis=0)
+
+
+def steps_by_position(model, inputs):
+    """Return N of each position of the source and of the target, padding included.
+
+    Args:
+        model: an `EncoderDecoder` whose encoder and decoder are `ACT`.
+        inputs: dict of `source_ids` (B, S) and `target_ids` (B, T), the right targets.
+
+    Returns:
+        int arrays (B, S) and (B, T).
+    """
+    source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
+    masks = [ops.not_equal(ids, 0) for ids in (source_ids, target_ids)]
+    context, source_states = model.encoder(
+        model.embedding(source_ids), padding_mask=masks[0], return_hidden_states=True
+    )
+    _, target_states = model.decoder(
+        model.embedding(target_ids),
+        context,
+        padding_mask=masks[1],
+        context_padding_mask=masks[0],
+        return_hidden_states=True,
+    )
+    return steps_of(model.encoder, source_states), steps_of(model.decoder, target_states)

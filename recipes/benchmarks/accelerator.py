@@ -6,11 +6,10 @@ kernel is asked and for which tensors, but not what it answers: on a GPU, run
 `tests/layers/test_fused_attention.py` with `KERAS_BACKEND=jax` first.
 """
 
-import argparse
 from functools import partial
 
-from . import floor
-from .card import Card, add_card_arguments
+from . import operations
+from .card import Card, card_parser
 from .harness import Contender, compare, measure
 
 PLACE = f"{__package__}.contenders"
@@ -24,8 +23,8 @@ METHOD = (
     "at least 0.15 s, and waited for. **Training** is of `transformer_{size}`: {batch} sentences of "
     "{length} + {length} tokens, vocabulary 8,000, Adam, label smoothing 0.1, dropout {dropout:g} "
     "but not of attention weights, padding masks on: ours under `model.fit`, torch's "
-    f"`nn.Transformer` in a loop. **Attention** is forward and backward, {floor.HEADS} heads of "
-    f"size {floor.HEAD_DIM}, without projections; **TF/s** counts four operations, twelve with the "
+    f"`nn.Transformer` in a loop. **Attention** is forward and backward, {operations.HEADS} heads of "
+    f"size {operations.HEAD_DIM}, without projections; **TF/s** counts four operations, twelve with the "
     "backward pass, per pair that may meet and unit of head size. **by** tells whether keras_attn "
     "used a fused kernel or its own plan. **MB on device** is the most that a process held there. "
     "peak MB and probe GF/s are of the host."
@@ -43,7 +42,7 @@ def _of(row, fact, text):
 
 
 def add_table(card, title, ours, peer, repetitions):
-    """Measures two contenders, and says how they compare where they ran on the same device."""
+    """Measure two contenders, and compare them if they ran on the same device."""
     print(title, flush=True)
     rows, skipped = measure([ours, peer], repetitions)
     comparison = compare(rows, ours.name, [peer.name])
@@ -54,7 +53,7 @@ def add_table(card, title, ours, peer, repetitions):
 
 
 def headline(card):
-    """What the contenders computed on."""
+    """Return the device of the contenders."""
     facts = [row["facts"] for group in card.content["groups"] for row in group["rows"]]
     gpus = {fact["device"] for fact in facts if fact["platform"] == "gpu"}
     if gpus:
@@ -79,14 +78,14 @@ def training(options, policy):
 
 def causal(length, batch, dtype):
     """Both libraries' causal attention."""
-    gflop = batch * floor.gflop(floor.causal(length), backward=True)
+    gflop = batch * operations.gflop(operations.causal(length), backward=True)
     sizes = {"length": length, "batch": batch, "dtype": dtype, "gflop": gflop}
     return _ours("Causal", [], sizes), _torch("SDPA", "sdpa", sizes)
 
 
 def local(length, window, dtype):
     """Both libraries' attention to a window before each query."""
-    gflop = floor.gflop(floor.local(length, window), backward=True)
+    gflop = operations.gflop(operations.local(length, window), backward=True)
     sizes = {"length": length, "batch": 1, "dtype": dtype, "gflop": gflop}
     return (
         _ours("Local", [window], sizes),
@@ -105,9 +104,7 @@ def _torch(name, function, sizes):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.accelerator", description=__doc__.partition("\n")[0]
-    )
+    parser = card_parser("accelerator", __doc__.partition("\n")[0], repetitions=5)
     add = partial(parser.add_argument, type=int)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     policies = ["float32", "mixed_bfloat16"]
@@ -121,7 +118,6 @@ def parse_arguments():
     add("--tokens", default=16384, help="tokens of a batch for causal attention, at least one row")
     add("--long", default=65536, help="positions of local attention")
     add("--window", default=WINDOW)
-    add_card_arguments(parser, name="accelerator", repetitions=5)
     return parser.parse_args()
 
 

@@ -1,12 +1,12 @@
-"""Attention over long sequences: time, distance from the floor and memory, ours and the peers'."""
+"""Attention over long sequences: time, share of the GEMM rate and memory, ours and the peers'."""
 
 import argparse
 import collections
 import pathlib
 
-from . import curves, demands, floor
+from . import curves, operations, requirements
 from .attention_cases import KINDS, OURS, PLACE
-from .card import Card, add_card_arguments
+from .card import Card, card_parser
 from .harness import Contender, Worker, measure
 
 CASES = (
@@ -16,7 +16,7 @@ CASES = (
 GEMM = Contender("GEMM", f"{PLACE}.attention_tensorflow:gemm")
 GEMM_SECONDS = 0.05
 METHOD = (
-    f"Attention of one sequence, {floor.HEADS} heads of size {floor.HEAD_DIM}, float32, random "
+    f"Attention of one sequence, {operations.HEADS} heads of size {operations.HEAD_DIM}, float32, random "
     "inputs. keras_attn, Keras and KerasHub in a plain graph (`tf.function`, no XLA). Without "
     "projections, unless a table says layer. Each contender is a process of its own and all are "
     "asked in turn, {repetitions} times at least 0.15 s. **GF/s** counts the operations that the "
@@ -27,13 +27,13 @@ METHOD = (
     "included, less what it held before its first call."
 )
 COLUMNS = {
-    "of GEMM": lambda row: f"{demands.rate_share(row, row['units']):.2f}",
+    "of GEMM": lambda row: f"{requirements.rate_share(row, row['units']):.2f}",
     "MB over inputs": lambda row: "-" if row["memory_mb"] is None else f"{row['memory_mb']:.0f}",
 }
 
 
 class Picture:
-    """Seconds over length of what was measured so far, in panels.
+    """Picture of seconds over length so far, in panels.
 
     Args:
         path: the PNG file that it is drawn to.
@@ -44,7 +44,7 @@ class Picture:
         self.panels = collections.defaultdict(lambda: collections.defaultdict(dict))
 
     def add(self, group, rows):
-        """Draws all again with the rows of a group that has a panel."""
+        """Draw all again with the rows of a group that has a panel."""
         if not group.panel or not rows:
             return
         lengths = {c.name: c.options["length"] for c in group.contenders}
@@ -56,7 +56,7 @@ class Picture:
 
 
 def run(cases, card, folder, repetitions, only=("",)):
-    """Measures cases, and writes the card and its picture after each table.
+    """Measure cases, and write the card and its picture after each table.
 
     Args:
         cases: list of pairs of a kind (`KINDS`) and a length.
@@ -84,25 +84,25 @@ def run(cases, card, folder, repetitions, only=("",)):
 
 
 def rate_of(gemm):
-    """GF/s of the matrix product now."""
+    """Measure the GF/s of the matrix product."""
     if gemm.skipped:
         raise RuntimeError(f"The matrix product cannot be timed: {gemm.skipped}.")
     return gemm.report["units"] / gemm.repeat()["seconds"]
 
 
 def headline(card, picture):
-    """How much of what is asked is met, and the picture."""
+    """Return the number of requirements that are met, and the picture."""
     groups = card.content["groups"]
     asked = [c for group in groups for c in group["comparisons"] if c["met"] is not None]
     met = sum(comparison["met"] for comparison in asked)
-    lines = [f"Of {len(asked)} demands, {met} are met; each stands below its table."]
+    lines = [f"Of {len(asked)} requirements, {met} are met; each is below its table."]
     if picture.panels:
         lines += ["", f"![Milliseconds over positions]({picture.path.name})"]
     return lines
 
 
 def parse_case(text):
-    """`KIND:LENGTH` as a pair; an error that argparse shows if it is none."""
+    """`KIND:LENGTH` as a pair, or raise an error for argparse."""
     kind, _, length = text.partition(":")
     if kind not in KINDS or not length.isdecimal() or int(length) < 1:
         raise argparse.ArgumentTypeError(
@@ -112,9 +112,7 @@ def parse_case(text):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.attention", description=__doc__
-    )
+    parser = card_parser("attention", __doc__, repetitions=5)
     parser.add_argument(
         "--cases",
         nargs="+",
@@ -126,7 +124,6 @@ def parse_arguments():
     parser.add_argument(
         "--contenders", nargs="+", default=("",), help="only those whose name contains one of these"
     )
-    add_card_arguments(parser, name="attention", repetitions=5)
     return parser.parse_args()
 
 

@@ -1,11 +1,11 @@
-"""The cases of the attention benchmark: who computes what, and what is asked of it."""
+"""Cases of the attention benchmark: contenders and their requirements."""
 
 import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
 
-from . import demands, floor
+from . import operations, requirements
 from .harness import Contender, compare
 
 PLACE = f"{__package__}.contenders"
@@ -13,8 +13,8 @@ OURS = "keras_attn"
 WINDOWS = (128, 256)
 CHUNK, ROUNDS = 64, 2
 SUMMARY = 8
-# What is asked of exact attention, forward, and forward and backward, as a share of the GEMM rate;
-# the causal one counts half the work.
+# Required share of the GEMM rate of exact attention, forward, and forward and backward; causal
+# attention counts half the work.
 ASKED_OF_EXACT = {"dense": (0.70, 0.55), "causal": (0.50, 0.55)}
 ASKED_OF_LOCAL = 0.33
 EXACT_MEMORY_MB, LONG_MEMORY_MB = 400, 6000
@@ -22,13 +22,13 @@ EXACT_MEMORY_MB, LONG_MEMORY_MB = 400, 6000
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """One table: contenders that run in turn, and what is asked of them.
+    """One table: contenders that run in turn, and their requirements.
 
     Args:
         title: string.
         contenders: list of `Contender`.
-        demands: list of functions of the rows that return what `Card.add` takes.
-        panel: string. Where the picture shows them; none if empty.
+        demands: list of functions of the rows that return a comparison of `Card.add`.
+        panel: string. Panel of the picture; none if empty.
     """
 
     title: str
@@ -38,25 +38,25 @@ class Group:
 
 
 def ours(pattern, arguments, length, pairs, backward=False, name=None, **options):
-    """keras_attn's plan of a pattern."""
+    """Return the contender of a pattern of keras_attn."""
     options |= {"pattern": pattern, "arguments": arguments, "length": length, "backward": backward}
     name = name or f"{OURS} {pattern}({', '.join(map(str, arguments))})"
-    gflop = floor.gflop(pairs, backward)
+    gflop = operations.gflop(pairs, backward)
     return Contender(name, f"{PLACE}.attention_ours:core", options | {"gflop": gflop})
 
 
 def lsh(length, name=None, **options):
-    """keras_attn's LSH; what it computes is counted in whole chunks."""
-    pairs = floor.lsh(length, CHUNK, ROUNDS)
+    """Return the contender of keras_attn's LSH; its operations are counted in whole chunks."""
+    pairs = operations.lsh(length, CHUNK, ROUNDS)
     return ours("LSH", [CHUNK, ROUNDS], length, pairs, name=name, score="shared_qk", **options)
 
 
 def exact(length, causal):
-    """Everyone with everyone, or with everyone before, without a matrix of scores: two tables."""
+    """Yield dense or causal attention without a matrix of scores: two tables."""
     kind = "causal" if causal else "dense"
-    pairs = (floor.causal if causal else floor.dense)(length)
+    pairs = (operations.causal if causal else operations.dense)(length)
     for backward, direction in enumerate(("forward", "forward and backward")):
-        gflop = floor.gflop(pairs, backward)
+        gflop = operations.gflop(pairs, backward)
         options = {"length": length, "gflop": gflop, "causal": causal, "backward": bool(backward)}
         own = ours(kind.capitalize(), [], length, pairs, bool(backward))
         peers = [
@@ -69,13 +69,13 @@ def exact(length, causal):
             [own, *peers],
             [
                 partial(
-                    demands.of_gemm_rate,
+                    requirements.of_gemm_rate,
                     name=own.name,
                     gflop=gflop,
                     counted=counted,
                     at_least=ASKED_OF_EXACT[kind][backward],
                 ),
-                partial(demands.memory, name=own.name, at_most=EXACT_MEMORY_MB),
+                partial(requirements.memory, name=own.name, at_most=EXACT_MEMORY_MB),
                 *(partial(compare, name=own.name, peers=[peer.name]) for peer in peers),
             ],
             "" if backward else kind,
@@ -83,9 +83,9 @@ def exact(length, causal):
 
 
 def layer(length):
-    """The causal layers, with their projections: two tables."""
+    """Yield the causal layers, with their projections: two tables."""
     for backward, direction in enumerate(("forward", "forward and backward")):
-        gflop = floor.layer_gflop(length, floor.causal(length), backward)
+        gflop = operations.layer_gflop(length, operations.causal(length), backward)
         options = {"length": length, "gflop": gflop, "backward": bool(backward)}
         own, *peers = (
             Contender(name, f"{PLACE}.{target}", options)
@@ -104,11 +104,11 @@ def layer(length):
 
 
 def local(length):
-    """A window before each query: one table."""
+    """Yield a window before each query: one table."""
     contenders, asked = [], []
     for window in WINDOWS:
-        pairs = floor.local(length, window)
-        options = {"length": length, "gflop": floor.gflop(pairs), "window": window}
+        pairs = operations.local(length, window)
+        options = {"length": length, "gflop": operations.gflop(pairs), "window": window}
         own, flex, package = (
             ours("Local", [window], length, pairs),
             Contender(
@@ -119,19 +119,19 @@ def local(length):
             ),
         )
         contenders += [own, flex, package]
-        of_gemm_rate = partial(demands.of_gemm_rate, name=own.name, at_least=ASKED_OF_LOCAL)
-        whole_blocks = floor.gflop(floor.own_and_previous_block(length, window))
+        of_gemm_rate = partial(requirements.of_gemm_rate, name=own.name, at_least=ASKED_OF_LOCAL)
+        whole_blocks = operations.gflop(operations.own_and_previous_block(length, window))
         asked += [
             partial(compare, name=own.name, peers=[flex.name], at_least=1.2),
             partial(compare, name=own.name, peers=[package.name], at_least=5.0),
-            partial(of_gemm_rate, gflop=floor.gflop(pairs), counted="pairs allowed"),
+            partial(of_gemm_rate, gflop=operations.gflop(pairs), counted="pairs allowed"),
             partial(of_gemm_rate, gflop=whole_blocks, counted="own and previous block of a window"),
         ]
     yield Group(f"local, {length:,} positions, forward", contenders, asked, "local")
 
 
 def hashed(length):
-    """LSH, by default and with the peer's choice of pairs: one table."""
+    """Yield LSH, by default and with the peer's choice of pairs: one table."""
     own = [
         lsh(length),
         lsh(
@@ -149,14 +149,14 @@ def hashed(length):
 
 
 def sparse(length):
-    """Strided and fixed, at their best stride, against all pairs: one table."""
+    """Yield strided and fixed, at their best stride, against all pairs: one table."""
     stride = math.isqrt(length)
     summary = min(SUMMARY, stride)
     own = [
-        ours("Strided", [stride], length, floor.strided(length, stride)),
-        ours("Fixed", [stride, summary], length, floor.fixed(length, stride, summary)),
+        ours("Strided", [stride], length, operations.strided(length, stride)),
+        ours("Fixed", [stride, summary], length, operations.fixed(length, stride, summary)),
     ]
-    gflop = floor.gflop(floor.causal(length))
+    gflop = operations.gflop(operations.causal(length))
     options = {"length": length, "gflop": gflop, "causal": True}
     dense = Contender("torch SDPA, causal", f"{PLACE}.attention_torch:sdpa", options)
     asked = [
@@ -166,7 +166,7 @@ def sparse(length):
 
 
 def growth(length):
-    """What four times the length costs: one table."""
+    """Yield the cost of four times the length: one table."""
     contenders, asked = [], []
     for name, make, at_most in (
         ("Local(128)", _local, 4.6),
@@ -179,39 +179,41 @@ def growth(length):
             make(n, name=f"{OURS} {name} at {n:,} positions") for n in (length, 4 * length)
         )
         contenders += [short, long]
-        asked.append(partial(demands.growth, longer=long.name, shorter=short.name, at_most=at_most))
+        asked.append(
+            partial(requirements.growth, longer=long.name, shorter=short.name, at_most=at_most)
+        )
     yield Group(
         f"growth, {length:,} to {4 * length:,} positions, forward", contenders, asked, "sparse"
     )
 
 
 def _local(length, name):
-    return ours("Local", [128], length, floor.local(length, 128), name=name)
+    return ours("Local", [128], length, operations.local(length, 128), name=name)
 
 
 def _block_local_1d(length, name):
     return ours(
-        "BlockLocal1D", [128, 128], length, floor.block_local_1d(length, 128, 128), name=name
+        "BlockLocal1D", [128, 128], length, operations.block_local_1d(length, 128, 128), name=name
     )
 
 
 def _block_local_2d(length, name):
-    """A square image of so many pixels, in blocks of 8 x 16 that see 8 more on each side."""
+    """Return the contender of a square image in blocks of 8 x 16 that see 8 more on each side."""
     side = math.isqrt(length)
     arguments = [side, side], [8, 16], [8, 8]
-    pairs = floor.block_local_2d(length, *arguments)
+    pairs = operations.block_local_2d(length, *arguments)
     return ours("BlockLocal2D", list(arguments), length, pairs, name=name)
 
 
 def _strided(length, name):
     stride = math.isqrt(length)
-    return ours("Strided", [stride], length, floor.strided(length, stride), name=name)
+    return ours("Strided", [stride], length, operations.strided(length, stride), name=name)
 
 
 def long(length):
     """A long sequence that must fit into memory: one table."""
-    own = ours("Local", [256], length, floor.local(length, 256), backward=True)
-    asked = partial(demands.memory, name=own.name, at_most=LONG_MEMORY_MB, whole_process=True)
+    own = ours("Local", [256], length, operations.local(length, 256), backward=True)
+    asked = partial(requirements.memory, name=own.name, at_most=LONG_MEMORY_MB, whole_process=True)
     yield Group(f"long, {length:,} positions, forward and backward", [own], [asked])
 
 

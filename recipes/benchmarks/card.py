@@ -1,5 +1,6 @@
-"""The card of a benchmark: what was run, on what, and what came out, as JSON and Markdown."""
+"""The card of a benchmark: command, hardware and results, as JSON and Markdown."""
 
+import argparse
 import datetime
 import json
 import pathlib
@@ -9,27 +10,37 @@ from ..provenance import command_line, hardware
 CARDS = pathlib.Path(__file__).parent / "cards"
 
 
-def add_card_arguments(parser, name, repetitions):
-    """The options that every benchmark has."""
+def card_parser(name, description, repetitions):
+    """Return an argument parser with the options of every benchmark.
+
+    Args:
+        name: string. The benchmark's module, and the default name of its card.
+        description: string.
+        repetitions: int. Default number of repetitions.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {__package__}.{name}", description=description
+    )
     parser.add_argument("--repetitions", type=int, default=repetitions)
     parser.add_argument("--name", default=name, help="name of the card")
     parser.add_argument("--out", default=CARDS, help="folder of the card")
+    return parser
 
 
 def add_case_argument(parser, cases):
-    """The option to run some of `cases`, a size and a batch each, as SIZE:BATCH."""
+    """Add the option to run some of `cases`, a size and a batch each, as SIZE:BATCH."""
     known = [f"{size}:{batch}" for size, batch in cases]
     parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
 
 
 class Card:
-    """Collects tables and comparisons and writes `NAME.json` and `NAME.md`.
+    """Tables and comparisons, written to `NAME.json` and `NAME.md`.
 
     Args:
         name: string. File name without ending.
-        title: string. Heading of the page.
-        method: string. What was timed and how, for the reader.
-        unit: string. What `units_per_second` of a row counts.
+        title: string. Heading.
+        method: string. Description of the measurement.
+        unit: string. The unit of `units_per_second` of a row.
         columns: dict of heading to a function of a row that returns text: further columns.
     """
 
@@ -49,7 +60,7 @@ class Card:
         }
 
     def add(self, group, rows, skipped=None, comparisons=()):
-        """Adds one table."""
+        """Add one table."""
         for row in rows:
             self.content["versions"].update(row.pop("versions", {}))
         self.content["groups"].append(
@@ -62,11 +73,11 @@ class Card:
         )
 
     def headline(self, *lines):
-        """Sets the lines of Markdown that stand before the tables: what the run shows."""
+        """Set the lines of Markdown before the tables: the main results."""
         self.content["headline"] = list(lines)
 
     def write(self, folder=CARDS):
-        """Writes both files and returns the Markdown."""
+        """Write both files, and return the Markdown."""
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         text = self.markdown()
@@ -100,7 +111,7 @@ class Card:
 
 
 def table(rows, unit, columns):
-    """Markdown table of the rows of a group, fastest first."""
+    """Return a Markdown table of the rows of a group, fastest first."""
     lines = [
         f"| contender | median ms | {unit}/s | min to max ms | CPU ms | build + first call s | peak MB "
         "| probe GF/s |" + "".join(f" {heading} |" for heading in columns),
@@ -119,7 +130,7 @@ def table(rows, unit, columns):
 
 
 def sentence(comparison):
-    """One comparison, or another demand, in words."""
+    """Return a comparison or another requirement as a sentence."""
     text = comparison.get("statement") or (
         f"**{comparison['name']}** is {comparison['ratio']:.2f} times as fast as "
         f"{comparison['peer']}"

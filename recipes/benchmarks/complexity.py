@@ -1,11 +1,10 @@
 """Table 1 of Vaswani et al., measured: how the cost of a layer grows with length and width."""
 
-import argparse
 import dataclasses
 import pathlib
 
 from . import curves
-from .card import Card, add_card_arguments
+from .card import Card, card_parser
 from .contenders.attention_complexity import KERNEL, RESTRICTION
 from .harness import Contender, measure
 
@@ -84,7 +83,7 @@ def paper_table(measured):
 
 
 def draw(measured, length, width, path):
-    """Draws all layers, over n and over d."""
+    """Draw all layers, over n and over d."""
     over_length, over_width = zip(*measured.values(), strict=True)
     panels = {
         (f"width {width:,}", "length n"): dict(zip(measured, over_length, strict=True)),
@@ -94,15 +93,12 @@ def draw(measured, length, width, path):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.complexity", description=__doc__
-    )
+    parser = card_parser("complexity", __doc__, repetitions=3)
     parser.add_argument("--cases", nargs="+", choices=LAYERS, default=list(LAYERS))
     parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
     parser.add_argument("--widths", nargs="+", type=int, default=WIDTHS, help="multiples of 64")
     parser.add_argument("--length", type=int, default=LENGTH, help="at which the width varies")
     parser.add_argument("--width", type=int, default=WIDTH, help="at which the length varies")
-    add_card_arguments(parser, name="complexity", repetitions=3)
     return parser.parse_args()
 
 

@@ -21,14 +21,14 @@ def exponent(points):
 
 
 def draw(panels, path, bold="", label="milliseconds", factor=1e3):
-    """Draws curves with logarithmic axes and writes them to a PNG file.
+    """Draw curves with logarithmic axes into a PNG file.
 
     Args:
         panels: dict of (title, label of the sizes) to curves, a dict of name to points, a dict of
             size to cost.
         path: where to.
         bold: string. Curves whose name begins with it are drawn bold, the others dashed.
-        label: string. What is drawn: `factor` times the cost.
+        label: string. Label of the costs: `factor` times the cost.
         factor: float.
     """
     panels = {key: curves for key, curves in panels.items() if any(curves.values())}

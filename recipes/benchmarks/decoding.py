@@ -1,9 +1,8 @@
 """Decoding: 64 tokens from 32, greedy and with 4 beams, ours and the peers', in turn."""
 
-import argparse
 import os
 
-from .card import Card, add_card_arguments
+from .card import Card, card_parser
 from .harness import Contender, compare, measure
 
 SOURCE_LENGTH, NEW_TOKENS = 32, 64
@@ -57,7 +56,7 @@ def contenders(size, batch, beams):
 
 
 def comparisons(rows, beams):
-    """What is asked of each of our three ways to decode."""
+    """Return the comparisons of each of our three decoders with its peers."""
     xla_asked = 1.1 if beams == 1 else 0.6
     asked = {XLA: xla_asked, GRAPH: 0.6, SAVED_MODEL: 0.6}
     fastest = {name: _fastest(rows, (name, ONE_THREAD[name])) for name in OURS}
@@ -68,19 +67,16 @@ def comparisons(rows, beams):
 
 
 def _fastest(rows, names):
-    """Of those names that ran, the one of the least median; the first name if none did."""
+    """Return the name of the least median; the first name if none ran."""
     present = [row for row in rows if row["name"] in names]
     return min(present, key=lambda row: row["median_seconds"])["name"] if present else names[0]
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.decoding", description=__doc__
-    )
+    parser = card_parser("decoding", __doc__, repetitions=7)
     parser.add_argument("--sizes", nargs="+", choices=("tiny", "base"), default=("tiny", "base"))
     parser.add_argument("--batches", nargs="+", type=int, default=(1, 32))
     parser.add_argument("--beams", nargs="+", type=int, default=(1, 4))
-    add_card_arguments(parser, name="decoding", repetitions=7)
     return parser.parse_args()
 
 

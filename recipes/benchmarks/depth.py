@@ -1,10 +1,9 @@
 """Depth in little memory: recomputed and reversible stacks, mixed precision, a plain stack."""
 
-import argparse
 import pathlib
 
-from . import curves, demands
-from .card import Card, add_card_arguments
+from . import curves, requirements
+from .card import Card, card_parser
 from .harness import Contender, measure
 
 TARGET = f"{__package__}.contenders.depth:training_step"
@@ -35,19 +34,19 @@ def contender(kind, num_layers, policy="float32", **options):
 
 
 def add_memory(card, layers, picture):
-    """Adds the table of memory over depth, and what is asked of it."""
+    """Add the table of memory over depth, and its requirements."""
     chosen = [contender(kind, count, **MEMORY) for kind in KINDS for count in layers]
     rows, skipped = measure(chosen, repetitions=1)
     by_kind = {
         kind: {
             count: row["memory_mb"]
             for count in layers
-            if (row := demands.find(rows, f"{kind}, {count} layers")) and row["memory_mb"]
+            if (row := requirements.find(rows, f"{kind}, {count} layers")) and row["memory_mb"]
         }
         for kind in KINDS
     }
     comparisons = [
-        demands.memory_growth(rows, f"{kind}, 24 layers", f"{kind}, 2 layers", at_most)
+        requirements.memory_growth(rows, f"{kind}, 24 layers", f"{kind}, 2 layers", at_most)
         for kind, at_most in zip(KINDS, (None, None, 1.25), strict=True)
     ]
     comparisons += [_exponent(kind, points) for kind, points in by_kind.items()]
@@ -59,7 +58,7 @@ def add_memory(card, layers, picture):
 
 
 def _exponent(kind, points):
-    """The power of the number of layers that the memory grows with; asked is a square root."""
+    """Return the power of the number of layers that the memory grows with; 0.5 is required."""
     if len(points) < 2:
         return None
     power = curves.exponent(points)
@@ -70,7 +69,7 @@ def _exponent(kind, points):
 
 
 def add_time(card, sizes, policies, repetitions):
-    """Adds the table of step times and memory at one depth, and what is asked of it."""
+    """Add the table of step times and memory at one depth, and its requirements."""
     chosen = [contender(kind, policy=policy, **sizes) for policy in policies for kind in KINDS]
     rows, skipped = measure(chosen, repetitions)
     plain, _, reversible = (contender(kind, **sizes).name for kind in KINDS)
@@ -78,20 +77,19 @@ def add_time(card, sizes, policies, repetitions):
     for other in chosen:
         if other.name != plain:
             at_most = 1.6 if other.name == reversible else None
-            comparisons.append(demands.growth(rows, other.name, plain, at_most))
-            comparisons.append(demands.memory_growth(rows, other.name, plain))
+            comparisons.append(requirements.growth(rows, other.name, plain, at_most))
+            comparisons.append(requirements.memory_growth(rows, other.name, plain))
     size = f"{sizes['batch']} x {sizes['length']} positions, width {sizes['width']}"
     card.add(f"Step time and memory, {size}", rows, skipped, comparisons)
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(prog="python -m recipes.benchmarks.depth", description=__doc__)
+    parser = card_parser("depth", __doc__, repetitions=5)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS, help="of the memory table")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
     for name, value in TIME.items():
         text = f"of the table of step times, by default {value}"
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value, help=text)
-    add_card_arguments(parser, name="depth", repetitions=5)
     return parser.parse_args()
 
 

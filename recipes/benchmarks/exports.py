@@ -1,10 +1,9 @@
 """The forms in which a trained translator is served: how large, how good, how fast."""
 
-import argparse
 import sys
 import tempfile
 
-from .card import Card, add_card_arguments
+from .card import Card, card_parser
 from .harness import Contender, measure
 
 PLACE = f"{__package__}.contenders.exports"
@@ -24,14 +23,11 @@ METHOD = (
 
 
 def parse_arguments(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.exports", description=__doc__
-    )
+    parser = card_parser("exports", __doc__, repetitions=5)
     parser.add_argument("run", help="directory of a finished run of recipes.translate")
     parser.add_argument("--sentences", type=int, default=200, help="of the first test split")
     parser.add_argument("--batch", type=int, default=32, help="default: %(default)s")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
-    add_card_arguments(parser, name="exports", repetitions=5)
     return parser.parse_args(arguments)
 
 

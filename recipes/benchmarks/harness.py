@@ -1,8 +1,8 @@
-"""Times contenders in turn, so that a drift of the machine hits all of them alike.
+"""Timing of contenders in turn, so that a drift of the machine affects all of them alike.
 
-Every contender is a warmed process of its own (`worker.py`). In each turn every one is
-asked for one repetition; a matrix product, timed before and after each, tells how fast the
-machine was at that moment. Ratios are taken within a turn, and their median is reported.
+Every contender is a warmed process of its own (`worker.py`). In each turn every one runs one
+repetition; a matrix product, timed before and after each, measures the speed of the machine at
+that moment. Ratios are taken within a turn, and their median is reported.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ class Contender:
     """One row of a card.
 
     Args:
-        name: string. How the card calls it.
+        name: string. Its name on the card.
         target: string. `"package.module:function"`, a function that returns a `Task`.
         options: dict. Keyword arguments of that function, JSON only.
         backend: string. Keras's backend in its process.
@@ -38,7 +38,7 @@ class Contender:
 
 
 class Worker:
-    """A running contender: `report` is what it said once warm, `skipped` why it is out."""
+    """A running contender: `report` is its answer once warm, `skipped` the reason if it cannot run."""
 
     def __init__(self, contender, minimum_seconds=0.0):
         command = [sys.executable, "-m", f"{__package__}.worker", contender.target]
@@ -55,18 +55,18 @@ class Worker:
         return self.report.get("skipped")
 
     def repeat(self):
-        """The cost per call of one repetition; a process that dies is skipped from then on."""
+        """Return the cost per call of one repetition; a process that dies is skipped from then on."""
         try:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # It is gone, and `_answer` says how.
+            pass  # The process has ended, and `_answer` reports how.
         answer = self._answer()
         self.report.update(skipped=answer.get("skipped"))
         return answer
 
     def stop(self):
-        """Ends the process, whose input ends; what it had still to say is lost."""
+        """End the process by closing its input, and discard its output."""
         self.process.communicate()
 
     def _answer(self):
@@ -77,9 +77,9 @@ class Worker:
 
 
 def environment(backend="tensorflow"):
-    """The variables that contenders see.
+    """Return the environment variables of a contender.
 
-    `OMP_PROC_BIND` is taken out: it binds all threads of a TensorFlow process that also
+    `OMP_PROC_BIND` is removed: it binds all threads of a TensorFlow process that also
     holds another OpenMP library to one core. Without its variable JAX takes most of a GPU's
     memory at once, which contenders share.
     """
@@ -89,14 +89,14 @@ def environment(backend="tensorflow"):
 
 
 def measure(contenders, repetitions=7, minimum_seconds=0.15, log=print, gemm_rate=None):
-    """Times warm contenders in turn.
+    """Time warm contenders in turn.
 
     Args:
         contenders: list of `Contender`.
         repetitions: int. Number of turns.
-        minimum_seconds: float. A repetition is so many calls that it takes at least as long.
-        log: function of a line of text, told of each contender that is ready.
-        gemm_rate: function that tells the GF/s of a matrix product now; by default `gemm_probe`.
+        minimum_seconds: float. Least duration of a repetition, which has several calls.
+        log: function of a line of text, called for each contender that is ready.
+        gemm_rate: function that measures the GF/s of a matrix product; by default `gemm_probe`.
 
     Returns:
         `rows`, a list with a dict for each contender that ran, and `skipped`, a dict of name to
@@ -120,7 +120,7 @@ def measure(contenders, repetitions=7, minimum_seconds=0.15, log=print, gemm_rat
 
 
 def measure_first_calls(contenders, repetitions=3, log=print):
-    """Times the first call of a fresh process, in turn. Returns the same as `measure`."""
+    """Time the first call of fresh processes in turn; return the same as `measure`."""
     reports, samples = {}, {contender.name: [] for contender in contenders}
 
     def first_call(contender):
@@ -148,7 +148,7 @@ def summary(reports, samples):
 
 
 def row(name, report, samples):
-    """The line of one contender: medians, and every sample they come from."""
+    """Return the row of one contender: medians, and every sample that they come from."""
     medians = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
     return {
         **report,
@@ -164,10 +164,10 @@ def row(name, report, samples):
 
 
 class Probe:
-    """Tells how fast the machine was around each of several measurements in a row.
+    """Speed of the machine around each of several measurements in a row.
 
     Args:
-        rate: function that returns the GF/s of a matrix product now.
+        rate: function that measures the GF/s of a matrix product.
     """
 
     def __init__(self, rate):
@@ -176,7 +176,7 @@ class Probe:
         self.last = rate()
 
     def around(self, measurement):
-        """What `measurement` returns, with the mean rate before and after as `probe_gflops`."""
+        """Return the dict of `measurement` with the mean rate before and after as `probe_gflops`."""
         before = self.last
         time.sleep(SETTLE_SECONDS)
         result = measurement()
@@ -186,7 +186,7 @@ class Probe:
 
 
 def gemm_probe():
-    """GF/s of a float32 matrix product in numpy, best of three: how fast the machine is now."""
+    """Measure the GF/s of a float32 matrix product in numpy, best of three."""
     matrix = np.ones((PROBE_SIZE, PROBE_SIZE), "float32")
     best = float("inf")
     for _ in range(3):
@@ -197,7 +197,7 @@ def gemm_probe():
 
 
 def compare(rows, name, peers, at_least=None):
-    """How many times as fast `name` is as the fastest of `peers`.
+    """Return the speed of `name` relative to the fastest of `peers`.
 
     Returns:
         A dict of `name`, `peer` (the fastest), `ratio` (median over turns of the ratio within a

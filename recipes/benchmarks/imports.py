@@ -1,8 +1,6 @@
 """Import time of keras_attn over that of Keras: fresh processes, in turn."""
 
-import argparse
-
-from .card import Card, add_card_arguments
+from .card import Card, card_parser
 from .harness import Contender, compare, measure_first_calls
 
 TARGET = f"{__package__}.contenders.imports:importing"
@@ -17,10 +15,7 @@ METHOD = (
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.imports", description=__doc__
-    )
-    add_card_arguments(parser, name="imports", repetitions=15)
+    parser = card_parser("imports", __doc__, repetitions=15)
     return parser.parse_args()
 
 

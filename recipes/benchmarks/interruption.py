@@ -1,6 +1,5 @@
 """A run of `recipes.translate` that is killed again and again, beside one that is not."""
 
-import argparse
 import json
 import os
 import pathlib
@@ -13,10 +12,11 @@ import time
 
 import numpy as np
 
-from keras_attn.callbacks.npz import PARTIAL, read_arrays
+from keras_attn.callbacks.npz import read_arrays
+from keras_attn.ops.atomic_files import PARTIAL
 
 from ..provenance import versions
-from .card import Card, add_card_arguments
+from .card import Card, card_parser
 
 OPTIONS = "--num-layers 1 --epochs 5 --checkpoint-steps 3"
 METHOD = (
@@ -28,13 +28,10 @@ METHOD = (
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.interruption", description=__doc__
-    )
+    parser = card_parser("interruption", __doc__, repetitions=1)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=2.0, help="most of a life that trains")
     parser.add_argument("--options", default=OPTIONS, help="of the recipe (default: %(default)s)")
-    add_card_arguments(parser, name="interruption", repetitions=1)
     return parser.parse_args()
 
 
@@ -77,10 +74,11 @@ def finish(out, options):
 
 
 def kill(out, options, seconds, in_a_write):
-    """One life: killed so many seconds after its first checkpoint. What it left behind.
+    """Start a run, kill it after its first checkpoint, and return a dict of its last checkpoint.
 
     Args:
-        in_a_write: whether to wait then until a checkpoint is being written.
+        seconds: float. Time from the checkpoint to the kill.
+        in_a_write: bool. True to wait then until a checkpoint is being written.
     """
     folder = out / "checkpoint"
     before = newest(folder)
@@ -96,7 +94,7 @@ def kill(out, options, seconds, in_a_write):
 
 
 def half_written(folder):
-    return any(name.endswith(PARTIAL) for name in os.listdir(folder))
+    return any(PARTIAL in name for name in os.listdir(folder))
 
 
 def newest(folder):

@@ -1,4 +1,4 @@
-"""Runs the tests that copy weights into other libraries' attention, and writes what they said."""
+"""Card of the tests that copy weights into other libraries' attention."""
 
 import argparse
 import datetime
@@ -18,14 +18,14 @@ PACKAGES = (
 )
 METHOD = (
     "Each test gives our layer and the peer's the same weights and inputs, and compares what they "
-    "compute within the tolerance that stands in the test. Hugging Face's Transformer-XL is in "
+    "compute within the tolerance of the test. Hugging Face's Transformer-XL is in "
     "transformers up to 4.57; the authors' adaptive span is read from the folder that "
     "`KERAS_ATTN_ADAPTIVE_SPAN` names."
 )
 
 
 def run_tests(folder):
-    """Pairs of a test's name and what came of it, "passed" or a reason."""
+    """Return pairs of a test's name and its result, "passed" or a reason."""
     report = pathlib.Path(folder) / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", str(TESTS), f"--junitxml={report}"]
     environment = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
@@ -41,7 +41,7 @@ def run_tests(folder):
     return found
 
 
-def page(found):
+def markdown(found):
     """The card, in Markdown."""
     installed = ", ".join(f"{name} {version}" for name, version in versions(*PACKAGES).items())
     passed = sum(says == "passed" for _, says in found)
@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--out", default=CARDS, help="folder of the card")
     out = pathlib.Path(parser.parse_args().out)
     with tempfile.TemporaryDirectory() as folder:
-        text = page(run_tests(folder))
+        text = markdown(run_tests(folder))
     out.mkdir(parents=True, exist_ok=True)
     (out / "parity.md").write_text(text)
     print(text)

@@ -1,6 +1,5 @@
-"""The input pipeline: whether training ever waits for it, and what padding costs."""
+"""The input pipeline: its rate against that of training, and the cost of padding."""
 
-import argparse
 import pathlib
 import sys
 import tempfile
@@ -8,10 +7,10 @@ import tempfile
 import numpy as np
 
 from .. import files
-from ..text.corpus import tokenizer_of
+from ..text.corpus import train_on_sentences
 from ..translate.parallel_text import read_parallel_text
-from . import demands
-from .card import Card, add_card_arguments
+from . import requirements
+from .card import Card, card_parser
 from .contenders.pipeline import BUCKETS, NAIVE, PACKED, WAYS, save
 from .harness import Contender, measure
 
@@ -36,15 +35,12 @@ METHOD = (
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.pipeline", description=__doc__
-    )
+    parser = card_parser("pipeline", __doc__, repetitions=5)
     parser.add_argument(
         "--data-dir", required=True, help="folder with the folders multi30k and peps"
     )
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps of a call")
     parser.add_argument("--preset", default="transformer_tiny", help="what is trained on pairs")
-    add_card_arguments(parser, name="pipeline", repetitions=5)
     return parser.parse_args()
 
 
@@ -81,7 +77,9 @@ def pairs_of(data_dir):
     """Token ids of both sides of the training pairs."""
     sides = zip(*read_parallel_text(pathlib.Path(data_dir, "multi30k"), "train", "en", "de"))
     sides = [list(side) for side in sides]
-    tokenizer = tokenizer_of([line for side in sides for line in side], "bpe", VOCABULARY_SIZE)
+    tokenizer = train_on_sentences(
+        [line for side in sides for line in side], "bpe", VOCABULARY_SIZE
+    )
     longest = ROW_LENGTHS["multi30k"] - 1  # and the mark
     encoded = zip(*map(tokenizer.encode_as_lists, sides), strict=True)
     fitting = [pair for pair in encoded if max(map(len, pair)) <= longest]
@@ -89,12 +87,12 @@ def pairs_of(data_dir):
 
 
 def paragraphs_of(data_dir):
-    """Token ids of paragraphs; a longer one than a row goes on as another."""
+    """Token ids of paragraphs; a longer one than a row is divided."""
     content = files.read(files.find(pathlib.Path(data_dir, "peps"), "train.txt")).decode()
     paragraphs = [part.strip() for part in content.split("\n\n")]
     paragraphs = [part for part in paragraphs if part][:PARAGRAPHS]
     lines = [line for part in paragraphs for line in part.split("\n")]
-    tokenizer = tokenizer_of(lines, "bpe", VOCABULARY_SIZE)
+    tokenizer = train_on_sentences(lines, "bpe", VOCABULARY_SIZE)
     most = ROW_LENGTHS["peps"] - 1  # and the mark
     return [
         np.array(ids[start : start + most], "int32")
@@ -104,7 +102,7 @@ def paragraphs_of(data_dir):
 
 
 def add_pipeline(card, path, repetitions):
-    """Adds what the pipeline gives by itself, and what the model of the paper takes."""
+    """Add the rates of the pipeline alone and of training `transformer_base`."""
     data = {"path": path, "tokens_per_batch": TOKENS_PER_BATCH}
     alone = [
         Contender(
@@ -118,17 +116,17 @@ def add_pipeline(card, path, repetitions):
         "training transformer_base", path, "transformer_base", BUCKETS, 1, BASE_TOKENS
     )
     rows, skipped = measure([*alone, base], repetitions)
-    asked = [demands.rates(rows, one.name, base.name, "gives", at_least=5.0) for one in alone]
+    asked = [requirements.rates(rows, one.name, base.name, "gives", at_least=5.0) for one in alone]
     card.add("The pipeline and transformer_base", rows, skipped, asked)
 
 
 def add_training(card, group, path, model, arguments):
-    """Adds real tokens a second with each way to make batches."""
+    """Add real tokens a second with each way to make batches."""
     contenders = [training_contender(NAMES[way], path, model, way, arguments.steps) for way in WAYS]
     rows, skipped = measure(contenders, arguments.repetitions)
     naive, buckets, packed = (NAMES[way] for way in WAYS)
     comparisons = [
-        demands.rates(rows, name, other, "trains on")
+        requirements.rates(rows, name, other, "trains on")
         for name, other in ((buckets, naive), (packed, naive), (packed, buckets))
     ]
     card.add(group, rows, skipped, comparisons)

@@ -1,9 +1,7 @@
 """Training on two replicas that share the cores, beside one device at the same global batch."""
 
-import argparse
-
-from . import demands
-from .card import Card, add_card_arguments, add_case_argument
+from . import requirements
+from .card import Card, add_case_argument, card_parser
 from .harness import Contender, measure
 
 TARGET = f"{__package__}.contenders.replicas:training"
@@ -45,20 +43,17 @@ def contenders(size, batch):
 
 
 def add_steps(card, size, batch, repetitions):
-    """Adds the table of one size."""
+    """Add the table of one size."""
     alone, together = contenders(size, batch)
     rows, skipped = measure([alone, together], repetitions)
-    comparison = demands.growth(rows, together.name, alone.name, at_most=AT_MOST)
+    comparison = requirements.growth(rows, together.name, alone.name, at_most=AT_MOST)
     group = f"transformer_{size}, batch {batch} x ({LENGTH} + {LENGTH})"
     card.add(group, rows, skipped, [comparison])
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.replicas", description=__doc__
-    )
+    parser = card_parser("replicas", __doc__, repetitions=7)
     add_case_argument(parser, CASES)
-    add_card_arguments(parser, name="replicas", repetitions=7)
     return parser.parse_args()
 
 

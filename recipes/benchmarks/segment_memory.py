@@ -1,9 +1,7 @@
-"""What a memory spares: scoring a text segment by segment, or anew for each token."""
+"""Cost of scoring a text segment by segment with a memory, or anew for each token."""
 
-import argparse
-
-from . import demands
-from .card import Card, add_card_arguments
+from . import requirements
+from .card import Card, card_parser
 from .harness import Contender, measure
 
 PLACE = f"{__package__}.contenders.segment_memory"
@@ -19,11 +17,8 @@ METHOD = (
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.segment_memory", description=__doc__
-    )
+    parser = card_parser("segment_memory", __doc__, repetitions=5)
     parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
-    add_card_arguments(parser, name="segment_memory", repetitions=5)
     return parser.parse_args()
 
 
@@ -45,7 +40,7 @@ def main():
             {"context": context, "windows": WINDOWS},
         )
         rows, skipped = measure([ours, other], arguments.repetitions)
-        comparison = demands.rates(rows, ours.name, other.name, "scores")
+        comparison = requirements.rates(rows, ours.name, other.name, "scores")
         card.add(f"A context of {context:,} tokens", rows, skipped, [comparison])
         if comparison:
             ratios[context] = comparison["value"]

@@ -1,6 +1,5 @@
 """The embedded server under load: requests a second, latency, memory, with and without batching."""
 
-import argparse
 import pathlib
 import statistics
 import sys
@@ -10,7 +9,7 @@ import time
 import numpy as np
 
 from .. import provenance
-from .card import Card, add_card_arguments, sentence
+from .card import Card, card_parser, sentence
 from .serving_clients import GrpcConnection, Load, RestConnection
 from .serving_model import InProcess, dates, newest, untrained
 from .serving_process import BATCHING, MemoryLog, first_call_seconds, serving
@@ -30,9 +29,7 @@ METHOD = (
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.serving", description=__doc__
-    )
+    parser = card_parser("serving", __doc__, repetitions=5)
     add = parser.add_argument
     add("--export", help="directory of versions that translate dates (default: one untrained)")
     add("--minutes", type=float, default=10.0, help="of load each (default: %(default)s)")
@@ -40,7 +37,6 @@ def parse_arguments():
     add("--sentences", type=int, default=200, help="different ones (default: %(default)s)")
     add("--calls", type=int, default=300, help="for one sentence (default: %(default)s)")
     add("--batching", help="file of a BatchingParameters proto in place of the benchmark's")
-    add_card_arguments(parser, name="serving", repetitions=5)
     return parser.parse_args()
 
 
@@ -56,7 +52,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         results = run(arguments, batching, pathlib.Path(scratch))
     card.content.update(results, batching=batching)
-    card.headline(*page(results, batching))
+    card.headline(*markdown(results, batching))
     card.write(arguments.out)
     print(card.markdown())
     # Its numbers are for a reader; a lost or wrong answer is a failure for a program, too.
@@ -64,7 +60,7 @@ def main():
 
 
 def run(arguments, batching, scratch):
-    """What was measured, ready for JSON."""
+    """Return the measurements, ready for JSON."""
     texts = dates(arguments.sentences)
     export = arguments.export or untrained(scratch / "export", texts)
     version = newest(export)
@@ -90,7 +86,7 @@ def run(arguments, batching, scratch):
 
 
 def soak(server, expected, clients, seconds):
-    """Asks for so many seconds; a second before that warms up."""
+    """Send requests for so many seconds; a second before that warms up."""
     Load(server, expected, clients).run(1.0)
     load = Load(server, expected, clients)
     with MemoryLog(server.process.pid) as memory:
@@ -109,7 +105,7 @@ def soak(server, expected, clients, seconds):
 
 
 def one_sentence(server, model, texts, calls):
-    """Seconds of each call over REST, over gRPC and in process, taken in turn."""
+    """Measure the seconds of each call over REST, over gRPC and in process, taken in turn."""
     contenders = {
         "REST": RestConnection(server),
         "gRPC": GrpcConnection(server),
@@ -134,8 +130,8 @@ def start_seconds(export, version, text, scratch):
     return {"server": served, "in process": first_call_seconds(version, text)}
 
 
-def page(results, batching):
-    """Markdown: the tables and what is asked of their numbers."""
+def markdown(results, batching):
+    """Return the tables and their requirements, in Markdown."""
     soaks, latency, start = results["soaks"], results["one_sentence"], results["start"]
     gain = soaks[BATCHED]["requests_per_second"] / soaks[ALONE]["requests_per_second"]
     medians = {name: 1e3 * statistics.median(values) for name, values in latency.items()}
@@ -184,7 +180,7 @@ def row(name, soak):
 
 
 def demand(name, what, value, at_least=None, at_most=None):
-    """A number, and whether it is what is asked for."""
+    """Return a number with its requirement, as a sentence."""
     met = value >= at_least if at_most is None else value <= at_most
     statement = f"**{name}**: {value:.2f} {what}"
     return f"- {sentence({'statement': statement, 'at_least': at_least, 'at_most': at_most, 'met': met})}"

@@ -1,4 +1,4 @@
-"""Clients that ask a server without a pause and check every answer.
+"""Clients that send requests without a pause and check every answer.
 
 They are not those of `serving.client`, which ask again where an answer is lost, share gRPC's
 connections and open one for each REST call: here each has its own, and what is lost is counted.
@@ -18,7 +18,7 @@ SCORE_TOLERANCE = 1e-5
 
 
 class RestConnection:
-    """Translates one sentence a call over a connection that stays open.
+    """Translate one sentence a call over a connection that stays open.
 
     Args:
         server: `Server`.
@@ -43,7 +43,7 @@ class RestConnection:
 
 
 class GrpcConnection:
-    """Translates one sentence a call over a channel of its own.
+    """Translate one sentence a call over a channel of its own.
 
     Args:
         server: `Server`.
@@ -75,7 +75,7 @@ class GrpcConnection:
 
 
 class Load:
-    """Clients on threads, every other one over gRPC, that ask until the time is over.
+    """Clients on threads, every other one over gRPC, that send requests until the time is over.
 
     Args:
         server: `Server`.
@@ -90,7 +90,7 @@ class Load:
         self._expected, self._sentences = expected, list(expected)
 
     def run(self, seconds):
-        """Asks for so many seconds, waits for the last answers, and returns the time it took."""
+        """Send requests for so many seconds, wait for the last answers, and return the duration."""
         start = time.perf_counter()
         threads = [
             threading.Thread(target=self._ask, args=(index, start + seconds))
@@ -124,6 +124,6 @@ class Load:
 
 
 def same(answer, expected):
-    """Whether text and score are those that the model gives in process."""
+    """Return True if text and score equal those of the model in process."""
     difference = abs(answer[1] - expected[1])
     return answer[0] == expected[0] and difference <= SCORE_TOLERANCE * max(1, abs(expected[1]))

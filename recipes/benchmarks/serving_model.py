@@ -1,4 +1,4 @@
-"""What the serving benchmark serves, and what it says without a server."""
+"""Model of the serving benchmark, and its answers without a server."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ def dates(count):
 
 
 def untrained(folder, sentences):
-    """Exports a `transformer_tiny` of random weights and returns the folder.
+    """Export a `transformer_tiny` of random weights and return the folder.
 
     It costs what a trained one costs that always writes `MAX_LENGTH` characters.
     """

@@ -1,4 +1,4 @@
-"""A server of an export as a process of its own, and what it holds in memory."""
+"""A server of an export as a process of its own, and its memory over time."""
 
 import contextlib
 import dataclasses
@@ -33,7 +33,7 @@ print(model.signatures["serving_default"](text=tf.constant(sys.argv[2:])), flush
 
 @dataclasses.dataclass
 class Server:
-    """Where a server listens; `start_seconds` is the time until it was available."""
+    """Addresses of a server; `start_seconds` is the time until it was available."""
 
     rest_port: int
     grpc_port: int
@@ -46,7 +46,7 @@ class Server:
 
 @contextlib.contextmanager
 def serving(export, log, *flags):
-    """Serves the versions in a directory until the block ends.
+    """Serve the versions in a directory until the block ends.
 
     Args:
         export: path of the directory.
@@ -76,7 +76,7 @@ def serving(export, log, *flags):
 
 
 def answers(server):
-    """Whether the model is available."""
+    """Return True if the model is available."""
     try:
         with urllib.request.urlopen(server.url(), timeout=30):
             return True
@@ -85,7 +85,7 @@ def answers(server):
 
 
 def first_call_seconds(version, text):
-    """Seconds from the start of a process that loads a version without a server to its answer."""
+    """Measure the start of a process that loads a version without a server, to its first answer."""
     start = time.perf_counter()
     with subprocess.Popen(
         [sys.executable, "-c", _FIRST_CALL, version, text],

@@ -1,9 +1,7 @@
-"""What sparse attention spares a whole model, beside its twin whose queries meet all keys."""
+"""Cost of whole models with sparse attention and of their baselines with full attention."""
 
-import argparse
-
-from . import demands
-from .card import Card, add_card_arguments
+from . import requirements
+from .card import Card, card_parser
 from .depth import COLUMNS
 from .harness import Contender, measure
 
@@ -25,7 +23,7 @@ METHOD = (
 
 
 def contenders(model, context):
-    """The sparse one and its dense twin."""
+    """Return the sparse model and its dense baseline."""
     return [
         Contender(
             f"{model}, {kind}, {context:,}",
@@ -37,12 +35,9 @@ def contenders(model, context):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.sparse_models", description=__doc__
-    )
+    parser = card_parser("sparse_models", __doc__, repetitions=3)
     parser.add_argument("--models", nargs="+", choices=list(TWINS), default=list(TWINS))
     parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
-    add_card_arguments(parser, name="sparse_models", repetitions=3)
     return parser.parse_args()
 
 
@@ -56,8 +51,8 @@ def main():
             pair = contenders(model, context)
             rows, skipped = measure(pair, arguments.repetitions)
             names = [contender.name for contender in pair]
-            comparisons = [demands.memory_growth(rows, *names, at_most=1.0)]
-            comparisons.append(demands.growth(rows, *names))
+            comparisons = [requirements.memory_growth(rows, *names, at_most=1.0)]
+            comparisons.append(requirements.growth(rows, *names))
             card.add(f"`{model}`, {context:,} tokens", rows, skipped, comparisons)
             card.write(arguments.out)
     print(card.markdown())

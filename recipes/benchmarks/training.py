@@ -1,8 +1,6 @@
 """Training: optimizer steps of an encoder-decoder, ours and the peers', in turn."""
 
-import argparse
-
-from .card import Card, add_card_arguments, add_case_argument
+from .card import Card, add_case_argument, card_parser
 from .harness import Contender, compare, measure, measure_first_calls
 
 LENGTH = 32
@@ -35,7 +33,7 @@ def contenders(size, batch, steps, policy, settings, libraries=tuple(TARGETS)):
 
 
 def add_throughput(card, size, batch, settings, repetitions):
-    """Adds the table of one size: warm steps in every precision."""
+    """Add the table of one size: warm steps in every precision."""
     named = {p: contenders(size, batch, CASES[size, batch], p, settings) for p in POLICIES}
     rows, skipped = measure([c for group in named.values() for c in group.values()], repetitions)
     comparisons = []
@@ -49,7 +47,7 @@ def add_throughput(card, size, batch, settings, repetitions):
 
 
 def add_first_step(card, size, batch, settings, repetitions):
-    """Adds the table of the first step of a fresh process, tracing included."""
+    """Add the table of the first step of a fresh process, tracing included."""
     named = contenders(size, batch, 1, "float32", settings, libraries=(OURS, HUB))
     rows, skipped = measure_first_calls(list(named.values()), repetitions)
     comparison = compare(rows, named[OURS].name, [named[HUB].name])
@@ -58,16 +56,13 @@ def add_first_step(card, size, batch, settings, repetitions):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.benchmarks.training", description=__doc__
-    )
+    parser = card_parser("training", __doc__, repetitions=7)
     add_case_argument(parser, CASES)
     parser.add_argument(
         "--first-steps", type=int, default=3, help="fresh processes each; 0 for none"
     )
     parser.add_argument("--label-smoothing", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.1)
-    add_card_arguments(parser, name="training", repetitions=7)
     return parser.parse_args()
 
 

@@ -1,7 +1,7 @@
-"""The process in which one contender lives: `python -m recipes.benchmarks.worker TARGET OPTIONS`.
+"""Process of one contender: `python -m recipes.benchmarks.worker TARGET OPTIONS`.
 
-It builds the contender, warms it, says so in one JSON line, then answers every line it
-reads with the cost per call of one repetition, and ends when its input ends.
+It builds and warms the contender, prints one JSON line, then answers every line of its input with
+the cost per call of one repetition, and ends when its input ends.
 """
 
 import importlib
@@ -32,7 +32,7 @@ WARM_UP_CALLS = 2
 
 
 def cost(function, calls=1):
-    """Wall time and processor time per call, and the process's peak memory so far."""
+    """Measure wall time and processor time per call, and the process's peak memory so far."""
     wall, processor = time.perf_counter(), time.process_time()
     for _ in range(calls):
         function()
@@ -44,7 +44,7 @@ def cost(function, calls=1):
 
 
 def resident_mb():
-    """Memory that the process holds now and the most that it ever held; None where unknown."""
+    """Return the current and the peak memory of the process; None where unknown."""
     status = pathlib.Path("/proc/self/status")
     if not status.exists():
         return None
@@ -53,7 +53,7 @@ def resident_mb():
 
 
 def versions():
-    """Versions of the libraries that this process has imported."""
+    """Return the versions of the libraries that this process has imported."""
     found = {"python": sys.version.split()[0]}
     for name in DISTRIBUTIONS:
         if name in sys.modules:
@@ -65,7 +65,7 @@ def versions():
 
 
 def prepare(target, options, minimum_seconds):
-    """Builds and warms a contender; returns its call, the calls per repetition and a report."""
+    """Build and warm a contender; return its call, the calls per repetition and a report."""
     start = time.perf_counter()
     module, function = target.split(":")
     task = getattr(importlib.import_module(module), function)(**options)
@@ -74,7 +74,7 @@ def prepare(target, options, minimum_seconds):
     first_call = cost(task.call)
     warm_seconds = min(cost(task.call)["seconds"] for _ in range(WARM_UP_CALLS))
     report = {
-        # What the calls, tracing and compiling included, needed beside what was built for them.
+        # Memory of the calls, tracing and compiling included, without that of building.
         "memory_mb": before and resident_mb()[1] - before[0],
         "units": task.units,
         "facts": task.facts,

@@ -1,4 +1,4 @@
-"""The values of each axis, as changes of one small model."""
+"""Values of each axis, as changes of one small model."""
 
 import math
 
@@ -7,7 +7,7 @@ from keras_attn.ops.shapes import head_size
 
 
 def build(vocabulary_size, options, **changes):
-    """A causal language model: pre-norm blocks, learned positions, but for what changes.
+    """Build a causal language model of pre-norm blocks and learned positions, with changes.
 
     Args:
         vocabulary_size: int.
@@ -37,7 +37,7 @@ def build(vocabulary_size, options, **changes):
 
 
 def axes(options):
-    """Of each axis its values by name, dicts of what changes; beside a model of `options`."""
+    """Return the values of each axis by name, as keyword arguments of `build`."""
     context, part = options.context, max(1, options.context // 4)
     stride = max(2, math.isqrt(context))
     rows = next(n for n in range(math.isqrt(context), 0, -1) if context % n == 0)
@@ -101,5 +101,5 @@ def axes(options):
 
 
 def _shared(kind):
-    """One block for all steps, which tells them apart by their time."""
+    """Return a depth of one block for all steps, with timestep embeddings."""
     return lambda block, steps: kind(block(0), steps, position="timestep")

@@ -1,4 +1,4 @@
-"""Trains with each value of an axis, and writes what came of it."""
+"""Comparison of the values of an axis: training, table and curves."""
 
 import contextlib
 import json
@@ -14,112 +14,113 @@ from keras_attn.distribution.workers import worker_under
 from keras_attn.memory import StatefulSegments
 
 from .. import files
-from ..curves import draw_curves
-from ..epochs import EpochDataset
-from ..optimizer import COMPILED, adam
-from ..options import devices_of
-from ..provenance import command_line, hardware, versions
+from ..card import provenance
+from ..epoch_dataset import EpochDataset
+from ..optimizer import JIT_COMPILE, adam
+from ..plots import draw_curves
 from ..settings import check_agreement, check_out, check_settings, save_settings
-from ..text.batches import EndlessSegments, Windows
 from ..text.corpus import Corpus
-from ..text.data import read_text
+from ..text.data import read_text, text_identity
+from ..text.segments import EndlessSegments, StridedWindows
+from ..text.tokens import FILE_NAME
 from .axes import axes, build
-from .options import settings
+
+
+def run(options, started):
+    comparison = Comparison(options)
+    if options.prepare:
+        with files.exclusive_directory(options.out):
+            comparison.corpus.tokens.save()
+        print(f"Tokens: {options.out}/{FILE_NAME}")
+        return
+    lines = comparison.complete()
+    if lines is not None:
+        print("\n".join(lines))
+        print(f"Table: {options.out}/table.md\nCard:  {options.out}/card.json")
 
 
 class Comparison:
-    """The values of an axis in the directory `options.out`, which a later start goes on with."""
+    """Training with each value of an axis in the directory `options.out`, which can be resumed."""
 
     def __init__(self, options):
         check_out(options.out)
+        self.options = options
         name, splits = read_text(options.data_dir, options.text)
-        self._settings = settings(options, (name, splits))
-        check_settings(self._path(options, "settings.json"), self._settings, options.out)
+        self._settings = text_identity(options, name, splits)
+        check_settings(self._path("settings.json"), self._settings, options.out)
         known = axes(options)[options.axis]
-        chosen = options.values or known
+        chosen = options.values or tuple(known)
         unknown = [name for name in chosen if name not in known]
         if unknown:
             raise ValueError(
                 f"--values must be among {', '.join(known)} for the axis {options.axis}. "
                 f"Received: {', '.join(unknown)}."
             )
-        # Before anything is computed, which is when processes can still join.
-        self.devices = distribution.strategy(devices_of(options))
+        # Processes can join only before anything is computed.
+        self.devices = distribution.strategy(options.devices)
         check_agreement(self.devices, {**self._settings, "values": list(chosen)})
         self.is_first = worker_under(self.devices)[0] == 0  # of several processes only one writes
-        self.options = options
-        self.names = [
-            name for name in known if name in chosen or os.path.exists(self._result(name))
-        ]
-        self.corpus = Corpus.of(name, splits, options, options.out)
+        self.names = [n for n in known if n in chosen or os.path.exists(self._result_path(n))]
+        self.corpus = Corpus.load(name, splits, options)
         self.corpus.check_rows(options.batch_size, "train", "valid")
 
     def complete(self):
-        """Trains what is missing, and gives the table, line by line; None in all processes but the
-        first.
+        """Train missing values, and return the table, line by line; None after the first process.
 
         Raises:
             ValueError: if another process trains in the directory.
         """
-        with files.claimed(self.options.out) if self.is_first else contextlib.nullcontext():
-            results = self.run()
+        lock = files.exclusive_directory(self.options.out)
+        with lock if self.is_first else contextlib.nullcontext():
+            results = self.train_missing()
             return self.write(results) if self.is_first else None
 
-    def run(self):
-        """The results of the values that are asked for, and of those found before."""
-        paths = {name: self._result(name) for name in self.names}
+    def train_missing(self):
+        """Return the results of the chosen values, and of those trained before."""
+        paths = {name: self._result_path(name) for name in self.names}
         results = {name: _read(path) for name, path in paths.items() if os.path.exists(path)}
         for name in self.names:
             if name not in results:
                 print(name, flush=True)
                 results[name] = self._train(name)
                 if self.is_first:
-                    self._keep(name, results[name])
+                    self._save(name, results[name])
         return {name: results[name] for name in self.names}
 
     def write(self, results):
-        """The card, the table and the curves of some results."""
-        options = self.options
-        card = {
-            "command": command_line(),
-            "hardware": hardware(),
-            "versions": versions("keras_attn", "keras", "tensorflow", "numpy"),
-            "task": self.corpus.name,
-            "options": vars(options),
-            "results": results,
-        }
-        files.write(self._path(options, "card.json"), json.dumps(card, indent=1))
-        lines = table(options.axis, results)
-        files.write(self._path(options, "table.md"), "\n".join(lines) + "\n")
+        """Write the card, the table and the curves; return the table."""
+        card = {**provenance(self.options), "task": self.corpus.name, "results": results}
+        files.write(self._path("card.json"), json.dumps(card, indent=1))
+        lines = table(self.options.axis, results)
+        files.write(self._path("table.md"), "\n".join(lines) + "\n")
         curves = {name: found["bits_per_character"] for name, found in results.items()}
         label = "bits per character, validation"
-        draw_curves(self._path(options, "curves.png"), curves, label, options.axis)
+        draw_curves(self._path("curves.png"), curves, label, self.options.axis)
         return lines
 
-    def _keep(self, name, result):
-        """Writes a result, and what a later start must have in common with it."""
-        options = self.options
-        os.makedirs(options.out, exist_ok=True)
-        save_settings(self._path(options, "settings.json"), self._settings)
+    def _save(self, name, result):
+        """Write a result, and the settings and tokens that a resumed comparison shares."""
+        os.makedirs(self.options.out, exist_ok=True)
+        save_settings(self._path("settings.json"), self._settings)
         self.corpus.tokens.save()
-        files.write(self._result(name), json.dumps(result, indent=1))
+        files.write(self._result_path(name), json.dumps(result, indent=1))
 
     def _train(self, name):
         options = self.options
         keras.utils.set_random_seed(options.seed)
         with self.devices.scope():
-            model, trained = self._model(name)
-            remembers = model.memory is not None
+            model, trained = self._compile(name)
+            has_memory = model.memory is not None
             batches = EndlessSegments(
-                self._segments("train"), options.steps // options.epochs, remembers, options.seed
+                self._segments("train"), options.steps // options.epochs, has_memory, options.seed
             )
-            train, valid = EpochDataset(batches), EpochDataset(self._validation(remembers))
+            train, valid = EpochDataset(batches), EpochDataset(self._validation(has_memory))
             train_data, valid_data = train.data(), valid.data()
-        seconds = Seconds()
+        seconds = TrainingSeconds()
         history = trained.fit(
             train_data,
             epochs=options.epochs,
-            callbacks=[train.following(), seconds, Stop()],
+            callbacks=[train.epoch_callback(), seconds, StopOnSignal()],
             validation_data=valid_data,
             shuffle=False,
             verbose=2,
@@ -127,11 +128,11 @@ class Comparison:
         return {
             "bits_per_character": history["val_bits_per_character"],
             "parameters": model.count_params(),
-            "seconds_per_step": sum(seconds.found) / options.steps,
+            "seconds_per_step": sum(seconds.by_epoch) / options.steps,
         }
 
-    def _model(self, name):
-        """The model of a value, and what of it is compiled."""
+    def _compile(self, name):
+        """Return the model of a value, and the compiled model or wrapper that is trained."""
         options = self.options
         changes = axes(options)[options.axis][name]
         model = trained = build(self.corpus.tokens.vocabulary_size, options, **changes)
@@ -143,7 +144,7 @@ class Comparison:
             adam(options),
             losses.LabelSmoothedCrossentropy(0.1 if name == "label_smoothed" else 0.0),
             weighted_metrics=[self.corpus.bits_per_character()],
-            jit_compile=COMPILED,
+            jit_compile=JIT_COMPILE,
         )
         return model, trained
 
@@ -151,30 +152,28 @@ class Comparison:
         ids = self.corpus.ids[split][:most]
         return text.SegmentStreams(ids, self.options.batch_size, self.options.context)
 
-    def _validation(self, remembers):
+    def _validation(self, has_memory):
         options = self.options
         most = max(options.valid_tokens, options.batch_size + 1)
-        if remembers:
+        if has_memory:
             segments = self._segments("valid", most)
-            return EndlessSegments(segments, len(segments), remembers, options.seed)
+            return EndlessSegments(segments, len(segments), has_memory, options.seed)
         ids = self.corpus.ids["valid"][:most]
-        return Windows(ids, options.context, options.context, options.batch_size)
+        return StridedWindows(ids, options.context, options.context, options.batch_size)
 
-    def _result(self, name):
-        """Where the result of a value is kept."""
-        return self._path(self.options, f"{name}.json")
+    def _result_path(self, name):
+        return self._path(f"{name}.json")
 
-    @staticmethod
-    def _path(options, name):
-        return os.path.join(options.out, name)
+    def _path(self, name):
+        return os.path.join(self.options.out, name)
 
 
-class Seconds(keras.callbacks.Callback):
-    """How long the steps of each epoch took, without the validation after them."""
+class TrainingSeconds(keras.callbacks.Callback):
+    """Measure the steps of each epoch, without the validation after them."""
 
     def __init__(self):
         super().__init__()
-        self.found = []
+        self.by_epoch = []
 
     def on_epoch_begin(self, epoch, logs=None):
         self._started = time.monotonic()
@@ -183,34 +182,34 @@ class Seconds(keras.callbacks.Callback):
         self._ended = time.monotonic()
 
     def on_epoch_end(self, epoch, logs=None):
-        self.found.append(self._ended - self._started)
+        self.by_epoch.append(self._ended - self._started)
 
 
-class Stop(keras.callbacks.Callback):
-    """Ends training after the batch in which the process was told to end, or Ctrl-C was pressed."""
+class StopOnSignal(keras.callbacks.Callback):
+    """End training after the batch in which SIGTERM or Ctrl-C arrived."""
 
     def __init__(self):
         super().__init__()
-        self._ends = {
+        self._errors = {
             DeferredSignal(signal.SIGTERM): callbacks.Terminated,
             DeferredSignal(signal.SIGINT): KeyboardInterrupt,
         }
 
     def on_train_begin(self, logs=None):
-        for kept in self._ends:
-            kept.watch()
+        for deferred in self._errors:
+            deferred.watch()
 
     def on_train_batch_end(self, batch, logs=None):
-        for kept, end in self._ends.items():
-            if kept.received is not None:
-                raise end
+        for deferred, error in self._errors.items():
+            if deferred.received is not None:
+                raise error
 
     def on_test_batch_end(self, batch, logs=None):
         self.on_train_batch_end(batch)
 
     def on_train_end(self, logs=None):
-        for kept in self._ends:
-            kept.stop()
+        for deferred in self._errors:
+            deferred.stop()
         self.on_train_batch_end(None)
 
 
@@ -220,7 +219,7 @@ def _read(path):
 
 
 def table(axis, results):
-    """Markdown, the best value first."""
+    """Return a Markdown table, the best value first."""
     lines = [
         f"| {axis} | bits per character | parameters | seconds per step |",
         "| --- | --: | --: | --: |",

@@ -8,11 +8,9 @@ from keras import ops
 from keras_attn import models
 from keras_attn.registry import register
 
-AGENTS = ("gtrxl", "transformer_xl", "lstm", "memoryless")
-
 
 class Agent(NamedTuple):
-    """A model of `states` (B, T, D), `starts` (B, T) and a memory, which `initial(batch)` gives.
+    """A model of `states` (B, T, D), `starts` (B, T) and a memory, which `initial(batch)` returns.
 
     Its outputs are `policy` (B, T, A), logits, `value` (B, T, 1) and the next memory, by the names
     of the inputs.
@@ -23,16 +21,13 @@ class Agent(NamedTuple):
 
 
 def build(name, state_size, num_actions, options):
-    """The agent of that name, of a width and depth that are the same for all."""
+    """Build the agent of that name; all have the same width and depth."""
     heads = {"policy": num_actions, "value": 1}
     if name in ("gtrxl", "transformer_xl"):
         model = models.gtrxl(
             state_size,
             heads,
-            num_layers=options.num_layers,
-            num_heads=options.num_heads,
-            hidden_dim=options.hidden_dim,
-            intermediate_dim=options.intermediate_dim,
+            **options.sizes(),
             memory_length=options.memory,
             residual="gate" if name == "gtrxl" else "post_norm",
             name=name,
@@ -61,12 +56,12 @@ def build(name, state_size, num_actions, options):
 
 @register
 class EpisodeLSTM(keras.layers.LSTMCell):
-    """An LSTM cell that forgets everything where the last number of its input is 1, not 0."""
+    """An LSTM cell whose state is reset where the last number of its input is 1, not 0."""
 
     def build(self, input_shape):
         super().build((*input_shape[:-1], input_shape[-1] - 1))
 
     def call(self, inputs, states, training=False):
-        goes_on = 1 - inputs[:, -1:]
-        states = [state * goes_on for state in states]
+        continues = 1 - inputs[:, -1:]
+        states = [state * continues for state in states]
         return super().call(inputs[:, :-1], states, training=training)

@@ -1,27 +1,27 @@
-"""Environments with numbered actions, several at a time."""
+"""Environments with discrete actions, several at a time."""
 
 import numpy as np
 
 
 class Environments:
-    """Copies of one environment, each begun anew when its episode ends.
+    """Copies of one environment, each reset when its episode ends.
 
-    What is observed becomes a vector, numbers as they are and choices one-hot. An episode that is
-    cut off counts as one that ended.
+    Observations become vectors, numbers as they are and choices one-hot. A truncated episode counts
+    as one that ended.
 
     Args:
         name: str. A gymnasium id; ids of popgym begin with "popgym-".
-        count: int. How many copies, the rows N.
+        count: int. Number of copies N.
         seed: int.
 
     Attributes:
-        states: float32 (N, D), what is observed now.
-        starts: bool (N,), whether that is the first of an episode.
+        states: float32 (N, D), the current observations.
+        starts: bool (N,), True at the first observation of an episode.
         returns: list of the sums of rewards of the episodes that have ended.
 
     Raises:
         ImportError: if gymnasium, or popgym for its ids, is not installed.
-        ValueError: if there is no such environment, or its actions are not numbered.
+        ValueError: if there is no such environment, or its actions are not discrete.
     """
 
     def __init__(self, name, count, seed):
@@ -42,7 +42,7 @@ class Environments:
         first = self._environments[0]
         if not isinstance(first.action_space, gymnasium.spaces.Discrete):
             raise ValueError(
-                f"The environment must have numbered actions. Received: {name} with actions "
+                f"The environment must have discrete actions. Received: {name} with actions "
                 f"{first.action_space}."
             )
         self._flatten = gymnasium.spaces.utils.flatten
@@ -56,7 +56,7 @@ class Environments:
         self._sums = np.zeros(count)
 
     def step(self, actions):
-        """Takes an action (N,) in each copy; rewards float32 (N,) and bool (N,), what has ended."""
+        """Take an action (N,) in each copy; return rewards float32 (N,) and ends of episodes bool (N,)."""
         rewards, ended = np.zeros(len(actions), "float32"), np.zeros(len(actions), bool)
         for row, (environment, action) in enumerate(zip(self._environments, actions, strict=True)):
             observed, reward, terminated, truncated, _ = environment.step(

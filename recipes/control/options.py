@@ -1,59 +1,50 @@
-"""The command line of the recipe, and what of it makes a run what it is."""
+"""Options of the recipe."""
 
-import argparse
+import dataclasses
 
-from ..options import add_run_options, check_at_least, check_learning_rate
-from .agents import AGENTS
+from ..options import RunOptions, SizeOptions, changed, option
 
-SIZES = {"num_layers": 2, "num_heads": 4, "hidden_dim": 64, "intermediate_dim": 128, "memory": 64}
-SETTINGS = (
-    *("env", *SIZES, "num_envs", "rollout", "passes", "stretches", "epochs", "learning_rate"),
-    *("discount", "trace", "clip_norm", "entropy_weight", "precision", "seed"),
-)
+AGENTS = ("gtrxl", "transformer_xl", "lstm", "memoryless")
 
 
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.control",
-        description="Trains actors with different memories in one environment and draws their "
-        "returns. Started again with the same --out, it goes on where it stopped.",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecipeOptions(SizeOptions, RunOptions):
+    """Options of `recipes.control`."""
+
+    DESCRIPTION = (
+        "Trains actors with different memories in one environment and draws their returns. The "
+        "same command with the same --out resumes the training."
     )
-    add = parser.add_argument
-    add("--env", default="popgym-RepeatPreviousEasy-v0", help="default: %(default)s")
-    add("--models", nargs="+", default=list(AGENTS), choices=AGENTS, help="default: all")
-    add("--seeds", type=int, default=3, help="runs of each model (default: %(default)s)")
-    add("--out", default="runs/control", help="default: %(default)s")
-    for name, value in SIZES.items():
-        add(f"--{name.replace('_', '-')}", type=int, default=value, help="default: %(default)s")
-    add("--num-envs", type=int, default=16, help="at a time (default: %(default)s)")
-    add("--rollout", type=int, default=64, help="steps between trainings (default: %(default)s)")
-    add("--passes", type=int, default=4, help="trainings by each (default: %(default)s)")
-    add("--steps", type=int, default=1_000_000, help="of all environments (default: %(default)s)")
-    add("--epochs", type=int, default=50, help="equal parts (default: %(default)s)")
-    add("--learning-rate", type=float, default=1e-3, help="default: %(default)s")
-    add("--discount", type=float, default=0.95, help="default: %(default)s")
-    add("--trace", type=float, default=0.9, help="default: %(default)s")
-    add("--clip-norm", type=float, default=0.5, help="of the gradient (default: %(default)s)")
-    add("--entropy-weight", type=float, default=0.01, help="default: %(default)s")
-    add("--episodes", type=int, default=200, help="of the test (default: %(default)s)")
-    add_run_options(add)
-    options = parser.parse_args(arguments)
-    check_at_least(
-        *(parser, options, 1, *SIZES, "seeds", "num_envs", "rollout", "passes", "steps"),
-        *("epochs", "episodes", "checkpoint_steps", "export_version"),
-    )
-    check_learning_rate(parser, options)
-    for name in ("discount", "trace"):
-        if not 0 <= getattr(options, name) <= 1:
-            parser.error(f"--{name} must be between 0 and 1")
-    if options.hidden_dim % options.num_heads:
-        parser.error("--num-heads must divide --hidden-dim")
-    stretches = -(-options.steps // (options.num_envs * options.rollout))
-    options.epochs = min(options.epochs, stretches)
-    options.stretches = -(-stretches // options.epochs)
-    return options
 
+    out: str = changed(RunOptions, "out", "runs/control")
+    env: str = option("popgym-RepeatPreviousEasy-v0", "environment's id")
+    models: tuple[str, ...] = option(AGENTS, "default: all", identity=False, choices=AGENTS)
+    seeds: int = option(3, "runs of each model", identity=False, at_least=1)
+    num_layers: int = changed(SizeOptions, "num_layers", 2)
+    num_heads: int = changed(SizeOptions, "num_heads", 4)
+    hidden_dim: int = changed(SizeOptions, "hidden_dim", 64)
+    intermediate_dim: int = changed(SizeOptions, "intermediate_dim", 128)
+    memory: int = option(64, "steps that each layer remembers", at_least=1)
+    num_envs: int = option(16, "environments at a time", at_least=1)
+    rollout: int = option(64, "steps of a rollout, between two updates", at_least=1)
+    passes: int = option(4, "training passes over each rollout", at_least=1)
+    steps: int = option(1_000_000, "steps of all environments", at_least=1)
+    epochs: int = option(50, "equal parts of the training", at_least=1)
+    learning_rate: float = option(1e-3, above=0)
+    discount: float = option(0.95, "discount factor of the return", within=(0, 1))
+    trace: float = option(0.9, "lambda of the generalised advantage estimate", within=(0, 1))
+    clip_norm: float = option(0.5, "largest norm of the whole gradient", at_least=0)
+    entropy_weight: float = option(0.01, "weight of the entropy bonus")
+    episodes: int = option(200, "episodes of the test", identity=False, at_least=1)
 
-def settings(options):
-    """What must not change from one start to the next."""
-    return {name: getattr(options, name) for name in SETTINGS}
+    def resolve(self):
+        """Round the steps up to whole rollouts in equal epochs."""
+        steps_per_rollout = self.num_envs * self.rollout
+        rollouts = -(-self.steps // steps_per_rollout)
+        epochs = min(self.epochs, rollouts)
+        steps = epochs * -(-rollouts // epochs) * steps_per_rollout
+        return dataclasses.replace(super().resolve(), epochs=epochs, steps=steps)
+
+    @property
+    def rollouts_per_epoch(self):
+        return self.steps // (self.epochs * self.num_envs * self.rollout)

@@ -1,4 +1,4 @@
-"""The loss of an actor that learns from its own acts."""
+"""Proximal policy optimisation."""
 
 import keras
 from keras import ops
@@ -7,7 +7,7 @@ from keras_attn.backend.replicas import num_replicas
 
 
 class ProximalPolicy(keras.Model):
-    """Trains an agent's model by proximal policy optimisation.
+    """Train an agent's model by proximal policy optimisation.
 
         loss = -mean min(w A, clip(w, 1 - c, 1 + c) A) + value_weight mean (V - R)^2 / 2
                - entropy_weight mean entropy,   w = p(a) / p_then(a)
@@ -41,5 +41,5 @@ class ProximalPolicy(keras.Model):
         gain = ops.mean(ops.minimum(ratio * advantages, near * advantages))
         error = ops.mean(ops.square(y_pred["value"][..., 0] - y["returns"])) / 2
         loss = -gain + self.value_weight * error - self.entropy_weight * entropy
-        # The mean over the replicas, whose gradients are added up.
+        # The mean over the replicas, whose gradients are summed.
         return (loss + sum(self.losses)) / num_replicas()

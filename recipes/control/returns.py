@@ -1,12 +1,12 @@
-"""What the runs of several agents came to: a table and curves with their spread."""
+"""Returns of several agents: a table, and curves with their spread."""
 
 import numpy as np
 
-from .. import files
+from ..plots import new_axes, save
 
 
 def table(cards):
-    """Markdown: of each agent the mean return over its seeds, the best first.
+    """Return a Markdown table of the mean return of each agent over its seeds, the best first.
 
     Args:
         cards: dict of name to the cards of its seeds.
@@ -24,11 +24,8 @@ def table(cards):
 
 
 def draw(cards, path):
-    """Mean return over the environment's steps, and from the worst to the best seed, as PNG."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axes = figure.add_subplot()
+    """Draw the mean return over the environment's steps, and the range over the seeds, as PNG."""
+    figure, axes = new_axes((6.4, 4.2))
     for name, runs in cards.items():
         returns = np.array([[_number(row["return"]) for row in card["history"]] for card in runs])
         epochs = np.arange(1, returns.shape[1] + 1)
@@ -39,8 +36,7 @@ def draw(cards, path):
     axes.set(xlabel="steps of all environments", ylabel="return", title=runs[0]["task"])
     axes.grid(alpha=0.3)
     axes.legend()
-    with files.replacing(path) as temporary:
-        figure.savefig(temporary, dpi=120)
+    save(figure, path)
 
 
 def _number(value):

@@ -1,26 +1,72 @@
-"""One run of the recipe: one agent, one seed."""
+"""Runs of the recipe, one for each agent and seed, and their comparison."""
 
+import dataclasses
 import os
+import time
 
 import keras
 import numpy as np
 
 from keras_attn import optimizers
 
-from .. import run
-from ..optimizer import COMPILED
+from .. import files
+from ..optimizer import JIT_COMPILE
+from ..run import TrainingRun
+from ..settings import check_settings
 from .agents import build
 from .environments import Environments
-from .options import settings
 from .proximal_policy import ProximalPolicy
+from .returns import draw, table
 from .rollouts import Rollouts
 
-# Seeds of the environments that nothing is learned from.
+# Seeds of training environments start at a multiple of this, seeds of the test at its half.
 HELD_OUT = 1_000_000
 
 
-class Run(run.Run):
-    """A run in the directory `options.out`, which a later run with the same options continues.
+def run(options, started):
+    """Train and test all agents, and write their table and curves."""
+    if options.strategy not in ("none", "mirrored"):
+        raise ValueError(
+            "Agents act in environments of one process: --strategy must be none or mirrored. "
+            f"Received: --strategy {options.strategy}."
+        )
+    cards = {name: [] for name in options.models}
+    for name in options.models:
+        for seed in range(options.seed, options.seed + options.seeds):
+            out = os.path.join(options.out, f"{name}-{seed}")
+            cards[name].append(run_agent(name, dataclasses.replace(options, seed=seed, out=out)))
+    if keras.backend.backend() != "tensorflow":
+        print(
+            f"Trained: {options.out}/*/model.keras. The same command with KERAS_BACKEND=tensorflow "
+            "tests the agents, exports them and compares them."
+        )
+        return
+    lines = table(cards)
+    draw(cards, os.path.join(options.out, "returns.png"))
+    print("\n".join(lines))
+    files.write(os.path.join(options.out, "table.md"), "\n".join(lines) + "\n")
+    print(f"Curves: {options.out}/returns.png\nTable:  {options.out}/table.md")
+
+
+def run_agent(name, options):
+    """Return the card of one run: the existing one, unless `--episodes` differs from it."""
+    path = os.path.join(options.out, "card.json")
+    if os.path.exists(path):
+        settings = os.path.join(options.out, "settings.json")
+        check_settings(settings, {"model": name, **options.identity()}, options.out)
+        names = ("task", "results", "history", "steps", "parameters")
+        card = files.read_object(path, "delete it, and the run is tested again", *names)
+        if card["results"]["test"]["episodes"] == options.episodes:
+            return card
+    print(f"{name}, seed {options.seed}", flush=True)
+    started = time.monotonic()
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(options.seed)
+    return AgentRun(name, options).complete(started)
+
+
+class AgentRun(TrainingRun):
+    """Training, test and export of one agent with one seed in the directory `options.out`.
 
     Args:
         name: str. The agent's.
@@ -30,73 +76,72 @@ class Run(run.Run):
     curve = "return"
 
     def __init__(self, name, options):
-        super().__init__(options, {"model": name, **settings(options)})
-        self.check_shared("num_envs")
+        super().__init__(options, {"model": name, **options.identity()})
+        self.check_batch("num_envs")
         self.name = name
         environments = Environments(options.env, options.num_envs, options.seed * HELD_OUT)
         with self.scope():
             self.agent = build(name, environments.state_size, environments.num_actions, options)
             self.model = self.agent.model
-            self.trained = ProximalPolicy(self.model, entropy_weight=options.entropy_weight)
-            self.trained.compile(
+            self.training_model = ProximalPolicy(self.model, entropy_weight=options.entropy_weight)
+            self.training_model.compile(
                 optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
-                jit_compile=COMPILED,
+                jit_compile=JIT_COMPILE,
             )
-            self.trained.optimizer.build(self.trained.trainable_variables)
+            self.training_model.optimizer.build(self.training_model.trainable_variables)
         self.rollouts = Rollouts(environments, self.agent, options)
 
     def train(self):
-        """Trains, or goes on training; episodes begin anew.
+        """Train, or resume training with new episodes.
 
-        What is learned from is lived through by the agent as it then is, so that no `fit` can read
-        it ahead.
+        The current agent makes its own training data, so `fit` could not read them ahead.
         """
         options = self.options
-        resume = self.checkpoints()
-        first = resume.initial_epoch(self.trained)
+        resume = self.resume_callback()
+        first = resume.initial_epoch(self.training_model)
         if first == options.epochs:
             return
         callbacks = keras.callbacks.CallbackList(
-            [Returns(self.rollouts.environments), *self.logs(first), resume],
+            [Returns(self.rollouts.environments), *self.log_callbacks(first), resume],
             add_progbar=True,
-            model=self.trained,
+            model=self.training_model,
             verbose=1 if os.isatty(1) else 2,
             epochs=options.epochs,
-            steps=options.stretches,
+            steps=options.rollouts_per_epoch,
         )
         callbacks.on_train_begin()
         for epoch in range(first, options.epochs):
             callbacks.on_epoch_begin(epoch)
             found = []
-            for stretch in range(options.stretches):
-                callbacks.on_train_batch_begin(stretch)
-                found += self._learn(self._shared(self.rollouts.collect()))
-                callbacks.on_train_batch_end(stretch, found[-1])
+            for rollout in range(options.rollouts_per_epoch):
+                callbacks.on_train_batch_begin(rollout)
+                found += self._learn(self._distribute(self.rollouts.collect()))
+                callbacks.on_train_batch_end(rollout, found[-1])
             means = {name: float(np.mean([step[name] for step in found])) for name in found[0]}
             callbacks.on_epoch_end(epoch, means)
         callbacks.on_train_end()
 
-    def _learn(self, stretch):
-        """The metrics of each pass over a stretch."""
+    def _learn(self, rollout):
+        """Train on a rollout, and return the metrics of each pass over it."""
         passes = range(self.options.passes)
-        return [self.trained.train_on_batch(*stretch, return_dict=True) for _ in passes]
+        return [self.training_model.train_on_batch(*rollout, return_dict=True) for _ in passes]
 
-    def _shared(self, stretch):
-        """A stretch of which each replica has its rows; on JAX Keras parts it."""
+    def _distribute(self, rollout):
+        """Return a rollout of which each replica has its rows; on JAX Keras divides it."""
         count = self.devices.num_replicas_in_sync
         if count == 1 or keras.backend.backend() != "tensorflow":
-            return stretch
+            return rollout
 
-        def shared(array):
+        def distribute(array):
             parts = [keras.ops.convert_to_tensor(part) for part in np.split(array, count)]
             return self.devices.experimental_distribute_values_from_function(
                 lambda context: parts[context.replica_id_in_sync_group]
             )
 
-        return keras.tree.map_structure(shared, stretch)
+        return keras.tree.map_structure(distribute, rollout)
 
     def evaluate(self):
-        """The returns of episodes in other environments, acted as in training."""
+        """Return the mean return of episodes in other environments, with sampled actions."""
         options = self.options
         environments = Environments(options.env, options.num_envs, HELD_OUT // 2 + options.seed)
         rollouts = Rollouts(environments, self.agent, options)
@@ -113,7 +158,7 @@ class Run(run.Run):
         }
 
     def export(self):
-        """Writes the next version under `export/`, of a model whose memory a client can hold."""
+        """Write the next version under `export/`, of a model whose memory a client can hold."""
         from keras_attn import export
 
         if hasattr(self.model, "initial_memory"):
@@ -122,16 +167,15 @@ class Run(run.Run):
             )
 
     def steps(self):
-        """How many steps the environments made."""
-        options = self.options
-        return options.epochs * options.stretches * options.num_envs * options.rollout
+        """Return the number of steps of all environments."""
+        return self.options.steps
 
-    def facts(self):
+    def card_entries(self):
         return {"task": self.options.env, "model": self.name}
 
 
 class Returns(keras.callbacks.Callback):
-    """Logs the mean return of the episodes that ended in an epoch, as `return`."""
+    """Log the mean return of the episodes that ended in an epoch, as `return`."""
 
     def __init__(self, environments):
         super().__init__()

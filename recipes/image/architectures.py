@@ -1,32 +1,28 @@
-"""The model of each name, with the pattern that is asked for."""
+"""Models by name, with the chosen pattern."""
 
 import math
 
 from keras_attn import models, patterns
 
-from ..options import build_model
-from .shapes import grid
+from ..model_arguments import build_model
+from .shapes import token_grid
 
 
 def build(options, kind):
-    """The model `options.model` of images of a `Kind`."""
-    page = getattr(models, options.model)
+    """Build the model `options.model` for images of an `ImageKind`."""
     own = _image if options.model == "image_transformer" else _sparse
     arguments = {
         "vocabulary_size": kind.num_values + 2,
         "image_shape": kind.image_shape,
-        "num_layers": options.num_layers,
-        "num_heads": options.num_heads,
-        "hidden_dim": options.hidden_dim,
-        "intermediate_dim": options.intermediate_dim,
+        **options.sizes(),
         "dropout": options.dropout,
         **own(options, kind),
     }
-    return build_model(page, arguments, options.more)
+    return build_model(getattr(models, options.model), arguments, options.more)
 
 
 def _image(options, kind):
-    image_shape = grid(kind, options.likelihood)
+    image_shape = token_grid(kind, options.likelihood)
     make = {
         "dense": patterns.Causal,
         "block_local_1d": lambda: patterns.BlockLocal1D(options.block_length, options.lookback),

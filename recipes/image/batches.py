@@ -5,29 +5,29 @@ import functools
 import numpy as np
 
 
-class Batches:
-    """Epochs of so many batches of a shuffled split, each going on where the other ended.
+class ShuffledBatches:
+    """Epochs of `steps` batches of a shuffled split, each continuing where the last one ended.
 
-    A pass over the split is over when all images were read, not when an epoch is; each pass has an
-    order of its own, which the seed and the number of the pass alone decide.
+    A pass over the split ends when all images were read, not with an epoch; the order of a pass
+    depends on the seed and on the number of the pass alone.
 
     Args:
         images: an `Images`.
         batch_size: int.
         steps: int. Batches of an epoch.
         seed: int.
-        labelled: function of images (B, H, W, C) that gives inputs and labels.
+        encode: function of images (B, H, W, C) that returns inputs and labels.
     """
 
-    def __init__(self, images, batch_size, steps, seed, labelled):
+    def __init__(self, images, batch_size, steps, seed, encode):
         self._images, self._batch_size, self._steps, self._seed = images, batch_size, steps, seed
-        self._labelled = labelled
+        self._encode = encode
 
     def __len__(self):
         return self._steps
 
     def batch(self, epoch, index):
-        return self._labelled(self._images.take(self._places(epoch * self._steps + index)))
+        return self._encode(self._images.take(self._places(epoch * self._steps + index)))
 
     def _places(self, step):
         numbers = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
@@ -39,18 +39,18 @@ class Batches:
         return found
 
 
-class InOrder:
-    """One pass over a split; its last batch may be smaller."""
+class OrderedBatches:
+    """One pass over a split; the last batch may be smaller."""
 
-    def __init__(self, images, batch_size, labelled):
-        self._images, self._batch_size, self._labelled = images, batch_size, labelled
+    def __init__(self, images, batch_size, encode):
+        self._images, self._batch_size, self._encode = images, batch_size, encode
 
     def __len__(self):
         return -(-len(self._images) // self._batch_size)
 
     def batch(self, epoch, index):
         first, end = index * self._batch_size, (index + 1) * self._batch_size
-        return self._labelled(self._images.take(np.arange(first, min(end, len(self._images)))))
+        return self._encode(self._images.take(np.arange(first, min(end, len(self._images)))))
 
 
 @functools.lru_cache(maxsize=2)

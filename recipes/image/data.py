@@ -1,4 +1,4 @@
-"""The images to learn: scikit-learn's digits, CIFAR-10 or ImageNet of 32 by 32 pixels."""
+"""Images: scikit-learn's digits, CIFAR-10, or ImageNet of 32 by 32 pixels."""
 
 import math
 import zipfile
@@ -9,31 +9,20 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import files
+from .shapes import DATASETS
 
 SPLITS = ("train", "valid", "test")
-# Of the images that a set does not hold out itself, the share of each split that is made of them.
+# Share of the images for each split that the data set does not hold out itself.
 HELD_OUT = 0.1
 MOST_HELD_OUT = 5000
 
 
-class Kind(NamedTuple):
-    """What all images of a set have in common."""
-
-    image_shape: tuple
-    num_values: int
-
-
-KINDS = {
-    "digits": Kind((8, 8, 1), 17),
-    "cifar10": Kind((32, 32, 3), 256),
-    "imagenet32": Kind((32, 32, 3), 256),
-}
-_SHAPE = (32, 32, 3)
+_SHAPE = DATASETS["cifar10"].image_shape
 _SIZE = math.prod(_SHAPE)
 
 
 class Images(NamedTuple):
-    """Some images (N, H, W, C) of an array, in an order of their own."""
+    """Images (N, H, W, C) of an array, in a given order."""
 
     array: np.ndarray
     order: np.ndarray
@@ -42,21 +31,21 @@ class Images(NamedTuple):
         return len(self.order)
 
     def take(self, places):
-        """Those at `places` of the order, which wraps around."""
+        """Return the images at `places` of the order, which wraps around."""
         return np.ascontiguousarray(self.array[self.order[np.asarray(places) % len(self)]])
 
 
 def read_images(dataset, data_dir=None, seed=0):
-    """The three splits of a set, a dict of `Images`, which a seed tells apart.
+    """Read the three splits of a data set, a dict of `Images`, drawn by a seed.
 
     Args:
-        dataset: one of `KINDS`. Of `digits` a tenth is for each of `valid` and `test`; the others
-            have a test split, and `valid` is at most a tenth of what they train on.
-        data_dir: str. Where the files of the others are.
+        dataset: one of `DATASETS`. Of `digits` a tenth is for each of `valid` and `test`; the
+            others have a test split, and `valid` is at most a tenth of their training images.
+        data_dir: str. Directory with the files of the other data sets.
         seed: int.
 
     Raises:
-        ValueError: if a file is missing, empty or damaged, or is another set's.
+        ValueError: if a file is missing, empty or damaged, or of another data set.
         ImportError: if `digits` are asked for and scikit-learn is not installed.
     """
     random = np.random.RandomState(seed)
@@ -135,9 +124,9 @@ def _imagenet32(data_dir):
 
 
 def _array(path):
-    """The images in a file of NumPy's: the array `data`, or the only one."""
+    """Return the images in a file of NumPy: the array `data`, or the only one."""
     try:
-        # No more of a .npy than is asked for: all of them are gigabytes.
+        # Memory-mapped: a .npy file has gigabytes.
         found = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(found, np.ndarray):
             with found:
@@ -154,5 +143,5 @@ def _array(path):
 
 
 def _pixels(planes):
-    """Images (N, 32, 32, 3) of rows (N, 3072) that hold one channel after another."""
+    """Return images (N, 32, 32, 3) of rows (N, 3072) that hold one channel after another."""
     return planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)

@@ -6,24 +6,28 @@ import numpy as np
 
 from keras_attn import generation, losses, metrics, models
 
-from .. import run
-from ..epochs import EpochDataset
-from ..optimizer import COMPILED, adam
+from ..epoch_dataset import EpochDataset
+from ..optimizer import JIT_COMPILE, adam
+from ..plots import write_image_grid
+from ..run import TrainingRun
 from .architectures import build
-from .batches import Batches, InOrder
-from .data import KINDS, Images, read_images
-from .drawing import write_grid
-from .settings import settings
+from .batches import OrderedBatches, ShuffledBatches
+from .data import Images, read_images
+from .shapes import DATASETS
 
 
-class Run(run.Run):
-    """A run in the directory `options.out`, which a later run with the same options continues."""
+def run(options, started):
+    ImageRun(options).execute(started)
+
+
+class ImageRun(TrainingRun):
+    """Training, evaluation and export of a model of images in the directory `options.out`."""
 
     curve = "val_bits_per_dim"
 
     def __init__(self, options):
-        super().__init__(options, settings(options))
-        self.kind = KINDS[options.dataset]
+        super().__init__(options, options.identity())
+        self.kind = DATASETS[options.dataset]
         self.splits = read_images(options.dataset, options.data_dir, options.seed)
         with self.scope():
             self.model = build(options, self.kind)
@@ -31,21 +35,21 @@ class Run(run.Run):
             self._likelihood = self._mixture()
             self._compile()
         if self._likelihood:
-            self.check_shared("batch_size")
+            self.check_batch("batch_size")
 
     def train(self):
-        """Trains, or goes on training."""
+        """Train, or resume training."""
         options = self.options
         steps = options.steps // options.epochs
         images = self.splits["train"]
-        train = Batches(images, options.batch_size, steps, options.seed, self._labelled)
+        train = ShuffledBatches(images, options.batch_size, steps, options.seed, self._encode)
         number = min(options.valid_images, len(self.splits["valid"]))
-        if self._likelihood:  # a last batch is shared evenly too
+        if self._likelihood:  # the devices must divide the last batch too
             number -= number % self.devices.num_replicas_in_sync
         self.fit(EpochDataset(train), self._held_out("valid", number)[0])
 
     def evaluate(self):
-        """Bits per dimension of the test split."""
+        """Return bits per dimension of the test split."""
         data, number = self._held_out("test", self.options.test_images)
         started = time.monotonic()
         found = self.model.evaluate(data.data(), verbose=0, return_dict=True)
@@ -60,16 +64,16 @@ class Run(run.Run):
         }
 
     def sample(self):
-        """Draws images, those that the export draws by the same seed, and writes `samples.png`."""
+        """Generate the images that the export generates from the same seed; write `samples.png`."""
         from keras_attn import export
 
         generator = export.ImageGenerator(self.model, self._strategy())
         images = generator.generate(self.options.samples, self.options.seed)["images"].numpy()
-        write_grid(images, self.kind.num_values, self.path("samples.png"))
+        write_image_grid(images, self.kind.num_values, self.path("samples.png"))
         return images
 
     def export(self):
-        """Writes the next version under `export/`."""
+        """Write the next version under `export/`."""
         from keras_attn import export
 
         self.exported = export.saved_model(
@@ -79,8 +83,8 @@ class Run(run.Run):
             version=self.options.export_version,
         )
 
-    def facts(self):
-        """Also draws samples."""
+    def card_entries(self):
+        """Return entries of the card, and write samples."""
         self.sample()
         return {
             "task": self.options.dataset,
@@ -88,25 +92,25 @@ class Run(run.Run):
             "images": {name: len(images) for name, images in self.splits.items()},
         }
 
-    def report(self, card):
+    def summary(self, card):
         yield f"Samples: {self.path('samples.png')}"
-        yield from super().report(card)
+        yield from super().summary(card)
 
-    def _labelled(self, images):
-        """What the model reads of a batch, and what it is to predict."""
+    def _encode(self, images):
+        """Return inputs and labels of a batch."""
         encode = self.tokens.values if self._likelihood else self.tokens.encode
         inputs, labels = self.tokens.inputs(images), encode(images)
         return {"token_ids": np.asarray(inputs)}, np.asarray(labels)
 
     def _held_out(self, split, most):
-        """`EpochDataset` of at most so many images, and how many they are."""
+        """Return an `EpochDataset` of at most `most` images, and their number."""
         array, order = self.splits[split]
         images = Images(array, order[:most])
-        batches = InOrder(images, self.options.batch_size, self._labelled)
+        batches = OrderedBatches(images, self.options.batch_size, self._encode)
         return EpochDataset(batches, free_axes=(0,)), len(images)
 
     def _mixture(self):
-        """The likelihood of whole pixels; None for the softmax of a value."""
+        """Return the likelihood of whole pixels; None for the softmax of a value."""
         if not self.tokens.whole_pixels:
             return None
         return losses.MixtureOfLogistics(
@@ -114,7 +118,7 @@ class Run(run.Run):
         )
 
     def _strategy(self):
-        """How to draw; None for what suits the likelihood."""
+        """Return the sampling strategy; None for the likelihood's default."""
         temperature = self.options.temperature
         return None if temperature == 1 else generation.Sample(temperature)
 
@@ -123,5 +127,5 @@ class Run(run.Run):
             adam(self.options),
             loss=self._likelihood or losses.LabelSmoothedCrossentropy(0.0),
             weighted_metrics=[metrics.BitsPerDim(likelihood=self._likelihood)],
-            jit_compile=COMPILED,
+            jit_compile=JIT_COMPILE,
         )

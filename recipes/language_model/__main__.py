@@ -1,4 +1,4 @@
-"""Trains a language model, evaluates it, exports it and writes a result card.
+"""Train a language model, evaluate it, export it and write a result card.
 
     python -m recipes.language_model                                        Python's own source
     python -m recipes.language_model --data-dir DIR --model transformer_xl  a text of yours
@@ -8,19 +8,7 @@ See README.md beside this file.
 
 import sys
 
-from .. import program
-from .options import parse
-
-
-def main():
-    return program.main("recipes.language_model", parse, run)
-
-
-def run(options, started):
-    from .training import Run
-
-    Run(options).finish(started)
-
+from .. import cli
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(__package__))

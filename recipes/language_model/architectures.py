@@ -1,61 +1,87 @@
-"""The model of each name, with what its paper asks for beside the sizes."""
+"""Models by name, with the arguments of their papers beside the sizes."""
 
 import math
 
 from keras_attn import models
 from keras_attn.memory import SegmentMemory
 
-from ..options import build_model
+from ..model_arguments import build_model
 
 
 def build(options, vocabulary_size):
-    """The model `options.model` of so many tokens."""
-    page = getattr(models, options.model)
+    """Build the model `options.model`.
+
+    Raises:
+        ValueError: if `--with` does not fit the model, or --full-attention its dynamic spans.
+    """
     arguments = {
         "vocabulary_size": vocabulary_size,
-        "num_layers": options.num_layers,
-        "num_heads": options.num_heads,
-        "hidden_dim": options.hidden_dim,
-        "intermediate_dim": options.intermediate_dim,
+        **options.sizes(),
         "dropout": options.dropout,
         **_OWN[options.model](options),
         **(_FULL[options.model](options) if options.full_attention else {}),
     }
-    model = build_model(page, arguments, options.more)
+    model = build_model(getattr(models, options.model), arguments, options.more)
     if options.full_attention and options.model == "adaptive_span_transformer":
-        for pattern in span_patterns(model):
+        for pattern in _span_patterns(model):
+            if pattern.dynamic:
+                raise ValueError(
+                    "--full-attention fixes the spans of adaptive_span_transformer, and "
+                    "dynamic=True computes them from the queries: leave out one of them."
+                )
             pattern.span.assign([1.0] * options.num_heads)
             pattern.span.trainable = False
     return model
 
 
-def span_patterns(model):
-    """The pattern of each layer of an `adaptive_span_transformer`."""
+def head_spans(model, ids, context):
+    """Return the mean span of each head of an `adaptive_span_transformer`, layer by layer.
+
+    A dynamic span is a function of the query: it is measured where the model reads the ids.
+
+    Args:
+        model: a `CausalLanguageModel` with a memory.
+        ids: int array (n,).
+        context: int. Tokens of a segment.
+    """
+    patterns = _span_patterns(model)
+    if not patterns[0].dynamic:
+        return [pattern.span_summary()["spans"] for pattern in patterns]
+    state = model.initial_memory(1)
+    for start in range(0, min(len(ids), patterns[0].max_span), context):
+        outputs = model({"token_ids": ids[None, start : start + context], **state})
+        state = {name: outputs[name] for name in state}
+    # The memory holds the inputs of each block, from which it makes its queries.
+    inputs = state["memory"][:, :, -int(state["memory_length"][0]) :]
+    return [p.span_summary(inputs[:, layer])["spans"] for layer, p in enumerate(patterns)]
+
+
+def _span_patterns(model):
     return [block.attention.pattern for block in model.depth.blocks]
 
 
 def with_memory(model, memory_length):
-    """The same parts, and so the same weights, with another memory."""
+    """Return a model of the same parts, and so the same weights, with another memory."""
     parts = {name: getattr(model, name) for name in model.parts}
     return models.CausalLanguageModel(**{**parts, "memory": SegmentMemory(memory_length)})
 
 
-def rows(context):
-    """The two factors of a length that are nearest its square root, the greater one first.
+def factor_pair(context):
+    """Return the two factors of a length that are nearest its square root, the greater one first.
 
     Raises:
-        ValueError: if the length is a prime, which has no rows.
+        ValueError: if the length is a prime.
     """
     row = next(n for n in range(math.isqrt(context), 0, -1) if context % n == 0)
     if row == 1:
         raise ValueError(
-            f"--context must be a product for a model that reads rows. Received: {context}."
+            f"--context must be a product for a model that reads rows. Received: --context {context}."
         )
     return context // row, row
 
 
 def _sparse(options):
-    num_rows, row = rows(options.context)
+    num_rows, row = factor_pair(options.context)
     # A quarter of a row, as the paper's 32 of 128 on enwik8.
     return {"image_shape": (num_rows, row, 1), "summary": max(1, row // 4)}
 
@@ -65,10 +91,10 @@ _OWN = {
     "deep_char_transformer": lambda options: {"max_length": options.context},
     "transformer_xl": lambda options: {"memory_length": options.memory},
     "adaptive_span_transformer": lambda options: {"max_span": options.memory},
-    "reformer": lambda options: {"axial_shape": rows(options.context)},
+    "reformer": lambda options: {"axial_shape": factor_pair(options.context)},
     "sparse_transformer": _sparse,
 }
-# What makes every query meet all keys before it.
+# Arguments with which every query attends to all keys before it.
 _FULL = {
     "adaptive_span_transformer": lambda options: {"span_loss": 0.0},
     "reformer": lambda options: {"attention": ("full",)},

@@ -8,54 +8,57 @@ import numpy as np
 from keras_attn import generation, losses, metrics, text
 from keras_attn.memory import StatefulSegments
 
-from .. import run
-from ..epochs import EpochDataset
-from ..optimizer import COMPILED, adam
-from ..text.batches import EndlessSegments, Windows
+from ..epoch_dataset import EpochDataset
+from ..optimizer import JIT_COMPILE, adam
+from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
-from ..text.data import read_text
-from .architectures import build, span_patterns, with_memory
-from .settings import settings
+from ..text.data import read_text, text_identity
+from ..text.segments import EndlessSegments, StridedWindows
+from .architectures import build, head_spans, with_memory
 
 
-class Run(run.Run):
-    """A run in the directory `options.out`, which a later run with the same options continues."""
+def run(options, started):
+    LanguageModelRun(options).execute(started)
+
+
+class LanguageModelRun(TrainingRun):
+    """Training, evaluation and export of a language model in the directory `options.out`."""
 
     curve = "val_bits_per_character"
 
     def __init__(self, options):
         name, splits = read_text(options.data_dir, options.text)
-        super().__init__(options, settings(options, (name, splits)))
-        self.corpus = Corpus.of(name, splits, options, options.out)
+        super().__init__(options, text_identity(options, name, splits))
+        self.corpus = Corpus.load(name, splits, options)
         self.corpus.check_rows(options.batch_size, *self.corpus.ids)
         with self.scope():
             self.model = build(options, self.corpus.tokens.vocabulary_size)
-            self.trained = self._trained()
+            self.training_model = self._compile()
 
-    def begin(self):
-        super().begin()
+    def save_settings(self):
+        super().save_settings()
         self.corpus.tokens.save()
 
     def train(self):
-        """Trains, or goes on training."""
+        """Train, or resume training."""
         steps = self.options.steps // self.options.epochs
         train = self._segments(self.corpus.ids["train"], steps)
         self.fit(EpochDataset(train), EpochDataset(self._validation()))
 
     def evaluate(self):
-        """Bits per character of the test split, in which each token but the first is scored once."""
+        """Return bits per character of the test split; each token but the first is scored once."""
         options, ids = self.options, self.corpus.ids["test"]
-        if self._remembers:
+        if self._has_memory:
             model = with_memory(self.model, options.eval_memory)
             model = StatefulSegments(model, options.batch_size)
             data = self._segments(ids)
             protocol = f"segments of {options.context}, memory {options.eval_memory}"
         else:
             model = keras.Model(self.model.input, self.model.output)
-            data = Windows(ids, options.context, options.stride, options.batch_size)
+            data = StridedWindows(ids, options.context, options.stride, options.batch_size)
             protocol = f"windows of {options.context}, stride {options.stride}"
         measured = [metrics.BitsPerCharacter(name="bits_per_token"), metrics.Perplexity()]
-        model.compile(loss=_loss(), weighted_metrics=measured, jit_compile=COMPILED)
+        model.compile(loss=_loss(), weighted_metrics=measured, jit_compile=JIT_COMPILE)
         started = time.monotonic()
         found = model.evaluate(EpochDataset(data).data(), verbose=0, return_dict=True)
         seconds = time.monotonic() - started
@@ -72,7 +75,7 @@ class Run(run.Run):
         }
 
     def sample(self):
-        """A beginning of the test split, and how the model goes on."""
+        """Return the beginning of the test split and the model's continuation."""
         options, tokenizer = self.options, self.corpus.tokens.tokenizer
         prompt = self.corpus.ids["test"][: max(1, options.context - options.max_length)]
         ids, _ = generation.generate(
@@ -84,11 +87,11 @@ class Run(run.Run):
         }
 
     def export(self):
-        """Writes the next version under `export/`."""
+        """Write the next version under `export/`."""
         from keras_attn import export
 
         options, decoding = self.options, {}
-        if not self._remembers:
+        if not self._has_memory:
             decoding = {
                 "tokenizer": self.corpus.tokens.tokenizer,
                 "strategy": self._strategy(),
@@ -99,7 +102,7 @@ class Run(run.Run):
             self.model, self.path("export"), version=options.export_version, **decoding
         )
 
-    def facts(self):
+    def card_entries(self):
         return {
             "task": self.corpus.name,
             "vocabulary_size": self.corpus.tokens.vocabulary_size,
@@ -107,31 +110,31 @@ class Run(run.Run):
             **self._spans(),
         }
 
-    def report(self, card):
+    def summary(self, card):
         yield f"{card['sample']['prompt']}[...]{card['sample']['continuation']}\n"
-        yield from super().report(card)
+        yield from super().summary(card)
 
     @property
-    def _remembers(self):
+    def _has_memory(self):
         return self.model.memory is not None
 
     def _segments(self, ids, steps=None):
-        """So many segments an epoch; by default all of them, in their order."""
+        """Return `steps` segments an epoch; by default all of them, in their order."""
         streams = text.SegmentStreams(ids, self.options.batch_size, self.options.context)
-        in_order = self._remembers or steps is None
+        in_order = self._has_memory or steps is None
         return EndlessSegments(streams, steps or len(streams), in_order, self.options.seed)
 
     def _validation(self):
         options = self.options
         ids = self.corpus.ids["valid"][: max(options.valid_tokens, options.batch_size + 1)]
-        if self._remembers:
+        if self._has_memory:
             return self._segments(ids)
-        return Windows(ids, options.context, options.context, options.batch_size)
+        return StridedWindows(ids, options.context, options.context, options.batch_size)
 
-    def _trained(self):
-        """The model as it is trained, compiled."""
+    def _compile(self):
+        """Return the compiled model or wrapper that is trained."""
         options, trained = self.options, self.model
-        if self._remembers:
+        if self._has_memory:
             trained = StatefulSegments(self.model, options.batch_size)
         elif options.model == "deep_char_transformer" and options.auxiliary_losses:
             trained = losses.AuxiliaryLosses(self.model, options.steps)
@@ -139,7 +142,7 @@ class Run(run.Run):
             adam(options),
             loss=_loss(),
             weighted_metrics=[self.corpus.bits_per_character()],
-            jit_compile=COMPILED,
+            jit_compile=JIT_COMPILE,
         )
         return trained
 
@@ -147,11 +150,11 @@ class Run(run.Run):
         return generation.Sample(self.options.temperature, seed=self.options.seed)
 
     def _spans(self):
-        """What the heads of a model with adaptive spans have learned."""
+        """Return the learned spans of a model with adaptive spans."""
         if self.options.model != "adaptive_span_transformer":
             return {}
-        summaries = [pattern.span_summary() for pattern in span_patterns(self.model)]
-        spans = [[round(float(span), 1) for span in summary["spans"]] for summary in summaries]
+        spans = head_spans(self.model, self.corpus.ids["test"], self.options.context)
+        spans = [[round(float(span), 1) for span in layer] for layer in spans]
         return {
             "spans": {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "by_layer": spans}
         }

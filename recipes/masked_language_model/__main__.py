@@ -1,4 +1,4 @@
-"""Trains BERT to guess masked tokens, evaluates it, exports it and writes a result card.
+"""Train BERT to predict masked tokens, evaluate it, export it and write a result card.
 
     python -m recipes.masked_language_model                   Python's own source
     python -m recipes.masked_language_model --data-dir DIR    a text of yours
@@ -8,19 +8,7 @@ See README.md beside this file.
 
 import sys
 
-from .. import program
-from .options import parse
-
-
-def main():
-    return program.main("recipes.masked_language_model", parse, run)
-
-
-def run(options, started):
-    from .training import Run
-
-    Run(options).finish(started)
-
+from .. import cli
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(__package__))

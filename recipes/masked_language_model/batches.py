@@ -1,28 +1,27 @@
-"""Segments of a text in which some tokens are hidden."""
+"""Segments of a text in which some tokens are masked."""
 
 import numpy as np
 
-# Of the tokens to guess: those that the mask stands for, and those that another token does.
+# Shares of the chosen tokens that become the mask, and that become a random token.
 MASKED, REPLACED = 0.8, 0.1
 
 
-def hide(ids, rate, mask_id, first_id, generator):
-    """BERT's masking: what the model reads, and what it is to guess.
+def mask_tokens(ids, rate, mask_id, first_id, generator):
+    """Apply BERT's masking.
 
-    Each real token is to be guessed with probability `rate`, at least one of them in all. Of those,
-    8 of 10 are read as the mask, 1 as a token drawn from all, 1 as itself, so that the model cannot
-    know which tokens are to be guessed.
+    Each real token is a target with probability `rate`, at least one of them in all. Of the
+    targets, 8 in 10 are read as the mask, 1 as a random token and 1 as itself, so that the model
+    cannot know which tokens are targets.
 
     Args:
         ids: int array; 0 is padding.
         rate: float.
-        mask_id: int. The mask's id, one after the last token's.
-        first_id: int. The first id that stands for text.
+        mask_id: int. Id of the mask, one after the last token's.
+        first_id: int. The first id of ordinary tokens.
         generator: `numpy.random.Generator`.
 
     Returns:
-        Two int32 arrays like `ids`: tokens, and targets, which are 0 where nothing is to be
-        guessed.
+        Two int32 arrays like `ids`: tokens, and targets, which are 0 elsewhere.
 
     Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1 and appendix A.1.
     """
@@ -37,16 +36,15 @@ def hide(ids, rate, mask_id, first_id, generator):
 
 
 class MaskedSegments:
-    """Batches of segments with hidden tokens.
+    """Batches of segments with masked tokens.
 
-    A batch is made of the segments and of the random numbers that its place tells, whatever was
-    asked for before: a run that is resumed goes on as it would have. Rows that the text does not
-    fill end in padding.
+    Segments and random numbers of a batch depend on its index alone, so a resumed run reads the
+    same batches. Rows that the text does not fill end in padding.
 
     Args:
         ids: int array, the text.
         options: with `context`, `batch_size`, `mask_rate` and `seed`.
-        mask_id, first_id: as `hide`.
+        mask_id, first_id: as `mask_tokens`.
         steps: int. Batches of an epoch; None for all segments, in their order, once. Otherwise each
             row of a batch is a segment drawn from anywhere in the text.
     """
@@ -54,7 +52,7 @@ class MaskedSegments:
     def __init__(self, ids, options, mask_id, first_id, steps=None):
         self._ids, self._context, self._batch_size = ids, options.context, options.batch_size
         self._seed, self._steps = options.seed, steps
-        self._hide = {"rate": options.mask_rate, "mask_id": mask_id, "first_id": first_id}
+        self._masking = {"rate": options.mask_rate, "mask_id": mask_id, "first_id": first_id}
 
     def __len__(self):
         if self._steps is not None:
@@ -62,7 +60,7 @@ class MaskedSegments:
         return -(-len(self._ids) // (self._context * self._batch_size))
 
     def batch(self, epoch, index):
-        """Tokens by name, and targets."""
+        """Return a dict of tokens, and targets."""
         in_order = self._steps is None
         step = index if in_order else epoch * self._steps + index
         generator = np.random.default_rng([self._seed, step, in_order])
@@ -75,5 +73,5 @@ class MaskedSegments:
         for row, start in zip(rows, starts, strict=True):
             part = self._ids[start : start + self._context]
             row[: len(part)] = part
-        tokens, targets = hide(rows, generator=generator, **self._hide)
+        tokens, targets = mask_tokens(rows, generator=generator, **self._masking)
         return {"token_ids": tokens}, targets

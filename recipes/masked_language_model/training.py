@@ -4,33 +4,36 @@ import numpy as np
 
 from keras_attn import losses, metrics, models
 
-from .. import run
-from ..epochs import EpochDataset
-from ..optimizer import COMPILED, adam
+from ..epoch_dataset import EpochDataset
+from ..optimizer import JIT_COMPILE, adam
+from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
-from ..text.data import read_text
+from ..text.data import read_text, text_identity
 from ..text.tokens import FIRST_ID
-from .batches import MaskedSegments, hide
-from .options import SIZES, settings
+from .batches import MaskedSegments, mask_tokens
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 24
 MASK = "[MASK]"
 
 
-class Run(run.Run):
-    """A run in the directory `options.out`, which a later run with the same options continues."""
+def run(options, started):
+    MaskedLanguageModelRun(options).execute(started)
+
+
+class MaskedLanguageModelRun(TrainingRun):
+    """Training, evaluation and export of a BERT in the directory `options.out`."""
 
     curve = "val_masked_accuracy"
 
     def __init__(self, options):
         name, splits = read_text(options.data_dir, options.text)
-        super().__init__(options, settings(options, (name, splits)))
-        self.corpus = Corpus.of(name, splits, options, options.out)
+        super().__init__(options, text_identity(options, name, splits))
+        self.corpus = Corpus.load(name, splits, options)
         self.mask_id = self.corpus.tokens.vocabulary_size
         with self.scope():
             self.model = models.bert(
                 self.mask_id + 1,
-                **{name: getattr(options, name) for name in SIZES},
+                **options.sizes(),
                 dropout=options.dropout,
                 max_length=options.context,
             )
@@ -38,21 +41,21 @@ class Run(run.Run):
                 adam(options),
                 loss=losses.LabelSmoothedCrossentropy(0.0),
                 weighted_metrics=[metrics.TokenAccuracy(name="masked_accuracy")],
-                jit_compile=COMPILED,
+                jit_compile=JIT_COMPILE,
             )
 
-    def begin(self):
-        super().begin()
+    def save_settings(self):
+        super().save_settings()
         self.corpus.tokens.save()
 
     def train(self):
-        """Trains, or goes on training."""
+        """Train, or resume training."""
         train = self._segments("train", steps=self.options.steps // self.options.epochs)
         valid = self._segments("valid", most=self.options.valid_tokens)
         self.fit(EpochDataset(train), EpochDataset(valid))
 
     def evaluate(self):
-        """The share of the test split's hidden tokens that is guessed, and by a blind guess."""
+        """Return the accuracy on masked tokens of the test split, and that of the most frequent token."""
         segments = self._segments("test")
         found = self.model.evaluate(EpochDataset(segments).data(), verbose=0, return_dict=True)
         guess = np.bincount(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
@@ -71,13 +74,15 @@ class Run(run.Run):
         }
 
     def examples(self):
-        """Beginnings of the test split with hidden tokens, and what is guessed, as pairs of text."""
+        """Return pairs of text: passages of the test split with masks, and with predictions."""
         found, ids = [], self.corpus.ids["test"]
         generator = np.random.default_rng(self.options.seed)
         length = min(EXAMPLE_LENGTH, self.options.context, len(ids))
         for start in range(0, min(len(ids) - length, EXAMPLES * length - 1) + 1, length):
             part = ids[start : start + length]
-            _, targets = hide(part, self.options.mask_rate, self.mask_id, FIRST_ID, generator)
+            _, targets = mask_tokens(
+                part, self.options.mask_rate, self.mask_id, FIRST_ID, generator
+            )
             tokens = np.where(targets > 0, self.mask_id, part)
             logits = np.asarray(self.model({"token_ids": tokens[None]}))[0, :, : self.mask_id]
             filled = np.where(targets > 0, logits.argmax(-1), part)
@@ -85,31 +90,31 @@ class Run(run.Run):
         return found
 
     def export(self):
-        """Writes the next version under `export/`."""
+        """Write the next version under `export/`."""
         from keras_attn import export
 
         self.exported = export.saved_model(
             self.model, self.path("export"), version=self.options.export_version
         )
 
-    def facts(self):
+    def card_entries(self):
         return {
             "task": self.corpus.name,
             "vocabulary_size": self.mask_id,
             "examples": self.examples(),
         }
 
-    def report(self, card):
+    def summary(self, card):
         for masked, filled in card["examples"]:
             yield f"{masked}\n    {filled}"
-        yield from super().report(card)
+        yield from super().summary(card)
 
     def _segments(self, split, steps=None, most=None):
         ids = self.corpus.ids[split][:most]
         return MaskedSegments(ids, self.options, self.mask_id, FIRST_ID, steps)
 
     def _shown(self, ids):
-        """Text, in which the mask is written out."""
+        """Return text in which masks are written as [MASK]."""
         parts, part = [], []
         for token in [*ids, self.mask_id]:
             if token == self.mask_id:

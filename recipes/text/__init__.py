@@ -1,1 +1,1 @@
-"""A text to learn: read, as token ids, in batches, and the options for it."""
+"""Text for training: read, tokenised, cut into batches, and the options for it."""

@@ -6,26 +6,25 @@ import numpy as np
 
 from keras_attn import metrics, text
 
-from ..options import devices_of
-from . import tokens
+from .. import files
+from .tokens import TokenCache
 
 
 class Corpus(NamedTuple):
-    """The splits of a text as token ids, and how many characters these stand for."""
+    """The splits of a text as token ids, and the number of characters that they stand for."""
 
     name: str
     ids: dict
     characters: dict
-    tokens: tokens.Tokens
+    tokens: TokenCache
 
     @classmethod
-    def of(cls, name, splits, options, directory):
-        """A text's, tokenised, or as a run in that directory has kept it.
+    def load(cls, name, splits, options):
+        """Tokenise a text, or read the tokens that its run has kept.
 
         Args:
-            name, splits: as `recipes.text.data.read_text` gives them.
-            options: with `tokenizer`, `vocabulary_size`, `prepare` and `strategy`.
-            directory: str.
+            name, splits: as `recipes.text.data.read_text` returns them.
+            options: a `TextOptions`.
         """
 
         def make():
@@ -35,20 +34,20 @@ class Corpus(NamedTuple):
                 arrays[split], arrays[f"{split}_characters"] = encode(tokenizer, part)
             return tokenizer, arrays
 
-        made_of = options.tokenizer, str(options.vocabulary_size), *splits.values()
-        kept = tokens.Tokens(directory, tokens.digest(*made_of), make, devices_of(options))
+        digest = files.digest(options.tokenizer, str(options.vocabulary_size), *splits.values())
+        tokens = TokenCache(options.out, digest, make, options.devices)
         return cls(
             name,
-            {split: kept.arrays[split] for split in splits},
-            {split: int(kept.arrays[f"{split}_characters"]) for split in splits},
-            kept,
+            {split: tokens.arrays[split] for split in splits},
+            {split: int(tokens.arrays[f"{split}_characters"]) for split in splits},
+            tokens,
         )
 
     def characters_per_token(self, split):
         return self.characters[split] / len(self.ids[split])
 
     def check_rows(self, batch_size, *splits):
-        """Refuses a split that has not a token to predict for each row of a batch."""
+        """Refuse a split with fewer tokens to predict than a batch has rows."""
         for split in splits:
             if len(self.ids[split]) <= batch_size:
                 raise ValueError(
@@ -58,19 +57,19 @@ class Corpus(NamedTuple):
                 )
 
     def bits_per_character(self):
-        """The metric, in which a token counts for what one of the training text stands for."""
+        """Return a metric that counts each token as the average token of the training text."""
         length = self.characters_per_token("train")
         return metrics.BitsPerCharacter([length] * self.tokens.vocabulary_size)
 
 
 def train_tokenizer(kind, part, vocabulary_size=None):
-    """A tokenizer of a text."""
+    """Train a tokenizer on a text."""
     sentences = [part] if kind == "characters" else part.split("\n")
-    return tokenizer_of(sentences, kind, vocabulary_size)
+    return train_on_sentences(sentences, kind, vocabulary_size)
 
 
-def tokenizer_of(sentences, kind, vocabulary_size=None):
-    """A tokenizer of `characters`, or of subwords: `bpe` or `unigram`.
+def train_on_sentences(sentences, kind, vocabulary_size=None):
+    """Train a tokenizer of `characters`, or of subwords: `bpe` or `unigram`.
 
     Raises:
         ValueError: if there is nothing to learn, or `--vocabulary-size` does not fit.
@@ -86,25 +85,26 @@ def tokenizer_of(sentences, kind, vocabulary_size=None):
 
 
 def encode(tokenizer, part):
-    """The ids of a text and the number of characters that they stand for.
+    """Return the ids of a text and the number of characters that they stand for.
 
-    Subwords know no line ends: there the mark of an end is that of a line, and runs of spaces
-    count as the one that is left of them.
+    Subwords have no token for a line end: the end mark stands for it, and a run of spaces counts as
+    the one that is left of it.
     """
     if isinstance(tokenizer, text.Characters):
         return tokenizer.encode_as_lists([part])[0], len(part)
-    rows = tokenizer.encode_as_lists(part.split("\n"))
-    characters = sum(len(" ".join(filter(None, line.split(" ")))) for line in part.split("\n"))
+    lines = part.split("\n")
+    rows = tokenizer.encode_as_lists(lines)
+    characters = sum(len(" ".join(filter(None, line.split(" ")))) for line in lines)
     ids = np.concatenate([np.append(row, tokenizer.eos_id) for row in rows])[:-1]
     return ids.astype("int32"), characters + len(rows) - 1
 
 
 def decode(tokenizer, ids):
-    """The text of a list of ids."""
+    """Return the text of a list of ids."""
     lines, line = [], []
     for token in [*ids, tokenizer.eos_id]:
         line.append(token)
         if token == tokenizer.eos_id:
-            lines.append(tokenizer.decode([line]).numpy()[0].decode())
+            lines.extend(tokenizer.decode_as_strings([line]))
             line = []
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The text to learn: a directory's, a file's, or the source of Python's standard library."""
+"""Text of a directory or of a file, or the source of Python's standard library."""
 
 import os
 import sysconfig
@@ -7,12 +7,12 @@ from pathlib import Path
 from .. import files
 
 SPLITS = ("train", "valid", "test")
-# Of a text in one piece, the share at its end that is held out for each of `valid` and `test`.
+# Share of a text in one piece that is held out at its end for each of `valid` and `test`.
 HELD_OUT = 0.05
 
 
 def read_text(data_dir=None, path=None):
-    """Reads the three splits of a text, in UTF-8.
+    """Read the three splits of a text, in UTF-8.
 
     Args:
         data_dir: str. A directory with `train.txt`, `valid.txt` and `test.txt`, or their `.gz`.
@@ -26,19 +26,30 @@ def read_text(data_dir=None, path=None):
     """
     if data_dir is not None:
         paths = {split: files.find(data_dir, f"{split}.txt") for split in SPLITS}
-        return Path(data_dir).resolve().name, {split: _decoded(p) for split, p in paths.items()}
-    whole = _standard_library() if path is None else _decoded(path)
+        return Path(data_dir).resolve().name, {split: _decode(p) for split, p in paths.items()}
+    whole = _standard_library() if path is None else _decode(path)
     held_out = int(len(whole) * HELD_OUT)
     if not held_out:
         raise ValueError(
-            f"A tenth of the text must be held out. Received: {path} of {len(whole)} characters."
+            "A tenth of the text must be held out, so it needs 20 characters. "
+            f"Received: {path} of {len(whole)} characters."
         )
     parts = whole[: -2 * held_out], whole[-2 * held_out : -held_out], whole[-held_out:]
     name = "Python's standard library" if path is None else Path(path).name
     return name, dict(zip(SPLITS, parts, strict=True))
 
 
-def _decoded(path):
+def text_identity(options, name, splits):
+    """Return the settings that a resumed run must not change: options, and the text by its hash.
+
+    Args:
+        options: a `TextOptions`.
+        name, splits: as `read_text` returns them.
+    """
+    return {"text": name, "sha256": files.digest(*splits.values()), **options.identity()}
+
+
+def _decode(path):
     try:
         return files.read(path).decode()
     except UnicodeDecodeError as error:
@@ -46,7 +57,7 @@ def _decoded(path):
 
 
 def _standard_library():
-    """Its modules one after the other: some megabytes of text that every Python brings."""
+    """Return its modules one after another: some megabytes of text that every Python has."""
     folder = sysconfig.get_path("stdlib")
     texts = []
     for name in sorted(os.listdir(folder)):

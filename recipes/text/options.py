@@ -1,56 +1,48 @@
-"""Options of recipes that learn from a text, and what follows from them."""
+"""Options of recipes that learn from a text, and defaults that follow from them."""
 
+import dataclasses
 import math
 
-from ..options import add_prepare_option, add_schedule_options, divide, set_missing
-from . import tokens
+from ..options import OptionError, Options, ScheduleOptions, changed, option
 
 
-def add_text_options(add, tokenizer):
-    """What to read, and as what."""
-    add("--data-dir", help="directory with train.txt, valid.txt and test.txt, each [.gz]")
-    add("--text", help="one file, of which the last tenth is held out")
-    add(
-        "--tokenizer",
-        default=tokenizer,
-        choices=["characters", "bpe", "unigram"],
-        help="default: %(default)s",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenizerOptions(Options):
+    """Tokenizer."""
+
+    tokenizer: str = option("characters", choices=("characters", "bpe", "unigram"))
+    vocabulary_size: int | None = option(
+        None, "largest number of tokens (default: all characters; 4000 subwords)", at_least=1
     )
-    add("--vocabulary-size", type=int, help="most tokens (default: all characters; 4000 subwords)")
-    add_prepare_option(add)
+    prepare: bool = option(
+        False, "only tokenise the data, for training in several processes", identity=False
+    )
 
 
-def add_budget_options(add):
-    """How much to train, and how fast."""
-    add("--batch-size", type=int, default=16, help="segments of a step (default: %(default)s)")
-    add("--train-tokens", type=int, default=4_000_000, help="to train on (default: %(default)s)")
-    add("--steps", type=int, help="in place of --train-tokens")
-    add_schedule_options(add)
-    add("--valid-tokens", type=int, default=100_000, help="of a validation (default: %(default)s)")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextOptions(TokenizerOptions, ScheduleOptions):
+    """Text and training budget."""
 
+    data_dir: str | None = option(
+        None, "directory with train.txt, valid.txt and test.txt, each [.gz]", identity=False
+    )
+    text: str | None = option(None, "one file, of which the last tenth is held out", identity=False)
+    context: int | None = option(128, "tokens of a segment", at_least=1)
+    batch_size: int = option(16, "segments of a step", at_least=1)
+    train_tokens: int = option(4_000_000, "tokens to train on", identity=False, at_least=1)
+    steps: int | None = changed(ScheduleOptions, "steps", None, "in place of --train-tokens")
+    valid_tokens: int = option(100_000, "tokens of a validation", identity=False, at_least=1)
 
-def check_text_options(parser, options):
-    if options.data_dir and options.text:
-        parser.error("--data-dir and --text exclude each other")
+    def resolve(self):
+        options = super().resolve()
+        steps = options.steps or math.ceil(
+            options.train_tokens / options.batch_size / options.context
+        )
+        options = options.divide(steps)
+        subwords = None if options.tokenizer == "characters" else 4000
+        return options.fill(warmup_steps=options.steps // 20, vocabulary_size=subwords)
 
-
-def fill_budget(options):
-    """Defaults of the above that depend on each other and on `context`."""
-    steps = options.steps or math.ceil(options.train_tokens / options.batch_size / options.context)
-    divide(options, steps)
-    subwords = options.tokenizer != "characters"
-    defaults = {"vocabulary_size": 4000 if subwords else None}
-    set_missing(options, {"warmup_steps": options.steps // 20, **defaults})
-
-
-def settings(options, names, text):
-    """What must not change between two starts: the options of those names, and what is learned.
-
-    Args:
-        options: of the command line.
-        names: of those that count.
-        text: as `recipes.text.data.read_text` gives it: a name, and str by split.
-    """
-    name, splits = text
-    chosen = {name: getattr(options, name) for name in names}
-    return {"text": name, "sha256": tokens.digest(*splits.values()), **chosen}
+    def check(self):
+        super().check()
+        if self.data_dir and self.text:
+            raise OptionError("--data-dir and --text exclude each other.")

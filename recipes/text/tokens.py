@@ -1,48 +1,44 @@
-"""A text's token ids, made once and kept in a file."""
+"""Token ids of a text, made once and kept in a file."""
 
-import hashlib
 import os
 
-import keras
 import numpy as np
 
 from keras_attn import text
-
-from .. import files
+from keras_attn.ops.atomic_files import atomic_file
 
 FILE_NAME, TOKENIZER = "tokens.npz", "tokenizer.model"
-# The first id that stands for text, after the marks that all tokenizers have.
+# The first id of ordinary tokens, after pad, unk, bos and eos.
 FIRST_ID = 4
 
 
-class Tokens:
-    """Arrays made of a text by a tokenizer, or as a run's directory keeps them.
+class TokenCache:
+    """Arrays of token ids, read from a run's directory or made from the text.
 
     Args:
         directory: str. The run's.
-        digest: str. What tells the text and the tokenizer's kind from others.
-        make: function of no arguments that gives a tokenizer and a dict of arrays.
-        strategy: str. What the run is shared out by.
+        digest: str. Hash of the text and of the tokenizer's kind.
+        make: function of no arguments that returns a tokenizer and a dict of arrays.
+        devices: str. The distribution strategy's name.
 
     Attributes:
         arrays: dict.
 
     Raises:
-        ValueError: if they are to be made and the backend is not TensorFlow, which tokenizers need,
-            or there are several processes, which must have the same.
+        ValueError: if there is no valid file and the strategy has several processes, which must
+            all have the same tokens.
     """
 
-    def __init__(self, directory, digest, make, strategy):
+    def __init__(self, directory, digest, make, devices):
         self._directory, self._digest = directory, digest
         self._tokenizer = None
-        self.arrays, problem = self._kept()
-        self._made = self.arrays is None
-        if not self._made:
+        self.arrays, problem = self._read()
+        self._is_new = self.arrays is None
+        if not self._is_new:
             return
-        if keras.backend.backend() != "tensorflow" or strategy == "multi_worker":
+        if devices == "multi_worker":
             raise ValueError(
-                f"{problem}; it is made where TensorFlow is installed, by one process, with the "
-                "same command and --prepare."
+                f"{problem}; make it in one process, by the same command with --prepare."
             )
         self._tokenizer, self.arrays = make()
         self.arrays["vocabulary_size"] = np.array(self._tokenizer.vocabulary_size)
@@ -58,16 +54,16 @@ class Tokens:
         return self._tokenizer
 
     def save(self):
-        """Keeps what was made; each file appears complete or not at all, the tokens last."""
-        if not self._made:
+        """Write new arrays and their tokenizer; the arrays come last."""
+        if not self._is_new:
             return
         os.makedirs(self._directory, exist_ok=True)
         self.tokenizer.save(self._path(TOKENIZER))
-        with files.replacing(self._path(FILE_NAME)) as temporary:
+        with atomic_file(self._path(FILE_NAME)) as temporary:
             np.savez(temporary, digest=np.array(self._digest), **self.arrays)
 
-    def _kept(self):
-        """The arrays, or None and why."""
+    def _read(self):
+        """Return the arrays of the file and None, or None and the reason."""
         path = self._path(FILE_NAME)
         if not os.path.exists(path):
             return None, f"There is no file {path}"
@@ -76,7 +72,7 @@ class Tokens:
                 arrays = {name: file[name] for name in file.files}
             if str(arrays.pop("digest")) == self._digest:
                 return arrays, None
-        except Exception:  # whatever NumPy, zlib and zipfile say of other bytes
+        except Exception:  # NumPy, zlib and zipfile raise many kinds on damaged bytes
             return None, f"The file {path} is damaged"
         return None, f"The file {path} has the tokens of another text or tokenizer"
 
@@ -84,20 +80,11 @@ class Tokens:
         return os.path.join(self._directory, name)
 
 
-def digest(*parts):
-    """What tells one sequence of str from another."""
-    found = hashlib.sha256()
-    for part in parts:
-        content = part.encode()
-        found.update(len(content).to_bytes(8, "big") + content)
-    return found.hexdigest()
-
-
-def joined(rows):
-    """Rows of ids of different length as two arrays: all ids, and where rows end."""
+def concatenate_rows(rows):
+    """Return rows of ids of different length as two arrays: all ids, and where each row ends."""
     return np.concatenate([*rows, np.empty(0, "int32")]), np.cumsum([len(row) for row in rows])
 
 
-def parted(ids, ends):
-    """The inverse of `joined`."""
+def split_rows(ids, ends):
+    """Undo `concatenate_rows`."""
     return np.split(ids, ends)[:-1]

@@ -1,4 +1,4 @@
-"""Trains a Transformer to translate, evaluates it, exports it and writes a result card.
+"""Train a Transformer to translate, evaluate it, export it and write a result card.
 
     python -m recipes.translate                                            dates, minutes
     python -m recipes.translate --data-dir DIR --source en --target de     a parallel text
@@ -8,19 +8,7 @@ See README.md beside this file.
 
 import sys
 
-from .. import program
-from .options import parse
-
-
-def main():
-    return program.main("recipes.translate", parse, run)
-
-
-def run(options, started):
-    from .training import Run
-
-    Run(options).finish(started)
-
+from .. import cli
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(__package__))

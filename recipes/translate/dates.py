@@ -51,7 +51,7 @@ def date_pairs(
     locales=LOCALES,
     formats=FORMATS,
 ):
-    """Draws dates of the years 1950 to 2050 in many languages, with their translation to ISO 8601.
+    """Draw dates of the years 1950 to 2050 in many languages, with their translation to ISO 8601.
 
     Every text that some locale and format writes for some day is drawn at most once, whoever else
     writes it too, so a text of one part is in no other: what is tested was never seen. A text that
@@ -103,12 +103,12 @@ def date_pairs(
 
 
 def _calendar(year):
-    """Years alike in this differ in nothing but the year's own digits."""
+    """Return a key of years whose dates differ in the year's digits only."""
     return calendar.isleap(year), datetime.date(year, 1, 1).weekday()
 
 
 def _unambiguous(styles, year):
-    """The (text, day) that the styles write in a year, the year's digits left open in the text.
+    """Return the unambiguous (text, day) of a year, with a placeholder for the year's digits.
 
     Dates of different years need no comparison: every text has its year in four digits, and no
     other run of digits is as long.
@@ -123,7 +123,7 @@ def _unambiguous(styles, year):
 
 
 class _Style:
-    """One locale's way to write a date. Babel spells each field once; the rest is joining."""
+    """A locale's date format. Babel spells each field once."""
 
     def __init__(self, locale, name):
         try:

@@ -1,16 +1,11 @@
-"""The command line of the recipe."""
+"""Options of the recipe."""
 
-import argparse
+import dataclasses
 
-from ..options import (
-    add_prepare_option,
-    add_run_options,
-    check_at_least,
-    check_learning_rate,
-    set_missing,
-)
+from ..options import OptionError, RunOptions, ScheduleOptions, changed, option
+from ..text.options import TokenizerOptions
 
-# Where a task needs other values than the command line's defaults for parallel text.
+# Defaults that depend on the task.
 _DATES = {
     "num_layers": 2,
     "dropout": 0.1,
@@ -23,8 +18,6 @@ _DATES = {
     "beams": 1,
 }
 _TEXT = {
-    "num_layers": None,
-    "dropout": None,
     "tokenizer": "bpe",
     "epochs": 48,
     "learning_rate": 0.005,
@@ -35,63 +28,90 @@ _TEXT = {
 }
 
 
-def parse(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="python -m recipes.translate",
-        description="Trains a Transformer to translate, evaluates it on held-out data, exports it "
-        "and writes a result card. Without --data-dir the data are dates in many languages, made "
-        "offline, to be written as ISO 8601. Started again with the same --out, a run goes on "
-        "where it stopped.",
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecipeOptions(TokenizerOptions, ScheduleOptions, RunOptions):
+    """Options of `recipes.translate`."""
+
+    DESCRIPTION = (
+        "Trains a Transformer to translate, evaluates it on held-out data, exports it and writes a "
+        "result card. Without --data-dir the data are dates in many languages, made offline, to be "
+        "written as ISO 8601. The same command with the same --out resumes a run."
     )
-    add = parser.add_argument
-    add("--data-dir", help="directory with SPLIT.LANGUAGE[.gz]; default: dates")
-    add("--source", default="en", help="language to translate from (default: %(default)s)")
-    add("--target", default="de", help="language to translate to (default: %(default)s)")
-    add("--variant", default="raw", help='"raw" or for instance "lc.norm.tok" (default: raw)')
-    add("--out", default="runs/translate", help="the run's directory (default: %(default)s)")
-    add("--preset", default="transformer_tiny", help="size of the model (default: %(default)s)")
-    add("--num-layers", type=int, help="layers on each side, in place of the preset's")
-    add("--residual", default="pre_norm", choices=["pre_norm", "post_norm"])
-    add("--dropout", type=float, help="in place of the preset's")
-    add("--tokenizer", choices=["bpe", "unigram", "characters"])
-    add("--vocabulary-size", type=int, default=8000, help="most pieces (default: %(default)s)")
-    add("--epochs", type=int, help="passes over the training data")
-    add("--steps", type=int, help="in place of --epochs: whole epochs up to so many steps")
-    add("--tokens-per-batch", type=int, default=4096, help="default: %(default)s")
-    add(
-        "--packing",
-        type=int,
+
+    out: str = changed(RunOptions, "out", "runs/translate")
+    data_dir: str | None = option(
+        None, "directory with SPLIT.LANGUAGE[.gz]; default: dates", identity=False
+    )
+    source: str = option("en", "language to translate from")
+    target: str = option("de", "language to translate to")
+    variant: str = option("raw", '"raw" or for instance "lc.norm.tok" (default: raw)')
+    preset: str = option("transformer_tiny", "size of the model")
+    num_layers: int | None = option(
+        None, "layers on each side, in place of the preset's (default of dates: 2)", at_least=1
+    )
+    residual: str = option("pre_norm", choices=("pre_norm", "post_norm"))
+    dropout: float | None = option(None, "in place of the preset's (default of dates: 0.1)")
+    tokenizer: str | None = changed(
+        TokenizerOptions, "tokenizer", None, "default: bpe; of dates characters"
+    )
+    vocabulary_size: int = changed(
+        TokenizerOptions, "vocabulary_size", 8000, "largest number of subwords"
+    )
+    epochs: int | None = changed(
+        *(ScheduleOptions, "epochs", None),
+        "passes over the training data (default: 48; of dates 5)",
+        identity=False,
+    )
+    steps: int | None = changed(
+        *(ScheduleOptions, "steps", None),
+        "in place of --epochs: whole epochs up to so many steps",
+        identity=False,
+    )
+    tokens_per_batch: int = option(4096, at_least=1)
+    packing: int | None = option(
+        None,
+        "pack several sentences into rows of so many tokens, in place of rows of one sentence and "
+        "batches of like lengths; one shape, as compilers want it",
+        at_least=1,
         metavar="TOKENS",
-        help="rows of so many tokens with several sentences each, in place of rows of one sentence "
-        "and batches of like lengths; one shape, as compilers want it",
     )
-    add("--learning-rate", type=float, help="the peak, reached after the warm-up")
-    add("--warmup-steps", type=int)
-    add("--label-smoothing", type=float, default=0.1, help="default: %(default)s")
-    add("--clip-norm", type=float, default=1.0, help="of the whole gradient (default: %(default)s)")
-    add("--average-last", type=int, help="epochs whose weights are averaged at the end")
-    add("--validate-every", type=int, default=1, help="epochs between validations (default: 1)")
-    add("--max-length", type=int, help="most tokens of a translation")
-    add(
-        "--max-source-length",
-        type=int,
-        default=256,
-        help="most tokens of a sentence in the data, and of a source that the export reads "
-        "(default: %(default)s)",
+    learning_rate: float | None = changed(
+        ScheduleOptions, "learning_rate", None, "peak (default: 0.005; of dates 0.003)"
     )
-    add("--beams", type=int, help="of the evaluation and the export; 1 is greedy")
-    add("--length-penalty", type=float, default=0.6, help="of the beam (default: %(default)s)")
-    add_prepare_option(add)
-    add_run_options(add)
-    options = parser.parse_args(arguments)
-    set_missing(options, _TEXT if options.data_dir else _DATES)
-    check_at_least(
-        *(parser, options, 1),
-        *("epochs", "tokens_per_batch", "max_length", "max_source_length"),
-        *("beams", "average_last", "validate_every", "warmup_steps", "vocabulary_size"),
-        *("steps", "export_version", "num_layers", "checkpoint_steps", "packing"),
+    warmup_steps: int | None = changed(
+        *(ScheduleOptions, "warmup_steps", None),
+        "steps up to the peak (default: 2000; of dates 400)",
+        at_least=1,
     )
-    check_learning_rate(parser, options)
-    if options.packing and options.packing > options.tokens_per_batch:
-        parser.error("--packing must be at most --tokens-per-batch")
-    return options
+    label_smoothing: float = option(0.1)
+    average_last: int | None = option(
+        None,
+        "epochs whose weights are averaged at the end (default: 10; of dates 1)",
+        identity=False,
+        at_least=1,
+    )
+    validate_every: int = option(1, "epochs between validations", identity=False, at_least=1)
+    max_length: int | None = option(
+        None, "most tokens of a translation (default: 96; of dates 16)", identity=False, at_least=1
+    )
+    max_source_length: int = option(
+        256, "most tokens of a sentence in the data, and of a source of the export", at_least=1
+    )
+    beams: int | None = option(
+        None,
+        "of the evaluation and the export; 1 is greedy (default: 5; of dates 1)",
+        identity=False,
+        at_least=1,
+    )
+    length_penalty: float = option(0.6, "of the beam search", identity=False)
+
+    def resolve(self):
+        return super().resolve().fill(**(_TEXT if self.data_dir else _DATES))
+
+    def check(self):
+        super().check()
+        if self.packing and self.packing > self.tokens_per_batch:
+            raise OptionError(
+                "--packing must be at most --tokens-per-batch. "
+                f"Received: {self.packing} and {self.tokens_per_batch}."
+            )

@@ -1,18 +1,19 @@
-"""What is translated: the pairs of each split, and how an answer is judged."""
+"""Translation tasks: the pairs of each split, and their metric."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn import callbacks
 
+from .. import files
 from .dates import date_pairs
-from .parallel_text import read_parallel_text
+from .parallel_text import SPLITS, read_parallel_text
 
 
 class Task(NamedTuple):
     """Lists of (source, target) by split (`train`, `val` and tests), and the name of the metric.
 
-    `tokenize` is sacrebleu's tokenizer, for a task judged by BLEU.
+    `tokenize` is sacrebleu's tokenizer, for a task scored by BLEU.
     """
 
     name: str
@@ -20,12 +21,17 @@ class Task(NamedTuple):
     metric: str
     tokenize: str | None = None
 
+    def identity(self):
+        """Return the settings that a resumed run must not change."""
+        sentences = (x for split in SPLITS for pair in self.splits[split] for x in pair)
+        return {"task": self.name, "sha256": files.digest(*sentences)}
+
     @property
     def tests(self):
         return [split for split in self.splits if split.startswith("test")]
 
     def score(self, translations, references):
-        """The metric's value, and what makes it comparable."""
+        """Return the metric's value, and the signature that makes it comparable."""
         if self.metric == "exact_match":
             matches = sum(a == b for a, b in zip(translations, references, strict=True))
             return matches / len(references), "share of answers equal to the reference"
@@ -33,16 +39,16 @@ class Task(NamedTuple):
 
 
 def dates(seed):
-    """Dates in many languages to ISO 8601, judged by exact match."""
+    """Return dates in many languages and in ISO 8601, scored by exact match."""
     return Task("dates", date_pairs(seed=seed), "exact_match")
 
 
 def parallel_text(data_dir, source, target, variant):
-    """A parallel text in files, judged by BLEU; tests are the splits whose name says so."""
+    """Return a parallel text in files, scored by BLEU; test splits are those named `test*`."""
     ending = f".{source}" if variant == "raw" else f".{variant}.{source}"
     directory = Path(data_dir)
-    files = [path.name.removesuffix(".gz") for path in directory.glob("test*")]
-    tests = sorted(name.removesuffix(ending) for name in files if name.endswith(ending))
+    names = [path.name.removesuffix(".gz") for path in directory.glob("test*")]
+    tests = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
     splits = {
         split: read_parallel_text(data_dir, split, source, target, variant)
         for split in ("train", "val", *(test for test in tests if "." not in test))

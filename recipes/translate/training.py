@@ -7,16 +7,19 @@ import keras
 from keras_attn import callbacks, generation, losses, metrics, models, optimizers, text
 from keras_attn.distribution.workers import worker_of
 
-from .. import run
-from ..epochs import EpochDataset
-from ..optimizer import COMPILED
+from ..epoch_dataset import EpochDataset
+from ..optimizer import JIT_COMPILE
+from ..run import TrainingRun
 from . import task as tasks
-from .parallel_corpus import ParallelCorpus
-from .settings import settings
+from .parallel_text import ParallelCorpus
 
 
-class Run(run.Run):
-    """A run in the directory `options.out`, which a later run with the same options continues."""
+def run(options, started):
+    TranslationRun(options).execute(started)
+
+
+class TranslationRun(TrainingRun):
+    """Training, evaluation and export of a translator in the directory `options.out`."""
 
     def __init__(self, options):
         _check_preset(options.preset)
@@ -26,8 +29,8 @@ class Run(run.Run):
             )
         else:
             self.task = tasks.dates(options.seed)
-        super().__init__(options, settings(options, self.task))
-        self.corpus = ParallelCorpus.of(self.task.splits, options, options.out)
+        super().__init__(options, {**self.task.identity(), **options.identity()})
+        self.corpus = ParallelCorpus.load(self.task.splits, options)
         self.batches = self._batches("train", shuffle=True)
         with self.scope():
             self.model = self._model()
@@ -36,8 +39,8 @@ class Run(run.Run):
     def curve(self):
         return f"val_{self.task.metric}"
 
-    def begin(self):
-        super().begin()
+    def save_settings(self):
+        super().save_settings()
         self.corpus.tokens.save()
 
     @property
@@ -47,7 +50,7 @@ class Run(run.Run):
         return math.ceil(self.options.steps / len(self.batches))
 
     def train(self):
-        """Trains, or goes on training, and leaves the averaged weights in the model."""
+        """Train, or resume training, and average the last weights of the model."""
         average = callbacks.AverageCheckpoints(self.path("average"), self.options.average_last)
         free_axes = () if self.options.packing else (0, 1)
         is_trained = self.fit(
@@ -61,7 +64,7 @@ class Run(run.Run):
             average.on_train_end()
 
     def evaluate(self):
-        """The metric on each held-out split, with the export's decoding strategy."""
+        """Return the metric on each held-out split, with the export's decoding strategy."""
         translator = self._translator(self._strategy())
         results = {}
         for split in ("val", *self.task.tests):
@@ -75,7 +78,7 @@ class Run(run.Run):
         return results
 
     def export(self):
-        """Writes the next version under `export/`."""
+        """Write the next version under `export/`."""
         from keras_attn import export
 
         self.exported = export.saved_model(
@@ -88,7 +91,7 @@ class Run(run.Run):
             version=self.options.export_version,
         )
 
-    def facts(self):
+    def card_entries(self):
         return {"task": self.task.name, "vocabulary_size": self.corpus.tokens.vocabulary_size}
 
     def _batches(self, split, shuffle=False):
@@ -125,7 +128,7 @@ class Run(run.Run):
             ),
             loss=losses.LabelSmoothedCrossentropy(options.label_smoothing),
             weighted_metrics=[metrics.Perplexity()],
-            jit_compile=COMPILED,
+            jit_compile=JIT_COMPILE,
         )
         return model
 
@@ -146,10 +149,10 @@ class Run(run.Run):
         )
 
     def _validation(self):
-        """Callbacks: one that translates the validation split greedily and logs the task's metric.
+        """Return callbacks that translate the validation split greedily and log the task's metric.
 
-        None on a backend without tokenizers, where the loss has to do, and in all processes but the
-        first, which writes the log.
+        Only the first process on TensorFlow does so: `export.Translator` needs TensorFlow, and
+        only one process writes the log.
         """
         if keras.backend.backend() != "tensorflow" or worker_of(self.model)[0] > 0:
             return []

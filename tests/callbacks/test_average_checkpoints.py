@@ -101,7 +101,7 @@ def test_processes_share_a_directory_and_not_their_files(tmp_path, monkeypatch):
 
 def test_a_half_written_file_does_not_count(tmp_path):
     model, record = make_model(), Record()
-    (tmp_path / "epoch-0007.npz.partial").write_bytes(b"half")
+    (tmp_path / "epoch-0007.partial.npz").write_bytes(b"half")
     fit(model, [AverageCheckpoints(tmp_path), record], epochs=2)
     assert_is_mean(model, record.weights)
 

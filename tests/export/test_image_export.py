@@ -1,4 +1,4 @@
-"""Models of images as SavedModels, from seeds to images and from images to bits."""
+"""Signatures of image models: seeds to images, and images to bits."""
 
 import math
 
@@ -20,14 +20,14 @@ SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 1
 IMAGES = np.random.default_rng(1).integers(0, V, (B, *SHAPE)).astype("int32")
 
 
-def made(mixtures):
+def random_model(mixtures):
     columns = WIDTH * (CHANNELS if mixtures is None else 1)
     pattern = BlockLocal2D((HEIGHT, columns), (1, 3), (1, 1))
     model = image_transformer(V + 2, SHAPE, **SIZES, pattern=pattern, num_mixtures=mixtures)
     oracles.scramble(model, scale=0.5)
     if mixtures is None:
-        # As a trained model, which never writes what is no value: shared by all tokens is the
-        # direction in which these two are improbable.
+        # Make the two special tokens improbable, as in a trained model: axis 0 of the features is
+        # constant, and the table weights it by token.
         table = model.embedding.table.numpy()
         table[:, 0] = [-9.0, *[3.0] * V, -9.0]
         model.embedding.table.assign(table)
@@ -44,24 +44,25 @@ def made(mixtures):
 @pytest.fixture(scope="module", params=[None, K], ids=["categorical", "mixture"])
 def subject(request, tmp_path_factory):
     """A model, its signatures, and its likelihood."""
-    model = made(request.param)
-    path = tmp_path_factory.mktemp("images")
-    signatures = tf.saved_model.load(export.saved_model(model, path)).signatures
+    model = random_model(request.param)
+    path = export.saved_model(model, tmp_path_factory.mktemp("images"))
+    signatures = tf.saved_model.load(path).signatures
     likelihood = None if request.param is None else MixtureOfLogistics(K, CHANNELS, V)
+    request.getfixturevalue("assert_warmup_records_match")(path, signatures)
     return model, signatures, likelihood
 
 
-def drawn(signatures, batch_size, seed):
+def sampled(signatures, batch_size, seed):
     found = signatures["generate"](batch_size=tf.constant(batch_size), seed=tf.constant(seed))
     return found["images"].numpy(), found["score"].numpy()
 
 
-def test_a_seed_gives_images_and_the_same_ones_again(subject):
+def test_equal_seeds_give_equal_images(subject):
     _, signatures, _ = subject
-    images, _ = drawn(signatures, 7, seed=1)
+    images, _ = sampled(signatures, 7, seed=1)
     assert images.shape == (7, *SHAPE) and images.min() == 0 and images.max() == V - 1
-    np.testing.assert_array_equal(drawn(signatures, 7, seed=1)[0], images)
-    assert np.any(drawn(signatures, 7, seed=2)[0] != images)
+    np.testing.assert_array_equal(sampled(signatures, 7, seed=1)[0], images)
+    assert np.any(sampled(signatures, 7, seed=2)[0] != images)
     assert len({image.tobytes() for image in images}) > 1
 
 
@@ -78,15 +79,15 @@ def test_bits_are_those_of_the_metric(subject):
         assert float(bits[row]) == pytest.approx(float(metric.result()), rel=1e-4)
 
 
-def test_the_bits_of_what_was_drawn_are_its_score(subject):
+def test_the_bits_of_sampled_images_are_their_score(subject):
     _, signatures, _ = subject
-    images, score = drawn(signatures, 7, seed=3)
+    images, score = sampled(signatures, 7, seed=3)
     bits = signatures["score"](images=tf.constant(images))["bits_per_dim"]
     np.testing.assert_allclose(bits, -score / math.log(2) / math.prod(SHAPE), rtol=1e-3)
 
 
-def test_drawing_is_that_of_generate():
-    model = made(None)
+def test_images_are_those_of_generate():
+    model = random_model(None)
     tokens = ImageTokens.of(model)
     found = export.ImageGenerator(model, Sample(temperature=0.5, seed=9)).generate(B, 4)
     strategy = Sample(temperature=0.5, seed=4)
@@ -112,12 +113,14 @@ def test_signatures_are_named(subject):
     assert inputs_of("score") == {"images": (tf.int32, [None, *SHAPE])}
 
 
-def test_super_resolution(tmp_path):
+@pytest.mark.slow
+def test_super_resolution_gives_the_images_of_generate(tmp_path, assert_warmup_records_match):
     model = super_resolution_transformer(V + 2, (1, 2, CHANNELS), SHAPE, 1, **SIZES)
     oracles.scramble(model, scale=0.5)
     directory = export.saved_model(model, tmp_path, strategy="greedy")
     signatures = tf.saved_model.load(directory).signatures
     assert set(signatures) == {"generate", "serving_default"}
+    assert_warmup_records_match(directory, signatures)
     small = IMAGES[:, :1, :2]
     found = signatures["generate"](images=tf.constant(small), seed=tf.constant(0))
     source, tokens = ImageTokens(small.shape[1:], V), ImageTokens.of(model)
@@ -130,4 +133,6 @@ def test_super_resolution(tmp_path):
 
 def test_a_tokenizer_of_another_size_is_refused(tmp_path):
     with pytest.raises(ValueError, match="vocabularies of the same size"):
-        export.saved_model(made(None), tmp_path, tokenizer=text.Characters("ab"), max_length=5)
+        export.saved_model(
+            random_model(None), tmp_path, tokenizer=text.Characters("ab"), max_length=5
+        )

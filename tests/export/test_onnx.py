@@ -1,4 +1,4 @@
-"""Models as ONNX files: which parts of which pages convert, and that they answer as in Python."""
+"""ONNX files: parts of models that convert, with the outputs that they give in Python."""
 
 import functools
 import os
@@ -21,7 +21,7 @@ SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 1
 V, SHAPE = 11, (2, 3, 1)
 LENGTHS = {"max_length": 5, "max_source_length": 7}
 YES = True
-# Page, and for each part that it has whether it converts, or the operations that ONNX has not.
+# Model, and for each part YES if it converts, or the operations that ONNX lacks.
 TABLE = {
     "transformer": (
         lambda: models.transformer(V, **SIZES),
@@ -72,21 +72,21 @@ TABLE = {
 
 @pytest.fixture(scope="module")
 def made():
-    """By name, a page's model: always the same."""
+    """A function (name) -> model, built once."""
 
     @functools.cache
-    def made(page):
-        model = TABLE[page][0]()
+    def made(name):
+        model = TABLE[name][0]()
         oracles.scramble(model, scale=0.5)
-        if page == "transformer":
-            make_lively(model)
+        if name == "transformer":
+            make_outputs_vary(model)
         return model
 
     return made
 
 
-def make_lively(model):
-    """Without biases, and with tokens as likely as each other: else one is always written."""
+def make_outputs_vary(model):
+    """Zero the biases and normalise the table, so that not one token is always generated."""
     random = np.random.default_rng(2)
     for weight in model.weights:
         if "gamma" in weight.path:
@@ -101,13 +101,13 @@ def make_lively(model):
 
 @pytest.fixture(scope="module")
 def written(made, tmp_path_factory):
-    """The file of a page's part, written once."""
+    """A function (name, part) -> path of the file, written once."""
     folder = tmp_path_factory.mktemp("onnx")
 
     @functools.cache
-    def written(page, what):
-        path = folder / f"{page}_{what}.onnx"
-        assert export.onnx(made(page), path, what, **LENGTHS) == str(path)
+    def written(name, what):
+        path = folder / f"{name}_{what}.onnx"
+        assert export.onnx(made(name), path, what, **LENGTHS) == str(path)
         return str(path)
 
     return written
@@ -128,18 +128,23 @@ def int32(x):
     return np.asarray(x, "int32")
 
 
-@pytest.mark.parametrize("page", TABLE)
-def test_what_converts(page, made, written, tmp_path):
-    """What is written was compared with the model: below is a test that this is so."""
-    parts = TABLE[page][1]
+FAST = ("transformer", "gpt", "bert", "transformer_xl")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in TABLE]
+)
+def test_parts_of_the_model_convert(name, made, written, tmp_path):
+    """`export.onnx` compares the outputs of each file with the model's, as tested below."""
+    parts = TABLE[name][1]
     for what in ("encoder", "step", "greedy"):
         if parts.get(what) is YES:
-            assert os.path.exists(written(page, what))
+            assert os.path.exists(written(name, what))
             continue
         ops = parts.get(what)
         sentence = f"cannot be converted to ONNX. Received: {ops}." if ops else "must be one of"
         with pytest.raises(ValueError, match=sentence):
-            export.onnx(made(page), tmp_path / "x.onnx", what, **LENGTHS)
+            export.onnx(made(name), tmp_path / "x.onnx", what, **LENGTHS)
     assert os.listdir(tmp_path) == []
 
 
@@ -157,7 +162,7 @@ def test_what_converts(page, made, written, tmp_path):
         (lambda x: x[:, None][::-1], np.arange(5, dtype="int32")),
     ],
 )
-def test_operations_that_tf2onnx_gets_wrong(function, x, tmp_path):
+def test_operations_that_tf2onnx_gets_wrong_are_converted(function, x, tmp_path):
     spec = tf.TensorSpec([None], x.dtype, "x")
     traced = tf.function(lambda x: {"y": function(x)}, [spec], autograph=False)
     conversion._convert(traced, str(tmp_path / "x.onnx"))
@@ -165,11 +170,11 @@ def test_operations_that_tf2onnx_gets_wrong(function, x, tmp_path):
     np.testing.assert_allclose(found, function(tf.constant(x)), atol=1e-6, strict=True)
 
 
-@pytest.mark.parametrize("page", ["transformer", "gpt"])
-def test_greedy_ids_are_those_of_python(page, made, written):
-    """For 200 inputs in batches of several sizes and lengths, padded with what is no padding."""
-    model = made(page)
-    run, session = opened(written(page, "greedy"))
+@pytest.mark.parametrize("name", ["transformer", "gpt"])
+def test_greedy_ids_are_those_of_python(name, made, written):
+    """For 200 inputs in batches of several sizes and lengths, padded with valid ids."""
+    model = made(name)
+    run, session = opened(written(name, "greedy"))
     names = [x.name for x in session.get_inputs()]
     random, rows = np.random.default_rng(5), []
     for batch, length in ((1, 1), (60, 3), (100, 7), (39, 6)):
@@ -186,8 +191,8 @@ def test_greedy_ids_are_those_of_python(page, made, written):
     assert not nothing["ids"][0].any() and nothing["score"][0] == 0
 
 
-def empty(session, batch, prefix="past"):
-    """Zeros for the inputs of such names."""
+def zeros(session, batch, prefix="past"):
+    """Zeros for the inputs whose names begin with the prefix."""
     return {
         x.name: np.zeros([batch, *x.shape[1:]], "float32")
         for x in session.get_inputs()
@@ -206,22 +211,22 @@ def in_steps(run, past, token_ids, cuts, **inputs):
     return np.concatenate(logits, axis=1)
 
 
-def test_steps_of_a_causal_model_are_the_whole(made, written):
+def test_steps_of_a_causal_model_equal_one_pass(made, written):
     model, token_ids = made("gpt"), int32(np.random.default_rng(1).integers(1, V, (3, 5)))
     run, session = opened(written("gpt", "step"))
-    logits = in_steps(run, empty(session, 3), token_ids, (2, 3, 4))
+    logits = in_steps(run, zeros(session, 3), token_ids, (2, 3, 4))
     np.testing.assert_allclose(logits, model({"token_ids": token_ids}), atol=1e-4)
 
 
-def test_encoder_and_steps_are_the_whole(made, written):
-    """Of sources of different lengths, padded with what is no padding."""
+def test_encoder_and_steps_equal_one_pass(made, written):
+    """Sources have different lengths and are padded with valid ids."""
     model, random = made("transformer"), np.random.default_rng(1)
     source_ids, target_ids = (int32(random.integers(1, V, (3, n))) for n in (4, 5))
     lengths = int32([4, 1, 2])
     encode, _ = opened(written("transformer", "encoder"))
     run, session = opened(written("transformer", "step"))
     context = encode(source_ids=source_ids, source_lengths=lengths)
-    past = empty(session, 3)
+    past = zeros(session, 3)
     logits = in_steps(run, past, target_ids, (1, 4), source_lengths=lengths, **context)
     sources = np.where(np.arange(4) < lengths[:, None], source_ids, 0)
     expected = model({"source_ids": sources, "target_ids": target_ids})
@@ -240,7 +245,7 @@ def test_a_masked_model_gives_features_and_logits(made, written):
     np.testing.assert_allclose(logits[real], expected[real], atol=1e-4)
 
 
-def test_a_memory_goes_out_and_in_again(made, written):
+def test_steps_with_a_memory_equal_one_pass(made, written):
     model, token_ids = made("transformer_xl"), int32([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
     run, session = opened(written("transformer_xl", "step"))
     memory, length = np.zeros((2, 1, 6, 8), "float32"), int32([0, 0])
@@ -254,7 +259,7 @@ def test_a_memory_goes_out_and_in_again(made, written):
     np.testing.assert_allclose(np.concatenate(logits, axis=1), whole, atol=1e-4)
 
 
-def test_sizes_have_names(written):
+def test_dynamic_sizes_are_named(written):
     _, session = opened(written("bert", "encoder"))
     shapes = {x.name: x.shape for x in (*session.get_inputs(), *session.get_outputs())}
     assert shapes == {
@@ -265,8 +270,8 @@ def test_sizes_have_names(written):
     }
 
 
-def test_a_file_that_answers_otherwise_is_not_written(made, tmp_path, monkeypatch):
-    """tf2onnx alone gets remainders of negative numbers wrong; what was there stays."""
+def test_a_file_with_other_outputs_is_not_written(made, tmp_path, monkeypatch):
+    """tf2onnx alone gets remainders of negative numbers wrong; the existing file stays."""
     path = tmp_path / "step.onnx"
     path.write_bytes(b"before")
     all_handlers = handlers()
@@ -277,7 +282,7 @@ def test_a_file_that_answers_otherwise_is_not_written(made, tmp_path, monkeypatc
     assert path.read_bytes() == b"before" and os.listdir(tmp_path) == ["step.onnx"]
 
 
-def test_errors(made, tmp_path, monkeypatch):
+def test_unsuitable_models_and_arguments_are_refused(made, tmp_path, monkeypatch):
     path, gpt = tmp_path / "x.onnx", made("gpt")
     with pytest.raises(ValueError, match=r"one of \['greedy', 'step'\]. Received: 'encoder'"):
         export.onnx(gpt, path, "encoder")
@@ -298,7 +303,7 @@ def test_errors(made, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_the_command(made, tmp_path, capsys):
+def test_the_command_writes_the_first_part(made, tmp_path, capsys):
     model, path = made("bert"), str(tmp_path / "bert.onnx")
     model.save(tmp_path / "model.keras")
     arguments = ["onnx", str(tmp_path / "model.keras"), path]

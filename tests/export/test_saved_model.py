@@ -1,20 +1,25 @@
-"""Exports: the same answers in Python, in a fresh process and through the session loader."""
+"""SavedModels: equal results in Python, in a process without this package and in a session."""
 
+import contextlib
+import io
 import json
 import os
-import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from fork_server import run_python
 
-from keras_attn import export, models, text
-from keras_attn.generation import Beam, Greedy, Sample
+from keras_attn import export, losses, metrics, models, optimizers, text
+from keras_attn.export.__main__ import main
+from keras_attn.export.versions import new_version
+from keras_attn.generation import Beam
 
 SENTENCES = ["the cat sat on the mat", "a dog ran over the hill", "the dog sat"]
-QUESTIONS = ["the cat ran", "", "   ", "a", "zebra \U0001f600 好", "the dog sat " * 9]
+TEXTS = ["the cat ran", "", "   ", "a", "zebra \U0001f600 好", "the dog sat " * 9]
 MAX_LENGTH = 7
 
 
@@ -25,85 +30,129 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    model = models.transformer(tokenizer.vocabulary_size, 2, 2, 8, 11)
+    """A model as after training: compiled, with an optimizer that has variables."""
+    model = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 11)
     random = np.random.default_rng(3)
     for weight in model.trainable_variables:
         weight.assign(random.normal(0, 0.5, weight.shape))
+    loss = losses.LabelSmoothedCrossentropy()
+    model.compile(optimizers.Adam(optimizers.Noam(8)), loss, metrics=[metrics.Perplexity()])
+    model.optimizer.build(model.trainable_variables)
     return model
 
 
 @pytest.fixture(scope="module")
-def exported(model, tokenizer, tmp_path_factory):
-    path = tmp_path_factory.mktemp("export")
-    return export.saved_model(
-        model, path, tokenizer=tokenizer, strategy=Beam(3), max_length=MAX_LENGTH
-    )
+def files(model, tokenizer, tmp_path_factory):
+    """A directory with the files of model and tokenizer."""
+    folder = tmp_path_factory.mktemp("files")
+    model.save(folder / "model.keras")
+    tokenizer.save(folder / "tokenizer.model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(files):
+    """The arguments of the command that exports the files."""
+    return [
+        "saved_model",
+        str(files / "model.keras"),
+        str(files / "versions"),
+        "--tokenizer",
+        str(files / "tokenizer.model"),
+        "--beams=3",
+        f"--max-length={MAX_LENGTH}",
+    ]
+
+
+@pytest.fixture(scope="module")
+def exported(command):
+    """The directory that the command prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main(command) == 0
+    return printed.getvalue().split()[-1]
+
+
+@pytest.fixture(scope="module")
+def signatures(exported):
+    return tf.saved_model.load(exported).signatures
 
 
 @pytest.fixture(scope="module")
 def expected(model, tokenizer):
     translator = export.Translator(model, tokenizer, Beam(3), MAX_LENGTH)
-    return translator.translate(QUESTIONS, batch_size=2)
+    return translator.translate(TEXTS, batch_size=2)
 
 
-def in_fresh_process(program, *arguments):
-    """What a program prints as JSON that has TensorFlow and TensorFlow Text, and nothing of ours."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        cwd=os.path.dirname(os.path.abspath(sys.executable)),
+def in_fresh_process(program, *arguments, path=""):
+    """Return the JSON that a program prints; keras_attn cannot be imported unless in `path`."""
+    run = run_python(
+        "-c",
+        textwrap.dedent(program),
+        *arguments,
+        environment={**os.environ, "PYTHONPATH": str(path)},
+        cwd=Path(sys.executable).parent,
     )
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(run.stdout.splitlines()[-1])
 
 
-def test_fresh_process_and_session_loader_give_the_same_answers(exported, expected):
-    answers = in_fresh_process(
+def test_the_file_gives_what_python_gives(signatures, expected):
+    found = signatures["serving_default"](text=tf.constant(TEXTS))
+    assert [text.decode() for text in found["translation"].numpy()] == expected[0]
+    np.testing.assert_allclose(found["score"], expected[1], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_process_without_keras_attn_and_the_session_loader_give_the_same_results(
+    exported, expected
+):
+    results = in_fresh_process(
         """
         import json, sys
         import tensorflow as tf, tensorflow_text
-        directory, questions = sys.argv[1], json.loads(sys.argv[2])
+        directory, texts = sys.argv[1], json.loads(sys.argv[2])
         loaded = tf.saved_model.load(directory)
         serve = loaded.signatures["serving_default"]
-        batches = [questions, questions[:1], questions[1:2], []]
-        answers = []
+        batches = [texts, texts[:1], texts[1:2], []]
+        results = []
         for batch in batches:
             output = serve(text=tf.constant(batch, tf.string))
-            answers.append([[t.decode() for t in output["translation"].numpy()],
+            results.append([[t.decode() for t in output["translation"].numpy()],
                             [float(s) for s in output["score"].numpy()]])
         with tf.compat.v1.Session(graph=tf.Graph()) as session:
             meta = tf.compat.v1.saved_model.load(session, ["serve"], directory)
             signature = meta.signature_def["serving_default"]
             names = {k: v.name for k, v in signature.outputs.items()}
-            output = session.run(names, {signature.inputs["text"].name: questions})
-            answers.append([[t.decode() for t in output["translation"]],
+            output = session.run(names, {signature.inputs["text"].name: texts})
+            results.append([[t.decode() for t in output["translation"]],
                             [float(s) for s in output["score"]]])
         assert not any(name.split(".")[0] == "keras_attn" for name in sys.modules)
-        print(json.dumps(answers))
+        print(json.dumps(results))
         """,
         exported,
-        json.dumps(QUESTIONS),
+        json.dumps(TEXTS),
     )
     texts, scores = expected
-    wanted = [range(len(QUESTIONS)), [0], [1], [], range(len(QUESTIONS))]
-    for (got_texts, got_scores), rows in zip(answers, wanted, strict=True):
+    wanted = [range(len(TEXTS)), [0], [1], [], range(len(TEXTS))]
+    for (got_texts, got_scores), rows in zip(results, wanted, strict=True):
         assert got_texts == [texts[row] for row in rows]
         np.testing.assert_allclose(got_scores, [scores[row] for row in rows], atol=1e-5)
 
 
-def test_empty_texts_have_a_defined_answer(expected):
+def test_empty_texts_give_empty_texts_and_score_0(expected):
     texts, scores = expected
     for row in (1, 2):
         assert (texts[row], scores[row]) == ("", 0.0)
     assert all(score < 0 for row, score in enumerate(scores) if row not in (1, 2))
 
 
-def test_signatures_are_named_and_dynamic(exported):
-    signatures = tf.saved_model.load(exported).signatures
+def test_records_of_the_export_match_a_fresh_load(
+    exported, signatures, assert_warmup_records_match
+):
+    assert_warmup_records_match(exported, signatures)
+
+
+def test_signatures_are_named_and_dynamic(signatures):
     assert set(signatures) == {"serving_default", "ids", "attention"}
     inputs = {
         name: {k: (v.dtype, v.shape.rank) for k, v in s.structured_input_signature[1].items()}
@@ -120,11 +169,10 @@ def test_signatures_are_named_and_dynamic(exported):
             assert all(size is None for size in spec.shape)
 
 
-def test_lengths_decide_what_is_padding(exported, tokenizer):
+def test_ids_beyond_the_length_are_ignored(signatures, tokenizer):
     """A server pads with a tensor's first element, which is a token like any other."""
-    loaded = tf.saved_model.load(exported)
-    serve = loaded.signatures["ids"]
-    source_ids, lengths = (x.numpy() for x in tokenizer.encode([QUESTIONS[0], QUESTIONS[3]]))
+    serve = signatures["ids"]
+    source_ids, lengths = (x.numpy() for x in tokenizer.encode([TEXTS[0], TEXTS[3]]))
     clean = serve(source_ids=tf.constant(source_ids), source_lengths=tf.constant(lengths))
     padded = np.pad(source_ids, [[0, 0], [0, 4]])
     padded[np.arange(padded.shape[1]) >= lengths[:, None]] = source_ids[0, 0]
@@ -135,10 +183,8 @@ def test_lengths_decide_what_is_padding(exported, tokenizer):
     assert not nothing["ids"].numpy().any() and not nothing["score"].numpy().any()
 
 
-@pytest.mark.parametrize("strategy", [Greedy(), Sample(top_k=3), Beam(2)])
-def test_only_ops_that_the_server_runs(model, tokenizer, strategy, tmp_path):
-    directory = export.saved_model(model, tmp_path, tokenizer=tokenizer, strategy=strategy)
-    assert export.unservable_ops(directory) == []
+def test_a_server_has_all_operations_of_the_export(exported):
+    assert export.unservable_ops(exported) == []
 
 
 def test_unservable_ops_are_found(tmp_path):
@@ -169,35 +215,34 @@ def test_unservable_ops_are_found(tmp_path):
         assert found in export.unservable_ops(directory)
 
 
-def test_versions_are_published_whole_and_never_overwritten(model, tmp_path, monkeypatch):
-    first = export.saved_model(model, tmp_path, max_length=3)
-    assert os.path.basename(first) == "1"
-    (tmp_path / "7").mkdir()
-    assert os.path.basename(export.saved_model(model, tmp_path, max_length=3)) == "8"
-    with pytest.raises(ValueError, match="not overwritten"):
-        export.saved_model(model, tmp_path, max_length=3, version=1)
-    before = sorted(os.listdir(tmp_path))
+def test_versions_count_up_and_are_never_overwritten(tmp_path):
+    for taken, expected in ((None, "1"), ("7", "8")):
+        if taken:
+            (tmp_path / taken).mkdir()
+        with new_version(tmp_path) as (temporary, directory):
+            assert os.path.basename(temporary).startswith(".") and not os.path.exists(directory)
+        assert os.path.isdir(directory) and os.path.basename(directory) == expected
+    with pytest.raises(ValueError, match="not overwritten"), new_version(tmp_path, 1):
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["1", "7", "8"]
 
-    def interrupted(*arguments, **options):
+
+def test_an_interrupted_export_leaves_nothing(model, tmp_path, monkeypatch):
+    def interrupted(module, directory, *arguments, **options):
+        Path(directory, "saved_model.pb").write_bytes(b"half")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tf.saved_model, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         export.saved_model(model, tmp_path, max_length=3)
-    assert sorted(os.listdir(tmp_path)) == before
+    assert os.listdir(tmp_path) == []
 
 
-def test_the_optimizer_is_not_exported(model, tmp_path):
-    model.compile("adam", "sparse_categorical_crossentropy")
-    directory = export.saved_model(model, tmp_path, max_length=3)
-    saved = sum(
-        np.prod(shape)
-        for name, shape in tf.train.list_variables(os.path.join(directory, "variables/variables"))
-        if "weights" in name
-    )
+def test_the_optimizer_is_not_exported(model, exported):
+    variables = dict(tf.train.list_variables(os.path.join(exported, "variables/variables")))
+    saved = sum(np.prod(shape) for name, shape in variables.items() if "weights" in name)
     assert saved == model.count_params()
-    names = [n for n, _ in tf.train.list_variables(os.path.join(directory, "variables/variables"))]
-    assert not any("optimizer" in name for name in names)
+    assert not any("optimizer" in name for name in variables)
 
 
 def test_errors(model, tokenizer, tmp_path):
@@ -212,46 +257,19 @@ def test_errors(model, tokenizer, tmp_path):
         export.unservable_ops(tmp_path)
 
 
-def test_the_command_exports_a_saved_model(model, tokenizer, expected, tmp_path, capsys):
-    from keras_attn.export.__main__ import main
-
-    model.save(tmp_path / "model.keras")
-    tokenizer.save(tmp_path / "tokenizer.model")
-    arguments = [
-        "saved_model",
-        str(tmp_path / "model.keras"),
-        str(tmp_path / "versions"),
-        "--tokenizer",
-        str(tmp_path / "tokenizer.model"),
-        "--beams=3",
-        f"--max-length={MAX_LENGTH}",
-    ]
-    assert main(arguments) == 0
-    directory = capsys.readouterr().out.split()[-1]
-    loaded = tf.saved_model.load(directory)
-    answers = loaded.signatures["serving_default"](text=tf.constant(QUESTIONS))
-    assert [text.decode() for text in answers["translation"].numpy()] == expected[0]
-    assert main([*arguments, "--version=1"]) == 2
+def test_the_command_refuses_versions_and_files_that_do_not_fit(command, exported, capsys):
+    assert main([*command, f"--version={os.path.basename(exported)}"]) == 2
     assert "not overwritten" in capsys.readouterr().err
-    assert main(["saved_model", str(tmp_path / "none.keras"), str(tmp_path)]) == 2
+    assert main(["saved_model", "none.keras", command[2]]) == 2
     assert "none.keras" in capsys.readouterr().err
 
 
-def test_a_trained_model_loads_where_only_the_package_is_imported(model, tokenizer, tmp_path):
-    """The recipe's own file names our optimizer, schedule and loss."""
-    from keras_attn import losses, metrics, optimizers
-
-    trained = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 11)
-    loss = losses.LabelSmoothedCrossentropy()
-    trained.compile(optimizers.Adam(optimizers.Noam(8)), loss, metrics=[metrics.Perplexity()])
-    ids = np.array([[5, 6, 3]])
-    trained.fit({"source_ids": ids, "target_ids": ids}, ids, verbose=0)
-    trained.save(tmp_path / "model.keras")
+def test_a_trained_model_loads_in_a_process_that_imports_only_the_package(model, files):
+    """The file names our optimizer, schedule, loss and metric."""
     program = """
         import json, sys
-        sys.path.insert(0, sys.argv[2])
         import keras, keras_attn
         print(json.dumps(keras.models.load_model(sys.argv[1]).count_params()))
     """
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    assert in_fresh_process(program, tmp_path / "model.keras", root) == trained.count_params()
+    root = Path(__file__).resolve().parents[2]
+    assert in_fresh_process(program, files / "model.keras", path=root) == model.count_params()

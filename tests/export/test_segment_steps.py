@@ -1,4 +1,4 @@
-"""A model with a memory as a SavedModel, whose client holds the memory."""
+"""Signatures of models with a memory: the client holds the memory."""
 
 import keras
 import numpy as np
@@ -18,7 +18,7 @@ IDS = np.random.default_rng(1).integers(1, V, (B, T)).astype("int32")
 COUNTS = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]])
 
 
-def made(layers=L):
+def random_model(layers=L):
     memory = SegmentMemory(T + 2)
     model = CausalLanguageModel(TokenEmbedding(V, D), segments.built(layers=layers), memory=memory)
     oracles.scramble(model, scale=0.8)
@@ -27,7 +27,7 @@ def made(layers=L):
 
 @pytest.fixture(scope="module")
 def model():
-    return made()
+    return random_model()
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +37,12 @@ def whole(model):
 
 @pytest.fixture(scope="module")
 def exported(model, tmp_path_factory):
-    """The operations have been checked by the time it is written."""
     path = tmp_path_factory.mktemp("export")
     return export.saved_model(StatefulSegments(model, batch_size=B), path)
 
 
 def requests():
-    """Segments as a server sends them on: filled up with the first token, and their lengths."""
+    """Segments as a server batches them, padded with the first token, and their lengths."""
     for (ids, real), lengths in zip(segments.spread(IDS, COUNTS), COUNTS.T, strict=True):
         yield {
             "token_ids": np.where(real, ids, max(ids[0, 0], 1)).astype("int32"),
@@ -51,8 +50,16 @@ def requests():
         }
 
 
-def test_steps_equal_one_pass(exported, whole):
-    signatures = tf.saved_model.load(exported).signatures
+@pytest.fixture(scope="module")
+def signatures(exported):
+    return tf.saved_model.load(exported).signatures
+
+
+def test_records_match_a_fresh_load(exported, signatures, assert_warmup_records_match):
+    assert_warmup_records_match(exported, signatures)
+
+
+def test_steps_equal_one_pass(signatures, whole):
     state = signatures["initial_memory"](batch_size=tf.constant(B))
     logits = []
     for request in requests():
@@ -64,7 +71,7 @@ def test_steps_equal_one_pass(exported, whole):
     assert state["memory_length"].numpy().tolist() == [T] * B
 
 
-def test_the_session_loader_gives_the_same(exported, whole):
+def test_the_session_loader_gives_the_same_logits(exported, whole):
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], exported)
 
@@ -81,8 +88,7 @@ def test_the_session_loader_gives_the_same(exported, whole):
     np.testing.assert_allclose(segments.gather(logits, COUNTS), whole, atol=2e-4)
 
 
-def test_signatures_are_named_and_dynamic(exported):
-    signatures = tf.saved_model.load(exported).signatures
+def test_signatures_are_named_and_dynamic(signatures):
     assert set(signatures) == {"initial_memory", "step", "serving_default"}
     inputs = signatures["step"].structured_input_signature[1]
     assert {name: (x.dtype, x.shape.as_list()) for name, x in inputs.items()} == {
@@ -99,7 +105,7 @@ def test_signatures_are_named_and_dynamic(exported):
     }
 
 
-def test_a_state_without_slots_and_one_row(model, whole):
+def test_a_memory_without_slots_and_one_row_work(model, whole):
     steps = export.SegmentSteps(model)
     nothing = {"memory": np.zeros((1, L, 0, D)), "memory_length": [0]}
     outputs = steps.step(IDS[:1, :4], [4], **nothing)
@@ -108,10 +114,10 @@ def test_a_state_without_slots_and_one_row(model, whole):
     np.testing.assert_allclose(again["logits"], whole[:1, 4:], atol=2e-4)
 
 
-def test_a_client_gets_float32_whatever_the_model_computes_in():
-    model = made(layers=1)
+def test_outputs_are_float32_under_every_dtype_policy():
+    model = random_model(layers=1)
     keras.config.set_dtype_policy("mixed_bfloat16")
-    steps = export.SegmentSteps(made(layers=1))
+    steps = export.SegmentSteps(random_model(layers=1))
     outputs = steps.step(IDS, [T] * B, **steps.initial_memory(B))
     assert outputs["memory"].dtype == outputs["logits"].dtype == tf.float32
     expected = export.SegmentSteps(model).step(IDS, [T] * B, **steps.initial_memory(B))

@@ -1,3 +1,5 @@
+"""Signatures of masked language models: features and logits."""
+
 import numpy as np
 import oracles
 import pytest
@@ -11,30 +13,38 @@ V, D = 11, 6
 
 @pytest.fixture(scope="module")
 def model():
-    model = bert(V, num_layers=2, num_heads=2, hidden_dim=D, intermediate_dim=7, max_length=13)
+    model = bert(V, num_layers=1, num_heads=2, hidden_dim=D, intermediate_dim=7, max_length=13)
     oracles.scramble(model)
     return model
 
 
 @pytest.fixture(scope="module")
 def exported(model, tmp_path_factory):
-    path = export.saved_model(model, tmp_path_factory.mktemp("export"))
-    return tf.saved_model.load(path).signatures
+    return export.saved_model(model, tmp_path_factory.mktemp("export"))
 
 
-def test_answers_are_those_of_each_row_alone(model, exported):
-    """Whatever a server has padded rows with."""
+@pytest.fixture(scope="module")
+def signatures(exported):
+    return tf.saved_model.load(exported).signatures
+
+
+def test_records_match_a_fresh_load(exported, signatures, assert_warmup_records_match):
+    assert_warmup_records_match(exported, signatures)
+
+
+def test_outputs_are_those_of_each_row_alone(model, signatures):
+    """A server may pad rows with any value."""
     ids, lengths = np.array([[5, 7, 9, 10, 3], [8, 4, 8, 8, 8]], "int32"), [5, 2]
     inputs = {"token_ids": tf.constant(ids), "lengths": tf.constant(lengths)}
-    logits = exported["logits"](**inputs)["logits"]
-    features = exported["encode"](**inputs)["features"]
+    logits = signatures["logits"](**inputs)["logits"]
+    features = signatures["encode"](**inputs)["features"]
     assert logits.shape == (2, 5, V) and features.shape == (2, 5, D)
     for row, length in enumerate(lengths):
         alone = model({"token_ids": ids[row : row + 1, :length]})[0]
         np.testing.assert_allclose(logits[row, :length], alone, atol=1e-5)
         found = model.head(features[row : row + 1, :length])[0]
         np.testing.assert_allclose(found, alone, atol=1e-5)
-    default = exported["serving_default"](**inputs)["logits"]
+    default = signatures["serving_default"](**inputs)["logits"]
     np.testing.assert_array_equal(default, logits)
 
 

@@ -1,4 +1,4 @@
-"""An initializer object shared by layers, as the pages share one, draws new numbers for each."""
+"""An initializer object shared by layers, as the models share one, draws new numbers for each."""
 
 import keras
 import numpy as np
@@ -11,9 +11,9 @@ D = 6
 LAYERS = {
     "attention": lambda normal: MultiHeadAttention(2, 3, kernel_initializer=normal),
     "feed_forward": lambda normal: FeedForward(D, kernel_initializer=normal),
-    "segment": lambda normal: SegmentEmbedding(3, initializer=normal),
-    "tokens": lambda normal: TokenEmbedding(7, D, initializer=normal),
-    "learned": lambda normal: Learned(7, initializer=normal),
+    "segment": lambda normal: SegmentEmbedding(3, embeddings_initializer=normal),
+    "tokens": lambda normal: TokenEmbedding(7, D, embeddings_initializer=normal),
+    "learned": lambda normal: Learned(7, embeddings_initializer=normal),
 }
 
 

@@ -90,7 +90,7 @@ def test_tables_start_normal_and_apart():
     for table in (first, second):
         assert abs(table.mean()) < 0.1 and abs(table.std() - 1) < 0.1
     assert not np.array_equal(first, second)
-    layer = Axial((2, 3), (3, 4), initializer="ones")
+    layer = Axial((2, 3), (3, 4), embeddings_initializer="ones")
     np.testing.assert_array_equal(layer(X[:, :6]), X[:, :6] + 1)
 
 
@@ -100,7 +100,7 @@ def test_dtype_policies(policy):
 
 
 def test_config():
-    layer = built(initializer="he_normal", name="where")
+    layer = built(embeddings_initializer="he_normal", name="where")
     again = Axial.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     again.build(X.shape)

@@ -87,7 +87,7 @@ def test_tables_start_small():
     layer.build((None, None, 80))
     for table in layer.weights:
         assert abs(oracles.numpy_of(table).std() - 0.01 / np.sqrt(3)) < 0.0005
-    layer = ImageCoordinates(HEIGHT, WIDTH, CHANNELS, initializer="ones")
+    layer = ImageCoordinates(HEIGHT, WIDTH, CHANNELS, embeddings_initializer="ones")
     np.testing.assert_allclose(layer(X), X + 3, atol=1e-6)
 
 
@@ -123,7 +123,7 @@ def test_sinusoids_are_those_of_float32(policy):
 
 
 def test_config():
-    layer = built(initializer="he_normal", name="where")
+    layer = built(embeddings_initializer="he_normal", name="where")
     again = ImageCoordinates.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     again.build(X.shape)

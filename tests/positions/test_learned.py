@@ -74,7 +74,7 @@ def test_dtype_policies(policy):
 
 
 def test_save_config_and_mask():
-    layer = built(initializer="ones", name="where")
+    layer = built(embeddings_initializer="ones", name="where")
     again = Learned.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     again.build(X.shape)

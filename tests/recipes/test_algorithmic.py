@@ -1,22 +1,20 @@
 """The recipe from the command line: its data against plain arithmetic, whole runs, bad input."""
 
 import json
-import sys
 
 import keras
 import numpy as np
 import pytest
+import recipe_runs
 import tensorflow as tf
+from recipe_runs import card, error_of
 
 from keras_attn.models import universal_transformer
-from recipes.algorithmic import __main__ as recipe
-from recipes.algorithmic.batches import Batches
-from recipes.algorithmic.held_out import is_held_out
-from recipes.algorithmic.options import parse
+from recipes.algorithmic.batches import TRAIN, Batches, is_held_out
+from recipes.algorithmic.options import SEQUENCES
 from recipes.algorithmic.parity_run import ParityRun
-from recipes.algorithmic.pondering import steps_by_position
-from recipes.algorithmic.sequence_run import SequenceRun
-from recipes.algorithmic.sequences import SHORTEST, SYMBOLS, TASKS, carries
+from recipes.algorithmic.sequence_run import SequenceRun, steps_by_position
+from recipes.algorithmic.tasks import SHORTEST, SYMBOLS, TASKS, carries
 
 TRAIN_LENGTH = 5
 SMALL = [
@@ -27,13 +25,11 @@ SMALL = [
 
 
 def run(out, *options):
-    """The exit code of the recipe, in this process for speed."""
-    sys.argv[1:] = ["--out", str(out), *SMALL, *options]
-    return recipe.main()
+    return recipe_runs.run("algorithmic", "--out", out, *SMALL, *options)
 
 
-def card(out):
-    return json.loads((out / "card.json").read_text())
+def parse(*options):
+    return recipe_runs.parse("algorithmic", *options)
 
 
 def written(rows):
@@ -55,8 +51,8 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_targets_are_what_arithmetic_says(task):
+@pytest.mark.parametrize("task", SEQUENCES)
+def test_targets_follow_from_arithmetic(task):
     lengths = [*range(SHORTEST[task], 14)] * 30
     sources, targets, _ = drawn(task, lengths)
     assert targets == [ANSWERS[task](source) for source in sources]
@@ -85,7 +81,7 @@ def test_a_carry_is_as_long_as_the_digits_that_it_changes():
     assert longest > 1
 
 
-def test_parity_is_odd_where_an_odd_number_is_positive():
+def test_parity_labels_an_odd_number_of_positive_signs():
     batches = Batches("parity", 7, 7, 64, 0, 0)
     inputs, labels = batches.training(1).batch(0, 0)
     assert inputs.shape == (64, 1, 7) and set(np.unique(inputs)) == {-1, 0, 1}
@@ -120,8 +116,7 @@ def test_offsets_shift_a_row_and_change_nothing_else():
     assert np.any(other.batch(0, 0)[1] != labels)
 
 
-def test_an_offset_changes_nothing_but_positions():
-    """To a model that knows no positions it is the same row."""
+def test_a_model_without_positions_ignores_offsets():
     model = universal_transformer(15, 2, 2, 8, 7, depth="act", position=None)
     batches = Batches("copy", TRAIN_LENGTH, 10, 5, 6, 0)
     examples = batches.of_length(4, 5)
@@ -134,12 +129,12 @@ def test_an_offset_changes_nothing_but_positions():
         )
 
 
-@pytest.mark.parametrize("task", [*TASKS, "parity"])
-def test_nothing_that_is_tested_is_trained_on(task):
+@pytest.mark.parametrize("task", TASKS)
+def test_no_test_example_is_trained_on(task):
     batches = Batches(task, 4, 8, 256, 0, 0)
-    trained = [batches._mixed(0, index, False)[0] for index in range(20)]
+    trained = [batches.draw(TRAIN, index, held_out=False)[0] for index in range(20)]
     trained = {tuple(row[row >= 0]) for rows in trained for row in rows}
-    lengths = range(SHORTEST.get(task, 1), 5)
+    lengths = range(SHORTEST[task], 5)
     tested = [batches.of_length(length, 300) for length in lengths]
     for length, examples in zip(lengths, tested):
         rows = [tuple(row[row >= 0]) for row in examples[0]]
@@ -150,7 +145,7 @@ def test_nothing_that_is_tested_is_trained_on(task):
     assert {len(row) for row in trained} == set(lengths)
 
 
-def test_a_tenth_is_held_out_whatever_stands_behind_it():
+def test_a_tenth_is_held_out_with_any_padding():
     rows = np.random.default_rng(0).integers(0, 11, (5000, 7))
     held_out = is_held_out(rows)
     assert abs(held_out.mean() - 0.1) < 0.02
@@ -158,7 +153,7 @@ def test_a_tenth_is_held_out_whatever_stands_behind_it():
     np.testing.assert_array_equal(is_held_out(padded), held_out)
 
 
-def test_steps_by_position_have_the_mean_that_the_layers_show():
+def test_steps_by_position_have_the_mean_of_the_metric():
     keras.utils.set_random_seed(1)
     model = universal_transformer(15, 4, 2, 8, 7, dropout=0.0, depth="act", halting_bias=-0.6)
     batches = Batches("copy", TRAIN_LENGTH, TRAIN_LENGTH, 16, 0, 0)
@@ -172,8 +167,10 @@ def test_steps_by_position_have_the_mean_that_the_layers_show():
         assert len(set(steps)) > 1
 
 
-def test_what_a_run_leaves(tmp_path, capsys):
-    assert run(tmp_path, "--task", "addition", "--test-lengths", "5", "9") == 0
+@pytest.mark.slow
+def test_a_run_writes_card_pictures_and_export(tmp_path, capsys):
+    options = ("--task", "addition", "--test-lengths", "5", "9")
+    assert run(tmp_path, *options) == 0
     for name in ("card.json", "curve.png", "by_length.png", "steps.png", "steps_by_carry.png"):
         assert (tmp_path / name).stat().st_size > 0
     facts, said = card(tmp_path), capsys.readouterr().out
@@ -183,7 +180,7 @@ def test_what_a_run_leaves(tmp_path, capsys):
     assert list(facts["results"]) == ["trained lengths", "length 9"]
     assert "length 9: sequence_accuracy" in said
     assert list(facts["steps_by_position"]["source, length 9"]) == [str(n) for n in range(1, 11)]
-    # The export reads a task as text; what it writes are the places where the model is right.
+    # The export is right where the model is right.
     model = keras.saving.load_model(tmp_path / "model.keras")
     batches = Batches("addition", TRAIN_LENGTH, 9, 8, 4, 0)
     examples = batches.of_length(5, 11)
@@ -195,13 +192,14 @@ def test_what_a_run_leaves(tmp_path, capsys):
         written(examples.targets)
     )
     np.testing.assert_array_equal(exact, right.all(axis=1))
-    # Started again it has nothing to train.
-    again = SequenceRun(parse(sys.argv[1:]))
+    # A finished run trains no more.
+    again = SequenceRun(parse("--out", tmp_path, *SMALL, *options))
     again.train()
     assert again.steps() == 4
     assert len((tmp_path / "history.csv").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_parity_counts_steps_and_is_exported(tmp_path):
     assert run(tmp_path, "--task", "parity") == 0
     assert (tmp_path / "steps.png").stat().st_size > 0
@@ -217,29 +215,27 @@ def test_parity_counts_steps_and_is_exported(tmp_path):
 @pytest.mark.parametrize(
     "made, options",
     [
-        (SequenceRun, ("--task", "copy", "--model", "transformer")),
-        (SequenceRun, ("--task", "reverse", "--depth", "recurrent")),
+        pytest.param(
+            *(SequenceRun, ("--task", "copy", "--model", "transformer")), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            *(SequenceRun, ("--task", "reverse", "--depth", "recurrent")), marks=pytest.mark.slow
+        ),
         (ParityRun, ("--task", "parity", "--model", "rnn")),
     ],
 )
-def test_the_others_train_and_have_no_steps(tmp_path, made, options):
-    begun = made(parse(["--out", str(tmp_path), *SMALL, *options]))
+def test_models_without_act_train_and_have_no_steps(tmp_path, made, options):
+    begun = made(parse("--out", tmp_path, *SMALL, *options))
     begun.train()
     assert 0 <= begun.evaluate()["trained lengths"]["value"] <= 1
-    assert begun.pondered() == {} and not (tmp_path / "steps.png").exists()
+    assert begun.act_steps() == {} and not (tmp_path / "steps.png").exists()
 
 
 def fails(capsys, out, *options):
-    """The one sentence that the recipe says of what does not fit."""
-    try:
-        code = run(out, *options)
-    except SystemExit as stop:  # argparse
-        code = stop.code
-    assert code == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
+    return error_of(capsys, "algorithmic", "--out", out, *SMALL, *options)
 
 
-def test_bad_options(capsys, tmp_path):
+def test_bad_options_are_reported(capsys, tmp_path):
     assert "--model must be one of act_rnn, rnn" in fails(
         capsys, tmp_path, "--task", "parity", "--model", "transformer"
     )
@@ -250,6 +246,6 @@ def test_bad_options(capsys, tmp_path):
     )
     assert "must divide" in fails(capsys, tmp_path, "--num-heads", "3")
     assert not list(tmp_path.iterdir())
-    assert parse(["--task", "parity", "--hidden-dim", "30"]).hidden_dim == 30  # it has no heads
+    assert parse("--task", "parity", "--hidden-dim", "30").hidden_dim == 30  # it has no heads
     (tmp_path / "settings.json").write_text(json.dumps({"task": "reverse"}))
     assert "task='reverse', now 'copy'" in fails(capsys, tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from recipes.benchmarks import harness, parity, worker
 from recipes.benchmarks.card import Card
 from recipes.benchmarks.harness import Contender, compare, measure, measure_first_calls
-from recipes.benchmarks.task import Task
+from recipes.benchmarks.workload import Task
 
 HERE = pathlib.Path(__file__)
 
@@ -184,6 +184,6 @@ def test_card_has_further_columns_a_headline_and_bounds(tmp_path):
 
 
 def test_the_card_of_parity_tells_what_passed_and_what_not():
-    text = parity.page([("test_a one", "passed"), ("test_b", "skipped: no torch")])
+    text = parity.markdown([("test_a one", "passed"), ("test_b", "skipped: no torch")])
     assert "1 of 2 passed." in text
     assert "| test_a one | passed |" in text and "| test_b | skipped: no torch |" in text

@@ -1,11 +1,11 @@
-"""The benchmark of accelerators: what its card says of the device, and that contenders compute."""
+"""The benchmark of accelerators: the device on its card, and its contenders."""
 
 import math
 
 import pytest
 from other_backend import needs_jax, run_on
 
-from recipes.benchmarks import accelerator, floor
+from recipes.benchmarks import accelerator, operations
 from recipes.benchmarks.card import Card
 
 JAX = """
@@ -44,7 +44,7 @@ def row(name, platform, seconds):
         (None, "cpu", ["has not run on a GPU", f"{accelerator.OURS} is not in the table"]),
     ],
 )
-def test_the_card_says_where_it_ran(ours, theirs, expected, monkeypatch):
+def test_the_card_names_the_device(ours, theirs, expected, monkeypatch):
     contenders = accelerator.causal(512, 2, "bfloat16")
 
     def measure(contenders, repetitions):
@@ -59,16 +59,17 @@ def test_the_card_says_where_it_ran(ours, theirs, expected, monkeypatch):
         assert part in card.markdown()
 
 
-def test_work_is_that_of_all_rows_of_a_batch():
+def test_operations_are_those_of_all_rows_of_a_batch():
     """512 positions have 512 * 513 / 2 pairs; three times four operations each."""
     ours, theirs = accelerator.causal(512, 2, "bfloat16")
     pairs = 2 * 512 * 513 / 2
-    expected = 12 * pairs * floor.HEADS * floor.HEAD_DIM / 1e9
+    expected = 12 * pairs * operations.HEADS * operations.HEAD_DIM / 1e9
     for contender in (ours, theirs):
         assert contender.options["gflop"] == pytest.approx(expected)
     assert (ours.backend, theirs.backend) == ("jax", "torch")
 
 
+@pytest.mark.slow
 @needs_jax
 def test_contenders_on_jax_compute():
     causal, local, training = run_on("jax", JAX)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from recipes.benchmarks import attention, complexity, curves, demands, floor, harness
+from recipes.benchmarks import attention, complexity, curves, harness, operations, requirements
 from recipes.benchmarks.attention_cases import KINDS
 from recipes.benchmarks.contenders import (
     attention_complexity,
@@ -22,38 +22,40 @@ HERE = pathlib.Path(__file__)
 
 
 def count(length, mask_mod):
-    """Pairs of a query and a key that meet, one by one."""
+    """Count the allowed pairs of a query and a key, one by one."""
     return sum(bool(mask_mod(i, j)) for i in range(length) for j in range(length))
 
 
-def test_floor_counts_operations():
+def test_operations_are_counted():
     # 3 pairs; each takes 64 multiplications and additions twice, in each of 8 heads.
-    assert floor.gflop(3) == pytest.approx(3 * 8 * 2 * (64 + 64) / 1e9)
-    assert floor.gflop(3, backward=True) == pytest.approx(3 * floor.gflop(3))
+    assert operations.gflop(3) == pytest.approx(3 * 8 * 2 * (64 + 64) / 1e9)
+    assert operations.gflop(3, backward=True) == pytest.approx(3 * operations.gflop(3))
     # Four projections of 5 rows by a 512 x 512 matrix.
-    assert floor.layer_gflop(5, 0) == pytest.approx(4 * 5 * 512 * 512 * 2 / 1e9)
-    assert floor.layer_gflop(5, 7, True) == pytest.approx(3 * floor.layer_gflop(5, 7))
+    assert operations.layer_gflop(5, 0) == pytest.approx(4 * 5 * 512 * 512 * 2 / 1e9)
+    assert operations.layer_gflop(5, 7, True) == pytest.approx(3 * operations.layer_gflop(5, 7))
     # 16,384 queries of which each computes 256 keys: 8.6 GF.
-    assert floor.gflop(floor.own_and_previous_block(16384, 128)) == pytest.approx(8.6, abs=0.05)
+    assert operations.gflop(operations.own_and_previous_block(16384, 128)) == pytest.approx(
+        8.6, abs=0.05
+    )
 
 
 @pytest.mark.parametrize("length", (1, 5, 12, 23))
-def test_floor_counts_pairs(length):
-    assert floor.dense(length) == count(length, lambda i, j: True)
-    assert floor.causal(length) == count(length, lambda i, j: j <= i)
-    assert floor.local(length, 5) == count(length, lambda i, j: 0 <= i - j < 5)
-    assert floor.block_local_1d(length, 4, 3) == count(
+def test_pairs_are_counted(length):
+    assert operations.dense(length) == count(length, lambda i, j: True)
+    assert operations.causal(length) == count(length, lambda i, j: j <= i)
+    assert operations.local(length, 5) == count(length, lambda i, j: 0 <= i - j < 5)
+    assert operations.block_local_1d(length, 4, 3) == count(
         length, lambda i, j: i // 4 * 4 - 3 <= j <= i
     )
-    assert floor.strided(length, 4) == count(
+    assert operations.strided(length, 4) == count(
         length, lambda i, j: j <= i and (i - j < 4 or (i - j) % 4 == 0)
     )
-    assert floor.fixed(length, 4, 2) == count(
+    assert operations.fixed(length, 4, 2) == count(
         length, lambda i, j: j <= i and (i // 4 == j // 4 or j % 4 >= 2)
     )
 
 
-def test_floor_counts_pairs_of_an_image():
+def test_pairs_of_an_image_are_counted():
     (height, width), (rows, columns), (above, beside) = image = (6, 8), (3, 2), (2, 1)
     blocks = [(top, left) for top in range(0, height, rows) for left in range(0, width, columns)]
     # In the order in which they are read: block after block, row after row.
@@ -70,26 +72,26 @@ def test_floor_counts_pairs_of_an_image():
         in_rows = top - above <= row < top + rows
         return j <= i and in_rows and left - beside <= column < left + columns + beside
 
-    assert floor.block_local_2d(48, *image) == count(48, mask_mod)
+    assert operations.block_local_2d(48, *image) == count(48, mask_mod)
 
 
 def row(name, seconds, probes=(100.0, 100.0, 100.0), **facts):
     return {"name": name, "seconds": seconds, "probes": probes, **facts}
 
 
-def test_demands_take_the_median_over_turns():
+def test_requirements_take_the_median_over_turns():
     rows = [row("short", [1, 2, 1]), row("long", [4, 10, 5], probes=[50, 20, 40], memory_mb=70.0)]
-    growth = demands.growth(rows, "long", "short", at_most=4.6)
+    growth = requirements.growth(rows, "long", "short", at_most=4.6)
     assert growth["value"] == 5 and growth["met"] is False
     # 100 GFLOP in 4, 10 and 5 s, where a matrix product made 50, 20 and 40 GF/s.
-    share = demands.of_gemm_rate(rows, "long", 100, "by hand", at_least=0.5)
+    share = requirements.of_gemm_rate(rows, "long", 100, "by hand", at_least=0.5)
     assert share["value"] == 0.5 and share["met"] is True
     assert "0.50 of the GEMM rate" in share["statement"] and "by hand" in share["statement"]
-    assert demands.memory(rows, "long", at_most=70)["met"] is True
-    assert demands.memory(rows, "long", at_most=69)["met"] is False
-    assert demands.growth(rows, "long", "absent") is None
-    assert demands.of_gemm_rate(rows, "absent", 1, "") is None
-    assert demands.memory(rows, "absent", at_most=1) is None
+    assert requirements.memory(rows, "long", at_most=70)["met"] is True
+    assert requirements.memory(rows, "long", at_most=69)["met"] is False
+    assert requirements.growth(rows, "long", "absent") is None
+    assert requirements.of_gemm_rate(rows, "absent", 1, "") is None
+    assert requirements.memory(rows, "absent", at_most=1) is None
 
 
 @pytest.mark.parametrize("power", (0, 1, 1.5, 2))
@@ -123,7 +125,7 @@ def test_unknown_cases_are_refused(text):
 
 
 def results(task):
-    """What a call returns, as a flat list of numpy arrays."""
+    """Return the results of a call as a flat list of numpy arrays."""
     found = task.call()
     if not isinstance(found, tuple):
         return [np.asarray(found)]
@@ -194,6 +196,7 @@ def test_table_1_is_measured(tmp_path, monkeypatch):
     assert (tmp_path / "complexity.png").exists()
 
 
+@pytest.mark.slow
 def test_a_run_writes_card_and_picture(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "SETTLE_SECONDS", 0.0)
     monkeypatch.setenv("PYTHONPATH", str(HERE.parents[2]))
@@ -202,12 +205,12 @@ def test_a_run_writes_card_and_picture(tmp_path, monkeypatch):
     attention.main()
     (group,) = json.loads((tmp_path / "attention.json").read_text())["groups"]
     assert [row["name"] for row in group["rows"]] == ["keras_attn Local(128)"]
-    # Of what is asked, the two shares of the GEMM rate: there is no peer to compare it with.
+    # Only the two shares of the GEMM rate: there is no peer to compare with.
     exactly, in_blocks = (comparison["value"] for comparison in group["comparisons"])
-    # A query that mask_mod 32.5 keys on the average, in blocks of 256 keys.
+    # A query that attends to 32.5 keys on the average, in blocks of 256 keys.
     assert in_blocks / exactly == pytest.approx(256 / 32.5)
     text = (tmp_path / "attention.md").read_text()
-    assert "Of 2 demands, " in text
+    assert "Of 2 requirements, " in text
     assert "| MB over inputs |" in text
     assert "![Milliseconds over positions](attention.png)" in text
     assert os.path.getsize(tmp_path / "attention.png") > 1000

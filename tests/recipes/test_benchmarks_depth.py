@@ -5,7 +5,7 @@ import math
 import keras
 import pytest
 
-from recipes.benchmarks import demands, sparse_models
+from recipes.benchmarks import requirements, sparse_models
 from recipes.benchmarks.contenders import depth, language_model
 from recipes.benchmarks.contenders import segment_memory as contenders
 
@@ -16,7 +16,9 @@ def test_a_training_step_has_a_gradient(kind):
     assert task.units == 2 * 67 and 0 < task.call() < math.inf
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+)
 def test_a_training_step_in_mixed_precision(policy):
     """It computes in low precision, and adds gradients of float32 weights."""
     found = []
@@ -29,10 +31,10 @@ def test_a_training_step_in_mixed_precision(policy):
 
 def test_memory_growth_is_of_what_comes_beside_the_inputs():
     rows = [{"name": "2", "memory_mb": 50.0}, {"name": "24", "memory_mb": 60.0}]
-    found = demands.memory_growth(rows, "24", "2", at_most=1.25)
+    found = requirements.memory_growth(rows, "24", "2", at_most=1.25)
     assert found["value"] == pytest.approx(1.2) and found["met"]
-    assert not demands.memory_growth(rows, "24", "2", at_most=1.19)["met"]
-    assert demands.memory_growth(rows, "24", "48") is None
+    assert not requirements.memory_growth(rows, "24", "2", at_most=1.19)["met"]
+    assert requirements.memory_growth(rows, "24", "48") is None
 
 
 def test_a_memory_scores_all_tokens_and_re_reading_the_last_ones():
@@ -46,11 +48,12 @@ def test_rates_count_tokens():
         {"name": "ours", "seconds": [1.0, 2.0], "median_seconds": 1.5, "units": 4},
         {"name": "theirs", "seconds": [2.0, 4.0], "median_seconds": 3.0, "units": 2},
     ]
-    assert demands.rates(rows, "ours", "theirs", "makes")["value"] == pytest.approx(4)
+    assert requirements.rates(rows, "ours", "theirs", "makes")["value"] == pytest.approx(4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", sparse_models.TWINS)
-def test_twins_have_a_gradient(model):
+def test_sparse_models_and_their_baselines_have_a_gradient(model):
     small = ["--num-layers=2", "--num-heads=2", "--hidden-dim=8", "--intermediate-dim=11"]
     for contender in sparse_models.contenders(model, 128):
         task = language_model.training_step([*contender.options["options"], *small])

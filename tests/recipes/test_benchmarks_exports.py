@@ -1,4 +1,4 @@
-"""The forms of a translator, beside the translator itself."""
+"""Exported forms of a translator against the translator."""
 
 import json
 
@@ -15,7 +15,7 @@ SENTENCES = 7
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What contenders read of a run, one that has learned nothing."""
+    """Files of contenders, from an untrained run."""
     keras.utils.set_random_seed(0)
     run, folder = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("folder")
     sentences = [sentence for pair in date_pairs(seed=3)["train"][:2000] for sentence in pair]
@@ -29,14 +29,16 @@ def folder(tmp_path_factory):
     return str(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "ctranslate2"])
-def test_a_form_says_what_python_says(folder, form):
+def test_each_form_translates_as_python(folder, form):
     task = translating(form, folder)
     assert task.units == task.facts["same"] == len(task.call()) == SENTENCES
     assert 0 < task.facts["weight_megabytes"] <= task.facts["megabytes"]
 
 
-def test_eight_bits_take_fewer(folder):
+@pytest.mark.slow
+def test_eight_bits_take_fewer_bytes(folder):
     whole, small = (translating(form, folder).facts for form in ("saved_model", "saved_model_int8"))
     assert small["weight_megabytes"] < 0.5 * whole["weight_megabytes"]
     rows = [{"name": "x", "facts": whole}, {"name": "x_int8", "facts": small}]
@@ -45,7 +47,7 @@ def test_eight_bits_take_fewer(folder):
     assert not files["met"] and lost["value"] == 0
 
 
-def test_a_directory_without_a_run(tmp_path, capsys, monkeypatch):
+def test_a_directory_without_a_run_is_reported(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["exports", str(tmp_path), "--out", str(tmp_path / "cards")])
     assert exports.main() == 2
     assert "holds no finished run" in capsys.readouterr().out

@@ -1,19 +1,18 @@
-"""The recipe from the command line; every value of every axis makes a model."""
+"""The recipe from the command line; every value of every axis builds a model."""
 
 import contextlib
 import json
 import signal
-import sys
 
 import keras
 import numpy as np
 import pytest
+import recipe_runs
 
 from keras_attn.callbacks import Terminated
-from recipes.compare import __main__ as recipe
 from recipes.compare.axes import axes, build
-from recipes.compare.options import AXES, parse
-from recipes.compare.training import Comparison, Stop, table
+from recipes.compare.options import AXES
+from recipes.compare.training import Comparison, StopOnSignal, table
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
@@ -22,19 +21,22 @@ SMALL = [
 ]
 
 
-def run(monkeypatch, out, *options):
+def parse(*options):
+    return recipe_runs.parse("compare", *options)
+
+
+def run(out, *options):
     text = out.parent / "text.txt"
     text.write_text("to be or not to be, that is the question\n" * 30)
-    arguments = ["recipe", "--text", str(text), "--out", str(out), *SMALL, *options]
-    monkeypatch.setattr(sys, "argv", arguments)
-    return recipe.main()
+    return recipe_runs.run("compare", "--text", text, "--out", out, *SMALL, *options)
 
 
-def test_a_comparison_and_going_on_with_it(monkeypatch, tmp_path, capsys):
+@pytest.mark.slow
+def test_a_comparison_trains_missing_values_and_writes_table_and_card(tmp_path, capsys):
     out = tmp_path / "out"
-    assert run(monkeypatch, out, "--axis", "memory", "--values", "segment") == 0
+    assert run(out, "--axis", "memory", "--values", "segment") == 0
     first = (out / "segment.json").read_bytes()
-    assert run(monkeypatch, out, "--axis", "memory") == 0
+    assert run(out, "--axis", "memory") == 0
     assert (out / "segment.json").read_bytes() == first  # not trained again
     card = json.loads((out / "card.json").read_text())
     assert list(card["results"]) == ["none", "segment"]
@@ -43,31 +45,31 @@ def test_a_comparison_and_going_on_with_it(monkeypatch, tmp_path, capsys):
     lines = (out / "table.md").read_text().splitlines()
     assert lines == table("memory", card["results"]) and len(lines) == 4
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert run(monkeypatch, out, "--axis", "memory", "--values", "none") == 0
+    assert run(out, "--axis", "memory", "--values", "none") == 0
     assert (out / "table.md").read_text().splitlines() == lines  # nothing was lost
     assert json.loads((out / "card.json").read_text())["results"] == card["results"]
     for damaged in ("{", "[]", "{}"):
         (out / "none.json").write_text(damaged)
-        assert run(monkeypatch, out, "--axis", "memory", "--values", "segment") == 2
+        assert run(out, "--axis", "memory", "--values", "segment") == 2
         assert f"{out / 'none.json'} is damaged" in capsys.readouterr().err
-    assert run(monkeypatch, out, "--axis", "loss") == 2
+    assert run(out, "--axis", "loss") == 2
     assert "started with other options" in capsys.readouterr().err
-    assert run(monkeypatch, tmp_path / "other", "--axis", "loss", "--values", "none") == 2
+    assert run(tmp_path / "other", "--axis", "loss", "--values", "none") == 2
     assert "--values must be among plain, label_smoothed, auxiliary" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
 
 
-def test_there_is_something_to_validate_with(monkeypatch, tmp_path, capsys):
+def test_the_validation_has_a_target_for_each_row(tmp_path, capsys):
     path = tmp_path / "text.txt"
     path.write_text("to be or not to be, that is the question\n" * 30)
-    options = ["--axis", "memory", "--text", str(path), *SMALL, "--valid-tokens", "1"]
-    comparison = Comparison(parse([*options, "--out", str(tmp_path / "out")]))
-    for remembers in (False, True):
-        _, targets = comparison._validation(remembers).batch(0, 0)
+    options = ("--axis", "memory", "--text", path, *SMALL, "--valid-tokens", "1")
+    comparison = Comparison(parse(*options, "--out", tmp_path / "out"))
+    for has_memory in (False, True):
+        _, targets = comparison._validation(has_memory).batch(0, 0)
         assert np.count_nonzero(targets) == 3
-    assert run(monkeypatch, tmp_path / "out", "--axis", "memory", "--batch-size", "61") == 2
+    assert run(tmp_path / "out", "--axis", "memory", "--batch-size", "61") == 2
     assert "valid with 61 tokens, --batch-size 61" in capsys.readouterr().err
-    assert run(monkeypatch, path, "--axis", "memory") == 2
+    assert run(path, "--axis", "memory") == 2
     assert "--out must be a directory" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -75,10 +77,10 @@ def test_there_is_something_to_validate_with(monkeypatch, tmp_path, capsys):
 @pytest.mark.parametrize(
     "number, end", [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
 )
-def test_told_to_end(number, end):
+def test_a_signal_ends_training_after_its_batch(number, end):
     seen = []
 
-    def told(batch, logs=None):
+    def send(batch, logs=None):
         seen.append(batch)
         if batch == 1:
             with contextlib.suppress(KeyboardInterrupt):  # as Keras does on JAX
@@ -88,7 +90,7 @@ def test_told_to_end(number, end):
     model.compile("sgd", "mse")
     before = signal.signal(number, signal.default_int_handler)
     try:
-        callbacks = [keras.callbacks.LambdaCallback(on_train_batch_begin=told), Stop()]
+        callbacks = [keras.callbacks.LambdaCallback(on_train_batch_begin=send), StopOnSignal()]
         with pytest.raises(end):
             model.fit(rows, rows, batch_size=1, verbose=0, callbacks=callbacks)
     finally:
@@ -97,8 +99,8 @@ def test_told_to_end(number, end):
 
 
 @pytest.mark.parametrize("axis", AXES)
-def test_every_value_makes_a_model_of_its_own(axis):
-    options = parse(["--axis", axis, *SMALL])
+def test_every_value_builds_a_different_model(axis):
+    options = parse("--axis", axis, *SMALL)
     values = axes(options)[axis]
     ids, made = np.array([[5, 7, 9, 4, 6]]), []
     for changes in values.values():
@@ -113,7 +115,7 @@ def test_every_value_makes_a_model_of_its_own(axis):
     assert axis == "loss" or len(set(made)) == len(values)
 
 
-def test_the_table_has_the_best_first():
+def test_the_table_has_the_best_value_first():
     results = {
         name: {"bits_per_character": [3.0, bits], "parameters": 1234, "seconds_per_step": 0.5}
         for name, bits in (("one", 2.25), ("two", 2.125))
@@ -132,7 +134,7 @@ def test_the_table_has_the_best_first():
         (["--axis", "score", "--context", "7"], "--context must be at least 8"),
     ],
 )
-def test_wrong_options(options, message, capsys):
+def test_bad_options_are_reported(options, message, capsys):
     with pytest.raises(SystemExit):
-        parse(options)
+        parse(*options)
     assert message in capsys.readouterr().err

@@ -1,20 +1,19 @@
-"""The recipe from the command line, and what an actor and its training must agree on."""
-
-import json
-import sys
+"""The recipe from the command line, rollouts against training, and the loss."""
 
 import keras
 import numpy as np
 import oracles
 import pytest
+import recipe_runs
 from other_backend import run_on
+from recipe_runs import card as read_card
 
-from recipes.control import __main__ as recipe
-from recipes.control.agents import AGENTS, build
+from recipes.control.agents import build
 from recipes.control.environments import Environments
-from recipes.control.options import parse
+from recipes.control.options import AGENTS
 from recipes.control.proximal_policy import ProximalPolicy
 from recipes.control.rollouts import Rollouts
+from recipes.control.training import run_agent
 
 SMALL = [
     *("--num-layers", "2", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
@@ -25,23 +24,30 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def options():
-    return parse(SMALL)
+    return recipe_runs.parse("control", *SMALL)
 
 
-def made(name, options):
+def new_rollouts(name, options):
     environments = Environments(options.env, options.num_envs, seed=0)
     agent = build(name, environments.state_size, environments.num_actions, options)
     oracles.scramble(agent.model)
     return Rollouts(environments, agent, options), agent
 
 
-@pytest.mark.parametrize("name", AGENTS)
-def test_training_sees_what_the_actor_saw(name, options):
-    """Log probabilities and values of a whole stretch are those of its single steps.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gtrxl",
+        "lstm",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("transformer_xl", "memoryless")),
+    ],
+)
+def test_training_reproduces_the_outputs_of_the_rollout(name, options):
+    """Log-probabilities of a whole rollout equal those of its single steps.
 
-    Episodes of 51 steps end within stretches of 17 and between them.
+    Episodes of 51 steps end within rollouts of 17 and between them.
     """
-    rollouts, agent = made(name, options)
+    rollouts, agent = new_rollouts(name, options)
     for _ in range(5):
         inputs, targets = rollouts.collect()
         outputs = agent.model(inputs, training=False)
@@ -53,9 +59,9 @@ def test_training_sees_what_the_actor_saw(name, options):
 
 
 @pytest.mark.parametrize("name", [name for name in AGENTS if name != "memoryless"])
-def test_an_episode_begins_without_a_memory(name, options):
-    """What was before makes no difference where `starts` says that an episode begins."""
-    _, agent = made(name, options)
+def test_an_episode_starts_without_a_memory(name, options):
+    """Earlier states have no influence after `starts`."""
+    _, agent = new_rollouts(name, options)
     states, starts = oracles.random(1, 5, 4), np.zeros((1, 5), bool)
     starts[0, 2] = True
     inputs = {"starts": starts, **{k: np.asarray(v) for k, v in agent.initial(1).items()}}
@@ -69,7 +75,7 @@ def test_an_episode_begins_without_a_memory(name, options):
 
 def test_advantages_by_their_definition(options):
     """A_t = sum over l of (discount trace)^l d_(t+l), up to the end of the episode."""
-    rollouts, _ = made("memoryless", options)
+    rollouts, _ = new_rollouts("memoryless", options)
     rng = np.random.default_rng(0)
     rewards, values, last = rng.normal(size=(2, 7)), rng.normal(size=(2, 7)), rng.normal(size=2)
     ends = np.zeros((2, 7), bool)
@@ -88,7 +94,7 @@ def test_advantages_by_their_definition(options):
             assert found[row, t] == pytest.approx(total, abs=1e-5)
 
 
-def test_the_loss_by_hand():
+def test_the_loss_follows_the_formula():
     policy = ProximalPolicy(keras.Sequential(), clip=0.2, value_weight=0.5, entropy_weight=0.1)
     logits = np.log(np.array([[[0.7, 0.3], [0.4, 0.6]]]))
     outputs = {"policy": logits, "value": np.array([[[1.0], [2.0]]])}
@@ -122,17 +128,16 @@ import tensorflow as tf
 
 device = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
-from recipes.control.options import parse
-from recipes.control.training import Run
+from recipes.control.options import RecipeOptions
+from recipes.control.training import AgentRun
 
 found = {}
 for strategy in ("none", "mirrored"):
     for name in ("gtrxl", "memoryless"):
         out = f"{sys.argv[1]}/{strategy}-{name}"
-        options = parse([*sys.argv[2:], "--strategy", strategy, "--out", out])
-        options.export_version = 1
+        arguments = [*sys.argv[2:], "--strategy", strategy, "--out", out]
         keras.utils.set_random_seed(0)
-        run = Run(name, options)
+        run = AgentRun(name, RecipeOptions.parse(arguments))
         before = np.concatenate([w.ravel() for w in run.model.get_weights()])
         run.train()
         after = np.concatenate([w.ravel() for w in run.model.get_weights()])
@@ -144,6 +149,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_two_devices_train_as_one(tmp_path):
     """Two agents, one after the other in one process."""
     found = run_on("tensorflow", PROGRAM, tmp_path, *SMALL, "--num-envs", "4")
@@ -154,14 +160,14 @@ def test_two_devices_train_as_one(tmp_path):
         np.testing.assert_allclose(weights, after, atol=2e-4)
 
 
-def test_what_a_run_leaves(monkeypatch, tmp_path, capsys):
+@pytest.mark.slow
+def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
     def run(*more):
-        arguments = ["recipe", "--out", str(tmp_path), *SMALL, "--models", "gtrxl", "memoryless"]
-        monkeypatch.setattr(sys, "argv", [*arguments, *more])
-        return recipe.main()
+        models = ("--models", "gtrxl", "memoryless")
+        return recipe_runs.run("control", "--out", tmp_path, *SMALL, *models, *more)
 
     assert run() == 0
-    card = json.loads((tmp_path / "gtrxl-0" / "card.json").read_text())
+    card = read_card(tmp_path / "gtrxl-0")
     assert card["steps"] == 2 * 2 * 3 * 17 and len(card["history"]) == 2
     assert -1 <= card["results"]["test"]["value"] <= 1
     assert (tmp_path / "gtrxl-0" / "export" / "1").is_dir()
@@ -169,13 +175,14 @@ def test_what_a_run_leaves(monkeypatch, tmp_path, capsys):
     assert "| `memoryless` |" in (tmp_path / "table.md").read_text()
     seconds = card["seconds"]
     assert run() == 0  # nothing is trained again
-    assert json.loads((tmp_path / "gtrxl-0" / "card.json").read_text())["seconds"] == seconds
+    assert read_card(tmp_path / "gtrxl-0")["seconds"] == seconds
     assert run("--discount", "0.5") == 2
     assert "started with other options" in capsys.readouterr().err
     # With more episodes it is tested again, not trained.
     lines = (tmp_path / "memoryless-0" / "history.csv").read_text()
-    options = parse([*SMALL, "--out", str(tmp_path / "memoryless-0"), "--episodes", "7"])
-    assert recipe._card("memoryless", options)["results"]["test"]["episodes"] == 7
+    arguments = (*SMALL, "--out", tmp_path / "memoryless-0", "--episodes", "7")
+    options = recipe_runs.parse("control", *arguments)
+    assert run_agent("memoryless", options)["results"]["test"]["episodes"] == 7
     assert (tmp_path / "memoryless-0" / "history.csv").read_text() == lines
     (tmp_path / "gtrxl-0" / "card.json").write_text("{}")
     assert run() == 2
@@ -184,8 +191,8 @@ def test_what_a_run_leaves(monkeypatch, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "name, message",
-    [("popgym-NoSuch-v0", "There is no environment"), ("Pendulum-v1", "numbered actions")],
+    [("popgym-NoSuch-v0", "There is no environment"), ("Pendulum-v1", "discrete actions")],
 )
-def test_environments_that_do_not_fit(name, message):
+def test_unfit_environments_are_refused(name, message):
     with pytest.raises(ValueError, match=message):
         Environments(name, 1, seed=0)

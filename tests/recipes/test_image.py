@@ -1,22 +1,25 @@
 """The recipe from the command line: whole runs, interrupted ones, files of images, bad input."""
 
-import contextlib
-import json
 import math
 import sys
 
+import keras
 import numpy as np
 import pytest
+import recipe_runs
 import tensorflow as tf
 from matplotlib.image import imread
+from recipe_runs import card, error_of
 
+from keras_attn import patterns
 from keras_attn.callbacks import Resume
-from recipes.image import __main__ as recipe
-from recipes.image.batches import Batches
+from recipes.card import read_history
+from recipes.image.architectures import build
+from recipes.image.batches import ShuffledBatches
 from recipes.image.data import Images, read_images
-from recipes.image.drawing import GAP, arranged
-from recipes.image.options import parse
-from recipes.image.settings import settings
+from recipes.image.shapes import DATASETS
+from recipes.image.training import ImageRun
+from recipes.plots import GAP, image_grid
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "6", "--intermediate-dim", "7"),
@@ -26,25 +29,29 @@ SMALL = [
 
 
 def run(out, *options):
-    """The exit code of the recipe, in this process for speed."""
-    sys.argv[1:] = ["--out", str(out), *SMALL, *options]
-    return recipe.main()
+    return recipe_runs.run("image", "--out", out, *SMALL, *options)
 
 
-def made(out, *options):
-    """A run that has not begun."""
-    from recipes.image.training import Run
-
-    return Run(parse(["--out", str(out), *SMALL, *options]))
+def parse(*options):
+    return recipe_runs.parse("image", *options)
 
 
-def card(out):
-    return json.loads((out / "card.json").read_text())
+def new_run(out, *options):
+    """A run that has not started."""
+    return ImageRun(parse("--out", out, *SMALL, *options))
 
 
-@contextlib.contextmanager
-def killed_after_an_epoch(monkeypatch):
-    """Inside, training ends with an interrupt as soon as its first epoch is saved."""
+def train(out):
+    """Train a new run; return its weights and losses."""
+    keras.utils.set_random_seed(0)
+    started = new_run(out)
+    started.train()
+    losses = [row["loss"] for row in read_history(out / "history.csv")]
+    return started.model.get_weights(), losses
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_like_an_undisturbed_one(tmp_path, monkeypatch):
     on_epoch_end = Resume.on_epoch_end
 
     def save_and_die(self, epoch, logs=None):
@@ -53,26 +60,18 @@ def killed_after_an_epoch(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Resume, "on_epoch_end", save_and_die)
-        yield
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "killed")
+    weights, losses = train(tmp_path / "killed")
+    calm_weights, calm_losses = train(tmp_path / "calm")
+    assert len(losses) == 3 and losses == pytest.approx(calm_losses, abs=1e-5)
+    for found, expected in zip(weights, calm_weights, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_a_killed_run_ends_like_an_undisturbed_one(tmp_path, monkeypatch):
-    calm, killed = tmp_path / "calm", tmp_path / "killed"
-    assert run(calm) == 0
-    with killed_after_an_epoch(monkeypatch):
-        assert run(killed) == 130
-    assert not (killed / "card.json").exists()
-    assert run(killed) == 0
-    assert [row["loss"] for row in card(killed)["history"]] == pytest.approx(
-        [row["loss"] for row in card(calm)["history"]], abs=1e-5
-    )
-    assert card(killed)["steps"] == card(calm)["steps"] == 6
-    value = card(calm)["results"]["test"]["value"]
-    assert card(killed)["results"]["test"]["value"] == pytest.approx(value, abs=1e-5)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", ["categorical", "logistics"])
-def test_what_a_run_leaves(tmp_path, capsys, likelihood):
+def test_a_run_writes_card_samples_and_export(tmp_path, capsys, likelihood):
     options = ("--likelihood", likelihood, "--pattern", "block_local_2d", "--seed", "5")
     assert run(tmp_path, *options) == 0
     for name in ("card.json", "curve.png", "model.keras"):
@@ -89,8 +88,8 @@ def test_what_a_run_leaves(tmp_path, capsys, likelihood):
     drawn = export["generate"](batch_size=tf.constant(3), seed=tf.constant(5))["images"].numpy()
     assert drawn.shape == (3, 8, 8, 1) and drawn.max() <= 16
     picture = np.round(imread(tmp_path / "samples.png") * 255)
-    np.testing.assert_array_equal(picture[..., :3], arranged(drawn, 17))
-    # Started again it has nothing to train, under a strategy too, and publishes the next version.
+    np.testing.assert_array_equal(picture[..., :3], image_grid(drawn, 17))
+    # A finished run trains no more, under a strategy too, and publishes the next version.
     if likelihood == "logistics":
         assert run(tmp_path, *options, "--strategy", "mirrored") == 0
         assert (tmp_path / "export" / "2").is_dir()
@@ -100,7 +99,7 @@ def test_what_a_run_leaves(tmp_path, capsys, likelihood):
 @pytest.mark.parametrize("pattern", ["dense", "strided", "fixed"])
 def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
     """Bits per dimension are those of the values 0 .. 16 as the ids 1 .. 17, after the start, 18."""
-    run = made(tmp_path, "--model", "sparse_transformer", "--pattern", pattern)
+    run = new_run(tmp_path, "--model", "sparse_transformer", "--pattern", pattern)
     values = run.splits["test"].take(range(11)).reshape(11, 64).astype("int32")
     ids = np.concatenate([np.full((11, 1), 18), values[:, :-1] + 1], axis=1)
     logits = np.asarray(run.model({"token_ids": ids}), "float64")
@@ -110,7 +109,7 @@ def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
     )
     assert logits.shape[-1] == 19
     assert run.evaluate()["test"]["value"] == pytest.approx(losses.mean() / math.log(2), abs=1e-5)
-    # What a token meets: in `dense` all before it, in the others not the middle of a row above.
+    # In `dense` a token attends to all before it, in the others not to the middle of a row above.
     changed = ids.copy()
     changed[:, 8 + 3] = changed[:, 8 + 3] % 17 + 1
     moved = np.abs(np.asarray(run.model({"token_ids": changed}), "float64") - logits).max(axis=-1)
@@ -120,12 +119,8 @@ def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
 
 def test_each_pattern_has_the_sizes_that_are_asked_for(tmp_path):
     def pattern(*options):
-        options = parse([*SMALL, *options])
-        return build(options, KINDS[options.dataset]).depth.blocks[0].attention.pattern
-
-    from keras_attn import patterns
-    from recipes.image.architectures import build
-    from recipes.image.data import KINDS
+        options = parse(*SMALL, *options)
+        return build(options, DATASETS[options.dataset]).depth.blocks[0].attention.pattern
 
     assert pattern() == patterns.BlockLocal1D(16, 16)
     given = pattern("--pattern", "block_local_1d", "--block-length", "5", "--lookback", "3")
@@ -141,7 +136,7 @@ def test_a_pass_reads_each_image_once():
     images = Images(np.arange(7, dtype="uint8").reshape(7, 1, 1, 1), np.array([3, 5, 0, 6, 1]))
     read = {}
     for start in (0, 3):
-        batches = Batches(images, batch_size=2, steps=3, seed=4, labelled=np.ravel)
+        batches = ShuffledBatches(images, batch_size=2, steps=3, seed=4, encode=np.ravel)
         for epoch in range(start, 5):
             found = [int(x) for index in range(len(batches)) for x in batches.batch(epoch, index)]
             read.setdefault(epoch, []).append(found)
@@ -177,7 +172,7 @@ def rows_of(images):
     return sorted(image.tobytes() for image in images)
 
 
-def test_cifar10(cifar10):
+def test_cifar10_is_read_and_split(cifar10):
     directory, images = cifar10
     splits = read_images("cifar10", directory, seed=1)
     assert {name: len(split) for name, split in splits.items()} == {
@@ -193,7 +188,7 @@ def test_cifar10(cifar10):
 
 
 @pytest.mark.parametrize("layout", ["npy", "npz of planes"])
-def test_imagenet32(tmp_path, layout):
+def test_imagenet32_is_read_from_either_layout(tmp_path, layout):
     images = np.random.default_rng(0).integers(0, 256, (14, 32, 32, 3), "uint8")
     parts = {"train_data_batch_1": images[:6], "train_data_batch_2": images[6:11]}
     for name, part in {**parts, "val_data": images[11:]}.items():
@@ -209,16 +204,12 @@ def test_imagenet32(tmp_path, layout):
 
 
 def fails(capsys, out, *options):
-    """The one sentence that the recipe says of bad input."""
-    try:
-        code = run(out, *options)
-    except SystemExit as stop:  # argparse
-        code = stop.code
-    assert code == 2 and not out.exists()
-    return capsys.readouterr().err.strip().splitlines()[-1]
+    error = error_of(capsys, "image", "--out", out, *SMALL, *options)
+    assert not out.exists()
+    return error
 
 
-def test_bad_cifar10(capsys, cifar10, tmp_path):
+def test_bad_files_of_cifar10_are_reported(capsys, cifar10, tmp_path):
     (directory, _), out = cifar10, tmp_path / "out"
 
     def said():
@@ -239,7 +230,7 @@ def test_bad_cifar10(capsys, cifar10, tmp_path):
     assert "no such directory" in said()
 
 
-def test_bad_imagenet32(capsys, tmp_path):
+def test_bad_files_of_imagenet32_are_reported(capsys, tmp_path):
     directory, out = tmp_path / "imagenet32", tmp_path / "out"
 
     def said():
@@ -267,7 +258,7 @@ def test_bad_imagenet32(capsys, tmp_path):
     assert "train.npz is not a complete .npy or .npz file" in said()
 
 
-def test_no_scikit_learn(capsys, tmp_path, monkeypatch):
+def test_a_missing_scikit_learn_is_reported(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     assert "pip install 'keras_attn[recipes]'" in fails(capsys, tmp_path / "out")
 
@@ -289,42 +280,42 @@ def test_no_scikit_learn(capsys, tmp_path, monkeypatch):
         (("--model", "sparse_transformer", "--pattern", "block_local_1d"), "--pattern must be"),
     ],
 )
-def test_bad_options(capsys, tmp_path, options, said):
+def test_bad_options_are_reported(capsys, tmp_path, options, said):
     assert said in fails(capsys, tmp_path / "out", *options)
 
 
-def test_presets():
+def test_a_preset_sets_model_sizes_and_pattern():
     files = ("--dataset", "cifar10", "--data-dir", "x")
-    options = parse([*files, "--preset", "image_transformer_2d", "--num-layers", "2"])
+    options = parse(*files, "--preset", "image_transformer_2d", "--num-layers", "2")
     assert (options.pattern, options.num_layers, options.num_heads) == ("block_local_2d", 2, 16)
-    assert (options.query_shape, options.flange, options.more) == ([8, 16], [0, 32], [])
-    options = parse([*files, "--preset", "image_transformer_cifar10_logistics"])
+    assert (options.query_shape, options.flange, options.more) == ((8, 16), (0, 32), ())
+    options = parse(*files, "--preset", "image_transformer_cifar10_logistics")
     assert (options.likelihood, options.num_mixtures) == ("logistics", 10)
     assert (options.pattern, options.block_length, options.more) == (
-        "block_local_1d", 256, ["key_dim=64"],
+        "block_local_1d", 256, ("key_dim=64",),
     )  # fmt: skip
-    options = parse([*files, "--preset", "sparse_transformer_cifar10", "--with", "key_dim=32"])
+    options = parse(*files, "--preset", "sparse_transformer_cifar10", "--with", "key_dim=32")
     assert (options.pattern, options.stride, options.dropout) == ("strided", 96, 0.25)
-    assert options.more == ["key_dim=64", "key_dim=32"]
+    assert options.more == ("key_dim=64", "key_dim=32")
 
 
-def test_images_side_by_side():
-    picture = arranged(np.array([0, 16, 8]).reshape(3, 1, 1, 1), 17)
+def test_images_are_arranged_side_by_side():
+    picture = image_grid(np.array([0, 16, 8]).reshape(3, 1, 1, 1), 17)
     size = 2 * 48 + 3 * GAP
     assert picture.shape == (size, size, 3)
     assert (picture[GAP, GAP] == 0).all() and (picture[GAP, 2 * GAP + 48] == 255).all()
     assert (picture[2 * GAP + 48, GAP] == 128).all() and (picture[0] == 128).all()
 
 
-def test_a_directory_is_the_same_however_it_is_spelled(tmp_path, monkeypatch):
+def test_the_identity_has_one_spelling_of_a_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spellings = ("d", "x/../d", str(tmp_path / "d"), "e")
-    files = [parse(["--dataset", "cifar10", "--data-dir", path]) for path in spellings]
-    first, *same, other = map(settings, files)
+    found = [parse("--dataset", "cifar10", "--data-dir", path) for path in spellings]
+    first, *same, other = [options.identity() for options in found]
     assert same == [first] * 2 and other != first
 
 
-def test_another_run_in_the_same_directory(capsys, tmp_path):
-    made(tmp_path / "out").begin()
+def test_a_run_is_not_resumed_with_other_options(capsys, tmp_path):
+    new_run(tmp_path / "out").save_settings()
     assert run(tmp_path / "out", "--pattern", "dense") == 2
     assert "pattern='block_local_1d', now 'dense'" in capsys.readouterr().err

@@ -2,21 +2,22 @@
 
 import contextlib
 import gzip
-import json
 import math
 import shutil
-import sys
 
 import keras
 import numpy as np
 import pytest
+import recipe_runs
 import tensorflow as tf
 from keras import ops
+from recipe_runs import card, error_of
+from recipe_runs import run as run_recipe
 
 from keras_attn import text
 from keras_attn.callbacks import Resume
-from recipes.language_model import __main__ as recipe
-from recipes.language_model.options import parse
+from recipes.card import read_history
+from recipes.language_model.training import LanguageModelRun
 from recipes.text.corpus import decode, encode, train_tokenizer
 
 WORDS = "one two three four five six seven eight nine ten".split()
@@ -43,20 +44,16 @@ def data(tmp_path_factory):
 
 
 def run(data, out, *options):
-    """The exit code of the recipe, in this process for speed."""
-    sys.argv[1:] = ["--data-dir", str(data), "--out", str(out), *SMALL, *options]
-    return recipe.main()
+    return run_recipe("language_model", *SMALL, "--data-dir", data, "--out", out, *options)
 
 
-def made(data, out, *options):
-    """A run that has not begun."""
-    from recipes.language_model.training import Run
-
-    return Run(parse(["--data-dir", str(data), "--out", str(out), *SMALL, *options]))
+def parse(*options):
+    return recipe_runs.parse("language_model", *options)
 
 
-def card(out):
-    return json.loads((out / "card.json").read_text())
+def new_run(data, out, *options):
+    """A run that has not started."""
+    return LanguageModelRun(parse("--data-dir", data, "--out", out, *SMALL, *options))
 
 
 # A hook of `Resume`, and the arguments of the call after which training is to end.
@@ -65,7 +62,7 @@ MOMENTS = {"after its first epoch": ("on_epoch_end", 0), "within its second": (O
 
 @pytest.fixture
 def killed(monkeypatch):
-    """Inside, training ends with an interrupt as soon as so much of it is saved."""
+    """A context in which training is interrupted right after a checkpoint."""
 
     @contextlib.contextmanager
     def killed(moment):
@@ -84,47 +81,60 @@ def killed(monkeypatch):
     return killed
 
 
+def train(data, out, *options):
+    """Train a new run; return its trained model and its history."""
+    keras.utils.set_random_seed(0)
+    started = new_run(data, out, *options)
+    started.train()
+    return started.training_model, read_history(out / "history.csv")
+
+
+WITH_MEMORY = ("--model", "transformer_xl", "--checkpoint-steps", "2")
+
+
+@pytest.fixture(scope="module")
+def calm(data, tmp_path_factory):
+    """A run with a memory that nothing disturbs."""
+    return train(data, tmp_path_factory.mktemp("calm"), *WITH_MEMORY)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path, moment, killed):
-    """What is logged of a begun epoch is that of the whole epoch; the memory is as it was."""
-    calm, again = tmp_path / "calm", tmp_path / "killed"
-    options = ("--model", "transformer_xl", "--checkpoint-steps", "2")
-    assert run(data, calm, *options) == 0
-    with killed(moment):
-        assert run(data, again, *options) == 130
-    assert not (again / "card.json").exists()
-    assert run(data, again, *options) == 0
-    rows = [card(out)["history"] for out in (again, calm)]
+def test_a_killed_run_ends_like_an_undisturbed_one(calm, data, tmp_path, moment, killed):
+    """Weights, memory and history of a resumed run are those of a run without a break."""
+    with killed(moment), pytest.raises(KeyboardInterrupt):
+        train(data, tmp_path, *WITH_MEMORY)
+    model, rows = train(data, tmp_path, *WITH_MEMORY)
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
     for name in ("loss", "bits_per_character", "val_loss"):
-        found, expected = ([row[name] for row in part] for part in rows)
+        found, expected = ([row[name] for row in part] for part in (rows, calm[1]))
         assert found == pytest.approx(expected, abs=1e-6), name
-    assert [row["epoch"] for row in rows[0]] == [0, 1, 2]
-    assert card(again)["steps"] == card(calm)["steps"] == 9
-    assert card(again)["sample"] == card(calm)["sample"]
-    value = card(calm)["results"]["test"]["value"]
-    assert card(again)["results"]["test"]["value"] == pytest.approx(value, abs=1e-6)
+    assert int(model.optimizer.iterations) == 9
+    for found, expected in zip(model.get_weights(), calm[0].get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_auxiliary_losses_go_on_where_they_were(data, tmp_path, killed):
-    weights = []
-    for name in ("calm", "killed", "killed"):
-        keras.utils.set_random_seed(0)
-        begun = made(data, tmp_path / name, "--model", "deep_char_transformer")
-        if name == "killed" and len(weights) == 1:
-            with killed("after its first epoch"), pytest.raises(KeyboardInterrupt):
-                begun.train()
-        else:
-            begun.train()
-        weights.append(begun.trained.get_weights())
-        progress = begun.trained.progress
-    assert progress == 1.0
-    for calm, again in zip(weights[0], weights[2]):
-        np.testing.assert_allclose(again, calm, atol=1e-5)
-    plain = made(data, tmp_path / "o", "--model", "deep_char_transformer", "--no-auxiliary-losses")
-    assert plain.trained is plain.model
+@pytest.mark.slow
+def test_auxiliary_losses_resume_with_their_progress(data, tmp_path, killed):
+    model = ("--model", "deep_char_transformer")
+    whole, _ = train(data, tmp_path / "calm", *model)
+    with killed("after its first epoch"), pytest.raises(KeyboardInterrupt):
+        train(data, tmp_path / "killed", *model)
+    resumed, _ = train(data, tmp_path / "killed", *model)
+    assert resumed.progress == whole.progress == 1.0
+    for found, expected in zip(resumed.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_what_a_run_leaves(data, tmp_path, capsys):
+def test_auxiliary_losses_can_be_left_out(data, tmp_path):
+    model = ("--model", "deep_char_transformer")
+    assert new_run(data, tmp_path, *model).training_model is not None
+    plain = new_run(data, tmp_path, *model, "--no-auxiliary-losses")
+    assert plain.compiled_model is plain.model
+
+
+@pytest.mark.slow
+def test_a_run_writes_card_export_and_files(data, tmp_path, capsys):
     assert run(data, tmp_path, "--model", "gpt", "--stride", "5", "--max-length", "4") == 0
     for name in ("card.json", "curve.png", "model.keras", "tokenizer.model", "settings.json"):
         assert (tmp_path / name).stat().st_size > 0
@@ -140,24 +150,43 @@ def test_what_a_run_leaves(data, tmp_path, capsys):
     loaded = tf.saved_model.load(str(tmp_path / "export" / "1"))
     answer = loaded.signatures["serving_default"](text=tf.constant([prompt]))
     assert answer["continuation"].numpy()[0].decode() == written
-    # Started again it has nothing to train, under a strategy too, and publishes the next version.
-    assert run(data, tmp_path, "--max-length", "4", "--strategy", "mirrored") == 0
+    # A finished run trains no more, under a strategy too, and publishes the next version.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LanguageModelRun, "train", None)
+        assert run(data, tmp_path, "--max-length", "4", "--strategy", "mirrored") == 0
     again = card(tmp_path)
     assert (tmp_path / "export" / "2").is_dir()
     assert len(again["history"]) == 3 and again["steps"] == facts["steps"] == 9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["adaptive_span_transformer", "reformer", "sparse_transformer"])
-def test_the_other_models_and_their_twins_train(data, tmp_path, model):
-    """A twin has other numbers."""
+def test_sparse_models_and_their_full_baselines_train(data, tmp_path, model):
     losses = []
     for options in ((), ("--full-attention",)):
-        run = made(data, tmp_path / f"{len(losses)}", "--model", model, *options)
+        run = new_run(data, tmp_path / f"{len(losses)}", "--model", model, *options)
         run.train()
         losses.append(run.evaluate()["test"]["value"])
     assert np.isfinite(losses).all() and losses[0] != losses[1]
     if model == "adaptive_span_transformer":
-        assert run._spans()["spans"]["by_layer"] == [[CONTEXT, CONTEXT]] * 2
+        assert run.card_entries()["spans"]["by_layer"] == [[CONTEXT, CONTEXT]] * 2
+
+
+def test_the_card_has_the_mean_of_dynamic_spans_over_held_out_text(data, tmp_path):
+    """Each query has a span of its own: sigmoid(w . x + b) of the longest."""
+    options = ("--model", "adaptive_span_transformer", "--with", "dynamic=True", "--memory", "20")
+    run = new_run(data, tmp_path, *options)
+    for index, block in enumerate(run.model.depth.blocks):
+        pattern = block.attention.pattern
+        pattern.kernel.assign(np.linspace(-3, 3, 12).reshape(6, 2) * (1 + index))
+    spans = run.card_entries()["spans"]
+    assert len(spans["by_layer"]) == 2 and 0 < spans["mean"] < spans["max"] < 20
+    pattern = run.model.depth.blocks[0].attention.pattern
+    ids = run.corpus.ids["test"][4 : 2 * CONTEXT]  # two segments; the last 20 inputs are kept
+    inputs = np.asarray(run.model.embedding(ids[None]), "float64")
+    logits = inputs @ np.asarray(pattern.kernel) + np.asarray(pattern.bias)
+    expected = 20 / (1 + np.exp(-logits))
+    np.testing.assert_allclose(spans["by_layer"][0], expected.mean(axis=(0, 1)), atol=0.06)
 
 
 def losses(logits, labels):
@@ -168,23 +197,26 @@ def losses(logits, labels):
     return (log_sum - logits[np.arange(len(labels)), labels]) / math.log(2)
 
 
-@pytest.mark.parametrize("stride", [1, 5, CONTEXT])
-def test_windows_score_as_the_protocol_says(data, tmp_path, stride):
-    run = made(data, tmp_path, "--stride", str(stride))
+@pytest.mark.parametrize("stride", [5, CONTEXT])
+def test_windows_score_each_token_from_its_window(data, tmp_path, stride):
+    run = new_run(data, tmp_path, "--stride", str(stride))
     ids, bits = run.corpus.ids["test"], []
+    padded = np.pad(ids, (0, CONTEXT))
+    starts = range(0, len(ids), stride)
+    logits = run.model({"token_ids": np.stack([padded[s : s + CONTEXT] for s in starts])})
     for place in range(1, len(ids)):
-        start = 0
-        while start + CONTEXT < place:  # the first window that reaches the token
-            start += stride
-        before = ids[start:place]
-        bits.append(losses(run.model({"token_ids": before[None]})[0, -1:], ids[place : place + 1]))
+        row = next(
+            r for r, s in enumerate(starts) if place <= s + CONTEXT
+        )  # the first that reaches
+        last = place - 1 - starts[row]
+        bits.append(losses(logits[row, last : last + 1], ids[place : place + 1]))
     assert run.evaluate()["test"]["value"] == pytest.approx(np.mean(bits), abs=1e-5)
 
 
-def test_a_longer_memory_scores_as_the_whole_text_does(data, tmp_path):
+def test_a_long_memory_scores_as_reading_the_whole_text(data, tmp_path):
     """A memory that holds all that came before is the same as to read each part in one go."""
     options = ("--model", "transformer_xl", "--context", "5", "--eval-memory", "100")
-    run = made(data, tmp_path, *options)
+    run = new_run(data, tmp_path, *options)
     assert run.options.memory == 5  # as it is trained, less than a part
     ids, bits = run.corpus.ids["test"], []
     starts = [(len(ids) - 1) * row // BATCH for row in range(BATCH + 1)]
@@ -208,13 +240,7 @@ def test_subwords_stand_for_the_characters_of_their_lines():
 
 
 def fails(capsys, data, out, *options):
-    """The one sentence that the recipe says of bad input."""
-    try:
-        code = run(data, out, *options)
-    except SystemExit as stop:  # argparse
-        code = stop.code
-    assert code == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
+    return error_of(capsys, "language_model", *SMALL, "--data-dir", data, "--out", out, *options)
 
 
 @pytest.fixture
@@ -227,7 +253,7 @@ def broken(tmp_path):
     return directory
 
 
-def test_bad_files(capsys, broken, tmp_path):
+def test_bad_files_are_reported(capsys, broken, tmp_path):
     out = tmp_path / "out"
     assert "no such directory" in fails(capsys, tmp_path / "nowhere", out)
     (broken / "valid.txt").write_bytes(b"one \xff two")
@@ -242,19 +268,21 @@ def test_bad_files(capsys, broken, tmp_path):
     assert not out.exists()
 
 
-def test_bad_text(capsys, broken, tmp_path):
+def test_bad_texts_are_reported(capsys, broken, tmp_path):
     (broken / "short").write_text("short")
     for name, said in (
         ("missing", "does not exist"),
         ("", "is a directory"),
         ("short", "A tenth of the text"),
     ):
-        sys.argv[1:] = ["--text", str(broken / name), "--out", str(tmp_path / "out")]
-        assert recipe.main() == 2
-        assert said in capsys.readouterr().err
+        text = ("--text", broken / name, "--out", tmp_path / "out")
+        assert said in error_of(capsys, "language_model", *text)
     (broken / "test.txt").write_text("abc")
     sentence = fails(capsys, broken, tmp_path / "out")
     assert "test" in sentence and "3 tokens" in sentence and not (tmp_path / "out").exists()
+
+
+DYNAMIC = ("--with", "dynamic=True")
 
 
 @pytest.mark.parametrize(
@@ -275,36 +303,40 @@ def test_bad_text(capsys, broken, tmp_path):
         (("--model", "sparse_transformer", "--with", "image_shape=3"), "--with must fit sparse"),
         (("--tokenizer", "bpe", "--vocabulary-size", "5"), "--vocabulary-size does not fit"),
         (("--model", "reformer", "--context", "13"), "--context must be a product"),
+        (
+            (*("--model", "adaptive_span_transformer", "--full-attention"), *DYNAMIC),
+            "--full-attention fixes the spans",
+        ),
     ],
 )
-def test_bad_options(capsys, broken, tmp_path, options, said):
+def test_bad_options_are_reported(capsys, broken, tmp_path, options, said):
     assert said in fails(capsys, broken, tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()
 
 
-def test_presets():
+def test_a_preset_sets_model_sizes_and_arguments():
     sizes = ("num_layers", "num_heads", "hidden_dim", "intermediate_dim", "dropout")
-    options = parse(["--preset", "transformer_xl_enwik8_24", "--num-layers", "2"])
+    options = parse("--preset", "transformer_xl_enwik8_24", "--num-layers", "2")
     assert options.model == "transformer_xl" and options.memory == options.eval_memory == 768
     assert [getattr(options, name) for name in sizes] == [2, 8, 1024, 3072, 0.15]
-    assert options.more == ["attention_dropout=0.15"]
-    options = parse(["--preset", "reformer_enwik8", "--with", "num_rounds=4"])
+    assert options.more == ("attention_dropout=0.15",)
+    options = parse("--preset", "reformer_enwik8", "--with", "num_rounds=4")
     assert options.context == 128 * 512 and "axial_shape=(128, 512)" in options.more
     assert options.more[-1] == "num_rounds=4"
-    options = parse(["--preset", "reformer_enwik8", "--context", "2048"])
+    options = parse("--preset", "reformer_enwik8", "--context", "2048")
     assert options.context == 2048 and not any("axial_shape" in more for more in options.more)
-    options = parse(["--preset", "deep_char_12"])
-    assert (options.model, options.context, options.more) == ("deep_char_transformer", 512, [])
+    options = parse("--preset", "deep_char_12")
+    assert (options.model, options.context, options.more) == ("deep_char_transformer", 512, ())
 
 
-def test_another_run_in_the_same_directory(capsys, broken, tmp_path):
+def test_a_run_is_not_resumed_with_other_options_or_data(capsys, broken, tmp_path):
     out = tmp_path / "out"
-    made(broken, out).begin()
+    new_run(broken, out).save_settings()
     sentence = fails(capsys, broken, out, "--seed", "7")
     assert "seed=0, now 7" in sentence and "--out" in sentence
     moved = tmp_path / "elsewhere" / "broken"
     shutil.copytree(broken, moved)
-    made(moved, out)
+    new_run(moved, out)
     with open(moved / "valid.txt", "a") as file:
         file.write("more")
     assert "data have changed" in fails(capsys, moved, out)
@@ -312,15 +344,15 @@ def test_another_run_in_the_same_directory(capsys, broken, tmp_path):
     assert "settings.json is damaged; give another --out" in fails(capsys, broken, out)
 
 
-def test_a_start_that_fails_leaves_the_directory_free(capsys, broken, tmp_path):
+def test_a_start_that_fails_leaves_no_settings(capsys, broken, tmp_path):
     """A model that can be made, and not trained."""
     assert run(broken, tmp_path, "--with", "max_length=5") == 2
     assert "max_length=5" in capsys.readouterr().err
     assert not (tmp_path / "settings.json").exists()
-    made(broken, tmp_path)
+    new_run(broken, tmp_path)
 
 
-def test_out_is_a_directory(capsys, broken, tmp_path):
+def test_out_must_be_a_directory(capsys, broken, tmp_path):
     for out in (broken / "test.txt", broken / "test.txt" / "run"):
         sentence = fails(capsys, broken, out)
         assert "--out must be a directory" in sentence and f"--out {out}" in sentence

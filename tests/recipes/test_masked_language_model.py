@@ -1,19 +1,18 @@
-"""The recipe from the command line: a whole run, one that is stopped, its masking, bad input."""
-
-import json
-import sys
+"""The recipe from the command line: a whole run, an interrupted one, its masking, bad input."""
 
 import keras
 import numpy as np
 import pytest
+import recipe_runs
+from recipe_runs import card
 
-from recipes.masked_language_model import __main__ as recipe
-from recipes.masked_language_model.batches import MaskedSegments, hide
-from recipes.masked_language_model.options import parse
+from keras_attn.callbacks import Resume
+from recipes.masked_language_model.batches import MaskedSegments, mask_tokens
+from recipes.masked_language_model.training import MaskedLanguageModelRun
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "16", "--intermediate-dim", "32"),
-    *("--context", "11", "--batch-size", "16", "--steps", "400", "--epochs", "2"),
+    *("--context", "11", "--batch-size", "16", "--steps", "8", "--epochs", "2"),
     *("--learning-rate", "0.003", "--tokenizer", "characters", "--dropout", "0"),
 ]
 
@@ -25,63 +24,58 @@ def text(tmp_path_factory):
     return path
 
 
-def run(monkeypatch, text, out, *options):
-    arguments = ["recipe", "--text", str(text), "--out", str(out), *SMALL, *options]
-    monkeypatch.setattr(sys, "argv", arguments)
-    return recipe.main()
+def run(text, out, *options):
+    return recipe_runs.run("masked_language_model", *SMALL, "--text", text, "--out", out, *options)
 
 
-def test_what_a_run_leaves(monkeypatch, text, tmp_path, capsys):
-    """Of a text that repeats itself a masked letter is known, and not from its frequency."""
-    assert run(monkeypatch, text, tmp_path) == 0
-    card = json.loads((tmp_path / "card.json").read_text())
-    result = card["results"]["test"]
+def parse(*options):
+    return recipe_runs.parse("masked_language_model", *options)
+
+
+@pytest.mark.slow
+def test_a_run_learns_and_writes_card_and_export(text, tmp_path, capsys):
+    """In a periodic text the neighbours tell a masked letter, its frequency does not."""
+    assert run(text, tmp_path, "--steps", "400") == 0
+    entries = card(tmp_path)
+    result = entries["results"]["test"]
     assert result["value"] > result["baseline"] + 0.1
     assert f"masked_accuracy {result['value']:.4g}" in capsys.readouterr().out
-    masked, filled = card["examples"][0]
+    masked, filled = entries["examples"][0]
     assert "[MASK]" in masked and "[MASK]" not in filled
     names = ("model.keras", "curve.png", "history.csv", "tokenizer.model", "export/1")
     assert all((tmp_path / name).exists() for name in names)
     model = keras.saving.load_model(tmp_path / "model.keras")
-    assert model.count_params() == card["parameters"]
-    assert run(monkeypatch, text, tmp_path) == 0  # nothing is trained again
-    assert json.loads((tmp_path / "card.json").read_text())["steps"] == card["steps"] == 400
-    assert run(monkeypatch, text, tmp_path, "--mask-rate", "0.3") == 2
+    assert model.count_params() == entries["parameters"]
+    assert run(text, tmp_path, "--steps", "400", "--mask-rate", "0.3") == 2
     assert "started with other options" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_like_an_undisturbed_one(monkeypatch, text, tmp_path):
-    from recipes.masked_language_model.training import Run
-
-    def weights(out, stop_after=None):
+    def train(out):
         keras.utils.set_random_seed(0)
-        run = Run(parse(["--text", str(text), "--out", str(tmp_path / out), *SMALL]))
-        if stop_after is not None:
+        started = MaskedLanguageModelRun(parse("--text", text, "--out", tmp_path / out, *SMALL))
+        started.train()
+        return started.model.get_weights()
 
-            class Stop(keras.callbacks.Callback):
-                def on_epoch_end(self, epoch, logs=None):
-                    raise KeyboardInterrupt
+    on_epoch_end = Resume.on_epoch_end
 
-            monkeypatch.setattr(run, "logs", lambda *_: [])
-            fit = run.model.fit
-            run.model.fit = lambda *args, callbacks, **kwargs: fit(
-                *args, callbacks=[*callbacks, Stop()], **kwargs
-            )
-            with pytest.raises(KeyboardInterrupt):
-                run.train()
-            return None
-        run.train()
-        return run.model.get_weights()
+    def save_and_die(self, epoch, logs=None):
+        on_epoch_end(self, epoch, logs)
+        raise KeyboardInterrupt
 
-    weights("killed", stop_after=1)
-    for one, other in zip(weights("killed"), weights("whole"), strict=True):
+    with monkeypatch.context() as patch:
+        patch.setattr(Resume, "on_epoch_end", save_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            train("killed")
+    for one, other in zip(train("killed"), train("whole"), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_masking_is_that_of_the_paper():
-    """15 % to guess: 8 of 10 masked, 1 another, 1 as it is; never padding or marks."""
+def test_masking_has_the_shares_of_the_paper():
+    """15 % are targets: 8 of 10 masked, 1 random, 1 unchanged; never padding or marks."""
     ids = np.random.default_rng(1).integers(0, 97, (101, 103))
-    tokens, targets = hide(ids, 0.15, 97, 4, np.random.default_rng(2))
+    tokens, targets = mask_tokens(ids, 0.15, 97, 4, np.random.default_rng(2))
     chosen = targets > 0
     assert not chosen[ids < 4].any()
     np.testing.assert_array_equal(tokens[~chosen], ids[~chosen])
@@ -92,15 +86,15 @@ def test_masking_is_that_of_the_paper():
     assert tokens[chosen & (tokens != 97)].min() >= 4 and tokens.max() == 97
 
 
-def test_one_token_at_least_is_to_be_guessed():
-    _, targets = hide(np.array([[0, 5, 6]]), 1e-9, 7, 4, np.random.default_rng(0))
+def test_at_least_one_real_token_is_a_target():
+    _, targets = mask_tokens(np.array([[0, 5, 6]]), 1e-9, 7, 4, np.random.default_rng(0))
     assert targets.tolist() == [[0, 5, 0]]
-    _, targets = hide(np.zeros((1, 3), int), 0.5, 7, 4, np.random.default_rng(0))
+    _, targets = mask_tokens(np.zeros((1, 3), int), 0.5, 7, 4, np.random.default_rng(0))
     assert not targets.any()
 
 
-def test_segments_in_order_hold_the_whole_text():
-    options = parse(["--context", "5", "--batch-size", "3"])
+def test_ordered_segments_hold_the_whole_text():
+    options = parse("--context", "5", "--batch-size", "3")
     ids = np.arange(4, 4 + 37)
     segments = MaskedSegments(ids, options, mask_id=99, first_id=4)
     read = []
@@ -126,13 +120,13 @@ def test_segments_in_order_hold_the_whole_text():
         (["--data-dir", "a", "--text", "b"], "exclude each other"),
     ],
 )
-def test_wrong_options(options, message, capsys):
+def test_bad_options_are_reported(options, message, capsys):
     with pytest.raises(SystemExit):
-        parse(options)
+        parse(*options)
     assert message in capsys.readouterr().err
 
 
-def test_a_missing_text(monkeypatch, tmp_path, capsys):
-    assert run(monkeypatch, tmp_path / "none.txt", tmp_path / "out") == 2
+def test_a_missing_text_is_reported(tmp_path, capsys):
+    assert run(tmp_path / "none.txt", tmp_path / "out") == 2
     assert "none.txt does not exist" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Two processes that train one model: what they leave, and what becomes of it when one is killed."""
+"""Two processes that train one model: their files, and the end of both when one is killed."""
 
 import json
 import os
@@ -16,6 +16,8 @@ from other_backend import needs_jax
 from scripts import cluster
 
 from keras_attn.callbacks import average_weights
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 both_backends = pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def started(recipe, *arguments, **variables):
 
 
 def workers(data, out, *others, **variables):
-    """Two of them, each with options of its own."""
+    """Start two processes, each with its own options."""
     more = ("--strategy", "multi_worker")
     return [
         start(data, out, *more, *other, **variables, TF_CONFIG=config)
@@ -53,7 +55,7 @@ def workers(data, out, *others, **variables):
 
 
 def send(what, process, out):
-    """Sends the second of two processes a signal in the middle of its training."""
+    """Send the second of two processes a signal in the middle of its training."""
     deadline = time.monotonic() + 200
     while not any((out / "checkpoint").glob("checkpoint-*3-worker-1-of-2.npz")):
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()[0]
@@ -124,11 +126,11 @@ def test_two_processes_end_as_one_does(calm, data, tmp_path):
         assert found == pytest.approx(expected, abs=1e-4), name
 
 
-def test_a_killed_process_ends_both_which_go_on(calm, data, out):
+def test_a_killed_process_ends_both_and_both_resume(calm, data, out):
     first, second = workers(data, out)
     send(signal.SIGKILL, second, out)
     said = first.communicate(timeout=200)[0]
-    assert first.returncode == 75 and "goes on from the last checkpoint" in said, said
+    assert first.returncode == 75 and "from the last checkpoint" in said, said
     assert not (out / "card.json").exists()
     finished(workers(data, out))
     for name in ("loss", "bits_per_character", "val_loss"):
@@ -140,13 +142,13 @@ def test_a_killed_process_ends_both_which_go_on(calm, data, out):
 
 
 @both_backends
-def test_a_process_that_is_told_to_end_ends_both(data, out, backend):
-    """And does not wait for the other, which waits for it."""
+def test_a_terminated_process_ends_both(data, out, backend):
+    """The terminated process does not wait for the other."""
     first, second = workers(data, out, KERAS_BACKEND=backend)
     send(signal.SIGTERM, second, out)
     said = [process.communicate(timeout=200)[0] for process in (first, second)]
     assert [first.returncode, second.returncode] == [75, 143], said
-    assert "goes on from the last checkpoint" in said[0] and "Stopped" in said[1]
+    assert "from the last checkpoint" in said[0] and "Stopped" in said[1]
 
 
 @both_backends
@@ -165,8 +167,8 @@ def test_processes_do_not_tokenise(data, tmp_path):
     assert process.returncode == 2 and "--prepare" in said, said
 
 
-def on_jax_alone_and_together(recipe, arguments, one, two):
-    """What two processes say that do in `two` what one process does in `one`."""
+def run_on_jax_in_one_and_two_processes(recipe, arguments, one, two):
+    """Run a recipe in one process in `one` and in two in `two`; return the output of the two."""
     finished([started(recipe, *arguments, "--out", one, "--prepare")])
     shutil.copytree(one, two)
     finished([started(recipe, *arguments, "--out", one, KERAS_BACKEND="jax")])
@@ -186,7 +188,7 @@ def test_two_processes_on_jax_compare_as_one_does(data, tmp_path):
         *("--hidden-dim", "6", "--intermediate-dim", "7", "--context", "11", "--batch-size", "4"),
         *("--steps", "6", "--epochs", "2", "--valid-tokens", "90"),
     ]
-    first, second = on_jax_alone_and_together("compare", arguments, one, two)
+    first, second = run_on_jax_in_one_and_two_processes("compare", arguments, one, two)
     assert "Card:" in first and "Card:" not in second
     results = [card(out)["results"] for out in (one, two)]
     assert list(results[0]) == list(results[1]) == ["none", "segment"]
@@ -203,7 +205,7 @@ def test_two_processes_on_jax_compare_as_one_does(data, tmp_path):
 
 
 def check_losses(out, expected):
-    """That two runs had the same losses, by their files."""
+    """Compare the losses in the files of two runs."""
     found, expected = (
         np.genfromtxt(o / "history.csv", delimiter=",", names=True) for o in (out, expected)
     )
@@ -239,7 +241,7 @@ def test_two_processes_on_jax_end_with_the_mean_of_their_checkpoints(tmp_path):
         *("--tokenizer", "characters", "--packing", "24", "--tokens-per-batch", "96"),
         *("--epochs", "3", "--average-last", "2", "--dropout", "0", "--learning-rate", "1e-4"),
     ]
-    on_jax_alone_and_together("translate", arguments, one, two)
+    run_on_jax_in_one_and_two_processes("translate", arguments, one, two)
     check_losses(two, one)
     kept = sorted((two / "average").glob("*-worker-0-of-2.npz"))
     assert len(kept) == 2 == len(list((two / "average").glob("*-worker-1-of-2.npz")))

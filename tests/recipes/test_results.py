@@ -1,4 +1,4 @@
-"""The table of several cards, and the README's, of which each row is a card's."""
+"""The table of several cards; the README's rows are those of their cards."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from recipes import results
 
-HOUSE = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| \[[^\]]+\]\((recipes/[a-z_]+/cards/[^)]+\.json)\) \|")
 
 
@@ -54,11 +54,11 @@ def test_each_split_has_its_number(tmp_path):
     }
     path = tmp_path / "copy.json"
     path.write_text(json.dumps(found))
-    told = results.row("copy", results.read(path))
-    assert told[5] == "1.000 sequence accuracy (trained lengths), 0.500 (length 15)"
+    row = results.row("copy", results.read(path))
+    assert row[5] == "1.000 sequence accuracy (trained lengths), 0.500 (length 15)"
 
 
-def test_cards_of_one_name_are_told_apart(tmp_path, capsys):
+def test_cards_of_one_name_are_shown_with_their_directories(tmp_path, capsys):
     paths = ("a/x/r/card.json", "b/x/r/card.json", "b/y/r/card.json", "b/y/r.json", "b/s.json")
     for number, path in enumerate(paths):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def test_cards_of_one_name_are_told_apart(tmp_path, capsys):
     ]  # fmt: skip
 
 
-def test_what_is_no_card_gets_a_sentence(files, tmp_path, capsys):
+def test_a_file_that_is_no_card_is_reported(files, tmp_path, capsys):
     broken = tmp_path / "broken.json"
     lacking = [{k: v for k, v in card(1.0).items() if k != name} for name in card(1.0)]
     for content in ("", "[]", *map(json.dumps, ({}, {"results": {}}, {"results": []}, *lacking))):
@@ -86,17 +86,17 @@ def test_what_is_no_card_gets_a_sentence(files, tmp_path, capsys):
 
 
 def test_the_readmes_rows_are_those_of_their_cards():
-    """But for the minutes, which say nothing without the machine."""
-    lines = (HOUSE / "README.md").read_text(encoding="utf-8").splitlines()
+    """Minutes are not compared: they depend on the machine."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     rows = [(found.group(1), line) for line in lines if (found := ROW.match(line))]
     assert rows
     for path, line in rows:
-        _, task, parameters, steps, _, result, command = results.row("", results.read(HOUSE / path))
+        _, task, parameters, steps, _, result, command = results.row("", results.read(ROOT / path))
         for said in (task, parameters, steps, result, command):
             assert said in line, f"{path} says {said!r}, the README: {line}"
 
 
-def test_no_card_knows_the_machine_it_was_made_on():
-    for path in HOUSE.glob("recipes/*/cards/*.json"):
+def test_no_card_has_a_path_of_a_machine():
+    for path in ROOT.glob("recipes/*/cards/*.json"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r'"/(?!/)|[ =]/[a-z]+/', text), path

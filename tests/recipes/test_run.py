@@ -1,4 +1,4 @@
-"""When a run counts as trained to its end."""
+"""Files that decide whether a run is trained, and their damage."""
 
 import json
 import zipfile
@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from recipes.card import read_history
-from recipes.run import MODEL, TRAINED, Run
+from recipes.run import MODEL, TRAINED, TrainingRun
 
 
-class Trained(Run):
+class ExistingRun(TrainingRun):
     """A run of three epochs, of which only the directory matters."""
 
     def __init__(self, out):
@@ -26,34 +26,34 @@ def out(tmp_path):
     return tmp_path
 
 
-def test_trained_is_what_was_kept_whole_after_as_many_epochs(out):
-    assert Trained(out)._trained_steps() == 40
+def test_a_run_is_trained_after_all_its_epochs(out):
+    assert ExistingRun(out)._trained_steps() == 40
     (out / TRAINED).write_text(json.dumps({"epochs": 2, "steps": 30}))
-    assert Trained(out)._trained_steps() is None
+    assert ExistingRun(out)._trained_steps() is None
 
 
 @pytest.mark.parametrize("name", [MODEL, TRAINED])
-def test_what_is_gone_is_not_trained(out, name):
+def test_a_missing_file_means_that_training_resumes(out, name):
     (out / name).unlink()
-    assert Trained(out)._trained_steps() is None
+    assert ExistingRun(out)._trained_steps() is None
 
 
-def test_a_model_that_is_cut_off_is_not_trained(out):
+def test_a_truncated_model_means_that_training_resumes(out):
     content = (out / MODEL).read_bytes()
     (out / MODEL).write_bytes(content[: len(content) // 2])
-    assert Trained(out)._trained_steps() is None
+    assert ExistingRun(out)._trained_steps() is None
 
 
-def test_a_damaged_file_is_told(out):
+def test_a_damaged_file_is_reported(out):
     (out / TRAINED).write_text("{")
     with pytest.raises(
-        ValueError, match="trained.json is damaged; delete it, and training goes on"
+        ValueError, match="trained.json is damaged; delete it, and training resumes"
     ):
-        Trained(out)._trained_steps()
+        ExistingRun(out)._trained_steps()
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "epoch,loss\n0\n", "epoch,loss\n0,1,2\n"])
-def test_a_damaged_history_is_told(tmp_path, text):
+def test_a_damaged_history_is_reported(tmp_path, text):
     path = tmp_path / "history.csv"
     assert read_history(path) == []
     path.write_text("epoch,loss,val\n0,1.5,\n")

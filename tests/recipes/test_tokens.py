@@ -1,14 +1,15 @@
-"""Token ids are made once, and never those of another text."""
+"""Token ids are made once, and made again for another text."""
 
-from types import SimpleNamespace
+import dataclasses
 
-import keras
 import numpy as np
 import pytest
+from recipe_runs import parse
 
-from recipes.text.corpus import Corpus, tokenizer_of
-from recipes.text.tokens import FILE_NAME, TOKENIZER, digest, joined, parted
-from recipes.translate.parallel_corpus import ParallelCorpus
+from recipes.files import digest
+from recipes.text.corpus import Corpus, train_on_sentences
+from recipes.text.tokens import FILE_NAME, TOKENIZER, concatenate_rows, split_rows
+from recipes.translate.parallel_text import ParallelCorpus
 
 SPLITS = {"train": "to be or not to be\n" * 3, "valid": "to be", "test": "not to be\n"}
 PAIRS = {
@@ -16,33 +17,31 @@ PAIRS = {
     "val": [("b", "gg f")],
     "test": [("x", "y")],
 }
-OPTIONS = SimpleNamespace(
-    tokenizer="characters", vocabulary_size=None, prepare=False, strategy="none"
-)
+OPTIONS = parse("language_model")
 
 
 def corpus(directory, splits=SPLITS, options=OPTIONS):
-    return Corpus.of("text", splits, options, str(directory))
+    return Corpus.load("text", splits, dataclasses.replace(options, out=str(directory)))
 
 
-def made_again(monkeypatch):
-    """What tokenizers are trained on from now on."""
+def record_training(monkeypatch):
+    """A list that receives the arguments of every later training of a tokenizer."""
     trained = []
 
     def spy(*arguments):
         trained.append(arguments)
-        return tokenizer_of(*arguments)
+        return train_on_sentences(*arguments)
 
-    for name in ("text.corpus", "translate.parallel_corpus"):
-        monkeypatch.setattr(f"recipes.{name}.tokenizer_of", spy)
+    for name in ("text.corpus", "translate.parallel_text"):
+        monkeypatch.setattr(f"recipes.{name}.train_on_sentences", spy)
     return trained
 
 
-def test_kept_tokens_are_those_that_were_made(tmp_path, monkeypatch):
+def test_saved_tokens_are_read_again(tmp_path, monkeypatch):
     first = corpus(tmp_path)
     assert not any(tmp_path.iterdir())  # until they are saved, the directory is free
     first.tokens.save()
-    trained = made_again(monkeypatch)
+    trained = record_training(monkeypatch)
     again = corpus(tmp_path)
     assert not trained
     for split in SPLITS:
@@ -54,11 +53,12 @@ def test_kept_tokens_are_those_that_were_made(tmp_path, monkeypatch):
     assert again.tokens.tokenizer.vocabulary() == first.tokens.tokenizer.vocabulary()
 
 
-def test_pairs_are_kept_in_their_rows(tmp_path, monkeypatch):
-    first = ParallelCorpus.of(PAIRS, OPTIONS, str(tmp_path))
+def test_saved_pairs_keep_their_rows(tmp_path, monkeypatch):
+    options = dataclasses.replace(OPTIONS, out=str(tmp_path))
+    first = ParallelCorpus.load(PAIRS, options)
     first.tokens.save()
-    trained = made_again(monkeypatch)
-    again = ParallelCorpus.of({**PAIRS, "test": []}, OPTIONS, str(tmp_path))
+    trained = record_training(monkeypatch)
+    again = ParallelCorpus.load({**PAIRS, "test": []}, options)
     assert not trained
     for split in ("train", "val"):
         for side in (0, 1):
@@ -74,37 +74,35 @@ def test_pairs_are_kept_in_their_rows(tmp_path, monkeypatch):
     [
         ({**SPLITS, "valid": "to bo"}, OPTIONS),
         ({**SPLITS, "valid": "to b", "test": "enot to be\n"}, OPTIONS),  # the same, cut elsewhere
-        (SPLITS, SimpleNamespace(**{**vars(OPTIONS), "vocabulary_size": 7})),
+        (SPLITS, dataclasses.replace(OPTIONS, vocabulary_size=7)),
     ],
 )
-def test_tokens_of_something_else_are_made_again(tmp_path, monkeypatch, splits, options):
+def test_tokens_of_another_text_are_made_anew(tmp_path, monkeypatch, splits, options):
     corpus(tmp_path).tokens.save()
-    trained = made_again(monkeypatch)
+    trained = record_training(monkeypatch)
     found = corpus(tmp_path, splits, options)
     assert len(trained) == 1
     assert len(found.ids["valid"]) == len(splits["valid"])
 
 
-def test_without_tokenizers_they_must_be_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+def test_several_processes_need_tokens_that_one_has_made(tmp_path):
+    shared = dataclasses.replace(OPTIONS, strategy="multi_worker")
     with pytest.raises(ValueError, match="There is no file .*tokens.npz; .* --prepare"):
-        corpus(tmp_path)
-    monkeypatch.undo()
+        corpus(tmp_path, options=shared)
     corpus(tmp_path).tokens.save()
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    assert corpus(tmp_path).tokens.vocabulary_size == 4 + len(set("to be or not to be\n"))
+    assert corpus(tmp_path, options=shared).tokens.vocabulary_size == 4 + len(set("to be or not\n"))
     with pytest.raises(ValueError, match="has the tokens of another text or tokenizer"):
-        corpus(tmp_path, {**SPLITS, "test": "no"})
+        corpus(tmp_path, {**SPLITS, "test": "no"}, shared)
     content = (tmp_path / FILE_NAME).read_bytes()
     (tmp_path / FILE_NAME).write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match="is damaged"):
-        corpus(tmp_path)
+        corpus(tmp_path, options=shared)
     assert (tmp_path / TOKENIZER).exists()
 
 
-def test_rows_of_any_length_are_parted_as_they_were_joined():
+def test_split_rows_undoes_concatenate_rows():
     for lengths in ([], [0], [3, 0, 0, 2], [0, 5], [1, 0]):
         rows = [np.arange(n, dtype="int32") + 7 * n for n in lengths]
-        found = parted(*joined(rows))
+        found = split_rows(*concatenate_rows(rows))
         assert [row.tolist() for row in found] == [row.tolist() for row in rows]
     assert digest("a", "b") != digest("ab", "") != digest("", "ab")

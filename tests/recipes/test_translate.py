@@ -1,7 +1,6 @@
 """The recipe from the command line: a whole run, a killed one, and bad input."""
 
 import gzip
-import json
 import os
 import signal
 import subprocess
@@ -9,7 +8,13 @@ import sys
 import time
 
 import pytest
+import recipe_runs
 import tensorflow as tf
+from recipe_runs import card, error_of
+
+from recipes.settings import save_settings
+from recipes.translate.task import parallel_text
+from recipes.translate.training import TranslationRun
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WORDS = "one two three four five six seven eight nine ten".split()
@@ -38,28 +43,30 @@ def command(data, out, *options):
 
 
 def run(*arguments):
-    """The exit code of the recipe, in this process for speed."""
-    from recipes.translate import __main__ as recipe
-
-    sys.argv[1:] = command(*arguments)[3:]
-    return recipe.main()
+    return recipe_runs.run("translate", *command(*arguments)[3:])
 
 
-def card(out):
-    return json.loads((out / "card.json").read_text())
+OPTIONS = ("--epochs", "3", "--checkpoint-steps", "1")
 
 
-def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path):
-    options = ("--epochs", "3", "--checkpoint-steps", "1")
-    assert run(data, tmp_path / "calm", *options) == 0
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory):
+    """The directory of a whole run."""
+    out = tmp_path_factory.mktemp("finished")
+    assert run(data, out, *OPTIONS) == 0
+    return out
+
+
+@pytest.mark.slow
+def test_a_run_killed_by_the_system_ends_like_an_undisturbed_one(finished, data, tmp_path):
     process = subprocess.Popen(
-        command(data, tmp_path / "killed", *options),
+        command(data, tmp_path, *OPTIONS),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": ROOT},
     )
-    checkpoints = tmp_path / "killed" / "checkpoint"
+    checkpoints = tmp_path / "checkpoint"
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
         if any(checkpoints.glob("checkpoint-*.npz")):
@@ -68,9 +75,9 @@ def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert any(checkpoints.iterdir())
-    assert not (tmp_path / "killed" / "card.json").exists()
-    assert run(data, tmp_path / "killed", *options) == 0
-    calm_card, card_after_kill = card(tmp_path / "calm"), card(tmp_path / "killed")
+    assert not (tmp_path / "card.json").exists()
+    assert run(data, tmp_path, *OPTIONS) == 0
+    calm_card, card_after_kill = card(finished), card(tmp_path)
     assert card_after_kill["steps"] == calm_card["steps"]
     assert [row["loss"] for row in card_after_kill["history"]] == pytest.approx(
         [row["loss"] for row in calm_card["history"]], abs=1e-6
@@ -79,32 +86,29 @@ def test_a_killed_run_ends_like_an_undisturbed_one(data, tmp_path):
     assert set(calm_card["results"]) == {"val", "test_small"}
 
 
-def test_what_a_run_leaves(data, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": ROOT}
-    subprocess.run(command(data, tmp_path, "--epochs", "1"), check=True, cwd=ROOT, env=environment)
+@pytest.mark.slow
+def test_a_run_writes_card_export_and_files(finished, data):
     for name in ("card.json", "curve.png", "model.keras", "tokenizer.model", "unseen.txt"):
-        assert (tmp_path / name).stat().st_size > 0
-    assert any(name.startswith("events") for _, _, names in os.walk(tmp_path) for name in names)
-    signature = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures["serving_default"]
+        assert (finished / name).stat().st_size > 0
+    assert any(name.startswith("events") for _, _, names in os.walk(finished) for name in names)
+    signature = tf.saved_model.load(str(finished / "export" / "1")).signatures["serving_default"]
     assert signature(text=tf.constant(["one two"]))["translation"].shape == (1,)
-    facts = card(tmp_path)
-    assert facts["command"].startswith("python -m recipes.translate --data-dir")
-    assert facts["parameters"] > 0 and facts["seconds"] > 0 and facts["versions"]["keras"]
-    # Started again it has nothing to train, and publishes the next version beside the first.
-    assert run(data, tmp_path, "--epochs", "1") == 0
-    assert sorted(os.listdir(tmp_path / "export")) == ["1", "2"]
+    entries = card(finished)
+    assert entries["command"].startswith("python -m recipes.translate --data-dir")
+    assert entries["parameters"] > 0 and entries["seconds"] > 0 and entries["versions"]["keras"]
+    # A finished run trains no more, and publishes the next version beside the first.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TranslationRun, "train", None)
+        assert run(data, finished, *OPTIONS) == 0
+    assert sorted(os.listdir(finished / "export")) == ["1", "2"]
 
 
-def test_other_options_in_the_same_directory(capsys, broken, tmp_path):
-    from recipes.settings import save_settings
-    from recipes.translate.options import parse
-    from recipes.translate.settings import settings
-    from recipes.translate.task import parallel_text
-
+def test_a_run_is_not_resumed_with_other_options_or_data(capsys, broken, tmp_path):
     (tmp_path / "out").mkdir()
     path = tmp_path / "out" / "settings.json"
-    options = parse(command(broken, tmp_path / "out")[3:])
-    save_settings(path, settings(options, parallel_text(broken, "en", "xx", "raw")))
+    options = recipe_runs.parse("translate", *command(broken, tmp_path / "out")[3:])
+    task = parallel_text(broken, "en", "xx", "raw")
+    save_settings(path, {**task.identity(), **options.identity()})
     before = path.read_bytes()
     sentence = fails(capsys, broken, tmp_path / "out", "--seed", "7")
     assert "seed=0, now 7" in sentence and "--out" in sentence
@@ -114,13 +118,7 @@ def test_other_options_in_the_same_directory(capsys, broken, tmp_path):
 
 
 def fails(capsys, data, out, *options):
-    """The one sentence that the recipe says of bad input, in this process for speed."""
-    try:
-        code = run(data, out, *options)
-    except SystemExit as stop:  # argparse
-        code = stop.code
-    assert code == 2
-    return capsys.readouterr().err.strip().splitlines()[-1]
+    return error_of(capsys, "translate", *command(data, out, *options)[3:])
 
 
 def write(directory, name, content):
@@ -138,47 +136,47 @@ def broken(tmp_path):
     return directory
 
 
-def test_missing_directory(capsys, tmp_path):
+def test_a_missing_directory_is_reported(capsys, tmp_path):
     sentence = fails(capsys, tmp_path / "nowhere", tmp_path / "out")
     assert "no such directory" in sentence and "nowhere" in sentence
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_file(capsys, broken, tmp_path):
+def test_a_missing_file_is_reported(capsys, broken, tmp_path):
     (broken / "val.xx").unlink()
     assert "val.xx" in fails(capsys, broken, tmp_path / "out")
 
 
-def test_different_line_counts(capsys, broken, tmp_path):
+def test_different_line_counts_are_reported(capsys, broken, tmp_path):
     write(broken, "train.xx", b"one\n")
     sentence = fails(capsys, broken, tmp_path / "out")
     assert "train.en with 2" in sentence and "train.xx with 1" in sentence
 
 
-def test_empty_file(capsys, broken, tmp_path):
+def test_an_empty_file_is_reported(capsys, broken, tmp_path):
     write(broken, "val.en", b"")
     assert "val.en is empty" in fails(capsys, broken, tmp_path / "out")
 
 
-def test_invalid_utf8(capsys, broken, tmp_path):
+def test_invalid_utf8_is_reported(capsys, broken, tmp_path):
     write(broken, "train.en", b"one two\n\xff\xfe\n")
     sentence = fails(capsys, broken, tmp_path / "out")
     assert "Line 2" in sentence and "train.en" in sentence and "UTF-8" in sentence
 
 
-def test_too_long_a_source(capsys, broken, tmp_path):
+def test_a_long_source_is_reported(capsys, broken, tmp_path):
     sentence = fails(capsys, broken, tmp_path / "out", "--max-source-length", "5")
     assert "line 1 has 8 tokens" in sentence and "max_length=5" in sentence
     assert not (tmp_path / "out").exists()
 
 
-def test_wrong_preset(capsys, broken, tmp_path):
+def test_an_unknown_preset_is_reported(capsys, broken, tmp_path):
     for name in ("transformer_tyni", "bert_base"):
         sentence = fails(capsys, broken, tmp_path / "out", "--preset", name)
         assert name in sentence and "transformer_tiny" in sentence
 
 
-def test_existing_export(capsys, broken, tmp_path):
+def test_an_existing_export_is_not_overwritten(capsys, broken, tmp_path):
     kept = tmp_path / "out" / "export" / "3"
     kept.mkdir(parents=True)
     sentence = fails(capsys, broken, tmp_path / "out", "--export-version", "3")
@@ -186,7 +184,7 @@ def test_existing_export(capsys, broken, tmp_path):
     assert list(kept.iterdir()) == []
 
 
-def test_corrupt_checkpoint(capsys, broken, tmp_path):
+def test_a_corrupt_checkpoint_is_reported_and_kept(capsys, broken, tmp_path):
     content = b"not a checkpoint"
     (tmp_path / "out" / "checkpoint").mkdir(parents=True)
     write(tmp_path / "out" / "checkpoint", "resume.npz", content)
@@ -195,13 +193,14 @@ def test_corrupt_checkpoint(capsys, broken, tmp_path):
     assert (tmp_path / "out" / "checkpoint" / "resume.npz").read_bytes() == content
 
 
-def test_unknown_option_and_bad_number(capsys, broken, tmp_path):
+def test_bad_options_are_reported(capsys, broken, tmp_path):
     assert "--epochs must be at least 1" in fails(capsys, broken, tmp_path / "out", "--epochs", "0")
     assert "--colour" in fails(capsys, broken, tmp_path / "out", "--colour")
 
 
-def test_rows_of_several_pairs(data, tmp_path):
-    """Every pair is trained on: as many steps as there are packed batches."""
+@pytest.mark.slow
+def test_packed_rows_hold_every_pair(data, tmp_path):
+    """An epoch has as many steps as there are packed batches."""
     assert run(data, tmp_path, "--epochs", "2", "--packing", "36") == 0
     from keras_attn.text import PackedBatches, load
 

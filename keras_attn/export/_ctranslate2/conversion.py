@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn.export._ctranslate2.specification import specification
 from keras_attn.export.checks import check_float32, check_vocabularies
 from keras_attn.export.golden_outputs import outputs_match
-from keras_attn.export.versions import atomic_directory
+from keras_attn.ops.atomic_files import atomic_directory
 from keras_attn.text import Tokenizer
 
 # Of the log-probabilities of tokens, relative to the greatest magnitude.

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +13,7 @@ from keras_attn.export.checks import check_float32
 from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.fingerprint import num_tokens
+from keras_attn.ops.atomic_files import atomic_file
 
 OPSET = 17
 # Relative to the greatest magnitude of an output.
@@ -94,13 +94,11 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
     _import_packages()
     function = parts[what](max_length, max_source_length)
     path = os.path.abspath(os.fspath(path))
-    with tempfile.TemporaryDirectory(prefix=".onnx.", dir=os.path.dirname(path)) as folder:
-        file = os.path.join(folder, "model.onnx")
+    with atomic_file(path) as file:
         _convert(function, file)
         # A step's example has one token in its past.
         longest = max(1, max_length - 1) if what == "step" else max_length
         _check_outputs(function, file, num_tokens(model), longest)
-        os.replace(file, path)
     return path
 
 

@@ -95,6 +95,9 @@ class DequantizedMatrix(tf.saved_model.experimental.TrackableResource):
         weight.set_shape(self.shape)
         return weight if dtype is None else tf.cast(weight, dtype)
 
+    def __getitem__(self, index):
+        return tf.convert_to_tensor(self)[index]
+
     def free(self):
         """Free the memory of the weight in this process."""
         tf.raw_ops.DestroyResourceOp(resource=self.resource_handle)

@@ -100,7 +100,7 @@ def saved_model(
 
     Example:
         >>> import keras_attn, tempfile
-        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=10)
+        >>> model = keras_attn.models.transformer(10, 1, 2, 8, 16)
         >>> directory = keras_attn.export.saved_model(model, tempfile.mkdtemp(), max_length=4)
         >>> directory[-2:]
         '/1'

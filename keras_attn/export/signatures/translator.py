@@ -23,7 +23,7 @@ class IdTranslator(tf.Module):
 
     Example:
         >>> import keras_attn
-        >>> model = keras_attn.models.create("transformer_tiny", vocabulary_size=10)
+        >>> model = keras_attn.models.transformer(10, 1, 2, 8, 16)
         >>> translator = keras_attn.export.IdTranslator(model, max_length=4)
         >>> translator.ids([[5, 3]], [2])["ids"].shape
         TensorShape([1, 4])
@@ -87,8 +87,7 @@ class Translator(IdTranslator):
     Example:
         >>> import keras_attn
         >>> tokenizer = keras_attn.text.Characters.train(["ab"])
-        >>> model = keras_attn.models.create(
-        ...     "transformer_tiny", vocabulary_size=tokenizer.vocabulary_size)
+        >>> model = keras_attn.models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16)
         >>> translator = keras_attn.export.Translator(model, tokenizer, max_length=4)
         >>> translator.text(["", "ab"])["translation"].shape
         TensorShape([2])

@@ -1,8 +1,6 @@
 """keras_attn on JAX, on the fastest device that JAX finds."""
 
-from ..data import translation_batch
-from ..shapes import SHAPES
-from ..task import Task
+from ..workload import SHAPES, Task, translation_batch
 from .attention_inputs import random_heads
 from .fit import LEARNING_RATE
 
@@ -38,12 +36,12 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
 
 
 def attention(pattern, arguments, length, batch, dtype, gflop):
-    """What `MultiHeadAttention` computes between its projections, and the gradient, compiled.
+    """Time the attention between the projections of `MultiHeadAttention`, with its gradient, compiled.
 
     Args:
         pattern: string. Class of `keras_attn.patterns`.
         arguments: list. Of its constructor.
-        gflop: float. What one call computes at least.
+        gflop: float. Least operations of one call.
     """
     import jax
 
@@ -80,14 +78,14 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
 
 
 def device():
-    """What computes, for the card."""
+    """Return the device and its platform, for the card."""
     import jax
 
     return {"device": jax.devices()[0].device_kind, "platform": jax.default_backend()}
 
 
 def device_mb():
-    """The most memory of the device that this process has held; None where JAX does not tell."""
+    """Return the peak memory of this process on the device; None where JAX does not report it."""
     import jax
 
     held = jax.devices()[0].memory_stats()

@@ -1,7 +1,6 @@
 """PyTorch with `torch.compile`, on a GPU where it finds one."""
 
-from ..shapes import SHAPES
-from ..task import Task
+from ..workload import SHAPES, Task
 from .attention_inputs import random_heads
 from .attention_torch import cores
 from .pytorch import encoder_decoder, training_task
@@ -71,7 +70,7 @@ def attention_task(attend, length, batch, dtype, place, facts):
 
 
 def device():
-    """Where to compute, and what the card says of it. Products of float32 may round as JAX's."""
+    """Return the device and its entries of the card; float32 products round as in JAX."""
     import torch
 
     torch.set_num_threads(cores())
@@ -82,7 +81,7 @@ def device():
 
 
 def noting_memory(task):
-    """The same task, which notes the most memory of the device that the process has held."""
+    """Return the task, with the peak memory of the process on the device among its facts."""
     import torch
 
     def call():

@@ -1,6 +1,6 @@
 """The four layer types of Vaswani et al., Table 1, in Keras: sequence of `length` x `width`."""
 
-from ..floor import HEAD_DIM
+from ..operations import HEAD_DIM
 from .attention_inputs import sequence
 from .attention_tensorflow import graph_task
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..floor import HEAD_DIM, HEADS
+from ..operations import HEAD_DIM, HEADS
 
 
 def heads(length, count=3, heads_first=True):

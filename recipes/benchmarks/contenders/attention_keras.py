@@ -1,6 +1,6 @@
 """Keras and KerasHub: exact attention with the whole matrix of scores."""
 
-from ..floor import HEAD_DIM, HEADS
+from ..operations import HEAD_DIM, HEADS
 from .attention_inputs import heads, sequence
 from .attention_tensorflow import graph_task
 

@@ -1,6 +1,6 @@
-"""keras_attn: the plan of a pattern on queries, keys and values, and the layer around it."""
+"""keras_attn: a pattern on queries, keys and values, and the layer around it."""
 
-from ..floor import HEAD_DIM, HEADS
+from ..operations import HEAD_DIM, HEADS
 from .attention_inputs import heads, sequence
 from .attention_tensorflow import graph_task
 
@@ -33,7 +33,7 @@ def core(
 
 
 def layer(length, gflop, backward=False):
-    """`MultiHeadAttention` by its causal plan, on one sequence."""
+    """`MultiHeadAttention` without a matrix of scores, causal, on one sequence."""
     from keras_attn.layers import MultiHeadAttention
 
     attention = MultiHeadAttention(HEADS, HEAD_DIM, pattern="causal", implementation="blockwise")

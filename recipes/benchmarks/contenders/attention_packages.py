@@ -1,12 +1,12 @@
 """Attention packages on PyTorch: local-attention, reformer-pytorch and x-transformers."""
 
-from ..floor import HEAD_DIM, HEADS
+from ..operations import HEAD_DIM, HEADS
 from .attention_inputs import heads, sequence
 from .attention_torch import torch_task
 
 
 def local(length, gflop, window, backward=False):
-    """`LocalAttention` as it is by default, causal: a block meets itself and the one before."""
+    """`LocalAttention` as it is by default, causal: a block attends to itself and the one before."""
     from local_attention import LocalAttention
 
     attention = LocalAttention(window, causal=True, autopad=True, use_rotary_pos_emb=False)

@@ -2,7 +2,7 @@
 
 import os
 
-from ..task import Task
+from ..workload import Task
 from .attention_inputs import heads
 
 

@@ -4,15 +4,13 @@ import tempfile
 
 import numpy as np
 
-from ..data import sentences
-from ..shapes import SHAPES
-from ..task import Task
+from ..workload import SHAPES, Task, sentences
 
 SPECIAL_TOKENS = ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 def save_random_model(shape, folder):
-    """Writes an encoder-decoder of this shape in CTranslate2's format."""
+    """Write an encoder-decoder of this shape in CTranslate2's format."""
     import ctranslate2
 
     spec = ctranslate2.specs.TransformerSpec.from_config(

@@ -1,6 +1,6 @@
-"""A training step of blocks one after another, by three ways to keep what the gradient needs."""
+"""A training step of a stack of blocks: plain, recomputed or reversible."""
 
-from ..floor import HEAD_DIM
+from ..operations import HEAD_DIM
 from .attention_inputs import sequence
 from .gradient import gradient_task
 
@@ -27,7 +27,9 @@ def training_step(kind, num_layers, batch, length, width, implementation="auto",
 
     def block(index):
         return TransformerBlock(
-            MultiHeadAttention(width // HEAD_DIM, HEAD_DIM, pattern="causal", implementation=implementation),
+            MultiHeadAttention(
+                width // HEAD_DIM, HEAD_DIM, pattern="causal", implementation=implementation
+            ),
             FeedForward(4 * width),
             residual="pre_norm",
             dropout=DROPOUT,

@@ -1,7 +1,6 @@
 """Timing `model.fit`: shared by every contender that is a Keras model."""
 
-from ..data import translation_batch
-from ..task import Task
+from ..workload import Task, translation_batch
 
 LEARNING_RATE = 1e-4
 

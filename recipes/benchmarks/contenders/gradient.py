@@ -1,6 +1,6 @@
-"""A training step without an optimizer, for what it takes and how long."""
+"""A training step without an optimizer, for its time and memory."""
 
-from ..task import Task
+from ..workload import Task
 
 SHORT = 64
 
@@ -20,10 +20,10 @@ def gradient_task(model, x):
         with tf.GradientTape() as tape:
             output = model(x, training=True)
         gradients = tape.gradient(output, weights, output_gradients=output)
-        # Each is used up at once, so that what is kept is what the gradient needs.
+        # Each gradient is reduced at once, so that only the activations stay in memory.
         return tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in gradients])
 
     signature = [tf.TensorSpec((x.shape[0], None, *x.shape[2:]), x.dtype)]
     graph = tf.function(step, signature, autograph=False)
-    graph(x[:, :SHORT])  # What the graph itself takes, for any length, is there from here on.
+    graph(x[:, :SHORT])  # allocates the memory of the graph itself
     return Task(call=lambda: float(graph(x)), units=x.shape[0] * x.shape[1])

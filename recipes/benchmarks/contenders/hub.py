@@ -1,6 +1,6 @@
 """KerasHub: its encoder and decoder layers, stacked."""
 
-from ..shapes import SHAPES
+from ..workload import SHAPES
 from .fit import LEARNING_RATE, fit_task
 
 

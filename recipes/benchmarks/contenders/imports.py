@@ -2,7 +2,7 @@
 
 import importlib
 
-from ..task import Task
+from ..workload import Task
 
 
 def importing(name):

@@ -15,8 +15,8 @@ def training_step(options):
     import tensorflow as tf
 
     from ...language_model.architectures import build
-    from ...language_model.options import parse
+    from ...language_model.options import RecipeOptions
 
-    options = parse(options)
+    options = RecipeOptions.parse(options)
     ids = np.random.default_rng(0).integers(1, VOCABULARY_SIZE, (1, options.context), "int32")
     return gradient_task(build(options, VOCABULARY_SIZE), tf.constant(ids))

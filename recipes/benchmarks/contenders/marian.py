@@ -2,9 +2,7 @@
 
 import os
 
-from ..data import sentences
-from ..shapes import SHAPES
-from ..task import Task
+from ..workload import SHAPES, Task, sentences
 
 
 def decoding(size, batch, source_length, new_tokens, beams):

@@ -3,9 +3,7 @@
 import functools
 import tempfile
 
-from ..data import sentences
-from ..shapes import SHAPES
-from ..task import Task
+from ..workload import SHAPES, Task, sentences
 from .fit import LEARNING_RATE, fit_task
 
 EOS = 3
@@ -59,7 +57,7 @@ def decoding(size, batch, source_length, new_tokens, beams, mode, threads=None):
 
 
 def forbid_end(model):
-    """Zeroes the rows of pad, unk, bos and eos, whose logit 0 never is among the best of 8,000."""
+    """Zero the rows of pad, unk, bos and eos, whose logit 0 never is among the best of 8,000."""
     table = model.embedding.table.numpy()
     table[: EOS + 1] = 0
     model.embedding.table.assign(table)
@@ -82,7 +80,7 @@ def in_process(model, ids, strategy, new_tokens, jit_compile):
 
 
 def saved_model(model, ids, strategy, new_tokens):
-    """What a server runs: the export, loaded again, by its signature on ids and lengths."""
+    """Time the reloaded export, by its signature on ids and lengths."""
     import tensorflow as tf
 
     import keras_attn

@@ -1,6 +1,6 @@
-"""Batches of real sentences, with the padding of three ways to make them: alone, and in training."""
+"""Three ways to batch real sentences, and their padding: alone, and in training."""
 
-from ..task import Task
+from ..workload import Task
 from .fit import LEARNING_RATE
 
 NAIVE, BUCKETS, PACKED = WAYS = ("naive", "buckets", "packed")
@@ -66,32 +66,32 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
 
 
 def save(path, sources, targets):
-    """Keeps token ids for contenders; `sources` may be None."""
+    """Save token ids for contenders; `sources` may be None."""
     import numpy as np
 
-    from ...text.tokens import joined
+    from ...text.tokens import concatenate_rows
 
     sides = {"targets": targets} if sources is None else {"sources": sources, "targets": targets}
     arrays = {}
     for name, sentences in sides.items():
-        arrays[name], arrays[f"{name}_ends"] = joined(sentences)
+        arrays[name], arrays[f"{name}_ends"] = concatenate_rows(sentences)
     np.savez(path, **arrays)
 
 
 def _load(path):
     import numpy as np
 
-    from ...text.tokens import parted
+    from ...text.tokens import split_rows
 
     with np.load(path) as file:
         return tuple(
-            parted(file[name], file[f"{name}_ends"]) if name in file else None
+            split_rows(file[name], file[f"{name}_ends"]) if name in file else None
             for name in ("sources", "targets")
         )
 
 
 def _batches(sentences, way, tokens_per_batch, row_length, shuffle=True):
-    """Batches of one of the `WAYS`; a text alone is the target of itself, where there must be two."""
+    """Return the batches of one of the `WAYS`; without sources the targets take their place."""
     from keras_attn.text import PackedBatches, TokenBatches
 
     if way == PACKED:
@@ -103,7 +103,7 @@ def _batches(sentences, way, tokens_per_batch, row_length, shuffle=True):
 
 
 class _InAnyOrder:
-    """So many batches of pairs as they come, shuffled, each padded to its longest."""
+    """Shuffled batches of a fixed number of pairs, each padded to its longest."""
 
     def __init__(self, sources, targets, number):
         import numpy as np

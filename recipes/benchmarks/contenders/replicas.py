@@ -1,8 +1,6 @@
 """Training under a strategy."""
 
-from ..data import translation_batch
-from ..shapes import SHAPES
-from ..task import Task
+from ..workload import SHAPES, Task, translation_batch
 from .fit import LEARNING_RATE
 
 

@@ -1,6 +1,6 @@
 """Reading a text to score each of its tokens: with a memory, or the whole context for each token."""
 
-from ..task import Task
+from ..workload import Task
 
 SIZES = {"num_layers": 6, "num_heads": 4, "hidden_dim": 256, "intermediate_dim": 1024}
 VOCABULARY_SIZE = 256

@@ -1,0 +1,6 @@
+"""Feed-forward axis: the computation at each position after attention."""
+
+from keras_attn.feed_forward.feed_forward import FeedForward
+from keras_attn.feed_forward.separable_conv_transition import PositionMixer, SeparableConvTransition
+
+__all__ = ["FeedForward", "PositionMixer", "SeparableConvTransition"]

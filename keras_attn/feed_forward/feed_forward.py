@@ -1,0 +1,177 @@
+"""The position-wise feed-forward network."""
+
+import keras
+from keras import ops
+
+from keras_attn import registry
+from keras_attn.backend.tiles import for_each_tile
+from keras_attn.ops.checks import check_rates, check_sizes
+from keras_attn.ops.random import RepeatedSeed, split_seed
+from keras_attn.ops.shapes import ceil_div, flatten_rows, pad, size, slice_axis
+
+
+@registry.register
+class FeedForward(keras.layers.Layer):
+    """Two dense layers, applied to each position.
+
+        FFN(x) = activation(x W_1 + b_1) W_2 + b_2
+
+    Time O(T D F), memory O(T F). With `chunks` c, the positions are computed in c parts, one after
+    another, and memory is O(T D + T F / c): only one chunk's hidden layer exists at a time. In
+    training the backward pass recomputes it, which takes a third more time in all. Numbers do not
+    depend on `chunks`, except that each chunk draws its own dropout.
+
+    Args:
+        intermediate_dim: int. Width F of the hidden layer.
+        activation: name or function. Note that Keras's `"gelu"` is the exact one.
+        use_bias: bool. If False, there are no biases b_1 and b_2.
+        dropout: float. Dropout rate of the hidden layer.
+        chunks: int. Number c of chunks; at most one per position.
+        kernel_initializer, kernel_regularizer, kernel_constraint: of both kernels.
+        bias_initializer, bias_regularizer, bias_constraint: of both biases.
+        output_initializer: of W_2; by default `kernel_initializer`.
+
+    Call arguments:
+        x: (B, T, D).
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if `intermediate_dim` or `chunks` is below 1, or `dropout` is outside [0, 1).
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> keras_attn.layers.FeedForward(32)(ops.ones((2, 3, 8))).shape
+        TensorShape([2, 3, 8])
+
+    Differs from the paper: none with the default activation; the paper drops nothing inside.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.3, eq. 2; chunks:
+        [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 3, eq. 10.
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        activation="relu",
+        use_bias=True,
+        dropout=0.0,
+        chunks=1,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        output_initializer=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        check_sizes(intermediate_dim=intermediate_dim, chunks=chunks)
+        check_rates(dropout=dropout)
+        self.intermediate_dim = intermediate_dim
+        self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
+        self.dropout = dropout
+        self.chunks = chunks
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        self.output_initializer = keras.initializers.get(output_initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape):
+        def dense(units, initializer, name):
+            return keras.layers.Dense(
+                units,
+                use_bias=self.use_bias,
+                kernel_initializer=registry.redraw(initializer),
+                bias_initializer=registry.redraw(self.bias_initializer),
+                kernel_regularizer=self.kernel_regularizer,
+                bias_regularizer=self.bias_regularizer,
+                kernel_constraint=self.kernel_constraint,
+                bias_constraint=self.bias_constraint,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        self.intermediate = dense(self.intermediate_dim, self.kernel_initializer, "intermediate")
+        self.output_dense = dense(
+            x_shape[-1], self.output_initializer or self.kernel_initializer, "output"
+        )
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.intermediate.build(x_shape)
+        self.output_dense.build((*x_shape[:-1], self.intermediate_dim))
+
+    def call(self, x, training=None):
+        rows, unflatten = flatten_rows(x)  # (B * T, D)
+        length = x.shape[-2]
+        chunks = self.chunks if length is None else max(min(self.chunks, length), 1)
+        if chunks > 1:
+            return unflatten(self._in_chunks(rows, chunks, training))
+        return unflatten(self._apply(rows, lambda hidden: self.drop(hidden, training=training)))
+
+    def _apply(self, rows, drop):
+        return self.output_dense(drop(self.activation(self.intermediate(rows))))
+
+    def _in_chunks(self, rows, chunks, training):
+        """Compute one chunk after another. Weights are passed in, so each chunk has gradients."""
+        count = size(rows, 0)
+        length = ceil_div(count, chunks)
+        tiles = ops.reshape(
+            pad(rows, 0, chunks * length - count, axis=0), (chunks, length, rows.shape[1])
+        )
+        variables = [*self.intermediate.variables, *self.output_dense.variables]
+        weights = tuple(_as_operand(variable) for variable in variables)
+        drops = bool(training and self.dropout)
+        seeds = (split_seed(self.drop.seed_generator.next(), chunks),) if drops else ()
+
+        def compute(*operands):
+            *seed, tile = operands[: len(seeds) + 1]
+
+            def drop(hidden):
+                if not drops:
+                    return hidden
+                return keras.random.dropout(hidden, self.dropout, seed=RepeatedSeed(*seed))
+
+            mapping = list(zip(variables, operands[len(seeds) + 1 :], strict=True))
+            with keras.StatelessScope(state_mapping=mapping):
+                return (self._apply(tile, drop),)
+
+        dtype = keras.backend.standardize_dtype(self.compute_dtype)
+        (output,) = for_each_tile(compute, (*seeds, tiles), weights, [dtype])
+        output = ops.reshape(output, (chunks * length, rows.shape[1]))
+        return slice_axis(output, 0, count, axis=0)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "dropout": self.dropout,
+            "chunks": self.chunks,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
+            "output_initializer": keras.initializers.serialize(self.output_initializer),
+        }
+
+
+def _as_operand(variable):
+    """Return the value in float32 or more, the dtype in which the chunks' gradients are summed."""
+    value = ops.copy(variable)
+    if not keras.backend.is_float_dtype(value.dtype):
+        return value
+    return ops.cast(value, keras.backend.result_type(value.dtype, "float32"))

@@ -1,0 +1,203 @@
+"""Separable convolutions in the place of a feed-forward network."""
+
+import keras
+from keras import ops
+
+from keras_attn import registry
+from keras_attn.attention.cache import add_slots
+from keras_attn.attention.masks import join_masks, keras_mask
+from keras_attn.attention.positions import slots_at_distance
+from keras_attn.ops.checks import check_rates, check_shape, check_sizes
+
+
+class PositionMixer(keras.layers.Layer):
+    """Base class of feed-forward layers whose output at a position depends on other positions.
+
+    `TransformerBlock` calls such a layer with `padding_mask`; in decoding also with
+    `attention_mask`, `query_positions`, `key_positions` and a `cache`, which is then returned after
+    the output. Models refuse such layers in packed rows, and segment memories in their blocks.
+    """
+
+    def initial_cache(self, batch_size, max_length):
+        """Return an empty cache of `max_length` positions, or one that grows if that is None."""
+        raise ValueError(f"This layer cannot decode with a cache. Received: {type(self).__name__}.")
+
+
+@registry.register
+class SeparableConvTransition(PositionMixer):
+    """Two separable convolutions along the sequence, instead of a feed-forward network.
+
+        Transition(x) = activation(x * D_1 W_1 + b_1) * D_2 W_2 + b_2
+
+    where * D_k convolves each channel by itself, and W_k mixes the channels of a position. Padding
+    is zeroed before each convolution, like the positions beyond the ends of the sequence, so it has
+    no influence on real positions. Time O(T D F), memory O(T F).
+
+    As `feed_forward` of a `TransformerBlock` it gets the block's padding mask. In a decoder it must
+    be causal; its cache keeps the inputs of each convolution. A segment memory does not keep them
+    and is refused. Without a cache it ignores the block's `attention_mask`, so packed rows are
+    refused; with a cache the mask selects the slots of a beam's own text.
+
+    Args:
+        intermediate_dim: int. Width F of the hidden layer.
+        kernel_sizes: pair of ints. Number of positions that each convolution sees.
+        activation: name or function. Note that Keras's `"gelu"` is the exact one.
+        dropout: float. Dropout rate of the hidden layer.
+        causal: bool. If True, a convolution reads a position and those before; else both sides.
+        kernel_initializer: of all kernels.
+
+    Call arguments:
+        x: (B, T, D). padding_mask: bool (B, T), True where a position is real; by default Keras's
+            mask of `x`.
+        cache: from `initial_cache` or an earlier call; with it `attention_mask`, bool
+            (T, slots), (B, T, slots) or (B, 1, T, slots), `query_positions`, `key_positions` and
+            `padding_mask` (B, slots) are as those of a `MultiHeadAttention`.
+
+    Returns:
+        (B, T, D); then, with `cache`, the new cache.
+
+    Raises:
+        ValueError: if a size is below 1, `kernel_sizes` is not a pair, `dropout` is outside [0, 1),
+            the mask is not boolean or does not fit, or there is a cache and `causal` is False.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> keras_attn.layers.SeparableConvTransition(32, causal=True)(ops.ones((2, 3, 8))).shape
+        TensorShape([2, 3, 8])
+
+    Differs from the paper: it names no sizes; these are Tensor2Tensor's, 3 and then 5.
+
+    Reference: [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), section 2.1; the
+        convolution: [Chollet, 2017](https://arxiv.org/abs/1610.02357), section 1.
+    """
+
+    def __init__(
+        self,
+        intermediate_dim,
+        kernel_sizes=(3, 5),
+        activation="relu",
+        dropout=0.0,
+        causal=False,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not isinstance(kernel_sizes, (tuple, list)) or len(kernel_sizes) != 2:
+            raise ValueError(
+                "`kernel_sizes` must be a pair of integers. "
+                f"Received: kernel_sizes={kernel_sizes!r}."
+            )
+        check_sizes(intermediate_dim=intermediate_dim)
+        for size in kernel_sizes:
+            check_sizes(kernel_sizes=size)
+        check_rates(dropout=dropout)
+        self.intermediate_dim = intermediate_dim
+        self.kernel_sizes = tuple(kernel_sizes)
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.causal = bool(causal)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape):
+        def convolution(width, kernel_size, name):
+            return keras.layers.SeparableConv1D(
+                width,
+                kernel_size,
+                depthwise_initializer=registry.redraw(self.kernel_initializer),
+                pointwise_initializer=registry.redraw(self.kernel_initializer),
+                data_format="channels_last",
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        first, second = self.kernel_sizes
+        self.intermediate = convolution(self.intermediate_dim, first, "intermediate")
+        self.output_convolution = convolution(x_shape[-1], second, "output")
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        # Unknown length: the layer would refuse a sequence shorter than its kernel, before padding.
+        self.intermediate.build((x_shape[0], None, x_shape[-1]))
+        self.output_convolution.build((x_shape[0], None, self.intermediate_dim))
+
+    def initial_cache(self, batch_size, max_length):
+        """Return empty slots for both convolutions' inputs; they grow without a `max_length`."""
+        grows = max_length is None
+        slots = 0 if grows else max_length
+        widths = {"inputs": self.output_convolution.filters, "hidden": self.intermediate_dim}
+        return {
+            **{
+                name: ops.zeros((batch_size, 1, slots, width), self.compute_dtype)
+                for name, width in widths.items()
+            },
+            "index": None if grows else ops.convert_to_tensor(0, "int32"),
+        }
+
+    def call(
+        self,
+        x,
+        padding_mask=None,
+        attention_mask=None,
+        query_positions=None,
+        key_positions=None,
+        cache=None,
+        training=None,
+    ):
+        check_shape(x, "x", (None, None, x.shape[-1]))
+        if cache is not None:
+            masks = padding_mask, attention_mask
+            seen = slots_at_distance(x, cache, query_positions, key_positions, *masks)
+            return self._continue(x, cache, seen, training)
+        padding_mask = keras_mask(x) if padding_mask is None else padding_mask
+        real = join_masks((x, padding_mask, "padding_mask"))  # (B, T)
+        first, second = self.kernel_sizes
+        hidden = self.activation(self.intermediate(self._prepare(x, real, first)))  # (B, T, F)
+        hidden = self.drop(hidden, training=training)
+        return self.output_convolution(self._prepare(hidden, real, second))
+
+    def _continue(self, x, cache, seen, training):
+        """Compute new positions, and read those before them from the cache's slots."""
+        if not self.causal:
+            raise ValueError("A `cache` needs `causal=True`. Received: causal=False.")
+        index = cache["index"]
+        inputs = add_slots(cache["inputs"], x[:, None], index)
+        hidden = self.activation(_convolve(self.intermediate, inputs, seen))  # (B, T, F)
+        hidden = self.drop(hidden, training=training)
+        slots = add_slots(cache["hidden"], hidden[:, None], index)
+        index = None if index is None else index + ops.shape(x)[1]
+        output = _convolve(self.output_convolution, slots, seen)
+        return output, {"inputs": inputs, "hidden": slots, "index": index}
+
+    def _prepare(self, x, real, kernel_size):
+        """Zero the padding of `x`, and pad it with zeros as the next convolution needs."""
+        if real is not None:
+            x = ops.where(real[..., None], x, 0)
+        before = kernel_size - 1 if self.causal else (kernel_size - 1) // 2
+        return ops.pad(x, [[0, 0], [before, kernel_size - 1 - before], [0, 0]])
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_dim": self.intermediate_dim,
+            "kernel_sizes": self.kernel_sizes,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "causal": self.causal,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+def _convolve(convolution, slots, seen):
+    """Apply a causal separable convolution to slots (B, 1, S, C).
+
+    `seen(d)` is a mask (B, T, S), True at the slot of the position d before each new position.
+    """
+    slots = slots[:, 0]
+    taps = ops.convert_to_tensor(convolution.depthwise_kernel)[:, :, 0]  # (k, C)
+    before = (ops.matmul(ops.cast(seen(d), slots.dtype), slots) for d in range(taps.shape[0]))
+    mixed = sum(x * taps[-1 - d] for d, x in enumerate(before))  # (B, T, C)
+    pointwise = ops.convert_to_tensor(convolution.pointwise_kernel)[0]
+    return ops.matmul(mixed, pointwise) + ops.convert_to_tensor(convolution.bias)

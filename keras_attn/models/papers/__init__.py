@@ -1,0 +1,1 @@
+"""One builder a file: the model of one paper."""

@@ -1,0 +1,81 @@
+"""BERT (Devlin et al., 2018)."""
+
+import keras
+
+from keras_attn.depth import Stack
+from keras_attn.layers import (
+    FeedForward,
+    MaskedTokenHead,
+    MultiHeadAttention,
+    SegmentEmbedding,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.ops.shapes import head_size
+from keras_attn.positions import Learned
+from keras_attn.residuals import PostNorm
+
+
+def bert(
+    vocabulary_size,
+    num_layers=12,
+    num_heads=12,
+    hidden_dim=768,
+    intermediate_dim=3072,
+    dropout=0.1,
+    max_length=512,
+    num_segments=2,
+    name="bert",
+):
+    """Build BERT, a bidirectional encoder that predicts masked tokens.
+
+        x = LN(x + SelfAttention(x)),  x = LN(x + FFN(x));  logits = LN(gelu(x W)) E^T + c
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot | dense | learned + segment | post | stack | - | masked LM |
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.bert(vocabulary_size=100, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> model.output.shape
+        (None, None, 100)
+
+    Differs from the paper: no pooler and no next-sentence head, which RoBERTa found no use for
+        (Liu et al., 2019).
+
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3 and appendix A.
+    """
+    normal = keras.initializers.TruncatedNormal(stddev=0.02)
+    epsilon = 1e-12
+
+    def block(index):
+        return TransformerBlock(
+            attention=MultiHeadAttention(
+                num_heads,
+                head_size(hidden_dim, num_heads),
+                dropout=dropout,
+                kernel_initializer=normal,
+            ),
+            feed_forward=FeedForward(
+                intermediate_dim, activation="gelu", kernel_initializer=normal
+            ),
+            residual=PostNorm(epsilon=epsilon),
+            dropout=dropout,
+        )
+
+    embedding = TokenEmbedding(
+        vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+    )
+    return MaskedLanguageModel(
+        embedding=embedding,
+        position=Learned(max_length, embeddings_initializer=normal),
+        segment=SegmentEmbedding(num_segments, embeddings_initializer=normal),
+        norm=keras.layers.LayerNormalization(epsilon=epsilon),
+        encoder=Stack(block, num_layers, name="encoder"),
+        head=MaskedTokenHead(embedding, epsilon=epsilon, kernel_initializer=normal),
+        dropout=dropout,
+        name=name,
+    )

@@ -1,0 +1,65 @@
+"""The deep character Transformer (Al-Rfou et al., 2018)."""
+
+from keras_attn.depth import Stack
+from keras_attn.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    PositionedBlock,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.ops.shapes import head_size
+from keras_attn.positions import Learned
+
+
+def deep_char_transformer(
+    vocabulary_size,
+    num_layers=12,
+    num_heads=8,
+    hidden_dim=512,
+    intermediate_dim=2048,
+    dropout=0.2,
+    max_length=512,
+    name="deep_char_transformer",
+):
+    """Build the deep character Transformer, a causal stack trained with auxiliary losses.
+
+        x_l = LN(y + FFN(y)),  y = LN(z + CausalSelfAttention(z)),  z = x_{l-1} + P_l
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot | causal | learned, every layer | post | stack | - | three auxiliary losses |
+
+    Train it as `keras_attn.losses.AuxiliaryLosses(model, total_steps)`: without them, more than ten
+    layers hardly learn. Generate with this model, and export it.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.deep_char_transformer(vocabulary_size=100, num_layers=2,
+        ...     num_heads=2, hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> trained = keras_attn.losses.AuxiliaryLosses(model, total_steps=1000)
+
+    Differs from the paper: the logits share the token table; the projections of the attention have
+        biases, as Keras's have.
+
+    Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), sections 2 and 3.
+    """
+
+    def block(index):
+        return PositionedBlock(
+            TransformerBlock(
+                attention=MultiHeadAttention(
+                    num_heads, head_size(hidden_dim, num_heads), pattern="causal", dropout=dropout
+                ),
+                feed_forward=FeedForward(intermediate_dim, dropout=dropout),
+                residual="post_norm",
+            ),
+            position=Learned(max_length),
+        )
+
+    return CausalLanguageModel(
+        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
+        depth=Stack(block, num_layers, name="depth"),
+        name=name,
+    )

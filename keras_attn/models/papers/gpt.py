@@ -1,0 +1,80 @@
+"""GPT-2 (Radford et al., 2019)."""
+
+import math
+
+import keras
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.ops.activations import gelu_tanh
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.shapes import head_size
+from keras_attn.positions import Learned
+from keras_attn.residuals import PreNorm
+
+
+def gpt(
+    vocabulary_size,
+    num_layers=12,
+    num_heads=12,
+    hidden_dim=768,
+    intermediate_dim=3072,
+    dropout=0.1,
+    max_length=1024,
+    name="gpt",
+):
+    """Build GPT-2, a causal stack that predicts the next token.
+
+        x = x + CausalSelfAttention(LN(x)),  x = x + FFN(LN(x));  logits = LN(x) E^T
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot | causal | learned | pre | stack | KV cache | LM |
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.gpt(vocabulary_size=100, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> model.output.shape
+        (None, None, 100)
+
+    Differs from the paper: token id 0 is padding, not a token.
+
+    Reference: [Radford et al., 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
+        section 2.3.
+    """
+    check_sizes(num_layers=num_layers)
+    normal = keras.initializers.RandomNormal(stddev=0.02)
+    # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
+    into_residual = keras.initializers.RandomNormal(stddev=0.02 / math.sqrt(2 * num_layers))
+
+    def block(index):
+        return TransformerBlock(
+            attention=MultiHeadAttention(
+                num_heads,
+                head_size(hidden_dim, num_heads),
+                pattern="causal",
+                dropout=dropout,
+                kernel_initializer=normal,
+                output_initializer=into_residual,
+            ),
+            feed_forward=FeedForward(
+                intermediate_dim,
+                activation=gelu_tanh,
+                kernel_initializer=normal,
+                output_initializer=into_residual,
+            ),
+            residual=PreNorm(epsilon=1e-5),
+            dropout=dropout,
+        )
+
+    return CausalLanguageModel(
+        embedding=TokenEmbedding(
+            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+        ),
+        position=Learned(max_length, embeddings_initializer=normal),
+        depth=Stack(block, num_layers, name="depth"),
+        dropout=dropout,
+        name=name,
+    )

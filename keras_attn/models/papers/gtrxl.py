@@ -1,0 +1,73 @@
+"""The Gated Transformer-XL (Parisotto et al., 2019)."""
+
+import keras
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.memory import SegmentMemory
+from keras_attn.models.sequence_model import SequenceModel
+from keras_attn.ops.shapes import head_size
+
+
+def gtrxl(
+    state_shape,
+    heads=None,
+    num_layers=12,
+    num_heads=8,
+    hidden_dim=512,
+    intermediate_dim=1024,
+    memory_length=512,
+    dropout=0.0,
+    residual="gate",
+    embedding=None,
+    name="gtrxl",
+):
+    """Build the Gated Transformer-XL, a memory for actors whose gates start near the identity.
+
+        y = g_1(x, relu(RelativeAttention(LN([memory; x])))),  x = g_2(y, relu(FFN(LN(y))))
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | relative | causal | in the score | pre + GRU gate | stack | segment | any |
+
+    `embedding` maps states (B, T, *state_shape) to vectors, by default by a dense layer, and the
+    `heads`, such as `{"policy": 18, "value": 1}`, make the outputs. Another gate is
+    `residual=Gate("output", bias=1.0)`; `Gate("sum")` makes it the paper's TrXL-I, "post_norm" the
+    Transformer-XL.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.gtrxl(5, {"policy": 4, "value": 1}, num_layers=2,
+        ...     num_heads=2, hidden_dim=8, intermediate_dim=16, memory_length=6)
+        >>> sorted(model.output)
+        ['memory', 'memory_length', 'policy', 'value']
+
+    Differs from the paper: states are embedded by a dense layer, where its agents see images.
+
+    Reference: [Parisotto et al., 2019](https://arxiv.org/abs/1910.06764), sections 3.1 and 3.2,
+        figure 1.
+    """
+
+    def block(index):
+        return TransformerBlock(
+            attention=MultiHeadAttention(
+                num_heads,
+                head_size(hidden_dim, num_heads),
+                score="relative",
+                pattern="causal",
+                use_bias=False,
+                dropout=dropout,
+            ),
+            feed_forward=FeedForward(intermediate_dim),
+            residual=residual,
+            dropout=dropout,
+        )
+
+    return SequenceModel(
+        state_shape,
+        embedding=keras.layers.Dense(hidden_dim) if embedding is None else embedding,
+        depth=Stack(block, num_layers, name="depth"),
+        memory=SegmentMemory(memory_length),
+        heads=heads,
+        name=name,
+    )

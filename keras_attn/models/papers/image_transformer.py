@@ -1,0 +1,111 @@
+"""The Image Transformer (Parmar et al., 2018)."""
+
+import keras
+
+from keras_attn import patterns
+from keras_attn.depth import Stack
+from keras_attn.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    PixelEmbedding,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.ops.logistics import num_parameters
+from keras_attn.ops.shapes import head_size
+from keras_attn.patterns import BlockLocal1D, BlockLocal2D
+from keras_attn.positions import ImageCoordinates
+
+
+def image_transformer(
+    vocabulary_size=258,
+    image_shape=(32, 32, 3),
+    num_layers=12,
+    num_heads=4,
+    hidden_dim=512,
+    intermediate_dim=2048,
+    dropout=0.3,
+    pattern=None,
+    num_mixtures=None,
+    encoding="sinusoidal",
+    key_dim=None,
+    name="image_transformer",
+):
+    """Build the Image Transformer, which predicts an image value by value from a neighbourhood.
+
+        x = LN(x + LocalSelfAttention(x)),  x = LN(x + FFN(x));   p(v_t | v_<t)
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot | block local | image coordinates | post | stack | KV cache | categorical, logistics |
+
+    A language model of the tokens of `ImageTokens.of(model)`: the V = `vocabulary_size` - 2 values
+    of each channel, padding and start. `pattern` is the paper's 1-D one, `BlockLocal1D(256, 256)`,
+    unless another is given, such as the 2-D one, `BlockLocal2D((32, 96), (8, 32), flange=(8, 16))`,
+    whose order the tokens then have. With `num_mixtures` a token is a whole pixel, and the outputs
+    are what a `MixtureOfLogistics(num_mixtures, channels, V)` takes, in the place of logits; the
+    labels are then `tokens.values(images)`, not `tokens.encode(images)`. `key_dim` is the size of a
+    head, by default D / N.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.image_transformer(258, (8, 8, 3), num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, num_mixtures=10)
+        >>> model.output.shape
+        (None, None, 100)
+
+    Differs from the paper: one table embeds and scores the values of all channels; the position
+        encodes the channel.
+
+    Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3.1 to 3.4.
+    """
+    height, width, channels = image_shape
+    pattern = causal_pattern(pattern)
+    embedding, head = TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False), None
+    if num_mixtures is not None:
+        embedding = PixelEmbedding(vocabulary_size - 2, channels, hidden_dim)
+        # Outputs of a model are float32 under any policy.
+        head = keras.layers.Dense(
+            num_parameters(num_mixtures, channels), dtype="float32", name="head"
+        )
+        channels = 1
+
+    def block(index):
+        return TransformerBlock(
+            attention=MultiHeadAttention(
+                num_heads, key_dim or head_size(hidden_dim, num_heads), pattern=pattern
+            ),
+            feed_forward=FeedForward(intermediate_dim),
+            dropout=dropout,
+        )
+
+    return CausalLanguageModel(
+        embedding=embedding,
+        position=image_position((height, width, channels), pattern, encoding),
+        depth=Stack(block, num_layers, name="depth"),
+        dropout=dropout,
+        head=head,
+        name=name,
+    )
+
+
+def causal_pattern(pattern):
+    """Return the pattern, by default the paper's 1-D one; raise unless it is causal."""
+    pattern = BlockLocal1D(256, lookback=256) if pattern is None else patterns.get(pattern)
+    if not pattern.causal:
+        raise ValueError(f"`pattern` must be causal. Received: pattern={pattern!r}.")
+    return pattern
+
+
+def image_position(shape, pattern, encoding):
+    """Return coordinates of an image (height, width, channels) in the order of the pattern."""
+    query_shape, (height, width, channels) = None, shape
+    if isinstance(pattern, BlockLocal2D):
+        query_shape = pattern.query_shape
+        if pattern.image_shape != (height, width * channels):
+            raise ValueError(
+                f"`pattern` must be of images of {(height, width * channels)}, with a column for "
+                f"each token. Received: image_shape={pattern.image_shape}."
+            )
+    return ImageCoordinates(*shape, encoding=encoding, query_shape=query_shape)

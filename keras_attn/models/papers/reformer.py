@@ -1,0 +1,108 @@
+"""The Reformer (Kitaev et al., 2020)."""
+
+from keras_attn.depth import Reversible
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.ops.activations import gelu_tanh
+from keras_attn.ops.checks import check_choice
+from keras_attn.ops.shapes import head_size
+from keras_attn.patterns import LSH, BlockLocal1D
+from keras_attn.positions import Axial
+
+
+def reformer(
+    vocabulary_size,
+    num_layers=6,
+    num_heads=8,
+    hidden_dim=512,
+    intermediate_dim=2048,
+    dropout=0.1,
+    attention_dropout=0.0,
+    axial_shape=(32, 64),
+    axial_dims=None,
+    attention=("lsh",),
+    chunk_length=64,
+    num_rounds=2,
+    num_buckets=None,
+    across_buckets=False,
+    local_length=64,
+    key_dim=None,
+    activation=gelu_tanh,
+    feed_forward_chunks=1,
+    name="reformer",
+):
+    """Build the Reformer: attention within hash buckets, in reversible layers.
+
+        y_1 = x_1 + LSHAttention(LN(x_2)),  y_2 = x_2 + FFN(LN(y_1));  logits = LN((y_1 + y_2) / 2) E^T
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | shared QK | LSH, local | axial | pre | reversible, chunked feed-forward | - | LM |
+
+    Args:
+        axial_shape: ints, whose product is the longest sequence.
+        axial_dims: ints, one for each axis, whose sum is `hidden_dim`; by default equal parts.
+        attention: "lsh", "local" and "full", repeated over the layers. The paper has "lsh" only, and
+            "full" as the baseline; the authors' configuration for text has three "local" to one
+            "lsh".
+        chunk_length, num_rounds, num_buckets, across_buckets: as `keras_attn.patterns.LSH`.
+        local_length: int. Block size of "local" layers, which attend to the own and the previous block.
+        key_dim: int. Size of each head; by default `hidden_dim / num_heads`.
+        activation, feed_forward_chunks: as `keras_attn.layers.FeedForward`.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.reformer(vocabulary_size=100, num_layers=2, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16, axial_shape=(4, 8), chunk_length=4)
+        >>> model.output.shape
+        (None, None, 100)
+
+    Differs from the paper: the streams end as their mean, so that the logits share the token table
+        and `Stack` may stand in the place of `Reversible`; the authors' end side by side, before
+        logits of their own: `Reversible(join="concatenate")` and `CausalLanguageModel(head=)`.
+
+    Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), sections 2 and 3; local
+        layers: [reformer_enwik8.gin](https://github.com/google/trax/blob/2583058/trax/supervised/configs/reformer_enwik8.gin).
+    """
+    kinds = ("lsh", "local", "full")
+    check_choice(kinds, **{f"attention[{i}]": kind for i, kind in enumerate(attention)})
+
+    def self_attention(score, pattern):
+        return MultiHeadAttention(
+            num_heads,
+            key_dim or head_size(hidden_dim, num_heads),
+            score=score,
+            pattern=pattern,
+            use_bias=False,
+            dropout=attention_dropout,
+        )
+
+    def attention_of(index):
+        kind = attention[index % len(attention)]
+        if kind == "full":
+            return self_attention("scaled_dot", "causal")
+        if kind == "local":
+            return self_attention("scaled_dot", BlockLocal1D(local_length, lookback=local_length))
+        lsh = LSH(chunk_length, num_rounds, num_buckets, across_buckets=across_buckets)
+        return self_attention("shared_qk", lsh)
+
+    def block(index):
+        return TransformerBlock(
+            attention=attention_of(index),
+            feed_forward=FeedForward(
+                intermediate_dim, activation, dropout=dropout, chunks=feed_forward_chunks
+            ),
+            residual="pre_norm",
+            dropout=dropout,
+        )
+
+    if axial_dims is None:
+        part, last = hidden_dim // len(axial_shape), len(axial_shape) - 1
+        axial_dims = [part] * last + [hidden_dim - last * part]
+    return CausalLanguageModel(
+        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
+        position=Axial(axial_shape, axial_dims),
+        depth=Reversible(block, num_layers, name="depth"),
+        dropout=dropout,
+        name=name,
+    )

@@ -1,0 +1,127 @@
+"""The Sparse Transformer (Child et al., 2019)."""
+
+import math
+
+import keras
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.ops.activations import gelu_sigmoid
+from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.shapes import head_size
+from keras_attn.patterns import Fixed, PerHead, Strided
+from keras_attn.positions import ImageCoordinates
+
+
+def sparse_transformer(
+    vocabulary_size,
+    num_layers=12,
+    num_heads=8,
+    hidden_dim=512,
+    intermediate_dim=2048,
+    dropout=0.1,
+    image_shape=(32, 128, 1),
+    stride=None,
+    summary=None,
+    factors="merged",
+    key_dim=None,
+    remat=True,
+    name="sparse_transformer",
+):
+    """Build the Sparse Transformer, whose queries attend to about the square root of the past keys.
+
+        x = x + SparseSelfAttention(LN(x)),  x = x + FFN(LN(x));  logits = LN(x) E^T
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot | strided or fixed | row + column + channel | pre, 1/sqrt(2N) | stack + remat | - | LM / bits per dim |
+
+    A sequence is an image of (rows, columns, channels), row by row. Use the strided pattern for
+    images, and the fixed one, selected by `summary`, for text, which has no natural rows.
+
+    Args:
+        image_shape: three ints. A text of so many tokens is (tokens / stride, stride, 1).
+        stride: int. Stride of the pattern; by default the length of a row.
+        summary: int. Summary keys at the end of each row, for `Fixed`; None for `Strided`.
+        factors: "merged", both in every head; "interleaved", one after the other in the layers;
+            "per_head", one in the first half of the heads and one in the other, of at least two;
+            "full", all past keys, the paper's baseline.
+        key_dim: int. Size of each head's queries and keys; by default that of its values,
+            `hidden_dim / num_heads`; the paper's model of small images has half of it.
+        remat: bool. If True, the backward pass recomputes the blocks' activations.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.sparse_transformer(vocabulary_size=100, num_layers=2,
+        ...     num_heads=2, hidden_dim=8, intermediate_dim=16, image_shape=(4, 6, 1))
+        >>> model.output.shape
+        (None, None, 100)
+
+    Differs from the paper: the logits share the token table, which is small but not zero at first;
+        kernels begin with a deviation of sqrt(0.125 / d_in), as in the authors' code, not
+        0.125 / sqrt(d_in); all heads share one set of summary keys.
+
+    Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5.
+    """
+    check_choice(("merged", "interleaved", "per_head", "full"), factors=factors)
+    check_sizes(num_layers=num_layers)
+    if factors == "per_head" and num_heads < 2:
+        raise ValueError(
+            "`factors='per_head'` needs at least two heads, one for each factor. "
+            f"Received: num_heads={num_heads}."
+        )
+    stride = stride or image_shape[1] * image_shape[2]
+    near, far = ("local", "column") if summary is None else ("block", "summary")
+
+    def pattern(factor):
+        return Strided(stride, factor) if summary is None else Fixed(stride, summary, factor)
+
+    def pattern_of(index):
+        if factors == "full":
+            return "causal"
+        if factors == "merged":
+            return pattern("both")
+        if factors == "interleaved":
+            return pattern((near, far)[index % 2])
+        first = num_heads // 2
+        return PerHead([pattern(near)] * first + [pattern(far)] * (num_heads - first))
+
+    size = head_size(hidden_dim, num_heads)
+
+    def normal(fan_in, scale=1.0):
+        return keras.initializers.RandomNormal(stddev=scale * math.sqrt(0.125 / fan_in))
+
+    # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
+    into_residual = 1 / math.sqrt(2 * num_layers)
+
+    def block(index):
+        return TransformerBlock(
+            attention=MultiHeadAttention(
+                num_heads,
+                key_dim or size,
+                size,
+                pattern=pattern_of(index),
+                kernel_initializer=normal(hidden_dim),
+                output_initializer=normal(hidden_dim, into_residual),
+            ),
+            feed_forward=FeedForward(
+                intermediate_dim,
+                activation=gelu_sigmoid,
+                kernel_initializer=normal(hidden_dim),
+                output_initializer=normal(intermediate_dim, into_residual),
+            ),
+            residual="pre_norm",
+            dropout=dropout,
+        )
+
+    small = keras.initializers.RandomNormal(stddev=0.125 / math.sqrt(hidden_dim))
+    return CausalLanguageModel(
+        embedding=TokenEmbedding(
+            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=small
+        ),
+        position=ImageCoordinates(*image_shape),
+        depth=Stack(block, num_layers, remat=remat, name="depth"),
+        dropout=dropout,
+        name=name,
+    )

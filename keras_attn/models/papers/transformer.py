@@ -1,0 +1,71 @@
+"""The Transformer (Vaswani et al., 2017)."""
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.models.encoder_decoder import EncoderDecoder
+from keras_attn.ops.shapes import head_size
+
+
+def transformer(
+    vocabulary_size,
+    num_layers=6,
+    num_heads=8,
+    hidden_dim=512,
+    intermediate_dim=2048,
+    dropout=0.1,
+    attention_dropout=0.0,
+    position="sinusoidal",
+    residual="post_norm",
+    name="transformer",
+):
+    """Build the Transformer, an encoder and a decoder of attention instead of recurrence.
+
+        encoder block: x = LN(x + SelfAttention(x)),  x = LN(x + FFN(x))
+        decoder block: the same, causal, with x = LN(x + Attention(x, encoded source)) between
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot | dense / causal / cross | sinusoidal | post | stack | KV cache | label-smoothed |
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.transformer(vocabulary_size=100, num_layers=1, num_heads=2,
+        ...     hidden_dim=8, intermediate_dim=16)
+        >>> sorted(model.input)
+        ['source_ids', 'target_ids']
+
+    Differs from the paper: the projections of the attention have biases, as Keras's have.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
+    """
+
+    def attention(pattern):
+        return MultiHeadAttention(
+            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
+        )
+
+    def encoder_block(index):
+        return TransformerBlock(
+            attention=attention("dense"),
+            feed_forward=FeedForward(intermediate_dim),
+            residual=residual,
+            dropout=dropout,
+        )
+
+    def decoder_block(index):
+        return TransformerBlock(
+            attention=attention("causal"),
+            cross_attention=attention("dense"),
+            feed_forward=FeedForward(intermediate_dim),
+            residual=residual,
+            dropout=dropout,
+        )
+
+    return EncoderDecoder(
+        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
+        position=position,
+        encoder=Stack(encoder_block, num_layers, name="encoder"),
+        decoder=Stack(decoder_block, num_layers, name="decoder"),
+        dropout=dropout,
+        name=name,
+    )

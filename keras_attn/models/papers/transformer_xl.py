@@ -1,0 +1,92 @@
+"""Transformer-XL (Dai et al., 2019)."""
+
+from keras_attn.depth import Stack
+from keras_attn.layers import (
+    AdaptiveEmbedding,
+    AdaptiveSoftmax,
+    FeedForward,
+    MultiHeadAttention,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.memory import SegmentMemory
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.ops.shapes import head_size
+from keras_attn.scores import Relative
+
+
+def transformer_xl(
+    vocabulary_size,
+    num_layers=12,
+    num_heads=8,
+    hidden_dim=512,
+    intermediate_dim=2048,
+    dropout=0.1,
+    attention_dropout=0.0,
+    memory_length=512,
+    clamp_length=None,
+    cutoffs=None,
+    div_val=1,
+    name="transformer_xl",
+):
+    """Build Transformer-XL, with a memory of earlier segments and relative positions.
+
+        x = LN(x + RelativeAttention(x, [SG(memory); x])),  x = LN(x + FFN(x));  logits = x E^T
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | relative | causal | in the score | post | stack | segment | LM, adaptive softmax |
+
+    `keras_attn.memory.StatefulSegments(model)` keeps the memory between the batches of `fit`. The
+    paper evaluates with a longer one: the same weights in a model made with another `memory_length`
+    and a `clamp_length` near that of training.
+
+    Args:
+        memory_length: int. Inputs that each layer remembers.
+        clamp_length: int. Keys further away count as being at this distance; None for none.
+        cutoffs: ints, the first ids of the clusters of rarer words, for an adaptive softmax; None
+            for one softmax over all tokens, which suits characters and subwords.
+        div_val: int. Factor by which each cluster's vectors are narrower than those before.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.transformer_xl(vocabulary_size=100, num_layers=2,
+        ...     num_heads=2, hidden_dim=8, intermediate_dim=16, memory_length=4, cutoffs=[20, 50])
+        >>> sorted(model.output)
+        ['logits', 'memory', 'memory_length']
+
+    Differs from the paper: each layer has u and v of its own, as in the authors' large models; no
+        dropout on the vectors of distances; a query meets all that is remembered, where the authors
+        evaluate with equally many keys for all.
+
+    Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.
+    """
+
+    def block(index):
+        return TransformerBlock(
+            attention=MultiHeadAttention(
+                num_heads,
+                head_size(hidden_dim, num_heads),
+                score=Relative(clamp_length=clamp_length),
+                pattern="causal",
+                use_bias=False,
+                dropout=attention_dropout,
+            ),
+            feed_forward=FeedForward(intermediate_dim, dropout=dropout),
+            residual="post_norm",
+            dropout=dropout,
+        )
+
+    if cutoffs is None:
+        tokens = {"embedding": TokenEmbedding(vocabulary_size, hidden_dim)}
+    else:
+        table = AdaptiveEmbedding(vocabulary_size, hidden_dim, cutoffs, div_val)
+        head = AdaptiveSoftmax(table, tied_projections="all_but_first")
+        tokens = {"embedding": table, "head": head}
+    return CausalLanguageModel(
+        **tokens,
+        depth=Stack(block, num_layers, name="depth"),
+        memory=SegmentMemory(memory_length),
+        dropout=dropout,
+        name=name,
+    )

@@ -1,0 +1,97 @@
+"""The Universal Transformer (Dehghani et al., 2019)."""
+
+from keras_attn.depth import ACT, Recurrent
+from keras_attn.layers import (
+    FeedForward,
+    MultiHeadAttention,
+    SeparableConvTransition,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.models.encoder_decoder import EncoderDecoder
+from keras_attn.ops.checks import check_choice
+from keras_attn.ops.shapes import head_size
+
+
+def universal_transformer(
+    vocabulary_size,
+    num_layers=6,
+    num_heads=16,
+    hidden_dim=1024,
+    intermediate_dim=4096,
+    dropout=0.3,
+    attention_dropout=0.0,
+    depth="recurrent",
+    transition="feed_forward",
+    position="timestep",
+    residual="post_norm",
+    ponder_loss=0.01,
+    halting_bias=1.0,
+    name="universal_transformer",
+):
+    """Build the Universal Transformer: one encoder block and one decoder block, each repeated.
+
+        X = H^{t-1} + P^t,  A = LN(X + SelfAttention(X)),  H^t = LN(A + Transition(A)),  t = 1 .. T
+
+    The decoder attends to the encoder's H^T between the two. With `depth="act"` each position takes
+    a number of steps of its own, at most T.
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot | causal, cross | timestep, every step | post | recurrent, ACT | KV cache | ponder |
+
+    `num_layers` is T; the number of weights does not depend on it. `depth` is "recurrent" or "act",
+    `transition` "feed_forward" or "separable_conv"; `ponder_loss` and `halting_bias` are ACT's.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.universal_transformer(vocabulary_size=100, num_layers=3,
+        ...     num_heads=2, hidden_dim=8, intermediate_dim=16, depth="act")
+        >>> model.decoder.max_steps
+        3
+
+    Differs from the paper: the projections of the attention have biases, as Keras's have.
+
+    Reference: [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), sections 2.1 and 2.2.
+    """
+    check_choice(("recurrent", "act"), depth=depth)
+    check_choice(("feed_forward", "separable_conv"), transition=transition)
+
+    def attention(pattern):
+        return MultiHeadAttention(
+            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
+        )
+
+    def block(pattern, cross_attention=None):
+        if transition == "feed_forward":
+            between = FeedForward(intermediate_dim)
+        else:
+            between = SeparableConvTransition(intermediate_dim, causal=pattern == "causal")
+        return TransformerBlock(
+            attention=attention(pattern),
+            cross_attention=cross_attention,
+            feed_forward=between,
+            residual=residual,
+            dropout=dropout,
+        )
+
+    def repeated(block, name):
+        if depth == "recurrent":
+            return Recurrent(block, num_layers, position, name=name)
+        return ACT(
+            block,
+            num_layers,
+            ponder_loss=ponder_loss,
+            halting_bias=halting_bias,
+            position=position,
+            name=name,
+        )
+
+    return EncoderDecoder(
+        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
+        position=None,
+        encoder=repeated(block("dense"), "encoder"),
+        decoder=repeated(block("causal", cross_attention=attention("dense")), "decoder"),
+        dropout=dropout,
+        name=name,
+    )

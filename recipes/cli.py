@@ -1,0 +1,80 @@
+"""Command line of all recipes: `python -m recipes.NAME`, its messages and exit codes."""
+
+import importlib
+import os
+import sys
+import threading
+import time
+
+EXIT_USAGE, EXIT_LOST_WORKER, EXIT_INTERRUPTED = 2, 75, 130
+EXIT_DELAY = 5.0  # seconds that one of several processes waits for the others at its end
+
+
+def main(recipe, arguments=None):
+    """Run a recipe.
+
+    Args:
+        recipe: str. Package with a class `options.Options` and a function
+            `training.run(options, started)`, such as "recipes.translate".
+        arguments: list of str; by default those of the process.
+
+    Returns:
+        The exit code.
+    """
+    parse = importlib.import_module(".options", recipe).RecipeOptions.parse
+    options = parse(sys.argv[1:] if arguments is None else arguments, recipe)
+
+    def run(options, started):
+        # Imported late, so that --help and wrong options answer at once.
+        importlib.import_module(".training", recipe).run(options, started)
+
+    return execute(recipe, options, run)
+
+
+def execute(recipe, options, run):
+    """Call `run(options, started)`, and return the exit code."""
+    code = 1
+    try:
+        code = _execute(recipe, options, run)
+    finally:
+        if code and options.devices == "multi_worker":
+            _exit_soon(code)
+    return code
+
+
+def _exit_soon(code):
+    """End this process after a delay: at its end a backend waits for other processes."""
+    sys.stdout.flush()
+    end = threading.Timer(EXIT_DELAY, os._exit, [code])
+    end.daemon = True
+    end.start()
+
+
+def _execute(recipe, options, run):
+    started = time.monotonic()
+    try:
+        import keras
+
+        keras.utils.set_random_seed(options.seed)
+        keras.config.set_dtype_policy(options.precision)
+        run(options, started)
+    except ImportError as error:
+        print(f"{recipe}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except Exception as error:
+        from keras_attn.distribution import lost_worker
+
+        message = lost_worker(error)
+        if message is not None:
+            print(f"{recipe}: {message}", file=sys.stderr, flush=True)
+            os._exit(EXIT_LOST_WORKER)  # the backend would first wait for the others
+        is_full = type(error).__name__ == "ResourceExhaustedError"  # disk or memory
+        if not is_full and not isinstance(error, (ValueError, OSError)):
+            raise
+        place = "" if isinstance(error, ValueError) else f" (--out {options.out})"
+        print(f"{recipe}: {error}{place}", file=sys.stderr)
+        return EXIT_USAGE
+    except (KeyboardInterrupt, SystemExit) as end:
+        print("Stopped; the same command resumes from the last checkpoint.", file=sys.stderr)
+        return EXIT_INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code
+    return 0

@@ -1,0 +1,69 @@
+"""Batches made in Python, as `fit` takes them on any backend."""
+
+import keras
+import numpy as np
+
+from keras_attn.text.datasets import dataset_of, rows_to_feed
+
+
+class EpochDataset(keras.utils.PyDataset):
+    """Epochs of batches that are functions of the epoch and of their index in it.
+
+    So a resumed training reads the same batches. Keras counts the batches of an epoch once, before
+    the first; `rest` is the rest of an interrupted epoch, for a `fit` of its own.
+
+    Args:
+        batches: object with `len()`, the batches of an epoch, and `batch(epoch, index)`, inputs and
+            labels as arrays.
+        free_axes: the axes whose size differs between batches.
+        start: int. The first batch of an epoch.
+
+    Attributes:
+        epoch: the current epoch, which `epoch_callback()` sets.
+    """
+
+    def __init__(self, batches, free_axes=(), start=0):
+        super().__init__()
+        self._batches, self._free_axes, self._start = batches, free_axes, start
+        self.epoch = 0
+
+    def __len__(self):
+        return len(self._batches) - self._start
+
+    def __getitem__(self, index):
+        return rows_to_feed(self._batch(index), keras.distribution.distribution())
+
+    def rest(self, done):
+        """Return epochs without their first `done` batches."""
+        return EpochDataset(self._batches, self._free_axes, done)
+
+    def epoch_callback(self):
+        """Return a callback that sets `epoch` to the epoch of the training."""
+
+        def set_epoch(epoch, logs):
+            self.epoch = epoch
+
+        return keras.callbacks.LambdaCallback(on_epoch_begin=set_epoch)
+
+    def data(self):
+        """Return the argument of `fit` and `evaluate`: a dataset on TensorFlow, else this object.
+
+        Call it in the scope of the strategy.
+        """
+        if keras.backend.backend() != "tensorflow":
+            return self
+        signature = keras.tree.map_structure(self._spec, self._batch(0))
+        return dataset_of(self._one_epoch, signature, len(self))
+
+    def _batch(self, index):
+        return self._batches.batch(self.epoch, self._start + index)
+
+    def _one_epoch(self):
+        return map(self._batch, range(len(self)))
+
+    def _spec(self, array):
+        import tensorflow as tf
+
+        array = np.asarray(array)
+        shape = [None if axis in self._free_axes else n for axis, n in enumerate(array.shape)]
+        return tf.TensorSpec(shape, array.dtype)

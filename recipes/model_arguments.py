@@ -1,0 +1,61 @@
+"""Arguments of a model from the command line: `--with NAME=VALUE`."""
+
+import ast
+import dataclasses
+import inspect
+
+from .options import Options, option
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelArguments(Options):
+    """Other arguments of the model."""
+
+    more: tuple[str, ...] = option(
+        (),
+        "another argument of keras_attn.models.MODEL (any number of times)",
+        flag="--with",
+        action="append",
+        metavar="NAME=VALUE",
+    )
+
+
+def build_model(build, arguments, assignments):
+    """Build a model.
+
+    Args:
+        build: function of `keras_attn.models`.
+        arguments: dict of its arguments.
+        assignments: NAME=VALUE strings of `--with`, added to `arguments` or in their place.
+
+    Raises:
+        ValueError: if the function has no such argument, or a value does not fit.
+    """
+    more = _parse_assignments(assignments, build)
+    try:
+        return build(**{**arguments, **more})
+    except (TypeError, AttributeError, IndexError, ArithmeticError) as error:
+        if not more:
+            raise
+        raise ValueError(
+            f"--with must fit {build.__name__}, which says: {error}. "
+            f"Received: {', '.join(assignments)}."
+        ) from error
+
+
+def _parse_assignments(assignments, build):
+    # The data decide the size of the vocabulary.
+    known = [name for name in inspect.signature(build).parameters if name != "vocabulary_size"]
+    found = {}
+    for assignment in assignments:
+        name, _, value = assignment.partition("=")
+        if name not in known:
+            raise ValueError(
+                f"--with must name an argument of {build.__name__}, which has {', '.join(known)}. "
+                f"Received: {assignment}."
+            )
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found

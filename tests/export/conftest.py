@@ -1,0 +1,46 @@
+"""The requests and outputs that an export carries for TensorFlow Serving's warm-up."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+
+def read_warmup_records(directory):
+    """Return a dict of a signature and the arrays of its request and of its response."""
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    file = f"{directory}/assets.extra/tf_serving_warmup_requests"
+    records = {}
+    for record in tf.data.TFRecordDataset(file).as_numpy_iterator():
+        log = PredictionLog.FromString(record).predict_log
+        inputs, outputs = (
+            {name: tf.make_ndarray(proto) for name, proto in protos.items()}
+            for protos in (log.request.inputs, log.response.outputs)
+        )
+        records[log.request.model_spec.signature_name] = inputs, outputs
+    return records
+
+
+@pytest.fixture(scope="session")
+def warmup_records():
+    """A function (directory) -> records by signature."""
+    return read_warmup_records
+
+
+@pytest.fixture(scope="session")
+def assert_warmup_records_match():
+    """A function (directory, loaded signatures) that compares each signature with its record."""
+
+    def check(directory, signatures):
+        records = read_warmup_records(directory)
+        assert set(records) == set(signatures)
+        for name, (inputs, expected) in records.items():
+            found = signatures[name](**{key: tf.constant(x) for key, x in inputs.items()})
+            assert set(found) == set(expected)
+            for key, value in expected.items():
+                if value.dtype.kind == "f":
+                    np.testing.assert_allclose(found[key], value, rtol=1e-5, atol=1e-5)
+                else:
+                    np.testing.assert_array_equal(found[key], value)
+
+    return check

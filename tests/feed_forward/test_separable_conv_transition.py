@@ -1,0 +1,237 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from decoding import check_greedy
+from keras import ops
+
+from keras_attn.depth import Recurrent, Stack
+from keras_attn.generation import Beam, generate
+from keras_attn.layers import (
+    MultiHeadAttention,
+    SeparableConvTransition,
+    TokenEmbedding,
+    TransformerBlock,
+)
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.testing import check_layer
+
+B, T, D, F = 2, 7, 3, 5
+X = oracles.random(B, T, D)
+REAL = np.arange(T)[None] < np.array([[7], [4]])
+BOTH = pytest.mark.parametrize("causal", [False, True])
+
+
+def built(causal=False, **arguments):
+    layer = SeparableConvTransition(F, causal=causal, **arguments)
+    layer.build(X.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+def convolution(x, real, depthwise, pointwise, bias, causal):
+    """Each channel with its own taps, then the channels of a position mixed; in loops."""
+    size, width = depthwise.shape[:2]
+    first = size - 1 if causal else (size - 1) // 2
+    out = np.zeros((*x.shape[:2], pointwise.shape[2]))
+    for b, t in np.ndindex(x.shape[:2]):
+        seen = np.zeros(width)
+        for tap in range(size):
+            s = t + tap - first
+            if 0 <= s < x.shape[1] and real[b, s]:
+                seen += x[b, s] * depthwise[tap, :, 0]
+        out[b, t] = seen @ pointwise[0] + bias
+    return out
+
+
+def oracle(layer, x, real):
+    weights = [oracles.numpy_of(w) for w in layer.weights]
+    hidden = np.maximum(convolution(x, real, *weights[:3], layer.causal), 0)
+    return convolution(hidden, real, *weights[3:], layer.causal)
+
+
+@BOTH
+@pytest.mark.parametrize("sizes", [(3, 5), (2, 4), (1, 1), (9, 8)], ids=str)
+def test_output_equals_the_formula(causal, sizes):
+    layer = built(causal, kernel_sizes=sizes)
+    shapes = [(sizes[0], D, 1), (1, D, F), (F,), (sizes[1], F, 1), (1, F, D), (D,)]
+    assert [w.shape for w in layer.weights] == shapes
+    expected = oracle(layer, X, REAL)
+    np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=1e-5)
+    whole = oracle(layer, X, np.ones((B, T), bool))
+    np.testing.assert_allclose(layer(X), whole, atol=1e-5)
+
+
+def test_kernel_sizes_bound_the_receptive_field():
+    """6 positions back, causally; else 3 to each side: by the Jacobian."""
+    for causal, seen in ((True, range(-6, 1)), (False, range(-3, 4))):
+        layer = built(causal, activation="tanh")
+        x = tf.constant(oracles.random(1, 17, D))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = ops.sum(layer(x)[:, 8] ** 2)
+        slopes = np.abs(tape.gradient(total, x))[0].max(axis=1)
+        assert [t - 8 for t in np.nonzero(slopes)[0]] == list(seen)
+
+
+@BOTH
+def test_padding_has_no_influence(causal):
+    layer = built(causal)
+    before = np.asarray(layer(X, padding_mask=REAL))
+    changed = np.where(REAL[..., None], X, np.nan).astype("float32")
+    np.testing.assert_array_equal(layer(changed, padding_mask=REAL)[REAL], before[REAL])
+    for b, length in enumerate(REAL.sum(axis=1)):
+        alone = layer(X[b : b + 1, :length])
+        np.testing.assert_allclose(before[b, :length], alone[0], atol=1e-6)
+
+
+@BOTH
+def test_block_passes_its_mask_to_the_transition(causal):
+    """Given by name or by Keras; through a whole stack padding is as if it were not there."""
+
+    def block(index):
+        attention = MultiHeadAttention(1, 3, pattern="causal" if causal else "dense")
+        return TransformerBlock(attention, SeparableConvTransition(F, causal=causal))
+
+    stack = Stack(block, 2)
+    stack.build(X.shape)
+    oracles.scramble(stack)
+    found = np.asarray(stack(X, padding_mask=REAL))
+    masked = keras.layers.Masking()(X * REAL[..., None])
+    np.testing.assert_allclose(np.asarray(stack(masked))[REAL], found[REAL], atol=1e-6)
+    for b, length in enumerate(REAL.sum(axis=1)):
+        alone = stack(X[b : b + 1, :length])
+        np.testing.assert_allclose(found[b, :length], alone[0], atol=1e-5)
+
+
+def test_dropout_applies_to_the_hidden_layer_in_training_only():
+    layer = built(dropout=0.5)
+    np.testing.assert_array_equal(layer(X), layer(X, training=False))
+    dropped = [np.asarray(layer(X, training=True)) for _ in range(2)]
+    assert np.abs(dropped[0] - dropped[1]).max() > 0.01
+    layer.intermediate.set_weights([w * 0 for w in layer.intermediate.get_weights()])
+    np.testing.assert_array_equal(layer(X, training=True), layer(X))
+
+
+def causal_block(index):
+    return TransformerBlock(
+        MultiHeadAttention(2, 3, pattern="causal"), SeparableConvTransition(F, causal=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    """One that writes texts of several tokens: its small table keeps it from repeating the last."""
+    model = CausalLanguageModel(TokenEmbedding(11, 6), Recurrent(causal_block(0), 2, "timestep"))
+    oracles.scramble(model, seed=4, scale=0.7)
+    model.embedding.table.assign(0.1 * model.embedding.table)
+    return model
+
+
+@pytest.mark.parametrize("slots", [11, None])
+@pytest.mark.parametrize("ends", [(T,), (1, 2, 3, 4, 5, 6, 7), (3, 4, T)], ids=str)
+def test_cached_pieces_equal_one_pass(ends, slots):
+    layer = built(causal=True)
+    whole, cache, start = np.asarray(layer(X)), layer.initial_cache(B, slots), 0
+    for end in ends:
+        piece, cache = layer(X[:, start:end], cache=cache)
+        np.testing.assert_allclose(piece, whole[:, start:end], atol=1e-5)
+        start = end
+
+
+def test_masked_slots_have_no_influence_for_any_mask_rank():
+    """As if what stands in them were zero, of which a convolution reads nothing either."""
+    layer, length = built(causal=True), 3
+    slots = np.ones((B, T, T), bool)
+    slots[1:, :, 1:length] = False
+    _, cache = layer(X[:, :length], cache=layer.initial_cache(B, T))
+    emptied = {
+        name: np.where(slots[:, None, 0, :, None], part, 0.0) if name != "index" else part
+        for name, part in cache.items()
+    }
+    expected, _ = layer(X[:, length:], cache=emptied)
+    mask = slots[:, length:]
+    for attention_mask in (mask, mask[:, None]):
+        found, _ = layer(X[:, length:], cache=cache, attention_mask=attention_mask)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    found, _ = layer(X[:, length:], cache=cache, padding_mask=slots[:, 0])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    found, _ = layer(
+        X[:1, length:],
+        cache=layer(X[:1, :length], cache=layer.initial_cache(1, T))[1],
+        attention_mask=np.ones((T - length, T), bool),
+    )
+    np.testing.assert_allclose(found, np.asarray(layer(X[:1]))[:, length:], atol=1e-5)
+    with pytest.raises(ValueError, match="`attention_mask` must"):
+        layer(X[:, length:], cache=cache, attention_mask=mask[:, :, 1:])
+
+
+def test_generation_equals_the_uncached_loop(model):
+    """Prompts have different lengths: the convolutions must read each row's own last tokens."""
+    check_greedy(model, np.array([[5, 3, 10, 0, 0], [7, 2, 9, 4, 6]]), max_length=6)
+
+
+@pytest.mark.slow
+def test_xla_generates_the_same_tokens(model):
+    """And there the cache has a fixed size."""
+    prompts = np.array([[5, 3, 10, 0], [7, 2, 9, 4]])
+    for strategy in ("greedy", Beam(2)):
+        grown, fixed = (
+            generate(model, prompts, strategy, 5, eos_id=-1, jit_compile=xla)
+            for xla in (False, True)
+        )
+        np.testing.assert_array_equal(grown[0], fixed[0])
+        np.testing.assert_allclose(grown[1], fixed[1], rtol=1e-4)
+
+
+def test_beam_scores_equal_those_of_one_pass(model):
+    """The tokens of several texts lie side by side in the slots: each sees its own."""
+    prompts = np.array([[5, 3, 10, 0], [7, 2, 9, 4]])
+    ids, scores = generate(model, prompts, Beam(3, length_penalty=0.0), 5, eos_id=-1)
+    assert np.all(ids > 0)
+    for row, prompt in enumerate(prompts):
+        prompt = prompt[prompt != 0]
+        text = np.concatenate([prompt, ids[row]])
+        logits = np.asarray(model({"token_ids": text[None]}), "float64")[0, len(prompt) - 1 : -1]
+        logs = logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
+        assert float(scores[row]) == pytest.approx(logs[range(5), ids[row]].sum(), abs=1e-3)
+
+
+def test_invalid_uses_in_a_block_raise():
+    with pytest.raises(ValueError, match="`memory` does not fit.*SeparableConvTransition"):
+        causal_block(0)(X, memory=X)
+    layer = built()
+    with pytest.raises(ValueError, match="`cache` needs `causal=True`"):
+        layer(X, cache=layer.initial_cache(B, T))
+
+
+@BOTH
+def test_check_layer(causal):
+    layer = SeparableConvTransition(7, causal=causal, dropout=0.1)
+    skip = ["fresh_process", *(["export", "xla"] if causal else [])]
+    check_layer(layer, (2, 5, 6), skip=skip).raise_if_any()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"intermediate_dim": 0}, "intermediate_dim=0"),
+        ({"intermediate_dim": 3, "kernel_sizes": 3}, "`kernel_sizes` must be a pair.*=3"),
+        ({"intermediate_dim": 3, "kernel_sizes": (3, 0)}, "`kernel_sizes`.*kernel_sizes=0"),
+        ({"intermediate_dim": 3, "dropout": 1}, "`dropout`.*dropout=1"),
+        ({"intermediate_dim": 3, "activation": "step"}, "activation.*step"),
+    ],
+)
+def test_invalid_arguments_raise(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SeparableConvTransition(**arguments)
+
+
+def test_masks_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"`padding_mask`.*\(2, 7\).*\(2, 6\)"):
+        built()(X, padding_mask=REAL[:, :6])
+    with pytest.raises(ValueError, match="`padding_mask` must be boolean"):
+        built()(X, padding_mask=np.zeros((B, T), "float32"))
+    with pytest.raises(ValueError, match=r"`x`.*\(2, 3\)"):
+        built()(X[:, 0])
