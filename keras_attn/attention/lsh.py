@@ -7,7 +7,7 @@ from keras import ops
 from keras_attn.attention.block_local import windows
 from keras_attn.attention.positions import head_positions
 from keras_attn.attention.softmax import merge
-from keras_attn.ops.random import normals
+from keras_attn.ops.random import stateless_normal
 from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
 from keras_attn.ops.sorting import permute, row_starts, sort_order
 
@@ -66,7 +66,7 @@ def _furthest(x, count, num_rounds, seed):
     """Which of `count` directions, half the axes and half their opposites, (B, N, rounds, S)."""
     half = count // 2
     num_heads, width = x.shape[1], x.shape[3]
-    axes = normals((num_heads, width, num_rounds * half), seed)
+    axes = stateless_normal((num_heads, width, num_rounds * half), seed)
     along = ops.matmul(x, axes)  # (B, N, S, rounds * half)
     along = ops.reshape(along, (size(x, 0), num_heads, size(x, 2), num_rounds, half))
     # Four times faster than argmax([along, -along]).

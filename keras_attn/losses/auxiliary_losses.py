@@ -9,9 +9,8 @@ from keras import ops
 from keras_attn.backend.replicas import replica_sum
 from keras_attn.depth.reversible import Reversible
 from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_sizes
-from keras_attn.ops.crossentropy import crossentropy
 from keras_attn.ops.shapes import flatten_rows
-from keras_attn.ops.token_weights import element_weights, known_labels, token_weights
+from keras_attn.ops.token_losses import crossentropy, element_weights, known_labels, token_weights
 from keras_attn.registry import register
 
 Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])

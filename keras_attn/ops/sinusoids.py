@@ -1,4 +1,4 @@
-"""The table of sines and cosines, in float32 under any dtype policy."""
+"""Table of sines and cosines of positions, in float32 under any dtype policy."""
 
 import math
 import numbers
@@ -9,7 +9,7 @@ LAYOUTS = ("interleaved", "concat", "tensor2tensor")
 
 
 def check_wavelength(max_wavelength):
-    """Refuses what is no number above 0."""
+    """Check that `max_wavelength` is a number above 0."""
     if not isinstance(max_wavelength, numbers.Real) or not max_wavelength > 0:
         raise ValueError(
             "`max_wavelength` must be a number above 0. "
@@ -18,7 +18,7 @@ def check_wavelength(max_wavelength):
 
 
 def sinusoids(positions, hidden_dim, layout="interleaved", max_wavelength=10000):
-    """Sines and cosines of integer `positions` (...) -> float32 (..., hidden_dim).
+    """Return sines and cosines, float32 (..., hidden_dim), of integer `positions` (...).
 
     Angle of pair i: position / max_wavelength ** (2 i / D). `interleaved` is the paper's order
     (sin, cos, sin, cos, ...); `concat` puts all sines first; `tensor2tensor` does too, with the

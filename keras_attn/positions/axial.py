@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.images import grid_places, grid_positions
+from keras_attn.ops.images import grid_coordinates, grid_positions
 from keras_attn.registry import redraw, register
 
 
@@ -87,7 +87,7 @@ class Axial(keras.layers.Layer):
         ]
 
     def call(self, x, positions=None):
-        places = grid_places(grid_positions(x, positions, self.shape), self.shape)
+        places = grid_coordinates(grid_positions(x, positions, self.shape), self.shape)
         parts = [
             ops.take(table, place, axis=0) for table, place in zip(self.tables, places, strict=True)
         ]

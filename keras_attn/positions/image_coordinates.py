@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.ops.images import block_raster_order, grid_places, grid_positions, integer_pair
+from keras_attn.ops.images import block_raster_order, grid_coordinates, grid_positions, integer_pair
 from keras_attn.ops.sinusoids import sinusoids
 from keras_attn.registry import redraw, register
 
@@ -105,11 +105,11 @@ class ImageCoordinates(keras.layers.Layer):
             order = block_raster_order((self.height, self.width * self.channels), self.query_shape)
             positions = ops.take(ops.convert_to_tensor(order), positions, axis=0)
         if self.encoding == "learned":
-            places = grid_places(positions, self._shape())
+            places = grid_coordinates(positions, self._shape())
             parts = zip(self.tables, places, strict=True)
             vectors = sum(ops.take(table, place, axis=0) for table, place in parts)
         else:
-            row, column = grid_places(positions, (self.height, self.width * self.channels))
+            row, column = grid_coordinates(positions, (self.height, self.width * self.channels))
             half = x.shape[-1] // 2
             parts = [sinusoids(row, half), sinusoids(column, x.shape[-1] - half)]
             vectors = ops.concatenate(parts, axis=-1)

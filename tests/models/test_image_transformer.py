@@ -7,8 +7,8 @@ import numpy as np
 import oracles
 import pytest
 
+from keras_attn.backend.operations import uniform
 from keras_attn.generation import Sample, SamplePixels, generate
-from keras_attn.generation.noise import uniform
 from keras_attn.losses import MixtureOfLogistics
 from keras_attn.metrics import BitsPerDim
 from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer

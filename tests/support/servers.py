@@ -18,7 +18,7 @@ from unittest import mock
 
 from fork_server import ForkedPython
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 ADDRESS = os.environ.get("KERAS_ATTN_SERVING_ADDRESS")
 OURS, REAL = "serving.server", "tensorflow_model_server"
 MODEL = "toy"
