@@ -18,7 +18,7 @@ WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
 
 def started(directory, *kinds, **variables):
     directory.mkdir(parents=True, exist_ok=True)
-    path = f"{SCRIPT.parents[1]}{os.pathsep}{SCRIPT.parents[2]}"
+    path = f"{SCRIPT.parents[1] / 'support'}{os.pathsep}{SCRIPT.parents[2]}"
     variables = {"KERAS_BACKEND": "tensorflow", **variables, "PYTHONPATH": path}
     with open(directory / "errors", "w", encoding="utf-8") as errors:
         return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Requests that are wrong in many ways, for `tests/serving/test_bad_requests.py`: hypothesis makes them.
+"""Wrong requests, made by hypothesis, for `tests/serving/test_bad_requests.py`.
 
 They are about the signatures of `tests/serving/toy_models.py`.
 """
