@@ -10,7 +10,7 @@ import threading
 import keras
 
 from keras_attn.compat.keras_fit import patch_fit
-from keras_attn.distribution.workers import WHAT_TO_SET, workers, workers_from_environment
+from keras_attn.distribution.workers import MISSING_ENVIRONMENT, workers, workers_from_environment
 
 
 class OneDevice:
@@ -66,7 +66,7 @@ def strategy(name):
     can save alone only after `keras.distribution.set_distribution(None)`: Keras makes a variable
     while it saves an optimizer, which is done by all processes or none.
     How a process learns of the others is told in `keras_attn.distribution.workers.workers`. One that
-    dies takes the others with it, as `keras_attn.distribution.worker_failure` says. One that ends early
+    dies takes the others with it, as `worker_failure_message` describes. One that ends early
     should end by `os._exit`: at its end either backend waits for the others, and they for it.
 
     On JAX the replicas are shards of one computation: losses and clipping are global whatever they
@@ -238,7 +238,7 @@ def _data_parallel_of_workers():
             f"begin. Received: {error}"
         ) from error
     except ValueError as error:
-        raise ValueError(WHAT_TO_SET) from error
+        raise ValueError(MISSING_ENVIRONMENT) from error
     return _data_parallel()
 
 

@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import signal
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -137,8 +138,7 @@ def test_a_full_disk_is_told_and_keeps_what_was(tmp_path, monkeypatch):
 
     def full(file, *values, **numbers):
         if numbers["batch"] == 3:
-            file.write(b"half")
-            file.flush()
+            Path(file).write_bytes(b"half")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         savez(file, *values, **numbers)
 

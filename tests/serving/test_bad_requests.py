@@ -1,6 +1,6 @@
-"""Whatever a client sends, it is told what is wrong, and the next client is served.
+"""Malformed requests get an error that says what is wrong, and the next client is served.
 
-KERAS_ATTN_SERVING_REQUESTS sets how many requests are made up; the default suits a test run.
+KERAS_ATTN_SERVING_REQUESTS sets the number of requests; the default suits a test run.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from bad_requests import (
 )
 from hypothesis import strategies as st
 
-REQUESTS = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 1000))
+REQUESTS = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 400))
 CHECK_EVERY = 50
 PREDICT = "/v1/models/toy:predict"
 # What our server may say over gRPC to a request that it can read.
@@ -109,7 +109,7 @@ def post(ours):
         yield post
 
 
-def test_json_that_must_be_refused(post, check):
+def test_malformed_json_requests_are_answered_with_400(post, check):
     @made_up(30, st.one_of(*(strategy.map(lambda b, k=k: (k, b)) for k, strategy in BAD.items())))
     def run(request):
         kind, content = request
@@ -120,7 +120,7 @@ def test_json_that_must_be_refused(post, check):
     run()
 
 
-def test_json_of_any_kind(post, check):
+def test_random_json_requests_get_a_valid_answer_or_error(post, check):
     path = st.tuples(
         st.sampled_from(["toy", "toy", "toy/versions/7", "foo", "toy/versions/8", "toy/labels/a"]),
         st.sampled_from(["predict", "predict", "classify", "regress"]),
@@ -162,7 +162,7 @@ def exchange(server, content):
     return received
 
 
-def test_http_that_is_wrong(ours, check):
+def test_malformed_http_is_answered_or_closed(ours, check):
     @made_up(20, http_requests() | st.binary(max_size=200))
     def run(content):
         received = exchange(ours, content)
@@ -181,7 +181,7 @@ def test_http_that_is_wrong(ours, check):
     run()
 
 
-def test_grpc_of_any_kind(ours, check):
+def test_random_grpc_messages_get_a_valid_answer_or_error(ours, check):
     with ours.channel() as channel:
         methods = {name: channel.unary_unary(name) for name in METHODS}
 

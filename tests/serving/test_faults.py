@@ -72,7 +72,7 @@ def never_goes_back(traffic):
 
 
 @pytest.mark.point(n=17)
-def test_twenty_swaps(served):
+def test_twenty_swaps_lose_no_request(served):
     before = served.newest
     with Traffic(served.server) as traffic:
         for _ in range(20):
@@ -84,7 +84,7 @@ def test_twenty_swaps(served):
     assert states.pop(before + 20) == "AVAILABLE" and set(states.values()) == {"END"}
 
 
-def test_files_that_appear_slowly(served):
+def test_a_version_copied_slowly_is_loaded_when_complete(served):
     """As a copy over a slow network makes them: the directory first, then file by file."""
     old = served.publish()
     with Traffic(served.server) as traffic:
@@ -117,7 +117,7 @@ def with_a_corrupt_graph(folder):
 
 @pytest.mark.point(n=17)
 @pytest.mark.parametrize("spoil", [without_a_variables_file, with_a_corrupt_graph])
-def test_a_version_that_cannot_be_loaded(served, spoil):
+def test_a_broken_version_leaves_the_old_one_serving(served, spoil):
     old = served.publish()
     with Traffic(served.server) as traffic:
         traffic.wait_for_answers(of=old)
@@ -136,7 +136,7 @@ def test_a_version_that_cannot_be_loaded(served, spoil):
 
 
 @pytest.mark.point(n=17)
-def test_a_base_path_that_empties_and_fills(served):
+def test_an_emptied_base_path_unloads_until_it_fills(served):
     old = served.publish()
     with Traffic(served.server, refusals=["404", "NOT_FOUND"]) as traffic:
         traffic.wait_for_answers(of=old)
@@ -151,7 +151,7 @@ def test_a_base_path_that_empties_and_fills(served):
     assert set(traffic.counts()) <= {old - 1, old, new, "404", "NOT_FOUND"}
 
 
-def test_clients_that_stall_or_go_away(served):
+def test_stalled_clients_do_not_delay_others(served):
     """They hold no thread: the others go on as before, and who stalls is told in the end."""
 
     def connect(content):
@@ -182,7 +182,7 @@ def test_clients_that_stall_or_go_away(served):
 
 @pytest.mark.point(n=5)
 @pytest.mark.point(n=20)
-def test_a_full_queue(served):
+def test_a_full_queue_refuses_and_recovers(served):
     """Who is refused may ask again; who was taken is answered."""
     version = served.publish()
     served.newest += 1
@@ -207,7 +207,7 @@ def test_a_full_queue(served):
     assert set(traffic.counts()) <= {version, served.newest, *refusals}
 
 
-def test_sigterm_in_mid_request(start_server, toys, tmp_path):
+def test_sigterm_lets_running_requests_finish(start_server, toys, tmp_path):
     toys.export(tmp_path, 1)
     flags = ["--model_name=toy", f"--model_base_path={tmp_path}"]
     with start_server(*flags) as server, server.channel() as channel:
