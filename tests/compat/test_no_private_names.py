@@ -4,6 +4,7 @@ import ast
 import importlib
 import pathlib
 import pkgutil
+import re
 
 import keras
 import pytest
@@ -188,3 +189,16 @@ def test_the_scan_finds_planted_overrides():
     assert [name.split(".")[-1] for name in private_overrides([Ours], own=("none",))] == [
         "_flatten_layers"
     ]
+
+
+SHIMS = sorted(p for p in (ROOT / "keras_attn" / "compat").glob("*.py") if p.stem != "__init__")
+
+
+@pytest.mark.parametrize("path", SHIMS, ids=lambda path: path.stem)
+def test_each_shim_says_what_it_is_for_and_when_it_can_go(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    for part in ("Private: ", r"Holds\sfor\s", r"Upstream:[^:]*\shttps://", "Remove "):
+        assert re.search(part, docstring), f"{path.name}: the docstring has no {part!r}"
+    names = {path.stem, f"compat.{path.stem}"}
+    tests = "".join(test.read_text() for test in path.parents[2].glob("tests/compat/test_*.py"))
+    assert any(name in tests for name in names), f"{path.name}: no test in tests/compat uses it"
