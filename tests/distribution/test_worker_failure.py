@@ -51,8 +51,9 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", pytest.param("jax", marks=needs_jax)])
-def test_the_survivor_says_so_and_ends(backend):
+def test_the_surviving_worker_reports_the_failure_and_exits(backend):
     common = {"KERAS_BACKEND": backend, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     workers = [
         subprocess.Popen(
@@ -75,7 +76,7 @@ def test_the_survivor_says_so_and_ends(backend):
     assert "Another worker of this run is gone" in output
 
 
-def test_other_errors_are_not_explained_away():
+def test_other_errors_give_no_message():
     import tensorflow as tf
 
     assert worker_failure_message(ValueError("Collective ops is aborted")) is None
