@@ -241,7 +241,8 @@ class Stack(Block):
     def compute_output_spec(self, x, context=None, *, memory=None, cache=None, **kwargs):
         returned = "return_attention_scores", "return_hidden_states"
         if cache is not None or any(kwargs.get(name) for name in returned):
-            return super().compute_output_spec(x, context, memory=memory, cache=cache, **kwargs)
+            given = {"memory": memory, "cache": cache, **kwargs}
+            return keras.layers.Layer.compute_output_spec(self, x, context, **given)
         output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
         if memory is None:
             return output

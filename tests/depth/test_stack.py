@@ -133,6 +133,8 @@ def test_symbolic_shape_and_model():
     stack = built()
     model = keras.Model(x, stack(x))
     assert model.output.shape == (None, None, D)
+    output, states = stack(x, return_hidden_states=True)
+    assert [state.shape for state in [output, *states]] == [(None, None, D)] * (L + 1)
     np.testing.assert_allclose(model.predict(X, verbose=0), stack(X), atol=1e-5)
 
 
