@@ -44,11 +44,10 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
         gflop: float. Least operations of one call.
     """
     import jax
+    from keras_attn.layers.fused_attention import attend_fused, fuses
 
     from keras_attn import patterns, scores
-    from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
-    from keras_attn.layers.fused_attention import attend_fused, fuses
+    from keras_attn.attention.inputs import AttentionInputs, PositionRange
 
     pattern, score = getattr(patterns, pattern)(*arguments), scores.get("scaled_dot")
     positions = PositionRange(0, length)

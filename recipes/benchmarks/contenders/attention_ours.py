@@ -16,8 +16,7 @@ def core(
         score: string. Name of the score axis.
     """
     from keras_attn import patterns, scores
-    from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
+    from keras_attn.attention.inputs import AttentionInputs, PositionRange
 
     pattern = getattr(patterns, pattern)(*arguments, **(keyword_arguments or {}))
     score = scores.get(score)
