@@ -32,7 +32,7 @@ OWN_ERRORS = {"INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "UNIMPLEME
 
 
 def made_up(share, strategy):
-    """A test of so many percent of the requests, each an example of the strategy."""
+    """Make a hypothesis test of so many percent of the requests."""
 
     def decorate(function):
         # The same requests in every run: a failure is found again.
@@ -50,7 +50,7 @@ def made_up(share, strategy):
 
 @pytest.fixture(scope="module")
 def ours(server):
-    """Our server: what others do with nonsense is theirs."""
+    """Our server; the claims do not hold for others."""
     if not server.is_ours:
         pytest.skip("the limits and the log are those of our server")
     yield server
@@ -60,7 +60,7 @@ def ours(server):
 
 @pytest.fixture
 def check(ours):
-    """Called after each request: now and then a right one must be answered rightly."""
+    """Function to call after each request: every 50th time a valid request must succeed."""
     count = 0
 
     def check():
@@ -81,7 +81,7 @@ def check(ours):
 
 @pytest.fixture
 def post(ours):
-    """Sends a body over a connection that stays open; returns the status and the parsed answer."""
+    """Function that posts a body over an open connection and returns status and parsed answer."""
     with contextlib.closing(
         http.client.HTTPConnection(ours.host, ours.rest_port, timeout=60)
     ) as connection:
@@ -141,7 +141,7 @@ def test_random_json_requests_get_a_valid_answer_or_error(post, check):
 
 
 def is_whole(content):
-    """Whether a request ends where its body does, as far as its head tells."""
+    """Return True if a request ends where its body does, by its head."""
     head, end, sent = content.replace(b"\r\n", b"\n").partition(b"\n\n")
     lengths = re.findall(rb"(?im)^content-length: *([0-9]+)$", head)
     chunked = re.search(rb"(?im)^transfer-encoding: *chunked$", head)
@@ -149,7 +149,7 @@ def is_whole(content):
 
 
 def exchange(server, content):
-    """The bytes that come back before the server closes the connection."""
+    """Return the bytes that come back before the server closes the connection."""
     with socket.create_connection((server.host, server.rest_port), timeout=60) as connection:
         connection.sendall(content)
         received = b""

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.point(n=20)
 
 
 def signature(inputs, outputs):
-    """A signature of the given shapes: a dictionary from name to sizes, -1 for a free one."""
+    """Return a signature of shapes: a dictionary from name to sizes, -1 for a free one."""
     proto = SignatureDef()
     for group, shapes in ((proto.inputs, inputs), (proto.outputs, outputs)):
         for name, shape in shapes.items():
@@ -32,7 +32,7 @@ def signature(inputs, outputs):
 
 
 class Model:
-    """Stands for a loaded model: doubles what it gets, and remembers what that was."""
+    """Loaded model that doubles its input and records it."""
 
     name, version = "model", 1
 
@@ -52,7 +52,7 @@ class Model:
 
 
 class Requests:
-    """Sends requests to a batching model, each from a thread of its own."""
+    """Requests to a model with batching, each on a thread of its own."""
 
     def __init__(self, model, **options):
         options = {"num_batch_threads": 1, "batch_timeout_micros": FOREVER, **options}
@@ -71,7 +71,7 @@ class Requests:
         self.scheduler.submit = submit_and_tell
 
     def send(self, x, caller=None, **more):
-        """Returns when the request is in the queue, or was answered without one."""
+        """Return when the request is in the queue, or was answered without one."""
         feeds = {"x": np.array(x), **{name: np.array(value) for name, value in more.items()}}
         self._queued.clear()
         future = self.pool.submit(self.servable.run, feeds, ["y"], caller)
@@ -155,7 +155,7 @@ def test_a_full_queue_refuses_requests():
         "The batch scheduling queue to which this task was submitted is full; currently 2 batches "
         "enqueued and max_enqueued_batches is 2",
     )
-    queued.append(requests.send([[8]]))  # There is room in the open batch.
+    queued.append(requests.send([[8]]))  # The open batch has space.
     model.go.set()
     assert [answer(future) for future in [running, *queued]] == [
         [[2], [4]],

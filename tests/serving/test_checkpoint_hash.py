@@ -1,4 +1,4 @@
-"""Exports whose variables were exchanged: TensorFlow's own hash of them, and what is said."""
+"""Exports whose variables were exchanged, detected by TensorFlow's own hash."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The clients on a server: what they send and read, over REST as over gRPC; the command line."""
+"""Clients on a server, over REST and over gRPC, and their command line."""
 
 import pathlib
 import shutil
@@ -23,7 +23,7 @@ def url(server):
 
 @pytest.fixture(params=["rest", "grpc"])
 def connect(request, server, url):
-    """A function that makes a client of the toy, over either API."""
+    """Function that makes a client of the toy model, over either API."""
 
     def make(**options):
         if request.param == "rest":
@@ -160,7 +160,7 @@ def test_the_grpc_port_as_rest_address_is_reported(server):
 
 
 def test_model_names_beyond_ascii_are_sent(url):
-    """As far as the server's own word, which names the model."""
+    """The server's error names the model."""
     client = clients.RestClient(f"{url}/modèle 1")
     with pytest.raises(clients.ClientError, match=r"answered 404: .*Latest\(modèle 1\)"):
         client.translate(["a"])

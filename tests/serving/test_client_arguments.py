@@ -1,4 +1,4 @@
-"""What the clients refuse before they ask anyone: no server runs."""
+"""Arguments that the clients refuse; no server runs."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from serving import client as clients
 
 @pytest.fixture(params=["rest", "grpc"])
 def make(request):
-    """A function that makes a client of either API."""
+    """Function that makes a client of either API."""
     if request.param == "rest":
         return lambda **options: clients.RestClient("http://127.0.0.1:9/v1/models/toy", **options)
     return lambda **options: clients.GrpcClient("127.0.0.1:9", "toy", **options)
@@ -67,7 +67,7 @@ def test_wrong_grpc_arguments_are_refused(arguments, options, words):
 
 
 class Remembering(clients.Client):
-    """A model whose memory holds nothing."""
+    """Client of a model whose memory is empty."""
 
     def _predict(self, inputs, signature_name, limit):
         return {"memory": []} if signature_name == "initial_memory" else inputs

@@ -1,4 +1,4 @@
-"""When a client asks again, how long it waits, and when it gives up."""
+"""Retries of the clients: which failures, which pauses, which limits."""
 
 import concurrent.futures
 import contextlib
@@ -24,7 +24,7 @@ GOOD = json.dumps({"outputs": {"translation": ["b"], "score": [-1.5]}}).encode()
 
 @contextlib.contextmanager
 def rest_server(*script):
-    """Answers the n-th request by the n-th of the script and later ones by the last; and a list."""
+    """Answer the n-th request by the n-th step of a script; yield the URL and the times."""
     seen = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,18 +59,18 @@ def answer(handler, status, body, announced=None):
 
 
 def reset(handler):
-    """The connection goes before the answer."""
+    """Close the connection before the answer."""
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     handler.connection.close()
 
 
 def half(handler):
-    """The connection goes in the middle of the answer."""
+    """Close the connection in the middle of the answer."""
     answer(handler, 200, GOOD[:9], len(GOOD))
 
 
 def trickle(handler):
-    """A byte now and then, for ever: no single wait is long."""
+    """Send single bytes without end, so that no single wait is long."""
     handler.send_response(200)
     handler.end_headers()
     with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ def test_headers_are_sent_and_complete_reads_continuations():
 
 
 class Scripted(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """The same over gRPC: a status code is an error, None an answer."""
+    """Script of a gRPC server: a status code is an error, None an answer."""
 
     def __init__(self, *script):
         self.script, self.seen, self.headers = script, 0, None

@@ -1,4 +1,4 @@
-"""Many clients at once: every answer is the asker's own, and nobody waits for nothing."""
+"""Many clients at once: each gets its own answers, without needless waits."""
 
 import concurrent.futures
 import contextlib

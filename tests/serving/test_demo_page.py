@@ -1,4 +1,4 @@
-"""The page at `/`: as it is served, and in a browser where there is one."""
+"""Page at `/`: its bytes, and its behaviour in a browser where one is installed."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ MAX_BYTES = 60
 
 
 class Names:
-    """What the page asks a manager."""
+    """Manager with model names alone."""
 
     def __init__(self, *names):
         self._names = list(names)
@@ -101,7 +101,7 @@ def browser():
 
 @pytest.fixture
 def page(browser, served, waiting):
-    """The page, freshly loaded, and what a person does with it."""
+    """The page, freshly loaded."""
     return Page(browser, f"http://{served.host}:{served.rest_port}/", waiting)
 
 

@@ -1,4 +1,4 @@
-"""The files for the real server: each parses, and they agree with one another and with ours."""
+"""Files for the real server: each parses, and they agree with one another and with ours."""
 
 import pathlib
 import re
@@ -20,7 +20,7 @@ IMAGE_PORTS = {8500, 8501}  # gRPC and REST, by the image's own start script
 
 
 def manifests():
-    """The manifests by kind."""
+    """Return the manifests by kind."""
     documents = yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text(encoding="utf-8"))
     return {document["kind"]: document for document in documents}
 
@@ -133,7 +133,7 @@ def test_all_files_name_the_same_image(compose, container):
 def test_our_server_runs_with_the_kubernetes_flags_and_files(
     start_server, toys, tmp_path, container, model, waiting
 ):
-    """As Kubernetes starts the real one: probes, predictions in batches, metrics."""
+    """Probes, predictions in batches and metrics, as Kubernetes starts the real server."""
     base = tmp_path / "translate"
     base.mkdir()
     toys.export(base, 1)

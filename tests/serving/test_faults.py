@@ -1,4 +1,4 @@
-"""Faults while many ask: no answer is lost, and each is right for the version that gave it."""
+"""Faults under load: no answer is lost, and each is that of the version that gave it."""
 
 import concurrent.futures
 import contextlib
@@ -18,14 +18,14 @@ UNFINISHED = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nContent-Length
 
 
 class Served:
-    """A server that batches, and the directory in which it finds its versions."""
+    """Server with batching, and its base path."""
 
     def __init__(self, server, base, toys, waiting):
         self.server, self.base, self.toys, self.waiting = server, base, toys, waiting
         self.newest = 1
 
     def unpublished(self):
-        """A version's directory, complete, beside the base path; and its number."""
+        """Write a complete version beside the base path; return its directory and number."""
         self.newest += 1
         elsewhere = self.base.parent / "unpublished"
         elsewhere.mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ class Served:
         return elsewhere / str(self.newest), self.newest
 
     def publish(self):
-        """The number of a new version that will be served."""
+        """Write a new version into the base path and return its number."""
         folder, version = self.unpublished()
         folder.rename(self.base / str(version))
         return version
@@ -85,7 +85,7 @@ def test_twenty_swaps_lose_no_request(served):
 
 
 def test_a_version_copied_slowly_is_loaded_when_complete(served):
-    """As a copy over a slow network makes them: the directory first, then file by file."""
+    """A slow copy: first the directory, then file by file."""
     old = served.publish()
     with Traffic(served.server) as traffic:
         traffic.wait_for_answers(of=old)
@@ -152,7 +152,7 @@ def test_an_emptied_base_path_unloads_until_it_fills(served):
 
 
 def test_stalled_clients_do_not_delay_others(served):
-    """They hold no thread: the others go on as before, and who stalls is told in the end."""
+    """Stalled clients hold no thread, and get an error in the end."""
 
     def connect(content):
         connection = socket.create_connection(
@@ -183,7 +183,7 @@ def test_stalled_clients_do_not_delay_others(served):
 @pytest.mark.point(n=5)
 @pytest.mark.point(n=20)
 def test_a_full_queue_refuses_and_recovers(served):
-    """Who is refused may ask again; who was taken is answered."""
+    """Refused requests succeed later, and admitted requests are answered."""
     version = served.publish()
     served.newest += 1
     served.toys.export(served.base, served.newest)
@@ -196,7 +196,7 @@ def test_a_full_queue_refuses_and_recovers(served):
         Traffic(served.server, refusals, threads=12) as traffic,
         served.server.channel() as channel,
     ):
-        # The only thread that runs batches is busy; five of twelve find room in the queue.
+        # The only thread that runs batches is busy; the queue holds five of twelve requests.
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         busy = stub.Predict.future(slow, timeout=2)
         served.waiting(lambda: traffic.counts()["503"] and traffic.counts()["UNAVAILABLE"])
@@ -221,7 +221,7 @@ def test_sigterm_lets_running_requests_finish(start_server, toys, tmp_path):
         request.inputs["steps"].CopyFrom(tf.make_tensor_proto([steps]))
 
         def quick(number):
-            """How the server refuses the first request that it does not take."""
+            """Return the error of the first request that the server refuses."""
             while True:
                 try:
                     assert over_rest(server, f"{number}") == 1

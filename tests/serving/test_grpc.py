@@ -15,7 +15,7 @@ from tensorflow_serving.apis import (
 
 @pytest.fixture
 def call(server):
-    """Calls a method of either service by name."""
+    """Function that calls a method of either service by name."""
     with server.channel() as channel:
         stubs = (
             prediction_service_pb2_grpc.PredictionServiceStub(channel),

@@ -28,13 +28,13 @@ def flags(base):
 
 
 def answer(server, model="toy"):
-    """The version that answers, or the status code of a refusal."""
+    """Return the version that answers, or the status code of a refusal."""
     status, body = server.predict({"instances": ["a"]}, model)
     return int(body["predictions"][0]["translation"].split(":")[0]) if status == 200 else status
 
 
 def stream(server, stop):
-    """Versions that answered, one request after the other until told to stop."""
+    """Send requests until `stop` is set; return the versions that answered."""
     answers = []
     while not stop.is_set():
         answers.append(answer(server))

@@ -1,4 +1,4 @@
-"""Requests that bring too much: refused with a sentence, and the server goes on."""
+"""Requests beyond the limits are refused with a sentence, and the server keeps serving."""
 
 import concurrent.futures
 import contextlib
@@ -89,7 +89,7 @@ def test_an_endless_chunked_body_is_refused(limited):
 
 
 def test_connections_without_a_complete_request_are_closed(limited):
-    """Its head, nothing of it, a head that drips, a second head, or the body."""
+    """A partial head, no byte, a head byte by byte, a second partial head, a partial body."""
     head = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\n"
     whole = b"GET /v1/models/toy HTTP/1.1\r\nHost: a\r\n\r\n"
     sent = {"head": head, "nothing": b"", "drip": head, "second": whole, "body": head}
@@ -196,7 +196,7 @@ def test_too_many_waiting_rest_requests_are_refused(limited, waiting):
         waiting(lambda: sum(future.done() for future in answers) == 5)
         busy = {"error": "The server is busy: 1 requests wait already"}
         assert limited.predict({"instances": ["a"]}) == (429, busy)
-        # Whoever asks for a state is told.
+        # Questions for a state are answered.
         assert limited.states() == {1: "AVAILABLE"}
         assert limited.json("GET", "/v1/models/toy/metadata")[0] == 200
         statuses = sorted(future.result()[0] for future in answers)

@@ -1,4 +1,4 @@
-"""The manager of versions, with models that only say that they were loaded (core/)."""
+"""Manager of versions, with models that only record that they were loaded (core/)."""
 
 import gc
 import threading
@@ -31,7 +31,7 @@ def test_labels_of_unavailable_versions_need_the_flag(allowed):
 
 
 def test_an_unloaded_version_is_garbage_collected(tmp_path):
-    """Its objects hold one another, as those of a TensorFlow graph do."""
+    """The version's objects refer to one another, as those of a TensorFlow graph do."""
 
     class Loaded:
         def __init__(self, *_):
@@ -56,7 +56,7 @@ def test_an_unloaded_version_is_garbage_collected(tmp_path):
 
 @pytest.fixture
 def loads():
-    """Versions as they are loaded, and the function that "loads" them."""
+    """Class that stands for a loaded version and records the versions loaded."""
 
     class Loaded:
         versions = []

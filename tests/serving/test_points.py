@@ -1,4 +1,4 @@
-"""What TensorFlow Serving promises, point by point: `pytest tests/serving -m "point(n=7)"`."""
+"""Points of conformance with TensorFlow Serving: `pytest tests/serving -m "point(n=7)"`."""
 
 import ast
 import collections
