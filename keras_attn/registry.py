@@ -22,8 +22,12 @@ class ArgumentRepr:
         MultiHeadAttention(8, 64, pattern=Local(256))
     """
 
+    def derived_defaults(self):
+        """Return the defaults of arguments that other arguments decide, by name."""
+        return {}
+
     def __repr__(self):
-        config = self.get_config()
+        config, derived = self.get_config(), self.derived_defaults()
         parts = []
         for name, parameter in inspect.signature(type(self).__init__).parameters.items():
             if name == "self" or parameter.kind in (
@@ -37,7 +41,7 @@ class ArgumentRepr:
             if parameter.default is parameter.empty:
                 is_keyword = parameter.kind is parameter.KEYWORD_ONLY
                 parts.append(f"{name}={_show(value)}" if is_keyword else _show(value))
-            elif not _is_default(value, parameter.default):
+            elif not _is_default(value, derived.get(name, parameter.default)):
                 parts.append(f"{name}={_show(value)}")
         return f"{type(self).__name__}({', '.join(parts)})"
 

@@ -87,7 +87,6 @@ def imports(path, *, inside_functions):
             pending.extend(ast.iter_child_nodes(node))
 
 
-@pending
 def test_library_modules_import_only_keras_and_numpy():
     """Text and export apart, no module needs TensorFlow or an optional package to be imported.
 

@@ -1,4 +1,4 @@
-"""What the Transformer's paper says about itself (Vaswani et al., 2017), measured."""
+"""Claims of the Transformer's paper about its own model (Vaswani et al., 2017), measured."""
 
 import math
 

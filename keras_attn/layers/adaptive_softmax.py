@@ -72,8 +72,7 @@ class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
             embedding = keras.saving.deserialize_keras_object(embedding)
         if not isinstance(embedding, AdaptiveEmbedding):
             raise ValueError(
-                "`embedding` must be an `AdaptiveEmbedding`. "
-                f"Received: embedding={embedding!r}."
+                f"`embedding` must be an `AdaptiveEmbedding`. Received: embedding={embedding!r}."
             )
         check_choice((True, False, "all_but_first"), tied_projections=tied_projections)
         self.embedding = embedding

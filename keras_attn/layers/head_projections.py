@@ -105,6 +105,9 @@ class HeadProjections(registry.ArgumentRepr, keras.layers.Layer):
             )
         setattr(self, f"{name}_bias", bias)
 
+    def derived_defaults(self):
+        return {"value_dim": self.key_dim, "num_key_value_heads": self.num_heads}
+
     def project_inputs(self, query, key, value, decoding):
         """Project to heads (B, N, T, H): queries, keys and values; None stays None."""
         if value is None:

@@ -8,9 +8,9 @@ from keras_attn.ops.shapes import ceil_div, size
 from keras_attn.ops.sorting import sort_order
 from keras_attn.ops.token_losses import crossentropy
 
-# A cluster's logits are computed for a 64th, a 16th, a quarter or all of the tokens. The shapes of a
-# graph are fixed when it is built, the number of a cluster's tokens is not: the smallest part that
-# holds them is chosen when it runs.
+# A cluster's logits are computed for a 64th, a 16th, a quarter or all of the tokens. The shapes of
+# a graph are fixed when it is built, the number of a cluster's tokens is not: the smallest part
+# that holds them is chosen when it runs.
 PARTS = (64, 16, 4, 1)
 
 

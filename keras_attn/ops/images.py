@@ -51,8 +51,8 @@ def block_raster_order(image_shape, query_shape):
         image_shape, query_shape: (height, width) of the image and of a block.
 
     Returns:
-        int32 array (height * width,): the raster index of each rank. `x[:, order]` sorts pixels from
-        raster order into block order, and `x[:, np.argsort(order)]` sorts them back.
+        int32 array (height * width,): the raster index of each rank. `x[:, order]` sorts pixels
+        from raster order into block order, and `x[:, np.argsort(order)]` sorts them back.
 
     Raises:
         ValueError: if a shape is not two integers of at least 1.

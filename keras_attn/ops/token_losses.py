@@ -88,8 +88,8 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
         )
     if label_smoothing:
         raise ValueError(
-            "`label_smoothing` needs the logits of all words; losses of shape (B, T), which a layer "
-            "has computed itself, need `label_smoothing=0.0`. "
+            "`label_smoothing` needs the logits of all words; losses of shape (B, T), which a "
+            "layer has computed itself, need `label_smoothing=0.0`. "
             f"Received: label_smoothing={label_smoothing}"
         )
     return ops.cast(predictions, "float32")

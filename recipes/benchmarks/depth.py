@@ -6,7 +6,7 @@ from . import curves, requirements
 from .card import Card, card_parser
 from .harness import Contender, measure
 
-TARGET = f"{__package__}.contenders.depth:training_step"
+TARGET = f"{__package__}.contenders.gradient:stack_step"
 KINDS = ("plain", "remat", "reversible")
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 LAYERS = (2, 8, 24)

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,22 @@ def test_options_of_a_recipe_are_frozen_and_explained(recipe, capsys):
     assert parsed.resolve() == parsed  # a resolved command line changes no more
     with pytest.raises(dataclasses.FrozenInstanceError):
         parsed.seed = 1
+
+
+def test_the_command_of_a_card_gives_the_options_on_it():
+    """Command lines of published results keep their meaning."""
+    found = 0
+    for path in sorted(ROOT.glob("recipes/*/cards/*.json")):
+        card = json.loads(path.read_text(encoding="utf-8"))
+        _, _, recipe, *arguments = shlex.split(card["command"])
+        if recipe.removeprefix("recipes.") in RECIPES:
+            options = importlib.import_module(f"{recipe}.options").RecipeOptions
+            parsed = json.loads(json.dumps(options.parse(arguments, recipe).as_dict()))
+            per_run = ("out", "seed", "steps") if recipe == "recipes.control" else ()
+            for name in set(parsed) & set(card["options"]) - set(per_run):
+                assert parsed[name] == card["options"][name], f"{path}: {name}"
+            found += 1
+    assert found > 30
 
 
 def test_options_are_read_without_importing_keras():

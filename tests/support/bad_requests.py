@@ -1,4 +1,4 @@
-"""Wrong requests, made by hypothesis, for `tests/serving/test_bad_requests.py`.
+"""Malformed requests for `tests/serving/test_bad_requests.py`, made by hypothesis.
 
 They are about the signatures of `tests/serving/toy_models.py`.
 """

@@ -21,7 +21,7 @@ def core(
     pattern = getattr(patterns, pattern)(*arguments, **(keyword_arguments or {}))
     score = scores.get(score)
     positions = PositionRange(0, length)
-    shares_query = getattr(score, "shares_query", False)
+    shares_query = score.shares_query
 
     def attend(query, *others):
         key, value = (query, *others) if shares_query else others
