@@ -11,7 +11,7 @@ from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class AdaptiveSoftmax(keras.layers.Layer):
+class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
     """Predict words in two steps: a frequent word or a cluster, then a word of the cluster.
 
         p(w) = softmax(z_0)(w) for the words of the first cluster,
