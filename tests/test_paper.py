@@ -8,7 +8,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention.softmax import attend
+from keras_attn.attention.softmax import attend_logits
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.ops.sinusoids import sinusoids
@@ -36,7 +36,7 @@ def gradient_through_the_softmax(size, scaled, keys=8, count=2000):
     logits = DotProduct(scaled)(query, key)
     with tf.GradientTape() as tape:
         tape.watch(logits)
-        output, _ = attend(logits, value)
+        output, _ = attend_logits(logits, value)
         loss = tf.reduce_sum(output)
     return np.median(np.linalg.norm(tape.gradient(loss, logits), axis=-1))
 

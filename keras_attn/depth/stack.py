@@ -250,6 +250,11 @@ class Stack(Block):
         read = (batch, self.num_layers, length, hidden_dim)
         return output, keras.KerasTensor(read, dtype=self.compute_dtype)
 
+    def __repr__(self):
+        # Only the first of the blocks, which are mostly alike.
+        more = ", ..." if self.num_layers > 1 else ""
+        return f"{type(self).__name__}([{self.blocks[0]!r}{more}], {self.num_layers})"
+
     def get_config(self):
         blocks = [registry.serialize(block) for block in self.blocks]
         return {

@@ -40,6 +40,13 @@ def slice_axis(x, start, length, axis):
     return ops.slice(x, starts, lengths)
 
 
+def stack_blocks(x, groups, group, block):
+    """(B, N, groups * group * block, H) -> (groups, group, B, N, block, H)."""
+    batch, num_heads, _, width = sizes(x)
+    x = ops.reshape(x, (batch, num_heads, groups, group, block, width))
+    return ops.transpose(x, (2, 3, 0, 1, 4, 5))
+
+
 def ceil_div(x, y):
     """Return x / y, rounded up."""
     return (x + y - 1) // y
@@ -98,3 +105,24 @@ def merge_heads(x):
     if x.shape[2] != 1:
         x = ops.transpose(x, (0, 2, 1, 3))
     return ops.reshape(x, (batch, length, hidden_dim))
+
+
+def rows_to_sequence(rows, like):
+    """(B * T, F) -> (B, T, F), for B and T of `like` (B, T, D)."""
+    return ops.reshape(rows, (*known_shape(like)[:-1], rows.shape[-1]))
+
+
+def rows_to_heads(rows, heads, like):
+    """(B * T, sum of N * H) -> (B, N, T, H) of each (N, H) in `heads`, for B and T of `like`."""
+    widths = [count * width for count, width in heads]
+    ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
+    parts = ops.split(rows, ends, axis=-1) if ends else [rows]
+    batch, length = known_shape(like)[:2]
+    found = []
+    for part, (count, width) in zip(parts, heads, strict=True):
+        if like.shape[1] == 1:  # as in decoding: the axes are in this order already
+            found.append(ops.reshape(part, (batch, count, 1, width)))
+        else:
+            x = ops.reshape(part, (batch, length, count, width))
+            found.append(ops.transpose(x, (0, 2, 1, 3)))
+    return found

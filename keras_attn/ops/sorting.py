@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.shapes import size, sizes
+from keras_attn.ops.shapes import sizes
 
 
 def sort_order(numbers):
@@ -45,5 +45,4 @@ def permute(x, order, inverse):
 def take_rows(x, indices):
     """Take rows (B, N, T, H) of x (B, N, S, H) by their indices (B, N, T) among all B N S rows."""
     width = x.shape[3]
-    taken = ops.take(ops.reshape(x, (-1, width)), ops.reshape(indices, (-1,)), axis=0)
-    return ops.reshape(taken, (size(x, 0), x.shape[1], size(indices, 2), width))
+    return ops.take(ops.reshape(x, (-1, width)), indices, axis=0)

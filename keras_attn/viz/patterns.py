@@ -6,8 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.inputs import AttentionInputs, PositionRange
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.patterns import (
     LSH,
@@ -157,11 +156,11 @@ def pair_weights(pattern, length, vectors=None, inputs=None):
     num_heads = _num_heads(pattern)
     vectors = ops.broadcast_to(vectors, (1, num_heads, *vectors.shape))
     positions = PositionRange(0, length)
-    operands = AttentionInputs(
-        vectors, vectors, vectors, positions, positions, SharedQK(), inputs=inputs
+    attention_inputs = AttentionInputs(
+        vectors, vectors, vectors, positions, positions, SharedQK(), layer_input=inputs
     )
     with keras.StatelessScope(collect_losses=True):  # a span's loss is not that of a model here
-        mask, bias = pattern.matrix(operands)
+        mask, bias = pattern.dense_mask_and_bias(attention_inputs)
     shape = num_heads, length, length
     logs = np.zeros(shape) if bias is None else ops.convert_to_numpy(bias)
     if mask is not None:

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, for one worker and for several."""
+"""Checkpoint files are complete or absent, for one worker and for several."""
 
 import errno
 import os
@@ -63,7 +63,7 @@ class TestWorkers:
             assert Checkpoints(tmp_path, **worker).numbers()[-1] == 2
 
     def test_a_number_that_only_one_worker_has_does_not_remove_earlier_ones(self, tmp_path):
-        """However few are kept and however far ahead a worker is, one remains that both have."""
+        """One checkpoint of both remains, however few are kept and however far ahead a worker is."""
         write(tmp_path, 1, **first(), keep=1)
         write(tmp_path, 1, **second(), keep=1)
         write(tmp_path, 2, 3, 4, **first(), keep=1)

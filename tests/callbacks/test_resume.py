@@ -39,7 +39,7 @@ class Interrupt(keras.callbacks.Callback):
 
 
 class Losses(keras.callbacks.Callback):
-    """What is logged of every epoch, by epoch."""
+    """Record the logs of every epoch, by epoch."""
 
     def __init__(self, logged):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a model remembers of its texts survives a kill, on every replica."""
+"""The memories of every replica are restored after a kill."""
 
 from pathlib import Path
 

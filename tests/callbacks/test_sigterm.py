@@ -1,4 +1,4 @@
-"""A process that is told to end saves its state first."""
+"""A process that receives SIGTERM saves its state before it ends."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class At(keras.callbacks.Callback):
 
 @pytest.fixture
 def told():
-    """What the process did with SIGTERM before training."""
+    """Handler of SIGTERM before training."""
     received = []
     before = signal.signal(signal.SIGTERM, lambda *_: received.append("before"))
     yield received

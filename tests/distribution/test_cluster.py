@@ -1,4 +1,4 @@
-"""Who the other processes are, from what each scheduler sets."""
+"""Addresses of the other processes, from the variables of each scheduler."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What each name gives, and what each says where it is not to be had."""
+"""Strategies by name, and the errors of those that are not available."""
 
 import importlib
 import os

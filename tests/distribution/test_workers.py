@@ -12,7 +12,7 @@ from keras_attn.distribution.workers import worker_of
 
 
 def model_of(tasks, task_type, task_id):
-    """What a model knows when it was made in such a process of such a cluster."""
+    """Return a model made in such a process of such a cluster."""
     cluster = tf.train.ClusterSpec({job: ["localhost:1"] * count for job, count in tasks.items()})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         cluster, task_type=task_type, task_id=task_id

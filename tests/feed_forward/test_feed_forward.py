@@ -234,7 +234,6 @@ def test_arguments_of_keras_dense_reach_both_layers():
     again = FeedForward.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     layer = built(bias_initializer="ones", bias_regularizer="l1", bias_constraint="non_neg")
-    layer.build(X.shape)
     assert all(isinstance(w.constraint, keras.constraints.NonNeg) for w in layer.weights[1::2])
 
 

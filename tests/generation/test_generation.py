@@ -117,7 +117,7 @@ def test_greedy_equals_the_loop_without_caches(subject, jit_compile):
 def test_rows_get_different_tokens(subject):
     model, inputs, _ = subject
     ids, _ = generate(model, inputs, "greedy", 6)
-    assert len({tuple(row) for row in ids.numpy()}) > 1 and (ids.numpy() == 0).any()
+    assert len({tuple(row) for row in ids.numpy()}) > 1
 
 
 @pytest.mark.parametrize(
@@ -173,6 +173,7 @@ def test_beam_equals_the_textbook(subject, jit_compile):
         np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
 
 
+@only_causal  # a beam may prefer a hypothesis that ended early, as that of the other model does
 def test_one_beam_is_greedy(subject):
     model, inputs, _ = subject
     beam = generate(model, inputs, Beam(1, length_penalty=0.0), 6)

@@ -60,7 +60,7 @@ def test_loss_and_gradient_equal_an_oracle(smoothing, jit_compile):
 
 
 def test_the_portable_formula_equals_the_fused_one(monkeypatch):
-    """What the other backends compute, run on this one."""
+    """The formula of the other backends, run on this one."""
     labels, logits = example()
     monkeypatch.setattr(operations, "crossentropy", operations.crossentropy.portable)
     expected = oracle(labels, logits, 0.1)

@@ -100,7 +100,7 @@ def test_extremes_are_finite_and_sum_to_one(case):
 
 
 def test_a_value_far_from_the_mean_has_the_tail_of_the_logistic():
-    """Where probabilities underflow, log p falls by distance over scale, and so does its slope."""
+    """If probabilities underflow, log p falls by distance over scale, and so does its slope."""
     loss = MixtureOfLogistics(1, 1)
     parameters = tf.constant([[0.0, -1.0, -7.0]])
     with tf.GradientTape() as tape:

@@ -1,4 +1,4 @@
-"""Whole sequences: against a loop, with weights, and in a file."""
+"""Accuracy of whole sequences: against a loop, with weights, and in a file."""
 
 import keras
 import numpy as np

@@ -201,7 +201,10 @@ def test_names_defaults_and_config():
     np.testing.assert_array_equal(again.after(X, Y), layer.after(X, Y))
 
 
-@OF_ALL
+@pytest.mark.parametrize(
+    "kind",
+    ["gru", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "gru")],
+)
 def test_check_layer(kind):
     """A norm before the sublayer is no part of the layer's own call; the block below has it."""
     checks = ["config", "implicit_mask", "precision", "graph", "xla", "unknown_sizes"]

@@ -1,4 +1,4 @@
-"""What both tokenizers must do, in Python, in a graph, and from a saved file."""
+"""Behaviour of all tokenizers, in Python, in a graph, and from a saved file."""
 
 import json
 import os

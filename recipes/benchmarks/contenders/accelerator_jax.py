@@ -46,22 +46,20 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
     import jax
 
     from keras_attn import patterns, scores
-    from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
-    from keras_attn.layers.fused_attention import attend_fused, fuses
+    from keras_attn.attention.fused import attend_fused, can_fuse
+    from keras_attn.attention.inputs import AttentionInputs, PositionRange
 
     pattern, score = getattr(patterns, pattern)(*arguments), scores.get("scaled_dot")
     positions = PositionRange(0, length)
     facts = {"gflop": gflop, **device()}
 
     def attend(query, key, value):
-        operands = AttentionInputs(query, key, value, positions, positions, score)
-        planned = pattern.prefers_blockwise(length, length)
-        if fuses(operands, pattern, planned=planned):
+        given = AttentionInputs(query, key, value, positions, positions, score)
+        if can_fuse(given, pattern, pattern.prefers_blockwise(length, length)):
             facts["by"] = "kernel"
-            return attend_fused(operands, pattern)
+            return attend_fused(given, pattern)[0]
         facts["by"] = "implementation"
-        return pattern.attend(operands)[0]
+        return pattern.attend(given)[0]
 
     @jax.jit
     def with_gradients(*inputs):

@@ -16,13 +16,12 @@ def core(
         score: string. Name of the score axis.
     """
     from keras_attn import patterns, scores
-    from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
+    from keras_attn.attention.inputs import AttentionInputs, PositionRange
 
     pattern = getattr(patterns, pattern)(*arguments, **(keyword_arguments or {}))
     score = scores.get(score)
     positions = PositionRange(0, length)
-    shares_query = getattr(score, "shares_query", False)
+    shares_query = score.shares_query
 
     def attend(query, *others):
         key, value = (query, *others) if shares_query else others
