@@ -6,6 +6,7 @@ from keras_attn import (
     callbacks,
     depth,
     distribution,
+    feed_forward,
     generation,
     layers,
     losses,
@@ -21,13 +22,14 @@ from keras_attn import (
 
 __version__ = "0.1.0"
 
-# Packages that no `.keras` file refers to and that need optional dependencies: imported on first use.
+# Packages with optional dependencies, which no `.keras` file refers to, are imported on first use.
 _LAZY = ("convert", "export", "testing", "text", "viz")
 
 __all__ = [
     "callbacks",
     "depth",
     "distribution",
+    "feed_forward",
     "generation",
     "layers",
     "losses",

@@ -1,12 +1,84 @@
-"""How a value of an axis is given: an object, its snake_case name, or its serialised config."""
+"""Values of an axis: given as an object, a snake_case name or a serialised configuration."""
+
+import inspect
 
 import keras
 
 PACKAGE = "keras_attn"
 register = keras.saving.register_keras_serializable(package=PACKAGE)
+serialize = keras.saving.serialize_keras_object
+deserialize = keras.saving.deserialize_keras_object
+
+# What each snake_case name of an axis makes: names in a signature's defaults are looked up here.
+_NAMED = {}
 
 
-class Value:
+class ArgumentRepr:
+    """Mixin with a `repr` that shows the constructor's arguments which differ from their defaults.
+
+    Example:
+        >>> import keras_attn
+        >>> keras_attn.layers.MultiHeadAttention(8, 64, pattern=keras_attn.patterns.Local(256))
+        MultiHeadAttention(8, 64, pattern=Local(256))
+    """
+
+    def derived_defaults(self):
+        """Return the defaults of arguments that other arguments decide, by name."""
+        return {}
+
+    def __repr__(self):
+        config, derived = self.get_config(), self.derived_defaults()
+        parts = []
+        for name, parameter in inspect.signature(type(self).__init__).parameters.items():
+            if name == "self" or parameter.kind in (
+                parameter.VAR_KEYWORD,
+                parameter.VAR_POSITIONAL,
+            ):
+                continue
+            if name not in config:
+                continue
+            value = getattr(self, name, config[name])
+            if parameter.default is parameter.empty:
+                is_keyword = parameter.kind is parameter.KEYWORD_ONLY
+                parts.append(f"{name}={_show(value)}" if is_keyword else _show(value))
+            elif not _is_default(value, derived.get(name, parameter.default)):
+                parts.append(f"{name}={_show(value)}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _show(value):
+    if isinstance(value, (list, tuple)) and any(hasattr(x, "get_config") for x in value):
+        return f"[{', '.join(map(_show, value))}]"
+    if isinstance(value, ArgumentRepr) or not hasattr(value, "get_config"):
+        is_function = inspect.isfunction(value)
+        return value.__name__ if is_function else repr(value)
+    if isinstance(value, keras.layers.Layer):
+        return type(value).__name__
+    given = {k: v for k, v in value.get_config().items() if v is not None}
+    return f"{type(value).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+
+
+def _is_default(value, default):
+    if value is default:
+        return True
+    if not isinstance(default, str) or isinstance(value, str):
+        return type(value) is type(default) and value == default
+    if default in _NAMED:
+        made = _NAMED[default]
+        return isinstance(made, type) and repr(value) == f"{made.__name__}()"
+    for get in (keras.initializers.get, keras.activations.get):
+        try:
+            named = get(default)
+        except ValueError:
+            continue
+        if named is value:
+            return True
+        if type(named) is type(value) and hasattr(named, "get_config"):
+            return named.get_config() == value.get_config()
+    return False
+
+
+class Value(ArgumentRepr):
     """A value of an axis that has no weights: compared, printed and saved by its configuration."""
 
     def get_config(self):
@@ -22,19 +94,20 @@ class Value:
     def __hash__(self):
         return hash((type(self), repr(sorted(self.get_config().items()))))
 
-    def __repr__(self):
-        arguments = ", ".join(f"{k}={v!r}" for k, v in self.get_config().items())
-        return f"{type(self).__name__}({arguments})"
 
+def resolve(identifier, names, axis, needs="get_config", base=object, **layer_arguments):
+    """Return the value for a name, a config or an object, as `keras.initializers.get` does.
 
-def resolve(identifier, names, axis, needs="get_config", **layer_arguments):
-    """The value that `identifier` stands for, as `keras.initializers.get` does.
-
-    `names` maps each snake_case name to a function without arguments that makes the value;
-    `needs` is the attribute by which an object is known to be of this axis, and not of another;
-    `layer_arguments` (a dtype policy, say) reach the value only where a name makes a Keras layer,
-    since an object that the user made keeps what the user gave it.
+    Args:
+        identifier: a snake_case name, a serialised config or an object of the axis.
+        names: dict from each snake_case name to a function without arguments that makes the value.
+        axis: str. The axis, for error messages.
+        needs: str. An attribute that objects of this axis have.
+        base: class of the objects of this axis.
+        **layer_arguments: for example a dtype policy, for values that are made from a name and are
+            Keras layers; an object keeps its own.
     """
+    _NAMED.update(names)
     if isinstance(identifier, str):
         if identifier not in names:
             raise ValueError(
@@ -45,31 +118,70 @@ def resolve(identifier, names, axis, needs="get_config", **layer_arguments):
         is_layer = isinstance(make, type) and issubclass(make, keras.layers.Layer)
         return make(**layer_arguments) if is_layer else make()
     if isinstance(identifier, dict):
-        return keras.saving.deserialize_keras_object(identifier)
-    is_value = hasattr(identifier, "get_config") and hasattr(identifier, needs)
+        return deserialize(identifier)
+    is_value = isinstance(identifier, base) and hasattr(identifier, needs)
     if isinstance(identifier, type) or not is_value:
+        kind = "" if base is object else f", a subclass of {base.__name__}"
         raise ValueError(
-            f"`{axis}` must be a name or an object of this axis. Received: {axis}={identifier!r}. "
-            f"Known names: {', '.join(sorted(names))}."
+            f"`{axis}` must be a name or an object of this axis{kind}. "
+            f"Received: {axis}={identifier!r}. Known names: {', '.join(sorted(names))}."
         )
     return identifier
 
 
 def copy(value):
-    """A new, unbuilt object of the same configuration."""
+    """Return a new, unbuilt object of the same configuration."""
     return type(value).from_config(value.get_config())
 
 
 def redraw(initializer):
-    """The initializer with numbers of its own: an object with a seed draws the same every time."""
+    """Return the initializer with random numbers of its own.
+
+    An initializer object with a seed draws the same numbers every time.
+    """
     return copy(initializer) if hasattr(initializer, "seed") else initializer
 
 
+@register
+class MatrixInitializer(keras.initializers.Initializer):
+    """Initialize a weight by one or several matrices, each drawn by its own initializer.
+
+    Keras's initializers take a kernel of three axes for that of a convolution and draw it several
+    times too narrow. Each call draws new numbers.
+
+    Args:
+        initializer: name or object of a Keras initializer.
+        shape: (rows, columns) of each matrix.
+        axes: the sizes into which the columns of a matrix, or its rows, are cut: the shape that the
+            matrices have side by side, before `transpose`; by default the weight's shape.
+        count: int. Number of matrices, side by side.
+        transpose: tuple of ints or None. Permutation of `axes` that gives the weight's shape.
+    """
+
+    def __init__(self, initializer, shape, axes=None, count=1, transpose=None):
+        self.initializer = keras.initializers.get(initializer)
+        self.shape = tuple(shape)
+        self.axes = None if axes is None else tuple(axes)
+        self.count = count
+        self.transpose = None if transpose is None else tuple(transpose)
+
+    def __call__(self, shape, dtype=None):
+        matrices = [redraw(self.initializer)(self.shape, dtype=dtype) for _ in range(self.count)]
+        x = matrices[0] if self.count == 1 else keras.ops.concatenate(matrices, axis=-1)
+        x = keras.ops.reshape(x, shape if self.axes is None else self.axes)
+        return x if self.transpose is None else keras.ops.transpose(x, self.transpose)
+
+    def get_config(self):
+        return {
+            "initializer": keras.initializers.serialize(self.initializer),
+            "shape": self.shape,
+            "axes": self.axes,
+            "count": self.count,
+            "transpose": self.transpose,
+        }
+
+
 def build_once(layer, *shapes):
-    """Builds `layer` unless it is built: a layer restored from a file arrives built."""
+    """Build `layer` unless it is built: a layer restored from a file arrives built."""
     if not layer.built:
         layer.build(*shapes)
-
-
-serialize = keras.saving.serialize_keras_object
-deserialize = keras.saving.deserialize_keras_object

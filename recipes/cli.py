@@ -62,9 +62,9 @@ def _execute(recipe, options, run):
         print(f"{recipe}: {error}", file=sys.stderr)
         return EXIT_USAGE
     except Exception as error:
-        from keras_attn.distribution import lost_worker
+        from keras_attn.distribution import worker_failure_message
 
-        message = lost_worker(error)
+        message = worker_failure_message(error)
         if message is not None:
             print(f"{recipe}: {message}", file=sys.stderr, flush=True)
             os._exit(EXIT_LOST_WORKER)  # the backend would first wait for the others

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from .errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, require
 
 _log = logging.getLogger(__name__)
 
@@ -17,21 +17,18 @@ class _Batch:
     due: float
     full: int
     tasks: list = dataclasses.field(default_factory=list)
-    size: int = 0
 
-    def add(self, task):
-        self.tasks.append(task)
-        self.size += task.size
+    @property
+    def size(self):
+        return sum(task.size for task in self.tasks)
 
 
 class BatchScheduler:
     """A queue per key, and threads that they share, as in TensorFlow's `SharedBatchScheduler`.
 
     A batch runs as soon as a thread is free and the batch is full or its first task has waited
-    long enough. Queues take turns.
-
-    Args:
-        options: `BatchingOptions`, for the threads; the rest may differ from queue to queue.
+    long enough. Queues take turns. `BatchingOptions` set the threads; their other values may differ
+    from queue to queue.
     """
 
     def __init__(self, options):
@@ -47,17 +44,12 @@ class BatchScheduler:
         Args:
             key: hashable. Tasks of one key may share a batch.
             tasks: list of objects with a `size`, none greater than a batch.
-            run: function of a list of tasks that completes each of them and does not raise.
+            run: function of a list of tasks that completes each of them.
             options: `BatchingOptions`, the same for all tasks of a key.
-
-        Raises:
-            ServingError: if the request is too large or the queue is full.
         """
         size, limit = sum(task.size for task in tasks), options.max_batch_size
-        if size > limit:
-            raise invalid_argument(
-                f"Task size {size} is larger than maximum input batch size {limit}"
-            )
+        message = f"Task size {size} is larger than maximum input batch size {limit}"
+        require(size <= limit, message)
         with self._changed:
             batches = self._queues.get(key) or collections.deque()
             _check_room(batches, size, options)
@@ -67,7 +59,7 @@ class BatchScheduler:
                 if not batches or batches[-1].size + task.size > full:
                     due = time.monotonic() + options.batch_timeout_micros / 1e6
                     batches.append(_Batch(run, due, full))
-                batches[-1].add(task)
+                batches[-1].tasks.append(task)
             # A sleeping thread knows only when earlier batches are due.
             self._changed.notify_all()
 
@@ -104,8 +96,6 @@ def _check_room(batches, size, options):
     elif count < most:
         return
     if size > free:
-        raise ServingError(
-            Code.UNAVAILABLE,
-            "The batch scheduling queue to which this task was submitted is full; currently "
-            f"{count} batches enqueued and max_enqueued_batches is {most}",
-        )
+        state = f"currently {count} batches enqueued and max_enqueued_batches is {most}"
+        message = f"The batch scheduling queue to which this task was submitted is full; {state}"
+        raise ServingError(Code.UNAVAILABLE, message)

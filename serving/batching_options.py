@@ -3,37 +3,26 @@
 import dataclasses
 import os
 
+from .client.messages_pb2 import BatchingParameters
 from .config_files import read_config
-from .serving_config_pb2 import BatchingParameters
 
 
 @dataclasses.dataclass(frozen=True)
 class BatchingOptions:
     """TensorFlow Serving's batching parameters; the defaults are its defaults.
 
-    Args:
-        max_batch_size: int. The most rows of one request.
-        batch_timeout_micros: int. Time that a batch which is not full waits for more.
-        max_enqueued_batches: int. Batches of one signature that may wait.
-        num_batch_threads: int. Batches that run at once.
-        allowed_batch_sizes: ints that increase. A batch is filled up to the next of them.
-        pad_variable_length_inputs: bool. True if shorter tensors of a batch are padded.
-        enable_large_batch_splitting: bool. True if a request may be spread over batches.
-        max_execution_batch_size: int. The most rows of a batch; `max_batch_size` without splitting.
-        thread_pool_name: string. The name of the threads.
-
     Raises:
         ValueError: if the values contradict each other.
     """
 
-    max_batch_size: int = 1000
-    batch_timeout_micros: int = 0
-    max_enqueued_batches: int = 10
+    max_batch_size: int = 1000  # most rows of one request
+    batch_timeout_micros: int = 0  # time that a batch which is not full waits for more
+    max_enqueued_batches: int = 10  # batches of one signature that may wait
     num_batch_threads: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)
-    allowed_batch_sizes: tuple = ()
-    pad_variable_length_inputs: bool = False
-    enable_large_batch_splitting: bool = False
-    max_execution_batch_size: int | None = None
+    allowed_batch_sizes: tuple = ()  # increasing; a batch is filled up to the next of them
+    pad_variable_length_inputs: bool = False  # pad shorter tensors of a batch
+    enable_large_batch_splitting: bool = False  # spread a request over batches
+    max_execution_batch_size: int | None = None  # most rows of a batch, used with splitting
     thread_pool_name: str = "batch_threads"
 
     def __post_init__(self):
@@ -43,26 +32,21 @@ class BatchingOptions:
         for name in positive.split():
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive; was {getattr(self, name)}")
-        if self.batch_timeout_micros < 0:
-            raise ValueError(
-                f"batch_timeout_micros must be non-negative; was {self.batch_timeout_micros}"
-            )
-        if self.max_execution_batch_size > self.max_batch_size:
-            raise ValueError(
-                "max_batch_size must be greater than or equal to max_execution_batch_size; was "
-                f"{self.max_batch_size}; expected {self.max_execution_batch_size}"
-            )
+        micros, most = self.batch_timeout_micros, self.max_execution_batch_size
+        if micros < 0:
+            raise ValueError(f"batch_timeout_micros must be non-negative; was {micros}")
+        if most > self.max_batch_size:
+            values = f"was {self.max_batch_size}; expected {most}"
+            name = "max_execution_batch_size"
+            raise ValueError(f"max_batch_size must be greater than or equal to {name}; {values}")
         sizes = self.allowed_batch_sizes
         if any(size <= previous for previous, size in zip((0, *sizes), sizes)):
-            raise ValueError(
-                "allowed_batch_sizes entries must be positive and monotonically increasing; were "
-                f"{list(sizes)}"
-            )
-        if sizes and sizes[-1] != self.max_execution_batch_size:
+            rule = "must be positive and monotonically increasing"
+            raise ValueError(f"allowed_batch_sizes entries {rule}; were {list(sizes)}")
+        if sizes and sizes[-1] != most:
             raise ValueError(
                 "Last entry in allowed_batch_sizes must match max_batch_size (with splitting, "
-                f"max_execution_batch_size); last entry was {sizes[-1]}; expected "
-                f"{self.max_execution_batch_size}"
+                f"max_execution_batch_size); last entry was {sizes[-1]}; expected {most}"
             )
 
 
@@ -74,7 +58,14 @@ def read_batching_options(path=None):
     """
     if not path:
         return BatchingOptions(thread_pool_name="model_server_batch_threads")
-    return _read(path)
+    values = {}
+    for field, value in read_config(path, BatchingParameters).ListFields():
+        value = value.value if field.message_type else value
+        values[field.name] = tuple(value) if field.name == "allowed_batch_sizes" else value
+    try:
+        return BatchingOptions(**values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def read_own_batching_options(version_path, common):
@@ -90,21 +81,5 @@ def read_own_batching_options(version_path, common):
     path = os.path.join(version_path, "batching_params.pbtxt")
     if not os.path.exists(path):
         return None
-    return dataclasses.replace(
-        _read(path),
-        num_batch_threads=common.num_batch_threads,
-        thread_pool_name=common.thread_pool_name,
-    )
-
-
-def _read(path):
-    proto = read_config(path, BatchingParameters)
-    values = {}
-    for field, value in proto.ListFields():
-        if field.message_type:
-            value = value.value
-        values[field.name] = tuple(value) if field.name == "allowed_batch_sizes" else value
-    try:
-        return BatchingOptions(**values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    threads = {name: getattr(common, name) for name in ("num_batch_threads", "thread_pool_name")}
+    return dataclasses.replace(read_batching_options(path), **threads)

@@ -8,12 +8,13 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from .batch_tensors import greatest_shapes, join, pad, split
-from .errors import Code, ServingError
+from .errors import Code, ServingError, require
 from .metrics import BATCH_SIZE, QUEUING_LATENCY, WRAPPED_RUNS
 from .request_context import RequestContext
 
 _log = logging.getLogger(__name__)
+
+_MAX_PADDED_RANK = 6
 
 
 @dataclasses.dataclass
@@ -38,11 +39,6 @@ class BatchingServable:
     same number of rows. The real server refuses other requests; here they run alone, and the log
     says so once. A batch that fails is run again request by request, so that only the requests at
     fault fail.
-
-    Args:
-        servable: `Servable`.
-        scheduler: `BatchScheduler`.
-        options: `BatchingOptions`.
     """
 
     def __init__(self, servable, scheduler, options):
@@ -93,11 +89,8 @@ class BatchingServable:
     def _explain(self, key, reason):
         if key not in self._unbatched:
             self._unbatched.add(key)
-            _log.warning(
-                "Requests of %s are not batched, and the real server refuses them: %s",
-                self.name,
-                reason,
-            )
+            message = "Requests of %s are not batched, and the real server refuses them: %s"
+            _log.warning(message, self.name, reason)
 
     def _split(self, feeds, size):
         step = self._options.max_execution_batch_size
@@ -116,13 +109,14 @@ class BatchingServable:
         if not tasks:
             return
         fetches = list(key[-1])
+        latency = QUEUING_LATENCY.labels(self._options.thread_pool_name)
         for task in tasks:
-            waited = 1e6 * (time.monotonic() - task.start)
-            QUEUING_LATENCY.labels(self._options.thread_pool_name).observe(waited)
+            latency.observe(1e6 * (time.monotonic() - task.start))
         sizes = [task.size for task in tasks]
-        total = self._allowed(sum(sizes))
+        # The smallest allowed batch that holds them.
+        total = next((n for n in self._options.allowed_batch_sizes if n >= sum(sizes)), sum(sizes))
         try:
-            feeds = join([task.padded for task in tasks], total)
+            feeds = _join([task.padded for task in tasks], total)
         except ServingError as error:
             for task in tasks:
                 task.future.set_exception(error)
@@ -131,38 +125,51 @@ class BatchingServable:
         WRAPPED_RUNS.add()
         BATCH_SIZE.observe(total)
         try:
-            answers = split(self._servable.run(feeds, fetches, _latest(tasks)), sizes, total)
+            outputs = self._servable.run(feeds, fetches, _latest(tasks))
+            answers = _split_outputs(outputs, sizes, total)
             if answers is None:
                 self._explain(key, f"not all of {', '.join(fetches)} have a row per input row")
         except Exception:  # The requests at fault show when each runs alone.
             _log.debug("A batch of %s failed; its requests run alone", self.name, exc_info=True)
         for index, task in enumerate(tasks):
             try:
-                task.future.set_result(
-                    answers[index]
-                    if answers
-                    else self._servable.run(task.feeds, fetches, task.request_context)
-                )
+                if answers is None:
+                    answer = self._servable.run(task.feeds, fetches, task.request_context)
+                else:
+                    answer = answers[index]
+                task.future.set_result(answer)
             except Exception as error:  # Raised again where the request waits.
                 task.future.set_exception(error)
 
-    def _allowed(self, size):
-        """Return the smallest allowed batch size that holds so many rows."""
-        return next(
-            (allowed for allowed in self._options.allowed_batch_sizes if allowed >= size), size
-        )
-
 
 def _pad(tasks):
-    """Pad to a common shape; a task that cannot be padded fails and leaves the batch."""
-    shapes = greatest_shapes([task.feeds for task in tasks])
+    """Pad to a common shape with each tensor's own first element.
+
+    A task that cannot be padded fails and leaves the batch.
+    """
+    shapes = {
+        name: [max(sizes) for sizes in zip(*(task.feeds[name].shape for task in tasks))]
+        for name in tasks[0].feeds
+    }
     padded = []
     for task in tasks:
         try:
-            task.padded = pad(task.feeds, shapes)
+            task.padded = {name: _pad_to(shapes[name], x) for name, x in task.feeds.items()}
             padded.append(task)
         except ServingError as error:
             task.future.set_exception(error)
+    return padded
+
+
+def _pad_to(shape, array):
+    known = array.ndim == len(shape) and array.ndim <= _MAX_PADDED_RANK
+    require(known, "Only tensors with rank from 1 to 6 can be padded.")
+    shape = (len(array), *shape[1:])
+    if shape == array.shape:
+        return array
+    require(array.size, "Got empty tensor in batch of non-empty tensors.")
+    padded = np.full(shape, array.flat[0], array.dtype)
+    padded[tuple(map(slice, array.shape))] = array
     return padded
 
 
@@ -186,3 +193,33 @@ def _await(task):
                 Code.RESOURCE_EXHAUSTED, "Run() timeout exceeded while waiting in batching queue"
             ) from error
         raise ServingError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification") from error
+
+
+def _join(requests, size):
+    """Concatenate the tensors of requests, and fill them up to `size` rows.
+
+    The filling is the first row of the last request, which is a valid row.
+    """
+    joined = {}
+    for name, first in requests[0].items():
+        arrays = [feeds[name] for feeds in requests]
+        if any(array.shape[1:] != first.shape[1:] for array in arrays):
+            message = (
+                f"Tensors with name '{name}' from different tasks have different shapes and "
+                "padding is turned off. Set pad_variable_length_inputs to true, or ensure that all "
+                "tensors with the same name have equal dimensions starting with the first dim."
+            )
+            raise ServingError(Code.FAILED_PRECONDITION, message)
+        missing = size - sum(map(len, arrays))
+        joined[name] = np.concatenate([*arrays, *[arrays[-1][:1]] * missing])
+    return joined
+
+
+def _split_outputs(outputs, sizes, total):
+    """Return the outputs of each request; None if an output's first axis is not the rows'."""
+    if any(np.ndim(output) == 0 or len(output) != total for output in outputs):
+        return None
+    ends = np.cumsum(sizes)
+    return [
+        [output[end - size : end] for output in outputs] for size, end in zip(sizes, ends.tolist())
+    ]

@@ -5,7 +5,7 @@ import os
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelConfig, ModelServerConfig
 
-from .serving_config_pb2 import MonitoringConfig
+from .client.messages_pb2 import MonitoringConfig
 
 
 def read_config(path, message_class):
@@ -25,25 +25,16 @@ def read_config(path, message_class):
 
 
 def read_model_configs(model_config_file=None, model_name=None, model_base_path=None):
-    """Return the models to serve, a list of `ModelConfig` protos.
-
-    Args:
-        model_config_file: string or None. Text file of a `ModelServerConfig` proto with a
-            `model_config_list`; the other arguments are then ignored.
-        model_name: string. The name of a single model.
-        model_base_path: string. Its directory.
+    """Return `ModelConfig` protos: those of a `ModelServerConfig` file, or that of a single model.
 
     Raises:
         ValueError: if the file cannot be read or parsed, or `check_model_configs` refuses it.
     """
-    if model_config_file:
-        configs = list(read_config(model_config_file, ModelServerConfig).model_config_list.config)
+    configs = [ModelConfig(name=model_name, base_path=model_base_path)]
+    if file := model_config_file:
+        configs = list(read_config(file, ModelServerConfig).model_config_list.config)
         if not configs:
-            raise ValueError(
-                f"{model_config_file} must list at least one model in its model_config_list."
-            )
-    else:
-        configs = [ModelConfig(name=model_name, base_path=model_base_path)]
+            raise ValueError(f"{file} must list at least one model in its model_config_list.")
     check_model_configs(configs)
     return configs
 
@@ -58,10 +49,8 @@ def check_model_configs(configs):
     names = set()
     for config in configs:
         if not config.name:
-            raise ValueError(
-                f"Each model must have a name. The one with the base path {config.base_path!r} has "
-                "none"
-            )
+            path = repr(config.base_path)
+            raise ValueError(f"Each model must have a name. The one with base path {path} has none")
         if config.name in names:
             raise ValueError(f"Illegal to list model {config.name} multiple times in config list")
         names.add(config.name)

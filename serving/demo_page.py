@@ -8,15 +8,16 @@ import re
 
 _FILE = pathlib.Path(__file__).with_name("demo.html")
 _MODELS = "[]/* models */"
+_POLICY = (
+    "default-src 'none'; connect-src 'self'; script-src {}; style-src {}; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
 
 
 class DemoPage:
-    """One HTML file with the names of the models; it gets everything else from the REST API.
+    """One HTML file with the names of a `ModelManager`'s models; the rest comes over REST.
 
     Its security policy allows its own script and this server alone: no answer is run as code.
-
-    Args:
-        manager: `ModelManager` of the models that the page offers.
     """
 
     def __init__(self, manager):
@@ -27,23 +28,13 @@ class DemoPage:
         """Return the page as bytes, and its headers."""
         names = json.dumps(self._manager.names()).replace("<", r"\u003c")
         html = self._html.replace(_MODELS, names)
-        policy = "; ".join(
-            [
-                "default-src 'none'",
-                "connect-src 'self'",
-                f"script-src {_hashes('script', html)}",
-                f"style-src {_hashes('style', html)}",
-                "base-uri 'none'",
-                "form-action 'none'",
-                "frame-ancestors 'none'",
-            ]
-        )
-        headers = {
+        return html.encode(), {
             "Content-Type": "text/html; charset=utf-8",
-            "Content-Security-Policy": policy,
+            "Content-Security-Policy": _POLICY.format(
+                _hashes("script", html), _hashes("style", html)
+            ),
             "Cache-Control": "no-store",
         }
-        return html.encode(), headers
 
 
 def _hashes(tag, html):

@@ -1,34 +1,29 @@
-"""Status codes and errors of both APIs."""
+"""Status codes and errors of both APIs.
+
+Whatever reads or runs a request raises a `ServingError` if the request is wrong or its run fails.
+"""
 
 import grpc
 
 Code = grpc.StatusCode
 _BY_NUMBER = {code.value[0]: code for code in Code}
-_HTTP_STATUS = {
+_HTTP_STATUS = {  # 500 for the others
     Code.OK: 200,
-    Code.CANCELLED: 499,
-    Code.INVALID_ARGUMENT: 400,
-    Code.DEADLINE_EXCEEDED: 504,
-    Code.NOT_FOUND: 404,
-    Code.ALREADY_EXISTS: 409,
+    **dict.fromkeys((Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.OUT_OF_RANGE), 400),
+    Code.UNAUTHENTICATED: 401,
     Code.PERMISSION_DENIED: 403,
+    Code.NOT_FOUND: 404,
+    **dict.fromkeys((Code.ALREADY_EXISTS, Code.ABORTED), 409),
     Code.RESOURCE_EXHAUSTED: 429,
-    Code.FAILED_PRECONDITION: 400,
-    Code.ABORTED: 409,
-    Code.OUT_OF_RANGE: 400,
+    Code.CANCELLED: 499,
     Code.UNIMPLEMENTED: 501,
     Code.UNAVAILABLE: 503,
-    Code.UNAUTHENTICATED: 401,
+    Code.DEADLINE_EXCEEDED: 504,
 }
 
 
 class ServingError(Exception):
-    """Error that a client receives: a status code and one sentence.
-
-    Args:
-        code: `Code`, or its number.
-        message: string, sent to the client as it is.
-    """
+    """Error that a client receives: a `Code` (or its number) and one sentence."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -59,6 +54,7 @@ def invalid_argument(message):
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
-def not_found(message):
-    """Return the error of a request for a model or a version that is not served."""
-    return ServingError(Code.NOT_FOUND, message)
+def require(condition, message):
+    """Raise the error of a request that is wrong unless a condition holds."""
+    if not condition:
+        raise invalid_argument(message)

@@ -10,25 +10,17 @@ _KINDS = {"bytes_list": "bytes", "float_list": "float", "int64_list": "int64"}
 
 
 def read_examples(document, input_proto):
-    """Put the `examples` and the `context` of a JSON request into an `Input` proto.
+    """Put the `examples` and the `context` of a parsed JSON request into an `Input` proto.
 
     Checks, their order and their messages are those of `util/json_tensor.cc`.
-
-    Args:
-        document: dictionary, the parsed request.
-        input_proto: `Input` proto, empty.
-
-    Raises:
-        ServingError: if a value is not an example.
     """
     target = input_proto.example_list
     if "context" in document:
         target = input_proto.example_list_with_context
         _read_example(document["context"], target.context)
     if "examples" not in document:
-        raise format_error(
-            document, "When method is classify, key 'examples' is expected and was not found"
-        )
+        message = "When method is classify, key 'examples' is expected and was not found"
+        raise format_error(document, message)
     examples = document["examples"]
     if not isinstance(examples, list):
         raise format_error(document, "Expecting 'examples' value to be an list/array")
@@ -39,11 +31,7 @@ def read_examples(document, input_proto):
 
 
 def serialized_examples(input_proto):
-    """Return the tensor of an `Input`: one serialized example per row, after the common context.
-
-    Raises:
-        ServingError: if there are none.
-    """
+    """Return the tensor of an `Input`: one serialized example per row, after the common context."""
     kind = input_proto.WhichOneof("kind")
     if not kind or not getattr(input_proto, kind).examples:
         raise invalid_argument("Input is empty.")

@@ -26,15 +26,15 @@ def _bool(text):
 
 
 def _port(text):
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"a port from 0 to 65535 is expected. Received: {text}")
-    return int(text)
+    if text.isdecimal() and int(text) <= 65535:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"a port from 0 to 65535 is expected. Received: {text}")
 
 
 def _positive(text):
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"a positive integer is expected. Received: {text}")
-    return int(text)
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"a positive integer is expected. Received: {text}")
 
 
 _THREADS = 4 * (os.cpu_count() or 1)
@@ -49,12 +49,7 @@ _FLAGS = [
     ("rest_api_enable_cors_support", _bool, False, "let web pages of other sites read the answers"),
     ("enable_batching", _bool, False, "run requests of one signature together"),
     ("batching_parameters_file", str, None, "text file of a BatchingParameters proto"),
-    (
-        "enable_per_model_batching_parameters",
-        _bool,
-        False,
-        "batch only versions that hold a batching_params.pbtxt, each by its own parameters",
-    ),
+    ("enable_per_model_batching_parameters", _bool, False, "batch by versions' parameters"),
     ("monitoring_config_file", str, None, "text file of a MonitoringConfig proto, for Prometheus"),
     ("ssl_config_file", str, None, "text file of an SSLConfig proto: TLS for gRPC"),
     ("enable_grpc_healthcheck_service", _bool, False, "answer grpc.health.v1.Health too"),
@@ -62,33 +57,18 @@ _FLAGS = [
     ("grpc_max_threads", _positive, _THREADS, "gRPC calls that run at once"),
     ("model_name", str, "default", "name of the model"),
     ("model_base_path", str, None, "directory that holds the model's version directories"),
-    (
-        "model_config_file",
-        str,
-        None,
-        "text file of a ModelServerConfig proto: several models, version policies, labels",
-    ),
-    (
-        "allow_version_labels_for_unavailable_models",
-        _bool,
-        False,
-        "let a new label point to a version that is not loaded yet, as when the server starts",
-    ),
+    ("model_config_file", str, None, "text file of a ModelServerConfig proto, for several models"),
+    ("allow_version_labels_for_unavailable_models", _bool, False, "labels may precede versions"),
     ("file_system_poll_wait_seconds", float, 1.0, "seconds between polls, 0 for a single poll"),
     ("max_num_load_retries", int, 5, "attempts to load a version after the first one failed"),
     ("load_retry_interval_micros", int, 60_000_000, "microseconds between two attempts"),
-    (
-        "enable_model_warmup",
-        _bool,
-        True,
-        "replay assets.extra/tf_serving_warmup_requests before a version is available",
-    ),
+    ("enable_model_warmup", _bool, True, "replay an export's requests before it is available"),
     ("num_request_iterations_for_warmup", int, 0, "runs of each warm-up request, 0 for one"),
     ("max_request_bytes", _positive, ..., "bytes of a request's body or message"),
     ("max_json_depth", _positive, ..., "lists and objects inside each other in a request"),
     ("max_string_bytes", _positive, ..., "bytes of one string of a request"),
     ("max_rows", _positive, ..., "rows of one request"),
-    ("max_ids", _positive, ..., "integers or strings of one tensor of a request, rows times length"),
+    ("max_ids", _positive, ..., "integers or strings of one tensor, rows times length"),
     ("max_waiting_requests", _positive, ..., "requests of one API that wait for a thread"),
 ]
 
@@ -100,20 +80,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse_flags(arguments=None):
-    """Read the command line into a namespace with one attribute per flag.
+    """Return the flags of a command line, by default the process's, as a namespace.
 
     A usage error ends the process with code 2.
-
-    Args:
-        arguments: list of strings; those of the process if None.
     """
     parser = _Parser(
         prog="python -m serving.server",
         description="A server for development and small jobs that speaks TensorFlow Serving's REST "
         "and gRPC API. Its flags are those of tensorflow_model_server, except --host, --demo_page "
         "and the limits (--max_*).",
-        epilog="Flags of tensorflow_model_server that are not supported here: "
-        + ", ".join(UNSUPPORTED),
+        epilog=f"Flags of the real server that are not supported here: {', '.join(UNSUPPORTED)}",
         allow_abbrev=False,
     )
     for name, read, default, text in _FLAGS:
@@ -125,9 +101,8 @@ def parse_flags(arguments=None):
     for argument in unknown:
         name = argument.lstrip("-").partition("=")[0]
         if name in UNSUPPORTED:
-            parser.error(
-                f"--{name} is a flag of tensorflow_model_server that this server does not support"
-            )
+            real = "tensorflow_model_server that this server does not support"
+            parser.error(f"--{name} is a flag of {real}")
         parser.error(f"unknown argument: {argument}")
     if not flags.model_config_file and not flags.model_base_path:
         parser.error("--model_base_path or --model_config_file is required")

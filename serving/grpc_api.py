@@ -1,48 +1,39 @@
 """gRPC API: PredictionService, ModelService and the standard health service."""
 
 import asyncio
-import logging
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tensorflow_serving.apis import (
-    classification_pb2,
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    inference_pb2,
-    model_management_pb2,
-    model_pb2,
-    predict_pb2,
-    regression_pb2,
-)
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
+from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest
+from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
+from tensorflow_serving.apis.inference_pb2 import MultiInferenceRequest
+from tensorflow_serving.apis.model_management_pb2 import ReloadConfigRequest, ReloadConfigResponse
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from .errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, require
 from .inference import classify, multi_inference, regress
 from .metrics import RequestRecord
 from .model_service import SIGNATURE_DEF, model_metadata, model_status, reload_models
 from .predict import run_predict_request
-from .request_context import RequestContext, Workers
-
-_log = logging.getLogger(__name__)
+from .request_context import RequestContext, Workers, catch_errors
 
 _MAX_MESSAGE_BYTES = 2**31 - 1  # instead of gRPC's 4 MiB
 _MAX_ERROR_LENGTH = 1024
 _LONGEST_DEADLINE_SECONDS = 1e9
-_SERVICES = ("", "ModelService", "PredictionService")  # the real server's names
+_COUNTED = ("Predict", "Classify", "Regress")
+_HEALTH_SERVICES = ("", "ModelService", "PredictionService")  # the real server's names
 _Health = health_pb2.HealthCheckResponse
 
 
 class GrpcApi:
-    """Methods of both services.
+    """Methods of both services; at most `num_threads` calls run models at once.
 
     The event loop moves bytes; messages are parsed and models run on threads. Questions for a state
     have a thread of their own, so they are answered while the models are busy.
-
-    Args:
-        manager: `ModelManager`.
-        num_threads: int. Calls that run at once; others wait.
-        limits: `Limits`.
     """
 
     def __init__(self, manager, num_threads, limits):
@@ -53,36 +44,30 @@ class GrpcApi:
     def handlers(self):
         """Return the `grpc.GenericRpcHandler`s of both services."""
         models, states = self._models, self._states
-        predict = predict_pb2.PredictRequest
-        classification = classification_pb2.ClassificationRequest
-        regression = regression_pb2.RegressionRequest
-        inference = inference_pb2.MultiInferenceRequest
-        metadata = get_model_metadata_pb2.GetModelMetadataRequest
-        status = get_model_status_pb2.GetModelStatusRequest
-        reload = model_management_pb2.ReloadConfigRequest
         services = {
             "PredictionService": {
-                "Predict": self._method(predict, self._run(run_predict_request), models, "Predict"),
-                "Classify": self._method(classification, self._run(classify), models, "Classify"),
-                "Regress": self._method(regression, self._run(regress), models, "Regress"),
-                "MultiInference": self._method(inference, self._multi_inference, models),
-                "GetModelMetadata": self._method(metadata, self._metadata, states),
+                "Predict": (PredictRequest, self._run(run_predict_request), models),
+                "Classify": (ClassificationRequest, self._run(classify), models),
+                "Regress": (RegressionRequest, self._run(regress), models),
+                "MultiInference": (MultiInferenceRequest, self._multi_inference, models),
+                "GetModelMetadata": (GetModelMetadataRequest, self._metadata, states),
             },
             "ModelService": {
-                "GetModelStatus": self._method(status, self._status, states),
-                "HandleReloadConfigRequest": self._method(reload, self._reload, models),
+                "GetModelStatus": (GetModelStatusRequest, self._status, states),
+                "HandleReloadConfigRequest": (ReloadConfigRequest, self._reload, models),
             },
         }
         return [
-            grpc.method_handlers_generic_handler(f"tensorflow.serving.{name}", methods)
-            for name, methods in services.items()
+            grpc.method_handlers_generic_handler(
+                f"tensorflow.serving.{service}",
+                {name: self._handler(name, *method) for name, method in methods.items()},
+            )
+            for service, methods in services.items()
         ]
 
-    def _method(self, request_class, answer, workers, api=None):
-        """Return the handler of one method; calls of those with an `api` name are counted."""
-
+    def _handler(self, name, request_class, answer, workers):
         async def call(content, context):
-            record = RequestRecord("GRPC", api) if api else None
+            record = RequestRecord("GRPC", name)
             request_context = _request_context(context)
 
             def work():
@@ -94,23 +79,12 @@ class GrpcApi:
                     raise ServingError(Code.INTERNAL, message) from error
                 return answer(request, request_context, record).SerializeToString()
 
-            code = Code.CANCELLED
-            try:
-                with workers.admit():
-                    response = await workers.run(work, request_context)
-                code = Code.OK
-                return response
-            except ServingError as error:
-                code, message = error.code, error.message
-                if len(message) > _MAX_ERROR_LENGTH:
-                    message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
-            except Exception:  # The client gets an answer whatever fails.
-                _log.exception("A gRPC call failed")
-                code, message = Code.INTERNAL, "Internal error"
-            finally:
-                if record:
-                    record.end(code)
-            await context.abort(code, message)
+            with catch_errors(record if name in _COUNTED else None) as failure, workers.admit():
+                return await workers.run(work, request_context)
+            message = failure.error.message
+            if len(message) > _MAX_ERROR_LENGTH:
+                message = message[:_MAX_ERROR_LENGTH] + "...TRUNCATED"
+            await context.abort(failure.error.code, message)
 
         return grpc.unary_unary_rpc_method_handler(call)
 
@@ -125,35 +99,32 @@ class GrpcApi:
         return answer
 
     def _multi_inference(self, request, request_context, _record):
-        spec = request.tasks[0].model_spec if request.tasks else model_pb2.ModelSpec()
+        spec = request.tasks[0].model_spec if request.tasks else ModelSpec()
         with self._manager.use(spec) as servable:
             return multi_inference(servable, request, request_context, self._limits)
 
-    def _metadata(self, request, _request_context, _record):
+    def _metadata(self, request, *_):
         _check_model_spec(request)
-        if not request.metadata_field:
-            raise invalid_argument(
-                "GetModelMetadataRequest must specify at least one metadata_field"
-            )
+        message = "GetModelMetadataRequest must specify at least one metadata_field"
+        require(request.metadata_field, message)
         for field in request.metadata_field:
-            if field != SIGNATURE_DEF:
-                raise invalid_argument(f"Metadata field {field} is not supported")
+            require(field == SIGNATURE_DEF, f"Metadata field {field} is not supported")
         response, signatures = model_metadata(self._manager, request.model_spec)
         response.metadata[SIGNATURE_DEF].Pack(signatures)
         return response
 
-    def _status(self, request, _request_context, _record):
+    def _status(self, request, *_):
         _check_model_spec(request)
         return model_status(self._manager, request.model_spec)
 
-    def _reload(self, request, _request_context, _record):
-        if request.config.WhichOneof("config") != "model_config_list":
-            raise invalid_argument(
-                "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
-                "ModelConfigList is currently supported"
-            )
+    def _reload(self, request, *_):
+        require(
+            request.config.WhichOneof("config") == "model_config_list",
+            "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
+            "ModelConfigList is currently supported",
+        )
         reload_models(self._manager, request.config.model_config_list.config)
-        response = model_management_pb2.ReloadConfigResponse()
+        response = ReloadConfigResponse()
         response.status.SetInParent()
         return response
 
@@ -173,18 +144,17 @@ class HealthService(health_pb2_grpc.HealthServicer):
 
     async def Check(self, request, context):
         """Return the state of a service."""
-        if request.service not in _SERVICES:
+        if request.service not in _HEALTH_SERVICES:
             await context.abort(Code.NOT_FOUND, f"Unknown service: {request.service}")
-        state = _Health.NOT_SERVING if self._stopping.is_set() else _Health.SERVING
-        return _Health(status=state)
+        stopping = self._stopping.is_set()
+        return _Health(status=_Health.NOT_SERVING if stopping else _Health.SERVING)
 
     async def Watch(self, request, context):
         """Stream the state of a service whenever it changes."""
-        known = request.service in _SERVICES
+        known = request.service in _HEALTH_SERVICES
         if not self._stopping.is_set():
-            await context.write(
-                _Health(status=_Health.SERVING if known else _Health.SERVICE_UNKNOWN)
-            )
+            status = _Health.SERVING if known else _Health.SERVICE_UNKNOWN
+            await context.write(_Health(status=status))
             await self._stopping.wait()
         if known:
             await context.write(_Health(status=_Health.NOT_SERVING))
@@ -193,15 +163,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
 def make_grpc_server(api, max_request_bytes, address, credentials=None, health=None):
     """Return a `grpc.aio.Server` that is ready to start; call it on the event loop.
 
-    Args:
-        api: `GrpcApi`.
-        max_request_bytes: int. Bytes of a message.
-        address: string, "HOST:PORT".
-        credentials: `grpc.ServerCredentials` or None. For TLS.
-        health: `HealthService` or None.
-
-    Raises:
-        RuntimeError: if the address is taken.
+    It raises a `RuntimeError` if the address is taken.
     """
     options = [
         ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
@@ -228,5 +190,4 @@ def _request_context(context):
 
 
 def _check_model_spec(request):
-    if not request.HasField("model_spec"):
-        raise invalid_argument("Missing ModelSpec")
+    require(request.HasField("model_spec"), "Missing ModelSpec")

@@ -7,17 +7,17 @@ the names of its inputs and outputs and not by its method name.
 
 import typing
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.types_pb2 import DataType
 from tensorflow_serving.apis.classification_pb2 import ClassificationResponse
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceResponse
 from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 
-from .errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, invalid_argument, require
 from .examples import serialized_examples
 from .metrics import measure_runtime
 from .predict import DEFAULT_SIGNATURE, name_version
+from .tensors import as_array
 
 
 class _Method(typing.NamedTuple):
@@ -37,9 +37,6 @@ def classify(servable, request, request_context=None, limits=None):
         request: proto.
         request_context: `RequestContext` or None. Its time limit ends the run.
         limits: `Limits` or None. Bounds of the request.
-
-    Raises:
-        ServingError: if the request or the signature does not fit, or the run fails.
     """
     return _infer(servable, request, ClassificationResponse(), _CLASSIFY, request_context, limits)
 
@@ -54,28 +51,25 @@ def multi_inference(servable, request, request_context=None, limits=None):
     tasks = {}  # signature name -> signature and method
     for task in request.tasks:
         spec = task.model_spec
-        if not spec.name:
-            raise invalid_argument("Found ModelSpec with an empty model name.")
-        if spec.name != request.tasks[0].model_spec.name:
-            raise invalid_argument(
-                "All ModelSpecs in a MultiInferenceRequest must access the same model name."
-            )
+        require(spec.name, "Found ModelSpec with an empty model name.")
+        require(
+            spec.name == request.tasks[0].model_spec.name,
+            "All ModelSpecs in a MultiInferenceRequest must access the same model name.",
+        )
         name = spec.signature_name or DEFAULT_SIGNATURE
-        if name in tasks:
-            raise invalid_argument(f"Duplicate evaluation of signature: {name}")
-        if name not in servable.signatures:
-            raise invalid_argument(f"Requested signature not found in model graph: {name}")
+        require(name not in tasks, f"Duplicate evaluation of signature: {name}")
+        known = name in servable.signatures
+        require(known, f"Requested signature not found in model graph: {name}")
         if task.method_name not in _METHODS:
-            raise ServingError(
-                Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
-            )
+            message = f"Unsupported signature method_name: {task.method_name}"
+            raise ServingError(Code.UNIMPLEMENTED, message)
         method = _METHODS[task.method_name]
         method.check(servable.signatures[name])
         tasks[name] = servable.signatures[name], method
     examples = _examples(request.input, limits)
     feeds = {signature.inputs["inputs"].name: examples for signature, _ in tasks.values()}
     fetches = sorted({t for signature, _ in tasks.values() for t in _wanted(signature).values()})
-    found = dict(zip(fetches, map(_array, servable.run(feeds, fetches, request_context))))
+    found = dict(zip(fetches, map(as_array, servable.run(feeds, fetches, request_context))))
     response = MultiInferenceResponse()
     for name, (signature, method) in tasks.items():
         result = response.results.add()
@@ -87,26 +81,22 @@ def multi_inference(servable, request, request_context=None, limits=None):
 
 def _infer(servable, request, response, method, request_context, limits):
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-    if name not in servable.signatures:
-        raise invalid_argument(f"No signature was found with the name: {name}")
+    require(name in servable.signatures, f"No signature was found with the name: {name}")
     signature = servable.signatures[name]
     method.check(signature)
     examples, wanted = _examples(request.input, limits), _wanted(signature)
     with measure_runtime(servable.name, method.name):
         feeds = {signature.inputs["inputs"].name: examples}
         found = servable.run(feeds, list(wanted.values()), request_context)
-    method.fill(dict(zip(wanted, map(_array, found))), len(examples), response.result)
+    method.fill(dict(zip(wanted, map(as_array, found))), len(examples), response.result)
     name_version(response.model_spec, servable, name)
     return response
 
 
 def _check_classify(signature):
-    if len(signature.inputs) != 1:
-        raise invalid_argument("Expected one input Tensor.")
-    if len(signature.outputs) not in (1, 2):
-        raise invalid_argument(
-            f"Expected one or two output Tensors, found {len(signature.outputs)}"
-        )
+    count = len(signature.outputs)
+    require(len(signature.inputs) == 1, "Expected one input Tensor.")
+    require(count in (1, 2), f"Expected one or two output Tensors, found {count}")
     if "inputs" not in signature.inputs:
         raise invalid_argument(f"No classification inputs found in SignatureDef: {signature}")
     if not {"classes", "scores"} & set(signature.outputs):
@@ -117,10 +107,8 @@ def _check_classify(signature):
 
 
 def _check_regress(signature):
-    if len(signature.inputs) != 1:
-        raise invalid_argument("Expected one input Tensor.")
-    if len(signature.outputs) != 1:
-        raise invalid_argument("Expected one output Tensor.")
+    require(len(signature.inputs) == 1, "Expected one input Tensor.")
+    require(len(signature.outputs) == 1, "Expected one output Tensor.")
     if "inputs" not in signature.inputs:
         raise invalid_argument(f"No regression inputs found in SignatureDef: {signature}")
     if "outputs" not in signature.outputs:
@@ -148,24 +136,19 @@ def _fill_classes(outputs, count, result):
     outputs = {alias: outputs[alias] for alias in ("classes", "scores") if alias in outputs}
     dtypes = {"classes": tf.string, "scores": tf.float32}
     for alias, array in outputs.items():
-        if array.ndim != 2:
-            raise invalid_argument(
-                f"Expected Tensor shape: [batch_size num_classes] but got {_shape(array)}"
-            )
+        message = f"Expected Tensor shape: [batch_size num_classes] but got {_shape(array)}"
+        require(array.ndim == 2, message)
         _check_dtype(array, dtypes[alias], f"Expected {alias} Tensor of {{}}. Got: {{}}")
-        if len(array) != count:
-            raise invalid_argument(
-                f"Expected {alias} output batch size of {count}. Got: {len(array)}"
-            )
+        message = f"Expected {alias} output batch size of {count}. Got: {len(array)}"
+        require(len(array) == count, message)
     widths = [array.shape[1] for array in outputs.values()]
-    if len(set(widths)) > 1:
-        raise invalid_argument(
-            f"Tensors class and score should match in dim_size(1). Got {widths[0]} vs. {widths[1]}"
-        )
+    shown = f"{widths[0]} vs. {widths[-1]}"
+    same = widths[0] == widths[-1]
+    require(same, f"Tensors class and score should match in dim_size(1). Got {shown}")
     for row in range(count):
-        classifications = result.classifications.add()
+        classes = result.classifications.add().classes
         for column in range(widths[0]):
-            item = classifications.classes.add()
+            item = classes.add()
             if "classes" in outputs:
                 item.label = outputs["classes"][row, column].decode("utf-8", "replace")
             if "scores" in outputs:
@@ -180,10 +163,8 @@ def _fill_values(outputs, count, result):
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
             f"{_shape(array)}"
         )
-    if len(array) != count:
-        raise invalid_argument(
-            f"Input batch size did not match output batch size: {count} vs. {len(array)}"
-        )
+    message = f"Input batch size did not match output batch size: {count} vs. {len(array)}"
+    require(len(array) == count, message)
     _check_dtype(array, tf.float32, "Expected output Tensor of {}.  Got: {}")
     for value in array.ravel().tolist():
         result.regressions.add(value=value)
@@ -194,10 +175,6 @@ def _check_dtype(array, wanted, message):
     if found != wanted:
         names = [DataType.Name(dtype.as_datatype_enum) for dtype in (wanted, found)]
         raise invalid_argument(message.format(*names))
-
-
-def _array(value):
-    return np.asarray(value, object if isinstance(value, bytes) else None)
 
 
 def _shape(array):

@@ -6,12 +6,11 @@ Checks, their order and their messages are those of TensorFlow Serving's `util/j
 import base64
 import binascii
 import math
-import typing
 
 import numpy as np
 import tensorflow as tf
 
-from .errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, invalid_argument, require
 from .json_text import NUMBER_TOO_BIG, encode, quote, readable, type_name
 from .tensors import dtype_name
 
@@ -19,47 +18,25 @@ _MAX_RANK = 254  # of a TensorFlow shape
 _MAX_ARRAY_RANK = 64  # of a NumPy array
 
 
-class _Kind(typing.NamedTuple):
-    """JSON types that a dtype accepts, its bounds, and the dtype that holds its values."""
-
-    types: frozenset
-    holder: object
-    bounds: tuple | None = None
-
-
-def _integers(holder):
-    info = np.iinfo(holder)
-    return _Kind(frozenset([int]), holder, (info.min, info.max))
-
-
-_NUMBER = _Kind(frozenset([int, float]), np.float64)
+# By dtype, the JSON types that it accepts and the dtype that holds their values.
 _KINDS = {
-    tf.float32: _NUMBER,
-    tf.float64: _NUMBER,
+    **dict.fromkeys((tf.float32, tf.float64), ({int, float}, np.float64)),
     # The smaller integers are read as int32 and then wrap around, as in a TensorProto.
-    tf.int8: _integers(np.int32),
-    tf.int16: _integers(np.int32),
-    tf.int32: _integers(np.int32),
-    tf.uint8: _integers(np.int32),
-    tf.int64: _integers(np.int64),
-    tf.uint32: _integers(np.uint32),
-    tf.uint64: _integers(np.uint64),
-    tf.bool: _Kind(frozenset([bool]), np.bool_),
-    tf.string: _Kind(frozenset([str]), object),
+    **dict.fromkeys((tf.int8, tf.int16, tf.int32, tf.uint8), ({int}, np.int32)),
+    tf.int64: ({int}, np.int64),
+    tf.uint32: ({int}, np.uint32),
+    tf.uint64: ({int}, np.uint64),
+    tf.bool: ({bool}, np.bool_),
+    tf.string: ({str}, object),
 }
 
 
 def read_signature_name(document):
-    """Return the request's `signature_name`, or "" for the default one.
-
-    Raises:
-        ServingError: if it is not a string.
-    """
+    """Return the request's `signature_name`, or "" for the default one."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise format_error(
-            document, "not formatted correctly. 'signature_name' key must be a string value."
-        )
+        message = "not formatted correctly. 'signature_name' key must be a string value."
+        raise format_error(document, message)
     return readable(name)
 
 
@@ -72,9 +49,6 @@ def read_inputs(document, dtypes):
 
     Returns:
         Pair of a dictionary from name to array, and True if the request is in row form.
-
-    Raises:
-        ServingError: if the values do not fit the names and dtypes.
     """
     if "instances" in document and "inputs" in document:
         raise format_error(
@@ -99,11 +73,7 @@ def is_object(value):
 
 
 def decode_base64(value):
-    """Return the bytes of `{"b64": "..."}`; padding is optional, white space is allowed.
-
-    Raises:
-        ServingError: if the value is anything else.
-    """
+    """Return the bytes of `{"b64": "..."}`; padding is optional, white space is allowed."""
     if not _is_base64(value):
         raise format_error(value, "not formatted correctly for base64 data")
     text = encode("".join(value["b64"].split()).rstrip("="))
@@ -123,21 +93,18 @@ def _is_base64(value):
 
 
 def _read_rows(instances, dtypes):
-    if not isinstance(instances[0], dict) and len(dtypes) > 1:
-        raise invalid_argument(
-            "instances is a plain list, but expecting list of objects as multiple input tensors "
-            "required as per tensorinfo_map"
-        )
+    require(
+        isinstance(instances[0], dict) or len(dtypes) == 1,
+        "instances is a plain list, but expecting list of objects as multiple input tensors "
+        "required as per tensorinfo_map",
+    )
     named = is_object(instances[0])
     only = next(iter(dtypes))
     shapes, columns = {}, {}
     for index, instance in enumerate(instances):
-        if named != is_object(instance):
-            raise invalid_argument(
-                f"Expecting object but got list at item {index} of input list"
-                if named
-                else f"Expecting value/list but got object at item {index} of input list"
-            )
+        kinds = "object but got list" if named else "value/list but got object"
+        same = named == is_object(instance)
+        require(same, f"Expecting {kinds} at item {index} of input list")
         for name, item in (instance if named else {only: instance}).items():
             try:
                 _add_item(name, item, dtypes, shapes, columns)
@@ -158,35 +125,28 @@ def _read_rows(instances, dtypes):
 
 
 def _add_item(name, item, dtypes, shapes, columns):
-    if name not in dtypes:
-        raise invalid_argument(f"JSON object: does not have named input: {name}")
+    require(name in dtypes, f"JSON object: does not have named input: {name}")
     shape, leaves = _shape_and_leaves(name, item, dtypes[name])
     expected = shapes.setdefault(name, shape)
-    if math.prod(expected) != len(leaves):
-        raise invalid_argument(
-            f"Expecting tensor size: {math.prod(expected)} but got: {len(leaves)}"
-        )
+    size = math.prod(expected)
+    require(size == len(leaves), f"Expecting tensor size: {size} but got: {len(leaves)}")
     if expected != shape:
-        raise invalid_argument(f"Expecting shape {_show(expected)} but got: {_show(shape)}")
+        shown = [f"[{','.join(map(str, sizes))}]" for sizes in (expected, shape)]
+        raise invalid_argument(f"Expecting shape {shown[0]} but got: {shown[1]}")
     columns.setdefault(name, []).extend(leaves)
-
-
-def _show(shape):
-    return f"[{','.join(map(str, shape))}]"
 
 
 def _read_columns(inputs, dtypes):
     if not is_object(inputs):
-        if len(dtypes) > 1:
-            raise invalid_argument(
-                "inputs is a plain value/list, but expecting an object as multiple input tensors "
-                "required as per tensorinfo_map"
-            )
+        require(
+            len(dtypes) == 1,
+            "inputs is a plain value/list, but expecting an object as multiple input tensors "
+            "required as per tensorinfo_map",
+        )
         inputs = {next(iter(dtypes)): inputs}
     arrays = {}
     for name, dtype in dtypes.items():
-        if name not in inputs:
-            raise invalid_argument(f"Missing named input: {name} in 'inputs' object.")
+        require(name in inputs, f"Missing named input: {name} in 'inputs' object.")
         shape, leaves = _shape_and_leaves(name, inputs[name], dtype)
         arrays[name] = _build(name, leaves, shape, dtype)
     return arrays
@@ -199,8 +159,7 @@ def _shape_and_leaves(name, value, dtype):
     while isinstance(first, list):
         shape.append(len(first))
         first = first[0] if first else None
-    if len(shape) > _MAX_RANK:
-        raise invalid_argument(f"tensor parsing error: {name}")
+    require(len(shape) <= _MAX_RANK, f"tensor parsing error: {name}")
     leaves = []
     _fill(value, 0, shape, dtype, leaves)
     return shape, leaves
@@ -210,19 +169,13 @@ def _fill(value, level, shape, dtype, leaves):
     rank = len(shape)
     if not isinstance(value, list):
         if level != rank:
-            raise format_error(
-                value,
-                f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}",
-            )
+            levels = f"level: {level + 1} in the JSON DOM. Expected at level: {rank}"
+            raise format_error(value, f"found at incorrect {levels}")
         leaves.append(_leaf(value, dtype))
         return
-    if level >= rank:
-        raise invalid_argument(f"Encountered list at unexpected level: {level} expected < {rank}")
-    if len(value) != shape[level]:
-        raise invalid_argument(
-            f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
-            f"{shape[level]}"
-        )
+    require(level < rank, f"Encountered list at unexpected level: {level} expected < {rank}")
+    sizes = f"{len(value)} at level: {level} expected size: {shape[level]}"
+    require(len(value) == shape[level], f"Encountered list at unexpected size: {sizes}")
     # A list of good leaves is taken whole; a walk finds the leaf to blame in any other.
     if level == rank - 1 and _all_fit(value, dtype):
         leaves.extend(map(encode, value) if dtype == tf.string else value)
@@ -232,36 +185,31 @@ def _fill(value, level, shape, dtype, leaves):
 
 
 def _all_fit(values, dtype):
-    kind = _KINDS.get(dtype)
-    if kind is None or not kind.types.issuperset(map(type, values)):
+    types, holder = _KINDS.get(dtype, (frozenset(), None))
+    if not types.issuperset(map(type, values)):
         return False
-    if kind.bounds is None or not values:
+    if types != {int} or not values:
         return True
-    return kind.bounds[0] <= min(values) and max(values) <= kind.bounds[1]
+    return np.iinfo(holder).min <= min(values) and max(values) <= np.iinfo(holder).max
 
 
 def _leaf(value, dtype):
     if dtype == tf.string and isinstance(value, dict):
         return decode_base64(value)
     if dtype not in _KINDS:
-        raise ServingError(
-            Code.UNIMPLEMENTED,
-            f"Conversion of JSON Value: {quote(value)} to type: {dtype_name(dtype)}",
-        )
+        message = f"Conversion of JSON Value: {quote(value)} to type: {dtype_name(dtype)}"
+        raise ServingError(Code.UNIMPLEMENTED, message)
     if not _all_fit([value], dtype):
-        raise format_error(
-            value, f"Type: {type_name(value)} is not of expected type: {dtype_name(dtype)}"
-        )
+        expected = f"is not of expected type: {dtype_name(dtype)}"
+        raise format_error(value, f"Type: {type_name(value)} {expected}")
     return encode(value) if dtype == tf.string else value
 
 
 def _build(name, leaves, shape, dtype):
     """Return the array of leaves in row-major order."""
-    if len(shape) > _MAX_ARRAY_RANK:
-        raise invalid_argument(
-            f"Input {name} must have at most {_MAX_ARRAY_RANK} dimensions. Received: {len(shape)}"
-        )
-    holder = _KINDS[dtype].holder if leaves else dtype.as_numpy_dtype
+    most = f"Input {name} must have at most {_MAX_ARRAY_RANK} dimensions"
+    require(len(shape) <= _MAX_ARRAY_RANK, f"{most}. Received: {len(shape)}")
+    holder = _KINDS[dtype][1] if leaves else dtype.as_numpy_dtype
     if holder is object:
         array = np.empty(len(leaves), object)
         array[:] = leaves

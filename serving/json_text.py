@@ -8,11 +8,13 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from .errors import invalid_argument
-from .tensors import dtype_name
+from .errors import invalid_argument, require
+from .tensors import as_array, dtype_name
 
 NUMBER_TOO_BIG = "JSON Parse error: Number too big to be stored in double."
 _QUOTED_LENGTH = 256
+_TYPE_NAMES = {dict: "Object", list: "Array", str: "String", type(None): "Null"}
+_TYPE_NAMES |= {int: "Number", float: "Number"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WHOLE = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint32, tf.uint64, tf.bool}
 _DIGITS = {tf.float32: 9, tf.float64: 17}
@@ -23,13 +25,9 @@ def parse_object(body):
 
     `NaN` and `Infinity` are numbers, and the last of equal keys counts. Bytes that are not UTF-8
     become surrogates, which `encode` turns back into the same bytes.
-
-    Raises:
-        ServingError: if the body does not start with a JSON object.
     """
     text = body.decode("utf-8", "surrogateescape").removeprefix("\ufeff").lstrip(" \t\r\n")
-    if not text:
-        raise invalid_argument("JSON Parse error: The document is empty")
+    require(text, "JSON Parse error: The document is empty")
     try:
         document, _ = _DECODER.raw_decode(text)
     except json.JSONDecodeError as error:
@@ -55,17 +53,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def encode(text):
-    """Return the bytes of a parsed string.
-
-    Raises:
-        ServingError: if an escape in the string was half of a surrogate pair.
-    """
+    """Return the bytes of a parsed string."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise invalid_argument(
-            "JSON Parse error: The surrogate pair in string is invalid."
-        ) from error
+        message = "JSON Parse error: The surrogate pair in string is invalid."
+        raise invalid_argument(message) from error
 
 
 def dump(value):
@@ -79,7 +72,7 @@ def dump_error(message):
 
 
 def readable(text):
-    """Replace the characters of a text that were not UTF-8 by question marks."""
+    """Replace the characters of a text that were not UTF-8."""
     return _SURROGATE.sub("\ufffd", text)
 
 
@@ -95,48 +88,37 @@ def quote(value):
 
 def type_name(value):
     """Return TensorFlow Serving's name of a parsed value's type."""
-    if value is None or isinstance(value, bool):
-        return {None: "Null", True: "True", False: "False"}[value]
-    names = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
-    return names[type(value)]
+    if isinstance(value, bool):
+        return str(value)
+    return _TYPE_NAMES[type(value)]
 
 
 def write_outputs(outputs, row):
-    """Return a predict answer, ready for `dump`.
+    """Return a predict answer in row form (`predictions`) or in columns (`outputs`), for `dump`.
 
     Args:
         outputs: dictionary from output name to array, not empty.
-        row: bool. True for the row form (`predictions`), False for the columns (`outputs`).
-
-    Raises:
-        ServingError: if an output's dtype has no JSON form, or if rows are wanted and the outputs
-            do not have the same first dimension.
+        row: bool.
     """
-    arrays = {
-        name: np.asarray(value, dtype=object if isinstance(value, bytes) else None)
-        for name, value in outputs.items()
-    }
+    arrays = {name: as_array(value) for name, value in outputs.items()}
     if row:
         _check_rows(arrays)
     columns = {name: _to_json(name, array) for name, array in arrays.items()}
-    single = next(iter(columns.values())) if len(columns) == 1 else None
+    if len(columns) == 1:
+        return {"predictions" if row else "outputs": next(iter(columns.values()))}
     if not row:
-        return {"outputs": columns if single is None else single}
-    if single is not None:
-        return {"predictions": single}
+        return {"outputs": columns}
     return {"predictions": [dict(zip(columns, values)) for values in zip(*columns.values())]}
 
 
 def _check_rows(arrays):
     batch = None
     for name, array in arrays.items():
-        if array.ndim == 0:
-            raise invalid_argument(f"Tensor name: {name} has no shape information ")
-        if batch is not None and len(array) != batch:
-            raise invalid_argument(
-                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {batch}"
-            )
-        batch = len(array)
+        require(array.ndim, f"Tensor name: {name} has no shape information ")
+        batch = len(array) if batch is None else batch
+        sizes = f"{len(array)} expecting: {batch}"
+        same = len(array) == batch
+        require(same, f"Tensor name: {name} has inconsistent batch size: {sizes}")
 
 
 def _to_json(name, array):

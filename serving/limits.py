@@ -6,39 +6,29 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from .errors import TooLarge, invalid_argument
+from .errors import TooLarge, invalid_argument, require
 
 _POINTER = 8  # bytes of a string in an array, beside the string itself
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Bounds of requests; the flags of the same names set them.
+    """Bounds of requests; the flags of the same names set them."""
 
-    Args:
-        max_request_bytes: int. Bytes of a request's body or message.
-        max_json_depth: int. Lists and objects inside each other.
-        max_string_bytes: int. Bytes of one string of a tensor.
-        max_rows: int. The first axis of a tensor.
-        max_ids: int. Integers, bools or strings of a tensor, rows times length. A model makes a
-            vector of each, so they take a thousand times the memory; floats are such already.
-        max_waiting_requests: int. Requests of one API that wait for a thread.
-    """
-
-    max_request_bytes: int = 256 << 20
-    max_json_depth: int = 256
-    max_string_bytes: int = 16 << 20
-    max_rows: int = 4096
+    max_request_bytes: int = 256 << 20  # of a request's body or message
+    max_json_depth: int = 256  # lists and objects inside each other
+    max_string_bytes: int = 16 << 20  # of one string of a tensor
+    max_rows: int = 4096  # the first axis of a tensor
+    # Integers, bools or strings of a tensor, rows times length. A model makes a vector of each, so
+    # they take a thousand times the memory; floats are such already.
     max_ids: int = 1 << 20
-    max_waiting_requests: int = 1000
+    max_waiting_requests: int = 1000  # of one API, for a thread
 
     def check_body(self, size):
         """Refuse a body of more bytes than a request may have."""
         if size > self.max_request_bytes:
-            raise TooLarge(
-                f"The request must have at most {self.max_request_bytes} bytes. Received: "
-                f"{size} or more"
-            )
+            most = f"at most {self.max_request_bytes} bytes"
+            raise TooLarge(f"The request must have {most}. Received: {size} or more")
 
     def check_depth(self, document, body):
         """Refuse a parsed body that is nested too deeply."""
@@ -63,28 +53,16 @@ class Limits:
         """Refuse a tensor by its shape, before its memory is allocated.
 
         In a proto one value can stand for a whole shape, so a few bytes can ask for any amount.
-
-        Args:
-            name: string. The input's name.
-            shape: list of ints.
-            dtype: `tf.DType`.
         """
-        if shape and shape[0] > self.max_rows:
-            raise invalid_argument(
-                f"Input {name} must have at most {self.max_rows} rows. Received: {shape[0]}"
-            )
-        count = math.prod(shape)
-        if count > self.max_ids and not (dtype.is_floating or dtype.is_complex):
-            raise invalid_argument(
-                f"Input {name} must have at most {self.max_ids} values. Its shape {shape} has "
-                f"{count}"
-            )
+        rows, count = (shape or [0])[0], math.prod(shape)
+        most = f"Input {name} must have at most {self.max_rows} rows"
+        require(rows <= self.max_rows, f"{most}. Received: {rows}")
+        most = f"Input {name} must have at most {self.max_ids} values"
+        free = dtype.is_floating or dtype.is_complex
+        require(free or count <= self.max_ids, f"{most}. Its shape {shape} has {count}")
         size = count * (dtype.size or _POINTER)
-        if size > self.max_request_bytes:
-            raise invalid_argument(
-                f"Input {name} must take at most {self.max_request_bytes} bytes. Its shape {shape} "
-                f"takes {size}"
-            )
+        most = f"Input {name} must take at most {self.max_request_bytes} bytes"
+        require(size <= self.max_request_bytes, f"{most}. Its shape {shape} takes {size}")
 
     def check_tensors(self, tensors):
         """Refuse tensors (arrays by input name) that are too large or have too long strings."""
@@ -93,8 +71,5 @@ class Limits:
             if array.dtype != np.object_:
                 continue
             longest = max(map(len, array.flat), default=0)
-            if longest > self.max_string_bytes:
-                raise invalid_argument(
-                    f"A string of input {name} must have at most {self.max_string_bytes} bytes. "
-                    f"Received: {longest}"
-                )
+            most = f"A string of input {name} must have at most {self.max_string_bytes} bytes"
+            require(longest <= self.max_string_bytes, f"{most}. Received: {longest}")

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 
-from .errors import Code, ServingError, invalid_argument, not_found
+from .errors import Code, ServingError, require
 from .metrics import LOAD_ATTEMPTS
 from .versions import State, VersionRecord, find_versions, wanted_versions
 
@@ -34,26 +34,19 @@ class ModelManager:
         self, load, max_retries=5, retry_seconds=60.0, unavailable_labels=False, stopping=None
     ):
         self._load_servable = load
-        self._max_retries = max_retries
-        self._retry_seconds = retry_seconds
+        self._max_retries, self._retry_seconds = max_retries, retry_seconds
         self._unavailable_labels = unavailable_labels
         self._configs = {}
         self._records = {}  # model name -> version -> VersionRecord
         self._complaints = {}  # model name -> the last complaint about its base path
         self._garbage = False  # a version was unloaded since memory was last collected
-        self._lock = threading.Lock()
-        self._poll_lock = threading.Lock()
+        self._lock, self._poll_lock = threading.Lock(), threading.Lock()
         self._stopping = stopping or threading.Event()
 
     def configure(self, configs):
-        """Replace the models to serve, from the next `poll` on.
+        """Serve other models from the next `poll` on: `ModelConfig`s that were checked.
 
-        Args:
-            configs: list of `ModelConfig` protos that pass `check_model_configs`.
-
-        Raises:
-            ServingError: if a label points to a version that is not available; then nothing
-                changes.
+        If a label points to a version that is not available, nothing changes.
         """
         with self._lock:
             for config in configs:
@@ -92,14 +85,7 @@ class ModelManager:
 
     @contextlib.contextmanager
     def use(self, model_spec):
-        """Lend the servable that a request names; it stays loaded until the block ends.
-
-        Args:
-            model_spec: `ModelSpec` proto: a name, and a version, a label or neither (the newest).
-
-        Raises:
-            ServingError: if no such version is available.
-        """
+        """Lend the servable that a `ModelSpec` names; it stays loaded until the block ends."""
         with self._lock:
             record = self._find(model_spec)
             record.users += 1
@@ -116,14 +102,16 @@ class ModelManager:
             return sorted(self._configs)
 
     def versions(self, name):
-        """Return copies of a model's `VersionRecord`s, the newest first; [] for an unknown model."""
+        """Return copies of a model's `VersionRecord`s, the newest first, or an empty list."""
         with self._lock:
             records = self._records.get(name, {})
             return [dataclasses.replace(records[key]) for key in sorted(records, reverse=True)]
 
+    def _labels(self, name):
+        return self._configs[name].version_labels if name in self._configs else {}
+
     def _check_labels(self, config):
-        records = self._records.get(config.name, {})
-        before = self._configs[config.name].version_labels if config.name in self._configs else {}
+        records, before = self._records.get(config.name, {}), self._labels(config.name)
         for label, version in config.version_labels.items():
             if version in records and records[version].loaded:
                 continue
@@ -137,15 +125,12 @@ class ModelManager:
 
     def _find(self, model_spec):
         name = model_spec.name
-        if not name:
-            raise invalid_argument("ModelSpec has no name specified.")
+        require(name, "ModelSpec has no name specified.")
         choice = model_spec.WhichOneof("version_choice")
         version = model_spec.version.value if choice == "version" else None
         if choice == "version_label":
-            label = model_spec.version_label
-            labels = self._configs[name].version_labels if name in self._configs else {}
-            if label not in labels:
-                raise invalid_argument(f"Unrecognized servable version label: {label}")
+            label, labels = model_spec.version_label, self._labels(name)
+            require(label in labels, f"Unrecognized servable version label: {label}")
             version = labels[label]
         records = self._records.get(name, {})
         loaded = [key for key, record in records.items() if record.loaded]
@@ -154,7 +139,7 @@ class ModelManager:
         if version in loaded:
             return records[version]
         request = f"Latest({name})" if version is None else f"Specific({name}, {version})"
-        raise not_found(f"Servable not found for request: {request}")
+        raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {request}")
 
     def _poll_model(self, name):
         config = self._configs.get(name)
@@ -184,7 +169,7 @@ class ModelManager:
             records = self._records.setdefault(name, {})
             for version, path in paths.items():
                 record = records.get(version)
-                if record is None or record.unloaded or (record.ended and not record.wanted):
+                if not record or record.ended and (record.code == Code.OK or not record.wanted):
                     records[version] = VersionRecord(version, path)
             for version, record in records.items():
                 record.wanted = version in paths
@@ -192,7 +177,8 @@ class ModelManager:
 
     def _load(self, name, record):
         record.state = State.LOADING
-        _log.info("Loading version %d of %s", record.version, name)
+        shown = f"version {record.version} of {name}"
+        _log.info("Loading %s", shown)
         try:
             servable = self._load_servable(name, record.version, record.path)
             LOAD_ATTEMPTS.add(record.path, "success")
@@ -205,14 +191,8 @@ class ModelManager:
                 record.message = _message(error, record.path)
                 if record.failures > self._max_retries:
                     record.state = State.END
-            _log.error(
-                "Loading version %d of %s failed (attempt %d of %d): %s",
-                record.version,
-                name,
-                record.failures,
-                self._max_retries + 1,
-                record.message.splitlines()[0],
-            )
+            attempt = f"attempt {record.failures} of {self._max_retries + 1}"
+            _log.error("Loading %s failed (%s): %s", shown, attempt, record.message.split("\n")[0])
             return
         with self._lock:
             record.servable = servable

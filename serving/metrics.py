@@ -19,13 +19,7 @@ prometheus_client.disable_created_metrics()
 
 
 class Count:
-    """Counter without the `_total` that the library adds to every counter's name.
-
-    Args:
-        name: string.
-        text: string. Description.
-        labels: strings, the labels' names.
-    """
+    """Counter without the `_total` that the library adds to every counter's name."""
 
     def __init__(self, name, text, labels=()):
         self._name, self._text, self._labels = name, text, labels
@@ -59,14 +53,12 @@ REQUEST_COUNT = Count(
 REQUEST_LATENCY = _distribution(
     ":tensorflow:serving:request_latency",
     "Distribution of wall time (in microseconds) for a request.",
-    ("model_name", "API", "entrypoint"),
-    *(10, 1.8, 33),
+    *(("model_name", "API", "entrypoint"), 10, 1.8, 33),
 )
 RUNTIME_LATENCY = _distribution(
     ":tensorflow:serving:runtime_latency",
     "Distribution of wall time (in microseconds) for the TensorFlow runtime.",
-    ("model_name", "API", "runtime"),
-    *(10, 1.8, 33),
+    *(("model_name", "API", "runtime"), 10, 1.8, 33),
 )
 LOAD_ATTEMPTS = Count(
     ":tensorflow:cc:saved_model:load_attempt_count",
@@ -76,8 +68,7 @@ LOAD_ATTEMPTS = Count(
 QUEUING_LATENCY = _distribution(
     ":tensorflow:serving:batching_session:queuing_latency",
     "Distribution of wall time (in microseconds) in a batching queue.",
-    ("thread_pool_name",),
-    *(100, 1.2, 52),
+    *(("thread_pool_name",), 100, 1.2, 52),
 )
 WRAPPED_RUNS = Count(
     ":tensorflow:serving:batching_session:wrapped_run_count", "The number of batches run."
@@ -85,18 +76,12 @@ WRAPPED_RUNS = Count(
 BATCH_SIZE = _distribution(
     ":tensorflow:serving:batching_session:processed_batch_size",
     "Distribution of the rows of a batch, filling included.",
-    (),
-    *(1, 2, 14),
+    *((), 1, 2, 14),
 )
 
 
 class RequestRecord:
-    """Metrics of one request, from its arrival on.
-
-    Args:
-        entrypoint: string. "REST" or "GRPC".
-        api: string. Name of the method.
-    """
+    """Metrics of one request, from its arrival on; `entrypoint` is "REST" or "GRPC"."""
 
     def __init__(self, entrypoint, api=""):
         self.entrypoint, self.api, self.model = entrypoint, api, ""

@@ -1,13 +1,10 @@
 """Status, metadata and reload of models, as the protos that both APIs answer with."""
 
-from tensorflow_serving.apis.get_model_metadata_pb2 import (
-    GetModelMetadataResponse,
-    SignatureDefMap,
-)
+from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse, SignatureDefMap
 from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse
 
 from .config_files import check_model_configs
-from .errors import Code, ServingError, invalid_argument, not_found
+from .errors import Code, ServingError, invalid_argument
 
 SIGNATURE_DEF = "signature_def"
 
@@ -15,22 +12,16 @@ SIGNATURE_DEF = "signature_def"
 def model_status(manager, model_spec):
     """Return a `GetModelStatusResponse`: all versions, the newest first, or the one named.
 
-    Args:
-        manager: `ModelManager`.
-        model_spec: `ModelSpec` proto. A label does not narrow the answer.
-
-    Raises:
-        ServingError: if the model or the version is unknown.
+    A label in the `ModelSpec` does not narrow the answer.
     """
     name = model_spec.name
-    records = manager.versions(name)
+    records, missing = manager.versions(name), "any versions"
     if model_spec.HasField("version"):
         version = model_spec.version.value
         records = [record for record in records if record.version == version]
-        if not records:
-            raise not_found(f"Could not find version {version} of model {name}")
+        missing = f"version {version}"
     if not records:
-        raise not_found(f"Could not find any versions of model {name}")
+        raise ServingError(Code.NOT_FOUND, f"Could not find {missing} of model {name}")
     response = GetModelStatusResponse()
     for record in records:
         status = response.model_version_status.add(version=record.version, state=record.state)
@@ -41,18 +32,7 @@ def model_status(manager, model_spec):
 
 
 def model_metadata(manager, model_spec):
-    """Return the signatures of the version that a request names.
-
-    Args:
-        manager: `ModelManager`.
-        model_spec: `ModelSpec` proto.
-
-    Returns:
-        Pair of a `GetModelMetadataResponse` without the signatures and their `SignatureDefMap`.
-
-    Raises:
-        ServingError: if no such version is available.
-    """
+    """Return a `GetModelMetadataResponse` without the signatures, and their `SignatureDefMap`."""
     response = GetModelMetadataResponse()
     signatures = SignatureDefMap()
     with manager.use(model_spec) as servable:
@@ -64,18 +44,12 @@ def model_metadata(manager, model_spec):
 
 
 def reload_models(manager, configs):
-    """Serve other models; return when the new ones among them can answer.
+    """Serve other models (`ModelConfig`s); return when the new ones among them can answer.
 
-    The real server waits for the last retry of a load, and without end for a base path that holds
-    no version. Here the first attempt decides; failed loads are retried all the same.
-
-    Args:
-        manager: `ModelManager`.
-        configs: list of `ModelConfig` protos.
-
-    Raises:
-        ServingError: if a configuration is wrong, and then nothing changes; or if a model that was
-            not served before does not become available, and then the others do.
+    If a configuration is wrong, nothing changes. If a model that was not served before does not
+    become available, the others do. The real server waits for the last retry of a load, and without
+    end for a base path that holds no version. Here the first attempt decides; failed loads are
+    retried all the same.
     """
     try:
         check_model_configs(configs)
@@ -87,11 +61,9 @@ def reload_models(manager, configs):
     new = [config for config in configs if config.name not in before]
     missing = [text for config in new if (text := _missing(config, manager.versions(config.name)))]
     if missing:
-        raise ServingError(
-            Code.UNKNOWN,
-            f"{len(missing)} servable(s) did not become available: "
-            f"{{{''.join(f'{{{text}}}, ' for text in missing)}}}",
-        )
+        listed = "".join(f"{{{text}}}, " for text in missing)
+        message = f"{len(missing)} servable(s) did not become available: {{{listed}}}"
+        raise ServingError(Code.UNKNOWN, message)
 
 
 def _missing(config, records):

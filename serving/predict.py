@@ -3,7 +3,7 @@
 import tensorflow as tf
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
-from .errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, invalid_argument, require
 from .metrics import measure_runtime
 from .tensors import dtype_name, to_array, to_proto
 
@@ -11,19 +11,13 @@ DEFAULT_SIGNATURE = "serving_default"
 
 
 def run_predict_request(servable, request, request_context=None, limits=None):
-    """Answer a `PredictRequest` that came over gRPC or stands in a warm-up file.
+    """Answer a `PredictRequest`, of gRPC or of a warm-up file, with a `PredictResponse`.
 
     Args:
         servable: `Servable`.
-        request: `PredictRequest` proto.
+        request: proto.
         request_context: `RequestContext` or None. Its time limit ends the run.
         limits: `Limits` or None. Bounds of the request.
-
-    Returns:
-        `PredictResponse` proto, with the version and the signature that answered.
-
-    Raises:
-        ServingError: if the request does not fit the signature, or the run fails.
     """
     inputs = {name: to_array(name, proto, limits) for name, proto in request.inputs.items()}
     if limits:
@@ -38,7 +32,7 @@ def run_predict_request(servable, request, request_context=None, limits=None):
 
 
 def predict(servable, signature_name, inputs, output_filter=(), request_context=None):
-    """Run a signature.
+    """Run a signature on arrays by input name; return arrays by output name.
 
     Args:
         servable: `Servable`.
@@ -46,12 +40,6 @@ def predict(servable, signature_name, inputs, output_filter=(), request_context=
         inputs: dictionary from input name to array.
         output_filter: names of the outputs to compute; all of them if empty.
         request_context: `RequestContext` or None. Its time limit ends the run.
-
-    Returns:
-        Dictionary from output name to array.
-
-    Raises:
-        ServingError: if the request does not fit the signature, or the run fails.
     """
     name = signature_name or DEFAULT_SIGNATURE
     if name not in servable.signatures:
@@ -65,23 +53,12 @@ def predict(servable, signature_name, inputs, output_filter=(), request_context=
 
 
 def input_dtypes(servable, signature_name):
-    """Return the inputs of a signature: a dictionary from name to `tf.DType`, sorted by name.
-
-    Args:
-        servable: `Servable`.
-        signature_name: string, "" for the default one.
-
-    Raises:
-        ServingError: if the servable has no such signature or it takes no inputs.
-    """
+    """Return the inputs of a signature: a dictionary from name to `tf.DType`, sorted by name."""
     name = signature_name or DEFAULT_SIGNATURE
-    if name not in servable.signatures:
-        raise invalid_argument(f'Serving signature name: "{name}" not found in signature def')
+    known = name in servable.signatures
+    require(known, f'Serving signature name: "{name}" not found in signature def')
     inputs = servable.signatures[name].inputs
-    if not inputs:
-        raise invalid_argument(
-            f"Failed to get input map for signature: {signature_name or 'DEFAULT'}"
-        )
+    require(inputs, f"Failed to get input map for signature: {signature_name or 'DEFAULT'}")
     return {alias: tf.as_dtype(inputs[alias].dtype) for alias in sorted(inputs)}
 
 
@@ -115,29 +92,21 @@ def _feeds(signature, inputs):
                 f"{{{_join(given)}}}, or default input alias set: {_join(signature.defaults)}"
             )
         wanted, got = tf.as_dtype(info.dtype), tf.as_dtype(array.dtype)
-        if wanted != got:
-            raise invalid_argument(
-                f"Expects arg[{index}] to be {dtype_name(wanted)} but {dtype_name(got)} is provided"
-            )
+        names = f"{dtype_name(wanted)} but {dtype_name(got)}"
+        require(wanted == got, f"Expects arg[{index}] to be {names} is provided")
         feeds[info.name] = array
-    if given - known:
-        raise invalid_argument(
-            f"Inputs contains invalid name. Used request inputs: {_join(given & known)}, "
-            f"request input: {_join(given)}"
-        )
+    names = f"{_join(given & known)}, request input: {_join(given)}"
+    require(given <= known, f"Inputs contains invalid name. Used request inputs: {names}")
     return feeds
 
 
 def _outputs(signature, output_filter):
     aliases = []
     for alias in output_filter:
-        if alias not in signature.outputs:
-            raise invalid_argument(
-                f"output tensor alias not found in signature: {alias} Outputs expected to be in "
-                f"the set {{{_join(signature.outputs)}}}."
-            )
-        if alias in aliases:
-            raise invalid_argument(f"duplicate output tensor alias: {alias}")
+        known = f"Outputs expected to be in the set {{{_join(signature.outputs)}}}."
+        message = f"output tensor alias not found in signature: {alias} {known}"
+        require(alias in signature.outputs, message)
+        require(alias not in aliases, f"duplicate output tensor alias: {alias}")
         aliases.append(alias)
     return aliases or sorted(signature.outputs)
 

@@ -2,20 +2,20 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
+import types
 
 import anyio
 
 from .errors import Code, ServingError
 
+_log = logging.getLogger(__name__)
+
 
 class RequestContext:
-    """Time limit and cancellation of one request, from its arrival on.
-
-    Args:
-        timeout_ms: float or None. Time limit in milliseconds.
-    """
+    """Time limit (in milliseconds, or None) and cancellation of a request, from its arrival on."""
 
     def __init__(self, timeout_ms=None):
         self.deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
@@ -24,11 +24,7 @@ class RequestContext:
         self._callbacks = []
 
     def remaining(self):
-        """Return the seconds left, or None without a limit.
-
-        Raises:
-            ServingError: if the client has gone away or the time limit has passed.
-        """
+        """Return the seconds left, or None without a limit; raise if the request has ended."""
         if self._cancelled:
             raise ServingError(Code.CANCELLED, "The client has gone away")
         if self.deadline is None:
@@ -55,34 +51,44 @@ class RequestContext:
         callback()
 
 
+@contextlib.contextmanager
+def catch_errors(record=None):
+    """Yield an object whose `error` is the `ServingError` that ends the block, whatever fails.
+
+    The `RequestRecord` counts the request by how the block ends.
+    """
+    failure = types.SimpleNamespace(error=None)
+    code = Code.CANCELLED
+    try:
+        yield failure
+        code = Code.OK
+    except ServingError as error:
+        failure.error, code = error, error.code
+    except Exception:  # The client gets an answer whatever fails.
+        _log.exception("A request failed")
+        failure.error, code = ServingError(Code.INTERNAL, "Internal error"), Code.INTERNAL
+    finally:
+        if record:
+            record.end(code)
+
+
 class Workers:
     """Threads that run requests, and a bound on the requests that wait for one.
 
     Used from the event loop alone.
-
-    Args:
-        num_threads: int. Requests that run at once.
-        max_waiting: int. Requests that may wait for a thread.
     """
 
     def __init__(self, num_threads, max_waiting):
         self._limiter = anyio.CapacityLimiter(num_threads)
-        self._max_waiting = max_waiting
-        self._max_unanswered = num_threads + max_waiting
+        self._max_waiting, self._max_unanswered = max_waiting, num_threads + max_waiting
         self._unanswered = 0
 
     @contextlib.contextmanager
     def admit(self):
-        """Count a request until the block ends.
-
-        Raises:
-            ServingError: if too many requests wait already.
-        """
+        """Count a request until the block ends; raise if too many wait already."""
         if self._unanswered >= self._max_unanswered:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"The server is busy: {self._max_waiting} requests wait already",
-            )
+            message = f"The server is busy: {self._max_waiting} requests wait already"
+            raise ServingError(Code.RESOURCE_EXHAUSTED, message)
         self._unanswered += 1
         try:
             yield

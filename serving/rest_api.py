@@ -2,53 +2,44 @@
 
 import asyncio
 import functools
-import json
-import logging
 import re
 import urllib.parse
 
 import numpy as np
 from google.protobuf.json_format import MessageToDict
-from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
 from . import metrics
-from .errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, require
 from .examples import read_examples
 from .inference import classify, regress
 from .json_inputs import read_inputs, read_signature_name
 from .json_text import decimals, dump, dump_error, parse_object, write_outputs
 from .model_service import SIGNATURE_DEF, model_metadata, model_status
 from .predict import input_dtypes, predict
-from .request_context import RequestContext, Workers
-
-_log = logging.getLogger(__name__)
+from .request_context import RequestContext, Workers, catch_errors
+from .versions import MAX_VERSION
 
 _FLAGS = re.IGNORECASE | re.ASCII
 _API = re.compile(r"/v1/.*", _FLAGS)
 _VERSION = r"(?:(?:/versions/(\d+))|(?:/labels/([^/:]+)))?"
 _POST = re.compile(rf"/v1/models/([^/:]+){_VERSION}:(classify|regress|predict)", _FLAGS)
 _GET = re.compile(rf"/v1/models(?:/([^/:]+))?{_VERSION}(?:/(metadata))?", _FLAGS)
-_MAX_VERSION = 2**63 - 1
-_VERSION_DIGITS = len(str(_MAX_VERSION))
+_VERSION_DIGITS = len(str(MAX_VERSION))
 _NOT_FOUND = "<html><head><title>404 Not Found</title></head><body>Not Found</body></html>"
 
 
 def make_rest_application(api, cors=False, metrics_path=None, demo_page=None):
-    """Return the ASGI application: the API, and pages beside it.
+    """Return the ASGI application: the API, and the pages of metrics and of the demo if wanted.
 
-    Args:
-        api: `RestApi`.
-        cors: bool. True if answers carry the headers that let web pages of any site read them.
-        metrics_path: string or None. Path of the metrics for Prometheus.
-        demo_page: `DemoPage` or None. The page at `/`.
+    With `cors`, answers carry the headers that let web pages of any site read them.
     """
 
     async def show_metrics(_request):
@@ -58,28 +49,23 @@ def make_rest_application(api, cors=False, metrics_path=None, demo_page=None):
         content, headers = demo_page.content()
         return Response(content, headers=headers)
 
-    routes = [Route(metrics_path, show_metrics)] if metrics_path else []
-    routes += [Route("/", show_demo)] if demo_page else []
     # Starlette's own routes mind the case and decode `%2F` before they split a path.
-    routes.append(Mount("/", api))
-    middleware = []
-    if cors:
-        allowed = {"allow_methods": ["POST", "GET"], "allow_headers": ["Content-Type"]}
-        middleware.append(Middleware(CORSMiddleware, allow_origins=["*"], **allowed))
-    return Starlette(routes=routes, middleware=middleware)
+    routes = [Mount("/", api)]
+    if demo_page:
+        routes.insert(0, Route("/", show_demo))
+    if metrics_path:
+        routes.insert(0, Route(metrics_path, show_metrics))
+    allowed = {"allow_methods": ["POST", "GET"], "allow_headers": ["Content-Type"]}
+    middleware = [Middleware(CORSMiddleware, allow_origins=["*"], **allowed)] if cors else []
+    return Router(routes, redirect_slashes=False, middleware=middleware)
 
 
 class RestApi:
     """ASGI application that answers `/v1/models/...` as TensorFlow Serving does.
 
-    The event loop moves bytes; JSON is parsed and models run on threads. Questions for a state have
-    a thread of their own, so they are answered while the models are busy.
-
-    Args:
-        manager: `ModelManager`.
-        num_threads: int. Requests that run models at once; others wait.
-        limits: `Limits`.
-        timeout_ms: int. Time limit of a request in milliseconds; none if it is not positive.
+    The event loop moves bytes; JSON is parsed and models run on threads, at most `num_threads` at
+    once. Questions for a state have a thread of their own, so they are answered while the models
+    are busy. A request has a time limit of `timeout_ms`, if that is positive.
     """
 
     def __init__(self, manager, num_threads, limits, timeout_ms):
@@ -99,42 +85,24 @@ class RestApi:
             origin = re.search("https?://", request.headers.get("origin", ""))
             response = Response(status_code=200 if origin else 400)
         else:
-            try:
-                status, content = await self._respond(request, path)
-            except ClientDisconnect:
-                return
+            status, content = await self._respond(request, path)
             response = Response(content, status, media_type="application/json")
         await response(scope, receive, send)
 
     async def _respond(self, request, path):
         """Return the HTTP status and the body."""
-        request_context, code = RequestContext(self._timeout_ms), Code.CANCELLED
-        record = metrics.RequestRecord("REST")
+        request_context, record = RequestContext(self._timeout_ms), metrics.RequestRecord("REST")
         workers = self._models if request.method == "POST" else self._states
-        try:
-            with workers.admit():
-                body = await self._read(request, request_context)
-                work = functools.partial(
-                    self._process, request.method, path, body, request_context, record
-                )
-                watch = asyncio.create_task(_watch(request.receive, request_context))
-                try:
-                    content = await workers.run(work, request_context)
-                finally:
-                    watch.cancel()
-            code = Code.OK
-            return 200, content
-        except ServingError as error:
-            code = error.code
-            return error.http_status, dump_error(error.message)
-        except ClientDisconnect:
-            raise
-        except Exception:  # The client gets an answer whatever fails.
-            _log.exception("%s %s failed", request.method, path)
-            code = Code.INTERNAL
-            return 500, dump_error("Internal error")
-        finally:
-            record.end(code)
+        with catch_errors(record) as failure, workers.admit():
+            body = await self._read(request, request_context)
+            arguments = request.method, path, body, request_context, record
+            watch = asyncio.create_task(_watch(request.receive, request_context))
+            try:
+                work = functools.partial(self._process, *arguments)
+                return 200, await workers.run(work, request_context)
+            finally:
+                watch.cancel()
+        return failure.error.http_status, dump_error(failure.error.message)
 
     async def _read(self, request, request_context):
         """Return the body; stop reading at the size limit and at the time limit."""
@@ -147,80 +115,75 @@ class RestApi:
                     body += chunk
                     self._limits.check_body(len(body))
         except TimeoutError as error:
-            raise ServingError(
-                Code.DEADLINE_EXCEEDED, "The request's body did not arrive in time"
-            ) from error
+            message = "The request's body did not arrive in time"
+            raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
+        except ClientDisconnect as error:
+            raise ServingError(Code.CANCELLED, "The client has gone away") from error
         return bytes(body)
 
     def _process(self, method, path, body, request_context, record):
         pattern = {"POST": _POST, "GET": _GET}.get(method)
         match = pattern.fullmatch(path) if pattern else None
-        malformed = invalid_argument(f"Malformed request: {method} {path}")
-        if match is None:
-            raise malformed
+        malformed = f"Malformed request: {method} {path}"
+        require(match, malformed)
         name, version, label, action = match.groups()
         spec = _model_spec(name, version, label)
         if self._manager.versions(spec.name):  # Made-up names are not kept.
             record.model, record.api = spec.name, action if method == "POST" else ""
-        # Paths match in either case, the words at their end do not.
-        if action == "predict":
-            return dump(self._predict(spec, body, request_context))
-        if action == "classify":
-            request = ClassificationRequest()
-            result = self._infer(classify, request, spec, body, request_context).result
-            return dump({"results": [_class_pairs(row) for row in result.classifications]})
-        if action == "regress":
-            request = RegressionRequest()
-            result = self._infer(regress, request, spec, body, request_context).result
-            return dump({"results": _decimals(item.value for item in result.regressions)})
-        if method == "POST":
-            raise malformed
-        if not spec.name:
-            raise invalid_argument("Missing model name in request.")
-        if action == "metadata":
-            return self._metadata(spec)
-        status = model_status(self._manager, spec)
-        return dump(MessageToDict(status, always_print_fields_with_no_presence=True))
-
-    def _predict(self, spec, body, request_context):
+        if method == "GET":
+            require(spec.name, "Missing model name in request.")
+            # Paths match in either case, the words at their end do not.
+            answer = self._metadata if action == "metadata" else self._status
+            return dump(answer(spec))
+        require(action in ("predict", "classify", "regress"), malformed)
         document = parse_object(body)
         self._limits.check_depth(document, body)
-        name = read_signature_name(document)
+        spec.signature_name = read_signature_name(document)
+        return dump(getattr(self, f"_{action}")(spec, document, request_context))
+
+    def _predict(self, spec, document, request_context):
         with self._manager.use(spec) as servable:
-            inputs, row = read_inputs(document, input_dtypes(servable, name))
+            inputs, row = read_inputs(document, input_dtypes(servable, spec.signature_name))
             self._limits.check_tensors(inputs)
+            name = spec.signature_name
             outputs = predict(servable, name, inputs, request_context=request_context)
         return write_outputs(outputs, row)
 
-    def _infer(self, run, request, spec, body, request_context):
-        document = parse_object(body)
-        self._limits.check_depth(document, body)
-        request.model_spec.CopyFrom(spec)
-        request.model_spec.signature_name = read_signature_name(document)
+    def _classify(self, spec, document, request_context):
+        request = ClassificationRequest(model_spec=spec)
+        result = self._infer(classify, request, document, request_context).result
+        rows = [row.classes for row in result.classifications]
+        scores = [_decimals(item.score for item in row) for row in rows]
+        labels = [[item.label for item in row] for row in rows]
+        return {"results": [list(map(list, zip(*pair))) for pair in zip(labels, scores)]}
+
+    def _regress(self, spec, document, request_context):
+        request = RegressionRequest(model_spec=spec)
+        result = self._infer(regress, request, document, request_context).result
+        return {"results": _decimals(item.value for item in result.regressions)}
+
+    def _infer(self, run, request, document, request_context):
         read_examples(document, request.input)
-        with self._manager.use(spec) as servable:
+        with self._manager.use(request.model_spec) as servable:
             return run(servable, request, request_context, self._limits)
 
     def _metadata(self, spec):
-        options = {"preserving_proto_field_name": True}
-        options["always_print_fields_with_no_presence"] = True
         response, signatures = model_metadata(self._manager, spec)
-        return json.dumps(
-            {
-                "model_spec": MessageToDict(response.model_spec, **options),
-                "metadata": {SIGNATURE_DEF: MessageToDict(signatures, **options)},
-            }
-        ).encode()
+        names = {"preserving_proto_field_name": True}
+        return {
+            "model_spec": _to_json(response.model_spec, **names),
+            "metadata": {SIGNATURE_DEF: _to_json(signatures, **names)},
+        }
 
-
-def _class_pairs(classifications):
-    labels = [item.label for item in classifications.classes]
-    scores = _decimals(item.score for item in classifications.classes)
-    return [list(pair) for pair in zip(labels, scores)]
+    def _status(self, spec):
+        return _to_json(model_status(self._manager, spec))
 
 
 def _decimals(values):
     return decimals(np.fromiter(values, np.float32), 9)
+
+
+_to_json = functools.partial(MessageToDict, always_print_fields_with_no_presence=True)
 
 
 async def _watch(receive, request_context):
@@ -234,8 +197,8 @@ def _model_spec(name, version, label):
     spec = ModelSpec(name=urllib.parse.unquote(name or "", errors="replace"))
     if version:
         digits = version.lstrip("0") or "0"
-        if len(digits) > _VERSION_DIGITS or int(digits) > _MAX_VERSION:
-            raise invalid_argument(f"Failed to convert version: {version} to numeric.")
+        fits = len(digits) <= _VERSION_DIGITS and int(digits) <= MAX_VERSION
+        require(fits, f"Failed to convert version: {version} to numeric.")
         spec.version.value = int(digits)
     if label:
         spec.version_label = urllib.parse.unquote(label, errors="replace")

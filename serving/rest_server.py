@@ -1,42 +1,43 @@
 """HTTP server of the REST API: uvicorn, with a time limit for the head of a request."""
 
 import asyncio
+import contextlib
 import socket
+import threading
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class _HeadTimer:
-    """Time limit of one connection's next request head.
+    """Time limit of the next request head on one connection.
 
     uvicorn closes a connection that waits for its next request, but not one that never sends
-    anything or sends a head byte by byte. This class uses nothing but the transport: the limit
-    runs while bytes come in and no request has reached the application.
+    anything or sends a head byte by byte. The limit runs from the first byte, or from the start of
+    the connection, until the request reaches the application.
     """
 
     def __init__(self, transport, seconds):
         self._transport, self._seconds = transport, seconds
         self._handle = None
         self._answering = 0
+        self.start()
 
     def start(self):
-        """Limit the time until `request_began`, unless a request is being answered."""
         if self._handle is None and not self._answering:
-            self._handle = asyncio.get_running_loop().call_later(
-                self._seconds, self._transport.close
-            )
+            loop = asyncio.get_running_loop()
+            self._handle = loop.call_later(self._seconds, self._transport.close)
 
     def stop(self):
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
-    def request_began(self):
+    def __enter__(self):
         self.stop()
         self._answering += 1
 
-    def request_ended(self):
+    def __exit__(self, *_):
         self._answering -= 1
 
 
@@ -50,15 +51,15 @@ class RestServer:
     """
 
     def __init__(self, application, listener, head_seconds=0):
-        self._listener = listener
         # Accepted connections inherit it; without it an answer's body waits for the client's
         # delayed acknowledgement of its head, 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._listener = listener
         self._application = application
         self._timers = {}  # address of a client -> _HeadTimer
         self._config = uvicorn.Config(
-            self._answer if head_seconds else application,
-            http=self._protocol_class(head_seconds) if head_seconds else "h11",
+            self._answer,
+            http=_protocol_class(self._timers, head_seconds or threading.TIMEOUT_MAX),
             interface="asgi3",
             ws="none",
             lifespan="off",
@@ -79,34 +80,26 @@ class RestServer:
         self._server.should_exit = True
 
     async def _answer(self, scope, receive, send):
-        timer = self._timers.get(tuple(scope["client"] or ()))
-        if timer is None:
-            return await self._application(scope, receive, send)
-        timer.request_began()
-        try:
+        with self._timers.get(tuple(scope["client"] or ()), contextlib.nullcontext()):
             await self._application(scope, receive, send)
-        finally:
-            timer.request_ended()
 
-    def _protocol_class(self, head_seconds):
-        timers = self._timers
 
-        class Protocol(H11Protocol):
-            """uvicorn's protocol; the methods are those of `asyncio.Protocol`."""
+def _protocol_class(timers, head_seconds):
+    class TimedProtocol(H11Protocol):
+        """uvicorn's protocol with timers; the methods are those of `asyncio.Protocol`."""
 
-            def connection_made(self, transport):
-                super().connection_made(transport)
-                self.address = tuple(transport.get_extra_info("peername", ())[:2])
-                self.timer = timers[self.address] = _HeadTimer(transport, head_seconds)
-                self.timer.start()
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            self.address = tuple((transport.get_extra_info("peername") or ())[:2])
+            self.timer = timers[self.address] = _HeadTimer(transport, head_seconds)
 
-            def data_received(self, data):
-                self.timer.start()
-                super().data_received(data)
+        def data_received(self, data):
+            self.timer.start()
+            super().data_received(data)
 
-            def connection_lost(self, exc):
-                timers.pop(self.address, self.timer)
-                self.timer.stop()
-                super().connection_lost(exc)
+        def connection_lost(self, exc):
+            self.timer.stop()
+            timers.pop(self.address, None)
+            super().connection_lost(exc)
 
-        return Protocol
+    return TimedProtocol

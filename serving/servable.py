@@ -20,11 +20,6 @@ class Servable:
     The session loader gives the same signatures, pruning, time limits and error texts as the
     real server, and closing the session frees the model's memory.
 
-    Args:
-        name: string. The model's name.
-        version: int. The version's number.
-        path: string. The version's directory.
-
     Raises:
         ServingError: if the variables are not those that the export was written with.
         Exception: what TensorFlow raises for a directory that it cannot load.
@@ -56,14 +51,8 @@ class Servable:
 
         Args:
             feeds: dictionary from tensor name to array.
-            fetches: list of tensor names.
+            fetches: list of tensor names, each for an array of the list that is returned.
             request_context: `RequestContext` or None. Its time limit ends the run.
-
-        Returns:
-            List of arrays, one per fetch.
-
-        Raises:
-            ServingError: with TensorFlow's code and message.
         """
         seconds = request_context.remaining() if request_context else None
         options = None

@@ -14,18 +14,15 @@ import threading
 
 from .errors import ServingError
 from .flags import parse_flags
+from .limits import Limits
 
 _log = logging.getLogger(__name__)
-
 _GRACE_SECONDS = 30
 _POLL_SECONDS = 1.0
 
 
 def main(arguments=None):
     """Load the models and serve them until SIGTERM or SIGINT; running requests finish first.
-
-    Args:
-        arguments: list of strings; those of the process if None.
 
     Returns:
         The exit code: 0 after a signal, 1 if serving failed, 2 for a usage error.
@@ -38,53 +35,43 @@ def main(arguments=None):
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     try:
-        return serve(flags, stopping)
-    except (ImportError, ValueError) as error:
+        serve(flags, stopping)
+    except (ImportError, OSError, RuntimeError, ServingError, ValueError) as error:
         print(f"serving.server: {error}", file=sys.stderr)
-        return 2
-    except (OSError, RuntimeError, ServingError) as error:
-        print(f"serving.server: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, (ImportError, ValueError)) else 1
+    return 0
 
 
 def serve(flags, stopping):
-    """Load the models and serve them until a `threading.Event` is set.
-
-    Args:
-        flags: namespace of `parse_flags`.
-        stopping: `threading.Event`.
-
-    Returns:
-        0.
-    """
+    """Load the models and serve them until the `threading.Event` `stopping` is set."""
     try:
-        # Before the imports that take seconds, so that a wrong path is reported at once.
+        # Before the imports that take seconds, so that a wrong path or port is reported at once.
         from .config_files import read_metrics_path, read_model_configs
 
         configs = read_model_configs(
             flags.model_config_file, flags.model_name, flags.model_base_path
         )
-        from .batching_options import read_batching_options
-        from .tls import read_credentials
-
         for api, port in (("gRPC", flags.port), ("REST", flags.rest_api_port)):
             if port:
                 check_address(api, flags.host, port)
-        batching = None
-        if flags.enable_batching:
-            batching = read_batching_options(flags.batching_parameters_file)
         metrics_path = read_metrics_path(flags.monitoring_config_file)
-        credentials = read_credentials(flags.ssl_config_file)
         from . import grpc_api, rest_api, rest_server  # noqa: F401
         from .batch_scheduler import BatchScheduler
+        from .batching_options import read_batching_options
         from .manager import ModelManager
+        from .tls import read_credentials
     except ImportError as error:
         raise ImportError(
             f"{error}. The server needs: pip install 'keras_attn[serving]'"
         ) from error
+    credentials = read_credentials(flags.ssl_config_file)
+    batching = None
+    if flags.enable_batching:
+        options = read_batching_options(flags.batching_parameters_file)
+        batching = BatchScheduler(options), options
 
     manager = ModelManager(
-        functools.partial(load, flags, batching and (BatchScheduler(batching), batching)),
+        functools.partial(load, flags, batching),
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
         unavailable_labels=flags.allow_version_labels_for_unavailable_models,
@@ -96,14 +83,13 @@ def serve(flags, stopping):
     _await_models(manager, configs, flags, stopping)
     if stopping.is_set():
         _log.info("Stopped while the models were loading")
-        return 0
+        return
     if flags.file_system_poll_wait_seconds > 0:
         manager.poll_every(flags.file_system_poll_wait_seconds)
     # A thread of its own: uvicorn handles signals itself where it runs on the main thread.
     with concurrent.futures.ThreadPoolExecutor(1, "event-loop") as event_loop:
         apis = _serve_apis(flags, manager, metrics_path, credentials, stopping)
         event_loop.submit(asyncio.run, apis).result()
-    return 0
 
 
 def load(flags, batching, name, version, path):
@@ -129,23 +115,18 @@ def load(flags, batching, name, version, path):
 
 
 def _await_models(manager, configs, flags, stopping):
-    """Return when every model can answer: like the real server, no port opens before.
-
-    Return earlier when the server is to stop.
-    """
+    """Return when every model can answer, before which no port opens, or when to stop."""
     while not stopping.is_set():
         manager.poll()
-        if stopping.is_set():
+        versions = {config.name: manager.versions(config.name) for config in configs}
+        missing = {
+            name: records
+            for name, records in versions.items()
+            if not any(record.loaded for record in records)
+        }
+        if not missing or stopping.is_set():
             return
-        missing = [
-            config.name
-            for config in configs
-            if not any(record.loaded for record in manager.versions(config.name))
-        ]
-        if not missing:
-            return
-        for name in missing:
-            records = manager.versions(name)
+        for name, records in missing.items():
             if records and all(record.ended for record in records):
                 raise RuntimeError(f"Model {name} did not become available: {records[0].message}")
         stopping.wait(flags.file_system_poll_wait_seconds or _POLL_SECONDS)
@@ -155,49 +136,42 @@ async def _serve_apis(flags, manager, metrics_path, credentials, stopping):
     """Serve both APIs until `stopping` is set, and until the running requests are done."""
     from .demo_page import DemoPage
     from .grpc_api import GrpcApi, HealthService, make_grpc_server
-    from .limits import Limits
     from .rest_api import RestApi, make_rest_application
     from .rest_server import RestServer
 
-    limits = Limits(
-        **{field.name: getattr(flags, field.name) for field in dataclasses.fields(Limits)}
-    )
+    limits = Limits(**{f.name: getattr(flags, f.name) for f in dataclasses.fields(Limits)})
     health = HealthService() if flags.enable_grpc_healthcheck_service else None
     grpc_server = rest_server = None
     if flags.port:
-        is_ipv6 = _family(flags.host) == socket.AF_INET6
-        address = f"{f'[{flags.host}]' if is_ipv6 else flags.host}:{flags.port}"
         api = GrpcApi(manager, flags.grpc_max_threads, limits)
+        host = f"[{flags.host}]" if _family(flags.host) == socket.AF_INET6 else flags.host
+        address = f"{host}:{flags.port}"
         grpc_server = make_grpc_server(api, limits.max_request_bytes, address, credentials, health)
         await grpc_server.start()
     if flags.rest_api_port:
         api = RestApi(manager, flags.rest_api_num_threads, limits, flags.rest_api_timeout_in_ms)
-        application = make_rest_application(
-            api,
-            flags.rest_api_enable_cors_support,
-            metrics_path,
-            DemoPage(manager) if flags.demo_page else None,
+        demo_page = DemoPage(manager) if flags.demo_page else None
+        cors = flags.rest_api_enable_cors_support
+        rest_server = RestServer(
+            make_rest_application(api, cors, metrics_path, demo_page),
+            open_socket("REST", flags.host, flags.rest_api_port),
+            head_seconds=max(flags.rest_api_timeout_in_ms, 0) / 1000,
         )
-        listener = open_socket("REST", flags.host, flags.rest_api_port)
-        head_seconds = max(flags.rest_api_timeout_in_ms, 0) / 1000
-        rest_server = RestServer(application, listener, head_seconds)
-        serving = asyncio.create_task(rest_server.serve())
-    _log.info(
-        "Serving on %s: gRPC port %d, REST port %d", flags.host, flags.port, flags.rest_api_port
-    )
+        rest_end = asyncio.create_task(rest_server.serve())
+    ports = flags.host, flags.port, flags.rest_api_port
+    _log.info("Serving on %s: gRPC port %d, REST port %d", *ports)
 
     await asyncio.to_thread(stopping.wait)
     _log.info("Stopping; running requests finish first")
     manager.stop()
     if health:
         health.stop()
-    ends = []
     if rest_server:
         rest_server.stop(_GRACE_SECONDS)
-        ends.append(serving)
     if grpc_server:
-        ends.append(grpc_server.stop(_GRACE_SECONDS))
-    await asyncio.gather(*ends)
+        await grpc_server.stop(_GRACE_SECONDS)
+    if rest_server:
+        await rest_end
 
 
 def check_address(api, host, port):
@@ -205,13 +179,8 @@ def check_address(api, host, port):
 
     Nothing listens meanwhile, so no client takes the server for one that answers.
 
-    Args:
-        api: string, for the error.
-        host: string. Name or address.
-        port: int.
-
     Raises:
-        OSError: if the host is unknown or not of this machine, or the port is in use or not allowed.
+        OSError: if the host is unknown or not of this machine, or the port is taken or not allowed.
     """
     try:
         with socket.socket(_family(host)) as probe:
@@ -222,11 +191,9 @@ def check_address(api, host, port):
 
 
 def open_socket(api, host, port):
-    """Return a listening socket; arguments and errors are those of `check_address`."""
-    try:
-        return socket.create_server((host, port), family=_family(host), backlog=2048)
-    except OSError as error:
-        raise OSError(f"{api} cannot listen on {host}:{port}: {error.strerror}") from error
+    """Return a listening socket; the errors are those of `check_address`."""
+    check_address(api, host, port)
+    return socket.create_server((host, port), family=_family(host), backlog=2048)
 
 
 def _family(host):

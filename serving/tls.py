@@ -6,8 +6,8 @@ import tempfile
 
 import grpc
 
+from .client.messages_pb2 import SSLConfig
 from .config_files import read_config
-from .serving_config_pb2 import SSLConfig
 
 
 def read_credentials(path=None):
@@ -40,27 +40,18 @@ def read_credentials(path=None):
 def _check_pair(path, config):
     """Refuse keys with which gRPC would fail, without a reason, when the port is opened."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:  # readable by this user only; OpenSSL reads only files
-        paths = {name: os.path.join(folder, name) for name in ("server_cert", "server_key")}
-        for name, file_path in paths.items():
+    expected = "server_key and server_cert must be a key without a password and its certificate"
+    with tempfile.TemporaryDirectory() as folder:  # readable by this user only
+        paths = [os.path.join(folder, name) for name in ("server_cert", "server_key")]
+        for file_path in paths:
             with open(file_path, "w", encoding="utf-8") as file:
-                file.write(getattr(config, name))
+                file.write(getattr(config, os.path.basename(file_path)))
         try:
             # With an empty password OpenSSL refuses a key that needs one, and does not prompt.
-            context.load_cert_chain(*paths.values(), password="")
+            context.load_cert_chain(*paths, password="")
+            expected = "custom_ca must be a certificate in PEM form"
+            if config.custom_ca:
+                context.load_verify_locations(cadata=config.custom_ca)
         except (ssl.SSLError, ValueError) as error:
-            raise ValueError(
-                f"{path}: server_key and server_cert must be a key without a password and its "
-                f"certificate. Received: {_reason(error)}."
-            ) from error
-    try:
-        if config.custom_ca:
-            context.load_verify_locations(cadata=config.custom_ca)
-    except (ssl.SSLError, ValueError) as error:
-        raise ValueError(
-            f"{path}: custom_ca must be a certificate in PEM form. Received: {_reason(error)}."
-        ) from error
-
-
-def _reason(error):
-    return getattr(error, "reason", None) or error
+            reason = getattr(error, "reason", None) or error
+            raise ValueError(f"{path}: {expected}. Received: {reason}.") from error

@@ -9,7 +9,7 @@ from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
 from .errors import Code
 
 State = ModelVersionStatus.State
-_MAX_VERSION = 2**63 - 1
+MAX_VERSION = 2**63 - 1
 
 
 @dataclasses.dataclass
@@ -37,35 +37,23 @@ class VersionRecord:
         """True when it was unloaded or given up."""
         return self.state == State.END
 
-    @property
-    def unloaded(self):
-        """True when it ended without an error."""
-        return self.ended and self.code == Code.OK
-
 
 def find_versions(base_path):
-    """Return the sub-directories whose names are integers: version number to path.
-
-    Raises:
-        OSError: if the base path cannot be listed.
-    """
-    found = {}
+    """Return the sub-directories whose names are integers: version number to path."""
     with os.scandir(base_path) as children:
-        for child in children:
-            if re.fullmatch(r"[0-9]+", child.name) and child.is_dir():
-                version = int(child.name)
-                if version <= _MAX_VERSION:
-                    found[version] = child.path
-    return found
+        found = {
+            int(child.name): child.path
+            for child in children
+            if re.fullmatch(r"[0-9]+", child.name) and child.is_dir()
+        }
+    return {version: path for version, path in found.items() if version <= MAX_VERSION}
 
 
 def wanted_versions(found, policy):
     """Return the version numbers that a policy wants among those found, the newest first.
 
-    Args:
-        found: version numbers.
-        policy: `ServableVersionPolicy` proto: `latest` (one version unless it says more, and
-            also when nothing is set), `all` or `specific`.
+    The policy is a `ServableVersionPolicy` proto: `latest` (one version unless it says more, and
+    also when nothing is set), `all` or `specific`.
     """
     newest_first = sorted(found, reverse=True)
     choice = policy.WhichOneof("policy_choice")

@@ -22,28 +22,18 @@ _RUN = {
 
 
 def warm_up(servable, path, iterations=1):
-    """Run the requests of `assets.extra/tf_serving_warmup_requests`, if there is one.
+    """Run the requests of a version's `assets.extra/tf_serving_warmup_requests`, if it exists.
 
     Where the record of a predict request has the response too, as in exports of keras_attn, the
     answer must equal it. (The real server only runs the requests.)
-
-    Args:
-        servable: `Servable`, loaded and not yet available.
-        path: string. The version's directory.
-        iterations: int. Runs of each request.
-
-    Raises:
-        ServingError: if a record is broken, fails or has another answer, or there are more than
-            1000.
     """
     file = os.path.join(path, WARMUP_FILE)
     if not os.path.exists(file):
         return
     for count, record in enumerate(tf.compat.v1.io.tf_record_iterator(file), start=1):
         if count > _MAX_RECORDS:
-            raise invalid_argument(
-                f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {file}"
-            )
+            most = f"the maximum ({_MAX_RECORDS}) at {file}"
+            raise invalid_argument(f"Number of warmup records exceeds {most}")
         log = PredictionLog.FromString(record)
         kind = log.WhichOneof("log_type")
         if kind not in _RUN:

@@ -8,12 +8,21 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras  # noqa: E402
 import pytest  # noqa: E402
+from fork_server import run_python  # noqa: E402
 
 
 def pytest_collection_finish():
     """Exclude what the imports made, 440,000 objects, from each later garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _conformance_checks_fork():
+    """The check `fresh_process` forks a process that has imported Keras instead of a new one."""
+    from keras_attn.testing import fresh_process
+
+    fresh_process.run_python = run_python
 
 
 def _reset():

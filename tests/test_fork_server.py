@@ -65,8 +65,8 @@ print(json.dumps([float(keras.ops.sum(keras.ops.ones(3))), len(devices)]))
         "-c",
         "import tensorflow as tf\n"
         "cpu = tf.config.list_physical_devices('CPU')[0]\n"
-        "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)"
-        + code,
+        "two = [tf.config.LogicalDeviceConfiguration()] * 2\n"
+        "tf.config.set_logical_device_configuration(cpu, two)" + code,
     )
     assert json.loads(done.stdout) == [3.0, 2], done.stderr
 

@@ -1,18 +1,14 @@
-"""What an installed wheel holds and what works from it."""
+"""Contents of an installed wheel, and its commands."""
 
 import configparser
 import os
-import pathlib
-import subprocess
-import sys
 
-ROOT = pathlib.Path(__file__).parents[1]
+from fork_server import ROOT, run_python
 
 
 def packages(folder):
-    return {
-        ".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / folder).rglob("__init__.py")
-    }
+    files = (ROOT / folder).rglob("__init__.py")
+    return {".".join(path.parent.relative_to(ROOT).parts) for path in files}
 
 
 def test_a_wheel_holds_every_package_below_keras_attn():
@@ -38,12 +34,7 @@ def test_programs_of_a_wheel_run_as_modules_of_keras_attn(tmp_path):
     (tmp_path / "keras_attn").mkdir()  # laid out as setup.cfg maps it, outside the checkout
     for path in [*(ROOT / "keras_attn").iterdir(), ROOT / "recipes", ROOT / "serving"]:
         (tmp_path / "keras_attn" / path.name).symlink_to(path)
-    done = subprocess.run(
-        [sys.executable, "-c", PRINT_HELP],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = run_python("-c", PRINT_HELP, cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("usage: ") == 4

@@ -1,4 +1,4 @@
-"""What the Transformer's paper says about itself (Vaswani et al., 2017), measured."""
+"""Claims of the Transformer's paper about its own model (Vaswani et al., 2017), measured."""
 
 import math
 
@@ -8,7 +8,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention.softmax import attend
+from keras_attn.attention.softmax import attend_logits
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.ops.sinusoids import sinusoids
@@ -36,7 +36,7 @@ def gradient_through_the_softmax(size, scaled, keys=8, count=2000):
     logits = DotProduct(scaled)(query, key)
     with tf.GradientTape() as tape:
         tape.watch(logits)
-        output, _ = attend(logits, value)
+        output, _ = attend_logits(logits, value)
         loss = tf.reduce_sum(output)
     return np.median(np.linalg.norm(tape.gradient(loss, logits), axis=-1))
 
@@ -59,7 +59,7 @@ def rotation(offset, dim):
 
 
 @pytest.mark.parametrize("offset", [1, 7, 100, -3])
-def test_a_shift_of_positions_is_one_rotation(offset):
+def test_shifted_positions_are_rotated_vectors(offset):
     """Section 3.5: PE[p + k] is a linear function of PE[p], the same for every p."""
     positions = np.arange(3, 300)
     table = np.asarray(sinusoids(positions, 16), "float64")
@@ -114,7 +114,7 @@ def products(layer, length, dim):
 
 
 @pytest.mark.parametrize("heads", [1, 2, 8])
-def test_many_small_heads_cost_as_much_as_one_full_head(heads):
+def test_head_count_does_not_change_the_parameters(heads):
     """Section 3.2.2: h heads of size d/h cost what one head of size d costs."""
     length, dim = 5, 24
     layer = MultiHeadAttention(heads, dim // heads)
@@ -124,7 +124,7 @@ def test_many_small_heads_cost_as_much_as_one_full_head(heads):
     assert products(layer, length, dim) == 4 * length * dim**2 + 2 * length**2 * dim
 
 
-def test_the_model_of_the_paper_in_its_own_terms():
+def test_transformer_base_has_the_papers_sizes():
     """Section 3.1 and 3.3: N = 6, d_model = 512, h = 8, d_k = d_v = 64, d_ff = 2048."""
     from keras_attn.models import create
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from keras_attn.viz.__main__ import draw
+from keras_attn.viz.__main__ import write_pictures
 from keras_attn.viz.axes import working_values
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +40,6 @@ def test_the_picture_of_the_axes_is_up_to_date():
 
 
 def test_draw_writes_all_pictures(tmp_path):
-    draw(tmp_path)
+    write_pictures(tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["axes.png", "patterns.png", "sinusoids.png"]

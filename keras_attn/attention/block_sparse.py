@@ -3,30 +3,27 @@
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.tiles import Tile, attend_tiles, blocks_in_tile
+from keras_attn.attention.tiles import Tile, attend_tiles, blocks_per_tile
 from keras_attn.ops.shapes import ceil_div, size, sizes
 
-# Scores of one tile: few enough for a processor's cache, enough to outweigh the loop around them.
-TILE_SCORES = 2**20
 
-
-def gathered(operands, starts, keys, allowed, *, log_weight=False):
-    """Attention in which the queries of a block meet keys that a table lists.
+def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
+    """Compute attention in which the queries of a block meet the keys that a table lists.
 
     Time O(T K) and memory O(T K / W) per head, for blocks of W queries with K keys each.
 
     Args:
-        operands: `AttentionInputs` of consecutive positions from 0, the queries being the last T of S.
+        inputs: `AttentionInputs` of consecutive positions from 0, the queries being the last T of S.
         starts: int array (blocks + 1,), the first position of each block, and the end of the last.
         keys: int array (blocks, K), the positions of each block's keys, each once; -1 for none.
         allowed: function of query positions (..., T, 1) and key positions (..., 1, S).
-        log_weight: bool. Whether to give the log weight too, for `merge`.
+        log_weight: bool. True to return the log weight too, for `merge_by_logsumexp`.
 
     Returns:
         Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
     """
-    batch, _, length, _ = sizes(operands.query)
-    num_keys = size(operands.key, 2)
+    batch, _, length, _ = sizes(inputs.query)
+    num_keys = size(inputs.key, 2)
     first = num_keys - length
     width = int(np.diff(starts).max())
     block_of = np.repeat(np.arange(len(keys), dtype="int32"), np.diff(starts))
@@ -36,7 +33,9 @@ def gathered(operands, starts, keys, allowed, *, log_weight=False):
 
     first_block = _entry(block_of, first)
     count = _entry(block_of, num_keys - 1) + 1 - first_block
-    group = blocks_in_tile(operands.query, width * keys.shape[1], TILE_SCORES, count)
+    group = blocks_per_tile(
+        inputs.query, width * keys.shape[1], inputs.tile_sizes.block_scores, count
+    )
     groups = ceil_div(count, group)
     blocks = first_block + ops.arange(groups * group, dtype="int32")
     blocks = ops.minimum(blocks, len(keys) - 1)  # what fills the last tile is not read
@@ -61,18 +60,18 @@ def gathered(operands, starts, keys, allowed, *, log_weight=False):
         mask = ops.logical_and(pairs[1] >= 0, allowed(*pairs))
         for mask_of_keys in real:
             mask = ops.logical_and(mask, ops.swapaxes(flat(mask_of_keys), -1, -2))
-        if operands.condition is not None:
-            mask = ops.logical_and(mask, operands.condition(*pairs))
+        if inputs.mask_fn is not None:
+            mask = ops.logical_and(mask, inputs.mask_fn(*pairs))
         return Tile(*(flat(x) for x in (query, key, value)), i, j, mask)
 
-    query_places = ops.clip(i - first, 0, length - 1)
-    key_places = ops.maximum(j, 0)
-    tiles = [gather(operands.query, query_places)]
-    tiles += [gather(x, key_places) for x in (operands.key, operands.value)]
+    query_indices = ops.clip(i - first, 0, length - 1)
+    key_indices = ops.maximum(j, 0)
+    tiles = [gather(inputs.query, query_indices)]
+    tiles += [gather(x, key_indices) for x in (inputs.key, inputs.value)]
     tiles += [ops.reshape(x, (groups, group, x.shape[-1])) for x in (i, j)]
-    if operands.real is not None:
-        tiles.append(gather(operands.real[..., None], key_places))
-    output, log_weights = attend_tiles(operands, cut, tiles, log_weight=log_weight, at_once=2)
+    if inputs.key_mask is not None:
+        tiles.append(gather(inputs.key_mask[..., None], key_indices))
+    output, log_weights = attend_tiles(inputs, cut, tiles, log_weight=log_weight, at_once=2)
     places = ops.take(place_of, first + ops.arange(length, dtype="int32")) - first_block * width
 
     def join(x):  # (groups, group * B, N, W, H) -> (B, N, T, H)

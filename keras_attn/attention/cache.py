@@ -1,73 +1,80 @@
-"""Keys and values kept between calls, and writing new ones."""
+"""Caches of keys and values: writing new ones, and reading those that a query may meet."""
 
 import dataclasses
 
 from keras import ops
 
-from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.inputs import PositionRange
 from keras_attn.ops.checks import check_shape
 from keras_attn.ops.shapes import size, sizes, slice_axis
 
-# From so many slots on, row after row is written sooner than all slots are chosen anew; XLA then
-# writes into the loop's own buffer.
-MANY_SLOTS = 256
-
 
 def ring_positions(num_slots, end):
-    """The position in each slot of a ring once `end` were written; below 0 in an empty slot.
+    """Return the position in each slot of a ring after `end` keys; below 0 in an empty slot.
 
-    Without a turn, that is the slot's own number.
+    Before the ring wraps, the position is the slot's own number.
     """
     slots = ops.arange(num_slots, dtype="int32")
     return end - 1 - (end - 1 - slots) % num_slots
 
 
-def write_slots(buffer, update, index):
-    """`buffer` (B, N, M, H) with `update` (B, N, T, H) in its slots index .. index + T - 1, mod M.
+def write_slots(buffer, update, index, many_slots=256):
+    """Write `update` (B, N, T, H) into slots index .. index + T - 1, mod M, of a buffer.
 
-    Not written with a slice update, because Keras's is an XLA op on TensorFlow even outside XLA,
-    which TensorFlow Serving and ONNX converters do not run. `index` is an int32 scalar, the same
-    for all rows.
+    Not written with a slice update: Keras's is an XLA op on TensorFlow even outside XLA, which
+    TensorFlow Serving and ONNX converters do not run.
+
+    Args:
+        buffer: (B, N, M, H).
+        update: (B, N, T, H).
+        index: int32 scalar, the same for all rows.
+        many_slots: int. From this number of slots on, writing one row is faster than rebuilding all
+            slots with `where`; XLA then writes into the loop's own buffer.
+
+    Returns:
+        The new buffer.
     """
+    if buffer.shape[2] is not None and buffer.shape[2] < many_slots:
+        return _rebuild_slots(buffer, update, index)
     num_slots, length = size(buffer, 2), size(update, 2)
-    if isinstance(num_slots, int) and num_slots < MANY_SLOTS:
-        return _write_all_slots(buffer, update, index)
     if not isinstance(length, int) or not isinstance(num_slots, int) or length > num_slots:
-        kept = ops.minimum(length, num_slots)  # a slot is written once
-        update, index = slice_axis(update, length - kept, kept, axis=2), index + length - kept
-        length = kept
+        written = ops.minimum(length, num_slots)  # a slot is written once
+        update = slice_axis(update, length - written, written, axis=2)
+        index = index + length - written
+        length = written
     batch, num_heads = sizes(buffer)[:2]
     slots = (index + ops.arange(length, dtype="int32")) % num_slots
-    places = (
+    indices = (
         ops.arange(batch, dtype="int32")[:, None, None],
         ops.arange(num_heads, dtype="int32")[:, None],
         slots,
     )
-    places = [ops.reshape(ops.broadcast_to(x, (batch, num_heads, length)), (-1,)) for x in places]
+    indices = [ops.reshape(ops.broadcast_to(x, (batch, num_heads, length)), (-1,)) for x in indices]
     rows = ops.reshape(update, (-1, update.shape[-1]))
-    return ops.scatter_update(buffer, ops.stack(places, axis=-1), rows)
+    return ops.scatter_update(buffer, ops.stack(indices, axis=-1), rows)
 
 
-def _write_all_slots(buffer, update, index):
-    """The same, by choosing between old and new in each slot."""
-    num_slots, length = buffer.shape[2], size(update, 2)
-    if isinstance(length, int) and length == 1:
+def _rebuild_slots(buffer, update, index):
+    """Write slots by choosing between old and new in each slot."""
+    num_slots = buffer.shape[2]
+    if update.shape[2] == 1:
         slots = ops.arange(num_slots, dtype="int32")
         return ops.where((slots == index % num_slots)[:, None], update, buffer)  # (B, N, M, H)
+    length = size(update, 2)
     offset = ring_positions(num_slots, index + length) - index  # below 0: written before
     spread = ops.take(update, ops.clip(offset, 0, length - 1), axis=2)  # (B, N, M, H)
     return ops.where((offset >= 0)[:, None], spread, buffer)
 
 
 def add_slots(buffer, update, index):
-    """`buffer` (B, N, M, H) and `update` (B, N, T, H): behind it, or in its slots from `index` on."""
+    """Append `update` (B, N, T, H) to `buffer` (B, N, M, H), or write it from slot `index` on."""
     if index is None:
         return ops.concatenate([buffer, update], axis=2)
     return write_slots(buffer, update, index)
 
 
 def check_cache(cache, num_heads, key_dim, value_dim):
-    """Refuses a cache that is not one of a layer of these sizes."""
+    """Refuse a cache that does not fit a layer of these sizes."""
     for name, width in (("key", key_dim), ("value", value_dim)):
         if name not in cache:
             raise ValueError(
@@ -78,10 +85,10 @@ def check_cache(cache, num_heads, key_dim, value_dim):
 
 
 def extend_cache(cache, key, value, is_ring=False):
-    """`cache` with per-head `key` and `value` (B, N, T, H) in its next T slots.
+    """Return `cache` with per-head `key` and `value` (B, N, T, H) in its next T slots.
 
-    With an `index` of None every slot is filled, and new ones are added. A ring starts again at
-    its first slot, so that it holds the last keys.
+    With an `index` of None every slot is filled, and new ones are added. A ring continues at its
+    first slot after its last one, so that it holds the last keys.
     """
     index = cache["index"]
     if index is not None:
@@ -101,29 +108,27 @@ def extend_cache(cache, key, value, is_ring=False):
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
-    """What is read from a cache.
+class CacheView:
+    """The part of a cache that a call reads.
 
     Args:
         key: (B, N, S, H). value: (B, N, S, Hv).
         positions: of the keys; a `PositionRange`, or int32 (S,).
-        end: the position after the last key.
-        present: bool (S,), whether there is such a key; None if all are there.
+        slot_mask: bool (S,), True where there is such a key; None if all are there.
         columns: int32 (S,), which columns of a mask over all positions belong to these keys; None
             for all, in their order.
-        num_slots: number of such columns, where it is known.
+        num_slots: number of such columns, if known.
     """
 
     key: object
     value: object
     positions: object
-    end: object
-    present: object = None
+    slot_mask: object = None
     columns: object = None
     num_slots: int | None = None
 
-    def cut(self, mask, name):
-        """The columns of a mask (..., positions) for the keys that were read."""
+    def select_columns(self, mask, name):
+        """Return the columns of a mask (..., positions) for the keys that are read."""
         if mask is None or self.columns is None:
             return mask
         mask = ops.convert_to_tensor(mask)
@@ -133,58 +138,55 @@ class Reading:
             check_shape(mask, name, (*mask.shape[:-1], self.num_slots))
         return ops.take(mask, self.columns, axis=-1)
 
-    def spread(self, scores):
-        """Scores (B, N, T, S) of the keys that were read, for all slots."""
+    def scatter_scores(self, scores):
+        """Return scores (B, N, T, S) of the keys that are read as scores of all slots."""
         if self.num_slots is None:
             return scores
         return ops.matmul(scores, ops.one_hot(self.columns, self.num_slots, dtype=scores.dtype))
 
 
 def read_cache(cache, key, value, pattern, query_positions=None, key_positions=None):
-    """Extends a cache that has an `index` by new keys and values, and reads what they may meet.
+    """Extend a cache that has an `index` by new keys and values, and read what they may meet.
 
-    A cache of as many slots as `pattern.cache_size()` is a ring: position p is in slot p mod M. Others
-    hold position p in slot p. For a single query, only the keys that the pattern names are read.
+    A cache of `pattern.cache_size()` slots is a ring: position p is in slot p mod M. Others hold
+    position p in slot p. For a single query, only the keys that the pattern names are read.
 
     Args:
         cache: dict from `KVCache.initial`, `context_cache` or an earlier call.
         key, value: (B, N, T, H), new; None with a complete cache.
         pattern: of the pattern axis.
         query_positions, key_positions: as the attention layer got them. With `key_positions` slots
-            stand where these say, and all are read.
+            have these positions, and all are read.
 
     Returns:
-        The new cache and a `Reading`.
+        The new cache and a `CacheView`.
     """
     if "index" not in cache:
-        return cache, _all(cache)
+        return cache, _view_all(cache, size(cache["key"], 2))
     length, num_slots = key.shape[2], cache["key"].shape[2]
-    kept = None if cache["index"] is None else pattern.cache_size()
-    is_ring = kept is not None and num_slots in (None, kept)
+    ring_size = None if cache["index"] is None else pattern.cache_size()
+    is_ring = ring_size is not None and num_slots in (None, ring_size)
     if key_positions is not None:
         _check_slots(ops.convert_to_tensor(key_positions).shape, num_slots, is_ring)
         is_ring = False
     new = extend_cache(cache, key, value, is_ring)
     if is_ring:
-        return new, _ring(new) if length == 1 else _ring_and_new(cache, key, value)
-    reading = None
+        return new, _view_ring(new) if length == 1 else _view_ring_and_new(cache, key, value)
+    view, num_slots = None, size(new["key"], 2)
     if length == 1 and key_positions is None:
-        reading = _candidates(new, pattern, query_positions)
-    return new, reading or _all(new)
+        view = _view_decode_keys(new, num_slots, pattern, query_positions)
+    return new, view or _view_all(new, num_slots)
 
 
-def _all(cache):
-    """Every slot, in the order of positions."""
-    num_slots = size(cache["key"], 2)
+def _view_all(cache, num_slots):
+    """View every slot, in the order of positions."""
     filled = cache.get("index")
-    present = None if filled is None else ops.arange(num_slots, dtype="int32") < filled
-    end = num_slots if filled is None else filled
-    return Reading(cache["key"], cache["value"], PositionRange(0, num_slots), end, present)
+    slot_mask = None if filled is None else ops.arange(num_slots, dtype="int32") < filled
+    return CacheView(cache["key"], cache["value"], PositionRange(0, num_slots), slot_mask)
 
 
-def _candidates(cache, pattern, query_positions):
-    """The keys that one query may meet, gathered; None where that saves nothing."""
-    num_slots = size(cache["key"], 2)
+def _view_decode_keys(cache, num_slots, pattern, query_positions):
+    """View the keys that one query may meet, gathered; None where that saves nothing."""
     end = num_slots if cache["index"] is None else cache["index"]
     position = ops.convert_to_tensor(end - 1, "int32")
     if query_positions is not None:
@@ -198,40 +200,36 @@ def _candidates(cache, pattern, query_positions):
     count = positions.shape[0]
     if isinstance(num_slots, int) and count is not None and count >= num_slots:
         return None
-    present = ops.logical_and(positions >= 0, positions < end)
-    columns = ops.where(present, positions, 0)
-    return Reading(
+    slot_mask = ops.logical_and(positions >= 0, positions < end)
+    columns = ops.where(slot_mask, positions, 0)
+    return CacheView(
         *(ops.take(cache[name], columns, axis=2) for name in ("key", "value")),
-        # A score may have no answer for a distance that the pattern forbids.
-        positions=ops.where(present, positions, position),
-        end=end,
-        present=present,
+        # A score may be undefined at a distance that the pattern forbids.
+        positions=ops.where(slot_mask, positions, position),
+        slot_mask=slot_mask,
         columns=columns,
         num_slots=num_slots,
     )
 
 
-def _ring(cache):
-    """What a ring holds."""
+def _view_ring(cache):
     positions = ring_positions(size(cache["key"], 2), cache["index"])
-    return _by_positions(cache["key"], cache["value"], positions, cache["index"])
+    return _view_positions(cache["key"], cache["value"], positions)
 
 
-def _ring_and_new(cache, key, value):
-    """What a ring held and new keys: the first of them may meet what the last ones overwrite."""
+def _view_ring_and_new(cache, key, value):
+    """View a ring before new keys, and them: the first may meet what the last ones overwrite."""
     num_slots, index, length = size(cache["key"], 2), cache["index"], size(key, 2)
     new_positions = index + ops.arange(length, dtype="int32")
-    return _by_positions(
+    return _view_positions(
         ops.concatenate([cache["key"], key], axis=2),
         ops.concatenate([cache["value"], value], axis=2),
         ops.concatenate([ring_positions(num_slots, index), new_positions]),
-        index + length,
     )
 
 
-def _by_positions(key, value, positions, end):
-    present = positions >= 0
-    return Reading(key, value, positions, end, present, columns=ops.maximum(positions, 0))
+def _view_positions(key, value, positions):
+    return CacheView(key, value, positions, positions >= 0, columns=ops.maximum(positions, 0))
 
 
 def _check_slots(shape, num_slots, is_ring):

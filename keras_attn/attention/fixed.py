@@ -2,26 +2,26 @@
 
 from keras import ops
 
-from keras_attn.attention.chunked import rows
-from keras_attn.attention.positions import head_positions
+from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.inputs import positions_by_head
 from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
 
 
-def summaries(operands, allowed, stride, summary, *, log_weight=False):
-    """Attention to those keys that stand among the last `summary` of a block of `stride`.
+def attend_fixed(inputs, allowed, stride, summary, *, log_weight=False):
+    """Compute attention to the keys among the last `summary` of each block of `stride`.
 
     Time O(T S summary / stride) and memory O(T + S) per head.
 
     Args:
-        operands: `AttentionInputs` of consecutive positions.
+        inputs: `AttentionInputs` of consecutive positions.
         allowed: function of query positions (..., T, 1) and key positions (..., 1, S).
         stride, summary: ints.
-        log_weight: bool. Whether to give the log weight too, for `merge`.
+        log_weight: bool. True to return the log weight too, for `merge_by_logsumexp`.
 
     Returns:
         Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
     """
-    num_keys = size(operands.key, 2)
+    num_keys = size(inputs.key, 2)
     blocks = ceil_div(num_keys, stride)
 
     def gather(x):  # (B, N, S, H) -> (B, N, blocks * summary, H)
@@ -30,17 +30,16 @@ def summaries(operands, allowed, stride, summary, *, log_weight=False):
         x = slice_axis(x, stride - summary, summary, axis=3)
         return ops.reshape(x, (*sizes(x)[:2], blocks * summary, x.shape[-1]))
 
-    positions, real = operands.key_places()
-    chosen = operands.replace(
-        key=gather(operands.key),
-        value=gather(operands.value),
-        query_positions=head_positions(operands.query_positions),
-        key_positions=gather(positions)[..., 0],
-        real=gather(real)[..., 0],
+    chosen = inputs.replace(
+        key=gather(inputs.key),
+        value=gather(inputs.value),
+        query_positions=positions_by_head(inputs.query_positions),
+        key_positions=gather(inputs.positions_of_keys())[..., 0],
+        key_mask=gather(inputs.mask_of_keys())[..., 0],
     )
-    earlier = num_keys - size(operands.query, 2)
+    earlier = num_keys - size(inputs.query, 2)
 
     def visible(end):
         return ceil_div(earlier + end, stride) * summary
 
-    return rows(chosen, allowed, visible=visible, log_weight=log_weight)
+    return attend_chunked(chosen, allowed, visible=visible, log_weight=log_weight)

@@ -2,14 +2,22 @@
 
 from keras import ops
 
-from keras_attn.compat.keras_masks import get_keras_mask, set_keras_mask
+from keras_attn.compat.keras_masks import get_keras_mask as keras_mask
+from keras_attn.compat.keras_masks import set_keras_mask
 from keras_attn.ops.checks import check_boolean, check_shape
 
-
-def keras_mask(x):
-    """Keras's implicit mask (B, T) of `x`, or None."""
-    # Not the attribute itself: what JAX traces has none, and Keras keeps its mask elsewhere.
-    return get_keras_mask(x)
+__all__ = [
+    "attach_keras_mask",
+    "check_segments",
+    "combine_masks",
+    "join_masks",
+    "keras_mask",
+    "same_segment",
+    "segment_positions",
+    "spread_attention_mask",
+    "spread_masks",
+    "spread_padding_mask",
+]
 
 
 def attach_keras_mask(x, mask, name):
@@ -21,7 +29,7 @@ def attach_keras_mask(x, mask, name):
 
 
 def combine_masks(*masks):
-    """Logical and of those masks that are not None; None if there is none."""
+    """Return the logical and of those masks that are not None; None if there is none."""
     present = [mask for mask in masks if mask is not None]
     if not present:
         return None
@@ -32,7 +40,7 @@ def combine_masks(*masks):
 
 
 def join_masks(*parts):
-    """The padding mask (B, S) of parts one after the other; None if none has one.
+    """Return the padding mask (B, S) of consecutive parts; None if no part has one.
 
     Args:
         parts: tuples of a tensor (B, S_1, D), its mask, bool (B, S_1) or None, and the mask's name.
@@ -51,7 +59,7 @@ def join_masks(*parts):
 
 
 def spread_padding_mask(mask, batch, num_keys, name="padding_mask"):
-    """(B, S) -> (B, 1, S), checked; None stays None."""
+    """Check a mask (B, S) and return it as (B, 1, S); None stays None."""
     if mask is None:
         return None
     mask = ops.convert_to_tensor(mask)
@@ -61,9 +69,9 @@ def spread_padding_mask(mask, batch, num_keys, name="padding_mask"):
 
 
 def spread_attention_mask(mask, batch, num_heads, length, num_keys):
-    """(T, S), (B, T, S) or (B, N, T, S) -> four axes, checked; None stays None.
+    """Check a mask (T, S), (B, T, S) or (B, N, T, S) and return it with four axes.
 
-    Three axes are batch, query, key, as in Keras.
+    None stays None. Three axes are batch, query, key, as in Keras.
     """
     if mask is None:
         return None
@@ -79,34 +87,26 @@ def spread_attention_mask(mask, batch, num_heads, length, num_keys):
     return mask[:, None] if len(mask.shape) == 3 else mask
 
 
-def mask_and_bias(operands, pattern, attention_mask=None, present=None):
-    """What is added to and forbidden in the matrix of scores of a layer.
-
-    Args:
-        operands: `keras_attn.attention.inputs.AttentionInputs`.
-        pattern: of the pattern axis.
-        attention_mask: bool tensor or None, as a layer gets it.
-        present: bool (S,), the keys of a cache that are there; None for all.
+def spread_masks(query, key, value_mask=None, key_mask=None, attention_mask=None):
+    """Check the masks of an attention layer for heads (B, N, T, H) and (B, N, S, H).
 
     Returns:
-        Bool, broadcastable to (B, N, T, S), and float32, each None if there is none.
+        One mask of keys (B, 1, S), and the attention mask with four axes; None for no mask.
     """
-    batch, num_heads, length, _ = operands.query.shape
-    mask, bias = pattern.matrix(operands)
-    mask = combine_masks(
-        mask,
-        None if present is None else present[None, None, None],
-        None if operands.real is None else operands.real[:, :, None],
-        spread_attention_mask(attention_mask, batch, num_heads, length, operands.key.shape[2]),
+    batch, num_heads, length, _ = query.shape
+    num_keys = key.shape[2]
+    of_keys = combine_masks(
+        spread_padding_mask(value_mask, batch, num_keys, "value_mask"),
+        spread_padding_mask(key_mask, batch, num_keys, "key_mask"),
     )
-    return mask, bias
+    return of_keys, spread_attention_mask(attention_mask, batch, num_heads, length, num_keys)
 
 
 def check_segments(segment_ids, token_ids, name, of_tokens):
-    """Segment ids as an int32 tensor, refused unless there is one for each token.
+    """Return segment ids as an int32 tensor; refuse them unless there is one for each token.
 
     Any numbers are cast, as a functional model casts its inputs: under a `tf.distribute` strategy
-    Keras first shows a model the mean of all replicas' batches, which is no integer.
+    Keras first shows a model the mean of all replicas' batches, which is not an integer.
     """
     segment_ids, token_ids = map(ops.convert_to_tensor, (segment_ids, token_ids))
     if len(segment_ids.shape) != 2:
@@ -121,7 +121,7 @@ def check_segments(segment_ids, token_ids, name, of_tokens):
 
 
 def same_segment(segment_ids, others=None):
-    """Which tokens stand in the same sequence: an attention mask, bool (B, T, S).
+    """Return the attention mask (B, T, S) of tokens that belong to the same sequence.
 
     Args:
         segment_ids: int32 (B, T), 1 or more the sequence within the row, 0 padding.
@@ -133,8 +133,8 @@ def same_segment(segment_ids, others=None):
 
 
 def segment_positions(segment_ids):
-    """How many tokens of its own sequence stand before each, int32 (B, T); padding is at 0."""
-    places = ops.arange(ops.shape(segment_ids)[1], dtype="int32")
-    before = places[None, :] < places[:, None]  # (T, T)
+    """Return the position of each token in its own sequence, int32 (B, T); padding has 0."""
+    positions = ops.arange(ops.shape(segment_ids)[1], dtype="int32")
+    before = positions[None, :] < positions[:, None]  # (T, T)
     seen = ops.logical_and(same_segment(segment_ids), before)
     return ops.sum(ops.cast(seen, "int32"), axis=2)

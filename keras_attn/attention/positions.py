@@ -1,101 +1,16 @@
-"""Positions at equal distances."""
-
-import dataclasses
+"""Positions of inputs in layers around attention."""
 
 from keras import ops
 
+from keras_attn.attention.inputs import PositionRange, positions_tensor, resolve_positions
 from keras_attn.attention.masks import combine_masks, spread_attention_mask, spread_padding_mask
-from keras_attn.ops.checks import check_positions
-from keras_attn.ops.shapes import size, slice_axis
-
-
-@dataclasses.dataclass(frozen=True)
-class PositionRange:
-    """The positions start, start + step, ... in their order; as a tensor, by `tensor`.
-
-    A score or a plan that is given one knows, which a tensor cannot tell while a graph is built,
-    that neighbours are neighbours. `start` and `length` may be tensors.
-    """
-
-    start: object
-    length: object
-    step: int = 1
-
-    @property
-    def shape(self):
-        return (self.length if isinstance(self.length, int) else None,)
-
-    def tensor(self):
-        return ops.arange(self.length, dtype="int32") * self.step + self.start
-
-
-def last_of(length, num_keys):
-    """Where queries and keys stand unless told otherwise: the queries are the last of the keys."""
-    return PositionRange(num_keys - length, length), PositionRange(0, num_keys)
-
-
-def positions_tensor(positions):
-    """An int32 tensor of a `PositionRange` or of anything that makes a tensor."""
-    if isinstance(positions, PositionRange):
-        return positions.tensor()
-    return ops.cast(positions, "int32")
-
-
-def first_of(places, length):
-    """The first of a `PositionRange`, or of a tensor (B, N, S) or None, which stands for all."""
-    if isinstance(places, PositionRange):
-        return dataclasses.replace(places, length=length)
-    return None if places is None else slice_axis(places, 0, length, axis=len(places.shape) - 1)
-
-
-def head_positions(positions):
-    """Positions (T,), (B, T) or (B or 1, N or 1, T) of any kind as int32 of the last shape."""
-    if isinstance(positions, PositionRange):
-        return positions.tensor()[None, None]
-    positions = ops.cast(positions, "int32")
-    rank = len(positions.shape)
-    return positions[None, None] if rank == 1 else positions[:, None] if rank == 2 else positions
-
-
-def resolve_positions(query, key, cache=None, query_positions=None, key_positions=None):
-    """Positions (T,) or (B, T) of the queries, and of the keys that are not in the cache yet.
-
-    Unless they are given, new keys follow those in the cache, and the queries are the last of all.
-
-    Args:
-        query: (B, N, T, H). key: (B, N, S, H), new ones; None if there are none.
-        cache: as the attention layer gets it.
-        query_positions, key_positions: as the attention layer gets them: with a cache, the latter
-            are those of all its slots.
-
-    Returns:
-        The two, int32. That of keys is None where the cache is complete.
-    """
-    is_complete = cache is not None and "index" not in cache
-    grows = cache is not None and cache.get("index") is None
-    kept = 0 if cache is None else size(cache["key"], 2) if grows else cache["index"]
-    new = 0 if is_complete else size(key, 2)
-    batch, _, length, _ = query.shape
-    if query_positions is None:
-        steps = size(query, 2)
-        query_positions = PositionRange(kept + new - steps, steps).tensor()
-    else:
-        query_positions = check_positions(query_positions, "query_positions", batch, length)
-    if is_complete:
-        return query_positions, None
-    if key_positions is None:
-        return query_positions, PositionRange(kept, new).tensor()
-    num_keys = key.shape[2] if cache is None else None if grows else cache["key"].shape[2]
-    key_positions = check_positions(key_positions, "key_positions", batch, num_keys)
-    if cache is not None:
-        key_positions = ops.take(key_positions, PositionRange(kept, new).tensor(), axis=-1)
-    return query_positions, key_positions
+from keras_attn.ops.shapes import size
 
 
 def slots_at_distance(
     x, cache, query_positions=None, key_positions=None, padding_mask=None, attention_mask=None
 ):
-    """Where what stands so many positions before each of the new inputs is kept.
+    """Return a function of a distance d that finds the slots d positions before new inputs.
 
     Args:
         x: (B, T, D), new inputs.
@@ -104,11 +19,14 @@ def slots_at_distance(
             head gets them.
 
     Returns:
-        A function of a distance that gives a bool (B, T, S), True at the slot of that position: of
-        S = M + T slots, or of S = M where `index` says which of them are free.
+        A function of a distance d that gives a boolean mask (B, T, S): True at the slot that holds
+        position i - d. S = M + T slots, or S = M if the cache has an `index`.
     """
     cache = {"key": cache["inputs"], "index": cache["index"]}
-    places, _ = resolve_positions(x[:, None], x[:, None], cache, query_positions, key_positions)
+    heads = x[:, None]
+    queries = positions_tensor(
+        resolve_positions(heads, heads, cache, query_positions, key_positions).query
+    )
     grows = cache["index"] is None
     num_slots = size(cache["key"], 2) + (size(x, 1) if grows else 0)
     if key_positions is None:
@@ -119,22 +37,23 @@ def slots_at_distance(
     allowed = spread_attention_mask(attention_mask, batch, 1, length, static)
     allowed = combine_masks(real, None if allowed is None else allowed[:, 0])
 
-    def seen(distance):
-        found = ops.equal(key_positions[..., None, :], places[..., None] - distance)
+    def find(distance):
+        found = ops.equal(key_positions[..., None, :], queries[..., None] - distance)
         return combine_masks(found, allowed)
 
-    return seen
+    return find
 
 
-def block_positions(x, places=None, cache=None):
-    """Positions of a block's new inputs (B, T, D): as given, or after those in the block's cache.
+def block_positions(x, positions=None, cache=None):
+    """Return the positions of a block's new inputs (B, T, D).
 
-    None, without either, stands for those from 0 on.
+    They are the given ones, or those after the block's cache; None without either, for positions
+    from 0 on.
     """
-    if places is not None:
-        return positions_tensor(places)
+    if positions is not None:
+        return positions_tensor(positions)
     if cache is None:
         return None
     cache = cache["attention"]
-    kept = size(cache["key"], 2) if cache["index"] is None else cache["index"]
-    return PositionRange(kept, size(x, 1)).tensor()
+    cached = size(cache["key"], 2) if cache["index"] is None else cache["index"]
+    return PositionRange(cached, size(x, 1)).tensor()

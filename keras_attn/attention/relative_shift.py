@@ -1,18 +1,18 @@
-"""What queries have to do with the distances of keys, arranged by keys."""
+"""Relative shift: turn logits by distance into logits by key."""
 
 from keras import ops
 
-from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.inputs import PositionRange
 from keras_attn.ops.shapes import size, sizes, slice_axis
 
 
 def relative_shift(products, num_keys):
-    """Row t of `products` (B, N, T, T + S) from place T - 1 - t on, `num_keys` long: (B, N, T, S).
+    """Select `num_keys` columns of row t of `products` (B, N, T, T + S) from T - 1 - t on.
 
-    Where the columns of `products` are distances from the longest down, those of the result are
-    keys in their order. The last column is not looked at: it is there so that each row, when all
-    are read as rows that are one place shorter, begins one place earlier than the one before. No
-    gather is needed, whose gradient would add up pair by pair.
+    If the columns of `products` are distances from the longest down, those of the result
+    (B, N, T, S) are keys in their order. The last column is unused: with it, rows that are read as
+    one column shorter each begin one column earlier than the row before. This needs no gather, whose
+    gradient would add up pair by pair.
     """
     batch, num_heads, length, width = sizes(products)
     x = ops.reshape(products, (batch, num_heads, length * width))
@@ -22,7 +22,7 @@ def relative_shift(products, num_keys):
 
 
 def distances_between(query_positions, key_positions):
-    """All differences of two `PositionRange`s as one; None for positions in no such order."""
+    """Return all differences of two `PositionRange`s as one; None for other positions."""
     both = query_positions, key_positions
     if not all(isinstance(x, PositionRange) for x in both) or len({x.step for x in both}) > 1:
         return None
@@ -32,17 +32,17 @@ def distances_between(query_positions, key_positions):
 
 
 def table_columns(distances):
-    """The distances that a table's columns stand for: from the last down, and one to spare."""
+    """Return the distances of a table's columns: from the last down, and an unused one."""
     return PositionRange(_last(distances), distances.length + 1, -distances.step).tensor()
 
 
 def distance_products(query, table, distances, needed):
-    """Dot products of each query with the column of its distance from each key.
+    """Compute the dot products of each query with the column of its distance from each key.
 
     Args:
         query: (B, N, T, H).
-        table: (N, H, L + 1), or (H, L + 1) for all heads, with columns for what
-            `table_columns(distances)` gives.
+        table: (N, H, L + 1), or (H, L + 1) for all heads, with columns for
+            `table_columns(distances)`.
         distances: `PositionRange` of L.
         needed: the `distances_between` these queries and S keys, all among `distances`.
 
@@ -63,5 +63,5 @@ def distance_products(query, table, distances, needed):
     return relative_shift(ops.matmul(query, table), num_keys)
 
 
-def _last(progression):
-    return progression.start + (progression.length - 1) * progression.step
+def _last(positions):
+    return positions.start + (positions.length - 1) * positions.step

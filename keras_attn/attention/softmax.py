@@ -1,7 +1,7 @@
-"""The two products of attention.
+"""Products, softmax and merging of attention, and dense attention made of them.
 
-With one query, as in decoding, they are sums over a cache whose length differs at every step.
-TensorFlow's batched product sets up a kernel for each new length, which takes longer than the
+With one query, as in decoding, the products are sums over a cache whose length differs at every
+step. TensorFlow's batched product sets up a kernel for each new length, which takes longer than the
 product; its einsum has nothing to set up, and under XLA it spares a transposed copy of the keys.
 """
 
@@ -9,11 +9,46 @@ from keras import backend, ops
 
 from keras_attn.backend.operations import softmax_with_logsumexp
 
+# Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
+FORBIDDEN = -1e30
+
+
+def attend_dense(inputs, pattern):
+    """Compute attention from the whole matrix of scores, in O(T S H) time and O(T S) memory.
+
+    Args:
+        inputs: `AttentionInputs`.
+        pattern: of the pattern axis.
+
+    Returns:
+        The output (B, N, T, Hv) and the scores (B, N, T, S), at least float32.
+    """
+    mask, bias = pattern.dense_mask_and_bias(inputs)
+    mask = inputs.dense_mask(mask)
+    logits = inputs.score(
+        inputs.query,
+        inputs.key,
+        query_positions=inputs.query_positions,
+        key_positions=inputs.key_positions,
+    )
+    if bias is not None:
+        logits = at_least_float32(logits)
+        logits = logits + ops.cast(bias, logits.dtype)
+    drop = None
+    if inputs.dropout_fn is not None:
+        drop = lambda weights: inputs.dropout_fn(weights, inputs.seed)  # noqa: E731
+    return attend_logits(logits, inputs.value, mask, drop)
+
+
+def at_least_float32(x):
+    """Return a float tensor as float64 if it is that, else as float32."""
+    return x if backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
+
 
 def query_keys(query, key):
-    """query (B, N, T, H), key (B, N, S, H) -> dot products (B, N, T, S), float32 from float16.
+    """Compute dot products (B, N, T, S) of query (B, N, T, H) and key (B, N, S, H).
 
-    A dot product of float16 may be too large for float16.
+    They are float32 for float16, whose dot products may be too large for float16.
     """
     if backend.standardize_dtype(query.dtype) == "float16":
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
@@ -24,30 +59,26 @@ def query_keys(query, key):
 
 
 def weights_values(weights, value):
-    """weights (B, N, T, S), value (B, N, S, H) -> weighted sums (B, N, T, H)."""
+    """Compute sums (B, N, T, H) of value (B, N, S, H) with weights (B, N, T, S)."""
     if weights.shape[2] == 1:
         output = ops.einsum("bns,bnsh->bnh", ops.squeeze(weights, 2), value)
         return ops.expand_dims(output, 2)
     return ops.matmul(weights, value)
 
 
-# Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
-FORBIDDEN = -1e30
-
-
-def attend(logits, value, mask=None, drop=None, never_empty=False):
-    """softmax(logits) @ value over the allowed keys.
+def attend_logits(logits, value, mask=None, drop=None, never_empty=False):
+    """Compute softmax(logits) @ value over the allowed keys.
 
     Args:
-        logits: (..., T, S), any float dtype; the softmax is taken in float32.
+        logits: (..., T, S), any float dtype; the softmax is taken in at least float32.
         value: (..., S, Hv).
         mask: boolean, broadcastable to (..., T, S), True = may attend; None allows all.
-        drop: function applied to the weights before they meet the values (dropout).
-        never_empty: bool. Whether it is known that each query has an allowed key.
+        drop: function of the weights that returns them after dropout; None without.
+        never_empty: bool. True if each query is known to have an allowed key.
 
     Returns:
-        The output (..., T, Hv) in the dtype of `value` and the weights (..., T, S) in float32.
-        A query without an allowed key gets zeros in both, and zero gradient.
+        The output (..., T, Hv) in the dtype of `value` and the weights (..., T, S), at least
+        float32. A query without an allowed key gets zeros in both, and zero gradient.
     """
     logits = _forbid(logits, mask)
     # Keras warns of a softmax over a single key, which is ordinary here.
@@ -60,8 +91,12 @@ def attend(logits, value, mask=None, drop=None, never_empty=False):
     return output, weights
 
 
-def attend_with_logsumexp(logits, value, mask=None, drop=None, never_empty=False):
-    """`attend` over a part of the keys: the output and, for `merge`, its log weight (..., T, 1)."""
+def attend_logits_with_logsumexp(logits, value, mask=None, drop=None, never_empty=False):
+    """Compute `attend_logits` over a part of the keys.
+
+    Returns:
+        The output and its log weight (..., T, 1), for `merge_by_logsumexp`.
+    """
     logits = _forbid(logits, mask)
     weights, log_weight = softmax_with_logsumexp(logits)
     output = _weigh(weights, value, drop)
@@ -73,12 +108,12 @@ def attend_with_logsumexp(logits, value, mask=None, drop=None, never_empty=False
 
 
 def _forbid(logits, mask):
-    logits = ops.cast(logits, "float32")
+    logits = at_least_float32(logits)
     if mask is None:
         return logits
     # Not added: TensorFlow joins a product and the sum after it into one kernel, which takes
     # fifty times longer where rows share a mask.
-    return logits - ops.where(mask, 0.0, -FORBIDDEN)
+    return logits - ops.cast(ops.where(mask, 0.0, -FORBIDDEN), logits.dtype)
 
 
 def _weigh(weights, value, drop):
@@ -86,14 +121,14 @@ def _weigh(weights, value, drop):
     return weights_values(ops.cast(kept, value.dtype), value)  # (..., T, Hv)
 
 
-def merge(parts):
-    """The attention over the union of disjoint sets of keys.
+def merge_by_logsumexp(parts):
+    """Merge attention over disjoint sets of keys into attention over their union.
 
         o = sum_r exp(z_r - z) o_r,   z = log sum_r exp(z_r)
 
     Args:
-        parts: list of (output (..., T, Hv), log weight (..., T, 1) float32): what a softmax over
-            each set gave, and the log of the sum of its exponentials.
+        parts: list of (output (..., T, Hv), log weight (..., T, 1)): the result of a softmax over
+            each set, and the log of the sum of its exponentials.
 
     Returns:
         The same of the union. A part without keys, whose log weight is `FORBIDDEN`, has no weight;

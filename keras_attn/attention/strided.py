@@ -2,25 +2,25 @@
 
 from keras import ops
 
-from keras_attn.attention.block_local import windows
+from keras_attn.attention.block_local import attend_block_local
 from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
 
 
-def columns(operands, stride, *, log_weight=False):
-    """Causal attention of each query to every `stride`-th key up to it.
+def attend_strided(inputs, stride, *, log_weight=False):
+    """Compute causal attention of each query to every `stride`-th key up to it.
 
     The sequence is written in rows of `stride`, and each column is a sequence of its own. Time
     O(T S / stride) and memory O(T + S) per head.
 
     Args:
-        operands: `AttentionInputs` of consecutive positions, the queries being the last T of S.
+        inputs: `AttentionInputs` of consecutive positions, the queries being the last T of S.
         stride: int.
-        log_weight: bool. Whether to give the log weight too, for `merge`.
+        log_weight: bool. True to return the log weight too, for `merge_by_logsumexp`.
 
     Returns:
         Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
     """
-    length, num_keys = size(operands.query, 2), size(operands.key, 2)
+    length, num_keys = size(inputs.query, 2), size(inputs.key, 2)
     rows = ceil_div(num_keys, stride)
     first = num_keys - length
 
@@ -34,17 +34,16 @@ def columns(operands, stride, *, log_weight=False):
         x = ops.reshape(ops.swapaxes(x, 2, 3), (*sizes(x)[:2], rows * stride, x.shape[-1]))
         return slice_axis(x, first, length, axis=2)
 
-    positions, real = operands.key_places()
-    positions = fold(positions)[..., 0]
-    folded = operands.replace(
-        query=fold(operands.query, first),
-        key=fold(operands.key),
-        value=fold(operands.value),
+    positions = fold(inputs.positions_of_keys())[..., 0]
+    folded = inputs.replace(
+        query=fold(inputs.query, first),
+        key=fold(inputs.key),
+        value=fold(inputs.value),
         query_positions=positions,
         key_positions=positions,
-        real=fold(real)[..., 0],
+        key_mask=fold(inputs.mask_of_keys())[..., 0],
     )
-    output, log_weights = windows(
+    output, log_weights = attend_block_local(
         folded, lambda i, j: j <= i, rows, repeats=True, spacing=stride, log_weight=log_weight
     )
     return unfold(output), unfold(log_weights) if log_weight else None

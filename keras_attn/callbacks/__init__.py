@@ -1,4 +1,4 @@
-"""Callbacks for `model.fit`: resume after a kill, average checkpoints, BLEU."""
+"""Callbacks for `model.fit`: resume after an interruption, average checkpoints, BLEU."""
 
 from keras_attn.callbacks.average_checkpoints import AverageCheckpoints, average_weights
 from keras_attn.callbacks.bleu import Bleu, corpus_bleu

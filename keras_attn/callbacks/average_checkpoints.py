@@ -1,4 +1,4 @@
-"""The mean of the last checkpoints, which translates better than the last one."""
+"""Average of the last checkpoints, which translates better than the last one."""
 
 import os
 import re
@@ -7,23 +7,23 @@ import keras
 import numpy as np
 
 from keras_attn.callbacks.npz import read_arrays, write_arrays
-from keras_attn.distribution.workers import suffix_of, worker_of
+from keras_attn.distribution.workers import worker_of, worker_suffix
 
 
 class AverageCheckpoints(keras.callbacks.Callback):
-    """Keeps the weights of the last epochs on disk and, when training ends, sets their mean.
+    """Save the weights of the last epochs and set their mean when training ends.
 
         w = (w_(e-n+1) + ... + w_e) / n
 
-    Only floating-point weights are averaged, in float64; integer ones are the last epoch's. Random
-    seeds and the optimizer are left alone. Each file is complete or absent, and a resumed run
-    finds those of the run it continues: epochs at or after the one it begins with are removed,
-    for they belong to another. On disk they take `last` times the weights, and the mean three
-    times the weights in memory. Several processes that train one model share the directory; each
-    keeps files of its own in it, and all end with the mean.
+    Only floating-point weights are averaged, in float64; integer ones are those of the last epoch.
+    Random seeds and the optimizer are left alone. Each file is complete or absent. A resumed run
+    uses the files of the run that it continues and removes those of epochs at or after its first,
+    which belong to another run. The files take `last` times the weights on disk, and the mean
+    three times the weights in memory. Several processes that train one model share the directory;
+    each writes files of its own, and all end with the mean.
 
     Args:
-        directory: str. Where the weights are kept; one directory for one run.
+        directory: str. Directory of the weights, one for each run.
         last: int. The number of epochs to average, n.
 
     Raises:
@@ -56,10 +56,10 @@ class AverageCheckpoints(keras.callbacks.Callback):
 
     def set_model(self, model):
         super().set_model(model)
-        self._suffix = suffix_of(*worker_of(model))
+        self._suffix = worker_suffix(*worker_of(model))
 
     def paths(self):
-        """The files of the epochs kept, oldest first."""
+        """Return the paths of the files, oldest epoch first."""
         return [path for _, path in self._kept()]
 
     def on_train_begin(self, logs=None):
@@ -95,7 +95,7 @@ class AverageCheckpoints(keras.callbacks.Callback):
 
 
 def average_weights(paths_or_lists):
-    """The arithmetic mean of several sets of weights.
+    """Return the arithmetic mean of several sets of weights.
 
     Sums are float64 and each result has the dtype of its weights; integer and boolean weights are
     taken from the last set. One set is in memory at a time where files are given.

@@ -1,10 +1,10 @@
-"""BLEU during training."""
+"""BLEU of a validation set during training."""
 
 import keras
 
 
 class Bleu(keras.callbacks.Callback):
-    """Translates a validation set every few epochs and logs its corpus BLEU as `val_bleu`.
+    """Translate a validation set every few epochs and log its corpus BLEU as `val_bleu`.
 
         BLEU = 100 min(1, exp(1 - r / c)) (p_1 p_2 p_3 p_4)^(1/4)
 
@@ -17,10 +17,10 @@ class Bleu(keras.callbacks.Callback):
         source: list of str. Sentences to translate.
         references: list of str. One reference for each.
         translate: function from a list of str to a list of str, with the model being trained.
-        every_epochs: int. How many epochs lie between two measurements.
+        every_epochs: int. Number of epochs between two measurements.
         tokenize: str. sacrebleu's tokenizer: "13a" for plain text, "none" for text that is
             tokenised already.
-        lowercase: bool. Whether case is ignored.
+        lowercase: bool. True ignores case.
 
     Raises:
         ValueError: if `references` are not one for each source, or `translate` returns another
@@ -61,7 +61,7 @@ class Bleu(keras.callbacks.Callback):
         self.translate = translate
         self.every_epochs = every_epochs
         self._tokenize, self._lowercase = tokenize, lowercase
-        _metric(tokenize, lowercase)  # says now what is missing or misspelt, not after an epoch
+        _metric(tokenize, lowercase)  # raises now and not after the first epoch
         self._signature_printed = False
 
     def on_epoch_end(self, epoch, logs=None):
@@ -84,14 +84,14 @@ class Bleu(keras.callbacks.Callback):
 
 
 def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
-    """sacrebleu's corpus BLEU, with the signature that makes it comparable.
+    """Compute sacrebleu's corpus BLEU, with the signature that makes it comparable.
 
     Args:
         translations: list of str.
         references: list of str. One reference for each.
         tokenize: str. sacrebleu's tokenizer: "13a" for plain text, "none" for text that is
             tokenised already.
-        lowercase: bool. Whether case is ignored.
+        lowercase: bool. True ignores case.
 
     Returns:
         The score, a float from 0 to 100, and the signature, a str.

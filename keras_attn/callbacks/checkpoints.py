@@ -1,32 +1,32 @@
-"""The files of a run that may be killed at any moment, on one machine or on several."""
+"""Numbered checkpoint files of a run that may be killed at any moment."""
 
 import contextlib
 import os
 import re
 
 from keras_attn.callbacks.npz import read_arrays, write_arrays
-from keras_attn.distribution.workers import suffix_of
+from keras_attn.distribution.workers import worker_suffix
 from keras_attn.ops.atomic_files import PARTIAL, partial_path
 
 FILE_NAME = re.compile(r"checkpoint-(\d+)(?:-worker-(\d+)-of-(\d+))?\.npz")
-EARLIER = "resume.npz"  # the one file of versions that kept only one
+EARLIER = "resume.npz"  # the file of earlier versions, which kept only one checkpoint
 
 
 class Checkpoints:
-    """Numbered files in one directory, each written whole or not at all.
+    """Numbered files in one directory, each complete or absent.
 
     Several workers share the directory, and each writes a file of its own for every number:
 
         checkpoint-00000007.npz            one worker
         checkpoint-00000007-worker-1-of-2.npz
 
-    A number counts where all workers have written theirs, so that workers that were killed at
-    different moments go on from the same one without talking. Since a worker removes a file only
-    when all have `keep` later ones, there is one.
+    A checkpoint is valid when all workers have written their file of that number, so workers that
+    were killed at different moments resume from the same one without communication. A worker
+    removes a file only when all workers have `keep` later ones, so a valid one always exists.
 
     Args:
         directory: str. Need not exist.
-        worker, workers: int. Which worker this is, of how many.
+        worker, workers: int. Index of this worker, and number of workers.
 
     Raises:
         ValueError: if the directory holds checkpoints of another number of workers.
@@ -39,40 +39,39 @@ class Checkpoints:
             if of != workers:
                 raise ValueError(
                     f"The checkpoints in {directory} were saved by {of} workers and cannot be "
-                    "restored by another number; go on with as many, or give another directory. "
+                    "restored by another number; use as many workers, or give another directory. "
                     f"Received: {workers} workers"
                 )
 
     def path(self, number):
-        """This worker's file."""
+        """Return the path of this worker's file."""
         return self._path(number, self.worker)
 
     def numbers(self):
-        """Those that all workers have written, ascending."""
+        """Return the numbers that all workers have written, ascending."""
         written = {}
         for number, worker, _ in self._files():
             written.setdefault(number, set()).add(worker)
         return sorted(n for n, workers in written.items() if len(workers) == self.workers)
 
     def read(self, number):
-        """The arrays and named integers that this worker wrote.
+        """Return the arrays and named integers that this worker wrote.
 
         Raises:
             ValueError: if its file is damaged; nothing is removed.
         """
         before = [n for n in self.numbers() if n < number]
-        follows = f"go on from {self.path(before[-1])}" if before else "start from the beginning"
-        return read_arrays(self.path(number), remedy=f"delete it to {follows}")
+        next_start = f"resume from {self.path(before[-1])}" if before else "start from the beginning"
+        return read_arrays(self.path(number), remedy=f"delete it to {next_start}")
 
     def prepare(self, newest):
-        """Makes the directory, removes what killed processes left of this worker's files, and shows
-        that it can be written to.
+        """Make the directory, remove leftovers of killed processes, and check that it is writable.
 
         Args:
-            newest: int. The number that training goes on from. Later files of this worker, which
-                have no counterpart of every other, would be taken for those that follow.
+            newest: int. The number that training resumes from. Later files of this worker, which
+                not every other worker has, are removed: new ones will take their numbers.
         """
-        with self._told("begin"):
+        with self._explain_failure("begin"):
             os.makedirs(self.directory, exist_ok=True)
             for name in os.listdir(self.directory):
                 found = FILE_NAME.fullmatch(name.replace(PARTIAL, ""))
@@ -86,8 +85,8 @@ class Checkpoints:
             os.remove(attempt)
 
     def write(self, number, arrays, keep, **values):
-        """Writes this worker's file, and then removes those before the `keep` newest."""
-        with self._told(f"write {os.path.basename(self.path(number))}"):
+        """Write this worker's file, then remove those before the `keep` newest."""
+        with self._explain_failure(f"write {os.path.basename(self.path(number))}"):
             write_arrays(self.path(number), arrays, **values)
             kept = self.numbers()[-keep:]
             for other, worker, _ in self._files():
@@ -95,18 +94,18 @@ class Checkpoints:
                     os.remove(self._path(other, worker))
 
     @contextlib.contextmanager
-    def _told(self, what):
+    def _explain_failure(self, action):
         try:
             yield
         except OSError as error:
             sentence = (
-                f"Cannot {what} in the checkpoint directory {self.directory}: "
-                f"{error.strerror or error}; what was saved there before is kept"
+                f"Cannot {action} in the checkpoint directory {self.directory}: "
+                f"{error.strerror or error}; earlier checkpoints are kept"
             )
             raise OSError(*filter(None, (error.errno, sentence))) from error
 
     def _files(self):
-        """(number, worker, workers) of all files."""
+        """Yield (number, worker, workers) of all files."""
         names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
         for found in filter(None, map(FILE_NAME.fullmatch, names)):
             yield int(found[1]), int(found[2] or 0), int(found[3] or 1)
@@ -114,5 +113,5 @@ class Checkpoints:
             yield 0, 0, 1
 
     def _path(self, number, worker):
-        name = f"checkpoint-{number:08d}{suffix_of(worker, self.workers)}.npz"
+        name = f"checkpoint-{number:08d}{worker_suffix(worker, self.workers)}.npz"
         return os.path.join(self.directory, name if number else EARLIER)

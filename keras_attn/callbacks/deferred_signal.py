@@ -1,4 +1,4 @@
-"""The end of a program that was told to end."""
+"""Signals that end training after the batch in progress."""
 
 import inspect
 import os
@@ -8,11 +8,11 @@ import time
 
 
 class Terminated(SystemExit):
-    """Training has ended because the process received SIGTERM, for which `Resume` watches; the same
-    program, started again, goes on from the last checkpoint.
+    """Training has ended because the process received SIGTERM while `Resume` was active.
 
-    A program that does not catch it ends, as one that does not handle the signal, with the exit
-    code of a shell's child: 143 = 128 + 15. `except Exception` does not catch it.
+    The same program, started again, resumes from the last checkpoint. A program that does not
+    catch the exception exits with the code of a process that SIGTERM has ended: 143 = 128 + 15.
+    `except Exception` does not catch it.
 
     Example:
 
@@ -26,19 +26,23 @@ class Terminated(SystemExit):
 
 
 class DeferredSignal:
-    """Notes that the process was sent a signal, SIGTERM or SIGINT, from `watch` to `stop`.
+    """Record that the process has received a signal, SIGTERM or SIGINT, from `watch` to `stop`.
 
-    Ctrl-C, which is SIGINT, is so not lost: Keras (3.15) reads the metrics of a batch inside a bare
-    `except`, and on JAX, which waits for the batch there, most KeyboardInterrupts would end in it.
+    Ctrl-C (SIGINT) must be recorded, or it would be lost: Keras 3.15 reads the metrics of a batch
+    inside a bare `except`, and on JAX, which waits for the batch there, most KeyboardInterrupts
+    would end in it.
 
-    Only the first signal is noted: a second one does what it did before `watch`. So does one that
-    arrives when the loop that `watch` was called from has ended without `stop`, by an exception. A
-    handler of SIGINT that is the program's own stays. Python can handle signals in the main thread
-    alone; elsewhere nothing is watched.
+    Only the first signal is recorded; a second one has the effect that it had before `watch`. So
+    has one that arrives after the loop that called `watch` has ended by an exception, without
+    `stop`. A handler of SIGINT that the program has set is left in place. Python handles signals
+    in the main thread only; in other threads `watch` does nothing.
+
+    Attributes:
+        received: time of the signal, by `time.monotonic()`; None before.
     """
 
     def __init__(self, number):
-        self.received = None  # when, by time.monotonic()
+        self.received = None
         self._number = number
         self._previous = self._loop = None
 
@@ -47,7 +51,7 @@ class DeferredSignal:
         if self._previous is not None or threading.current_thread() != threading.main_thread():
             return
         previous = signal.getsignal(self._number)
-        if previous in (None, signal.SIG_IGN):  # not ours to handle
+        if previous in (None, signal.SIG_IGN):  # set outside Python, or to be ignored
             return
         if self._number == signal.SIGINT and previous is not signal.default_int_handler:
             return
@@ -55,18 +59,18 @@ class DeferredSignal:
         while frame.f_code.co_name == "on_train_begin":
             frame = frame.f_back
         self._previous, self._loop = previous, frame.f_code
-        signal.signal(self._number, self._note)
+        signal.signal(self._number, self._record)
 
     def stop(self):
         if self._previous is not None:
             signal.signal(self._number, self._previous)
             self._previous = None
 
-    def _note(self, number, frame):
+    def _record(self, number, frame):
         self.stop()
         while frame is not None and frame.f_code is not self._loop:
             frame = frame.f_back
-        if frame is None:
+        if frame is None:  # the loop has ended: deliver the signal to the previous handler
             os.kill(os.getpid(), number)
         else:
             self.received = time.monotonic()

@@ -1,42 +1,44 @@
-"""The variables of training as arrays, and back."""
+"""Variables of training as NumPy arrays, and back."""
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_attn.backend.replicas import replicas_of
-from keras_attn.distribution.workers import scope_of
+from keras_attn.distribution.workers import model_scope
 
 
-def state_of(model):
-    """Every variable of training but for metrics: weights, seeds, memories, optimizer."""
+def training_variables(model):
+    """Return all variables of training except metrics: weights, seeds, memories, optimizer."""
     if not model.built or getattr(model, "optimizer", None) is None:
         raise ValueError(
             f"`model` must be built and compiled before it is restored. Received: model={model}"
         )
     if not model.optimizer.built:
-        with scope_of(model):
+        with model_scope(model):
             model.optimizer.build(model.trainable_variables)
     return [*model.variables, *model.optimizer.variables]
 
 
-def pull_state(model):
-    """The values of `state_of`. Replicas share what is trained and the optimizer's variables: of
-    these one value is read."""
-    optimizer = [variable.numpy() for variable in state_of(model)[len(model.variables) :]]
-    return [v.numpy() if v.trainable else pull(v) for v in model.variables] + optimizer
+def read_training_variables(model):
+    """Return the values of `training_variables`.
+
+    Replicas share trainable weights and the optimizer's variables: one value is read of each.
+    """
+    optimizer = [v.numpy() for v in training_variables(model)[len(model.variables) :]]
+    return [v.numpy() if v.trainable else read_variable(v) for v in model.variables] + optimizer
 
 
-def pull(variable):
-    """The value, or the values of all replicas in a new first axis where they differ."""
+def read_variable(variable):
+    """Return the value, or the values of all replicas in a new first axis if they differ."""
     parts = [part.numpy() for part in replicas_of(variable)]
     if all(np.array_equal(part, parts[0]) for part in parts[1:]):
         return parts[0]
     return np.stack(parts)
 
 
-def push_all(variables, values):
-    """Sets what `pull` gave."""
+def assign_variables(variables, values):
+    """Assign values that `read_variable` returned."""
     for variable, value in zip(variables, values, strict=True):
         parts = replicas_of(variable)
         each = [value] * len(parts) if value.ndim == len(variable.shape) else value
@@ -44,8 +46,8 @@ def push_all(variables, values):
             part.assign(ops.convert_to_tensor(own, variable.dtype))
 
 
-def fits(variables, values):
-    """Whether each of the values is one that could be pulled from the variable."""
+def values_fit(variables, values):
+    """Return True if `read_variable` could have returned each value for its variable."""
     return len(variables) == len(values) and all(
         value.shape in (shape, (len(replicas_of(variable)), *shape))
         for variable, value in zip(variables, values)
@@ -53,8 +55,10 @@ def fits(variables, values):
     )
 
 
-def leave_the_loop(model):
-    """Within an epoch JAX keeps the state outside the model; afterwards it is the model's again,
-    and the next batch takes it from there."""
+def sync_jax_state(model):
+    """Write the state that JAX keeps outside the model during an epoch back into the model.
+
+    The next batch takes it from there again. Other backends need nothing.
+    """
     if keras.backend.backend() == "jax":
         model.jax_state_sync()

@@ -1,9 +1,10 @@
 """The number of batches of a `tf.distribute.DistributedDataset`.
 
 Private: `_cardinality` and `_enable_get_next_as_optional` of the data set that
-`tf.distribute.Strategy.distribute_datasets_from_function` returns. Holds for TensorFlow 2.16 to
-2.21.
-Upstream: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/distribute/input_lib.py
+`tf.distribute.Strategy.distribute_datasets_from_function` returns. Holds for TensorFlow 2.21, which
+keras_attn requires.
+Upstream:
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/distribute/input_lib.py
 Remove when `distribute_datasets_from_function` takes the number of batches. TensorFlow otherwise
 counts the elements of one pipeline, which are a replica's parts, or finds no number at all.
 """

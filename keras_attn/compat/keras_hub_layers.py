@@ -1,8 +1,8 @@
 """The sublayers of KerasHub's `TransformerEncoder` and `TransformerDecoder`.
 
-Private: the attributes in `_NAMES`. Holds for KerasHub 0.18 to 0.32.
-Upstream: https://github.com/keras-team/keras-hub/blob/master/keras_hub/src/layers/modeling/transformer_encoder.py
-and transformer_decoder.py beside it.
+Private: the attributes in `_NAMES`. Holds for KerasHub 0.32, which keras_attn requires.
+Upstream: `transformer_encoder.py` and `transformer_decoder.py` in
+https://github.com/keras-team/keras-hub/tree/master/keras_hub/src/layers/modeling
 Remove when KerasHub names its sublayers publicly.
 """
 

@@ -2,7 +2,7 @@
 
 Private: `keras.optimizers.Adam._momentums`, `_velocities` and `_get_variable_index`;
 `keras.optimizers.Optimizer._backend_apply_gradients`, and on TensorFlow
-`_all_reduce_sum_gradients`. Holds for Keras 3.10 to 3.15.
+`_all_reduce_sum_gradients`. Holds for Keras 3.15, which keras_attn requires.
 Upstream: https://github.com/keras-team/keras/blob/master/keras/src/optimizers/base_optimizer.py and
 https://github.com/keras-team/keras/blob/master/keras/src/backend/tensorflow/optimizer.py
 Remove `adam_moments` when Keras itself uses a fused operation on TensorFlow, and

@@ -1,7 +1,9 @@
 """The operations that TensorFlow has registered in this process.
 
-Private: `tensorflow.python.framework.op_def_registry`. Holds for TensorFlow 2.2 to 2.21.
-Upstream: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/framework/op_def_registry.py
+Private: `tensorflow.python.framework.op_def_registry`. Holds for TensorFlow 2.21, which keras_attn
+requires.
+Upstream:
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/framework/op_def_registry.py
 Remove when TensorFlow exports the registry; `tf.raw_ops` lacks operations without a Python name.
 """
 

@@ -1,6 +1,7 @@
 """The losses that a layer adds, kept apart by replica under `tf.distribute`.
 
-Private: `keras.layers.Layer._get_own_losses` and `_clear_losses`. Holds for Keras 3.0 to 3.15.
+Private: `keras.layers.Layer._get_own_losses` and `_clear_losses`. Holds for Keras 3.15, which
+keras_attn requires.
 Upstream: https://github.com/keras-team/keras/blob/master/keras/src/layers/layer.py
 Remove when a Keras layer keeps one list of losses per replica.
 """

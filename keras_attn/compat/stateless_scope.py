@@ -1,7 +1,9 @@
 """The scope in which Keras writes no variables.
 
-Private: `keras.src.backend.common.stateless_scope.in_stateless_scope`. Holds for Keras 3.0 to 3.15.
-Upstream: https://github.com/keras-team/keras/blob/master/keras/src/backend/common/stateless_scope.py
+Private: `keras.src.backend.common.stateless_scope.in_stateless_scope`. Holds for Keras 3.15, which
+keras_attn requires.
+Upstream:
+https://github.com/keras-team/keras/blob/master/keras/src/backend/common/stateless_scope.py
 Remove when Keras exports the function beside `keras.StatelessScope`, which is public.
 """
 

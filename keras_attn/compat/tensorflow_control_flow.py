@@ -1,8 +1,9 @@
 """Loops and branches that TensorFlow can differentiate.
 
 Private: `tensorflow.python.ops.control_flow_util.GraphOrParentsInXlaContext`. Holds for TensorFlow
-2.4 to 2.21.
-Upstream: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/control_flow_util.py
+2.21, which keras_attn requires.
+Upstream:
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/control_flow_util.py
 Remove when XLA compiles the gradient of `tf.while_loop` and `tf.cond` for dynamic shapes, or when
 TensorFlow tells by a public name that XLA will compile a graph.
 """

@@ -1,7 +1,7 @@
 """Conversion of a TensorFlow graph to ONNX by tf2onnx.
 
 Private: `tf2onnx.tf_loader`, `tf2onnx.tfonnx` and the handlers of `tf2onnx.onnx_opset`; public is
-only `tf2onnx.convert`. Holds for tf2onnx 1.16 and 1.17.
+only `tf2onnx.convert`. Holds for tf2onnx 1.17, which keras_attn requires.
 Upstream: https://github.com/onnx/tensorflow-onnx/blob/main/tf2onnx/convert.py
 Remove `convert_graph` when `tf2onnx.convert.from_function` can leave its optimisations out: one of
 them changes the results of Transformer-XL, and they take four fifths of the time. Remove the

@@ -1,6 +1,6 @@
 """The tensor or backend variable that a `keras.Variable` holds.
 
-Private: `keras.Variable._value`. Holds for Keras 3.0 to 3.15.
+Private: `keras.Variable._value`. Holds for Keras 3.15, which keras_attn requires.
 Upstream: https://github.com/keras-team/keras/blob/master/keras/src/backend/common/variables.py
 Remove when Keras has a public way to read a value without the cast of a mixed-precision policy and
 without the stateless scope, and to exchange the backend's variable. `Variable.value` does the cast,

@@ -81,9 +81,11 @@ class Recurrent(Stack):
         if self.position is None:
             return x
         places = block_positions(x, call.query_positions, call.cache)
-        if getattr(self.position, "counts_steps", False):
+        if self.position.counts_steps:
             return self.position(x, places, step=number)
         return self.position(x, places)
+
+    __repr__ = registry.ArgumentRepr.__repr__
 
     def get_config(self):
         config = keras.layers.Layer.get_config(self)

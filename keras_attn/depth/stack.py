@@ -241,13 +241,19 @@ class Stack(Block):
     def compute_output_spec(self, x, context=None, *, memory=None, cache=None, **kwargs):
         returned = "return_attention_scores", "return_hidden_states"
         if cache is not None or any(kwargs.get(name) for name in returned):
-            return super().compute_output_spec(x, context, memory=memory, cache=cache, **kwargs)
+            given = {"memory": memory, "cache": cache, **kwargs}
+            return keras.layers.Layer.compute_output_spec(self, x, context, **given)
         output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
         if memory is None:
             return output
         batch, length, hidden_dim = x.shape
         read = (batch, self.num_layers, length, hidden_dim)
         return output, keras.KerasTensor(read, dtype=self.compute_dtype)
+
+    def __repr__(self):
+        # Only the first of the blocks, which are mostly alike.
+        more = ", ..." if self.num_layers > 1 else ""
+        return f"{type(self).__name__}([{self.blocks[0]!r}{more}], {self.num_layers})"
 
     def get_config(self):
         blocks = [registry.serialize(block) for block in self.blocks]

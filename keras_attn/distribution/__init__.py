@@ -1,9 +1,9 @@
-"""Devices and processes that train one model together."""
+"""Strategies: devices and processes that train one model together."""
 
 from keras_attn.distribution.strategies import strategy
-from keras_attn.distribution.worker_failure import lost_worker
+from keras_attn.distribution.workers import worker_failure_message
 
 __all__ = [
-    "lost_worker",
     "strategy",
+    "worker_failure_message",
 ]

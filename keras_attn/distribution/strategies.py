@@ -1,4 +1,4 @@
-"""On which devices a model is trained."""
+"""Strategies: the devices and processes that train a model."""
 
 import contextlib
 import functools
@@ -10,11 +10,11 @@ import threading
 import keras
 
 from keras_attn.compat.keras_fit import patch_fit
-from keras_attn.distribution.workers import WHAT_TO_SET, workers, workers_from_environment
+from keras_attn.distribution.workers import MISSING_ENVIRONMENT, workers, workers_from_environment
 
 
 class OneDevice:
-    """What a strategy is where nothing is shared out, on a backend other than TensorFlow."""
+    """Strategy of one device, on a backend other than TensorFlow."""
 
     num_replicas_in_sync = 1
 
@@ -23,7 +23,7 @@ class OneDevice:
 
 
 def strategy(name):
-    """The devices that a model is trained on, by name.
+    """Return the strategy of a name: the devices that train a model.
 
         none          one device
         mirrored      all GPUs of this machine; without any, its (logical) CPU devices
@@ -39,50 +39,49 @@ def strategy(name):
             data = batches.as_dataset()
         model.fit(data, ...)
 
-    **Batches.** The batch size that data are made with, as the tokens of
-    `keras_attn.text.TokenBatches` and the rows of `SegmentStreams`, is that of the global batch: it
-    does not change with the number of replicas R, and neither does the learning rate that fits it.
-    Each replica gets every R-th part of a global batch, row after row: the first replica the
-    first rows / R rows. A batch whose rows do not divide, as the last, is filled up with rows of
-    zeros, which are padding in all of their labels. So R replicas take the steps that one device
-    takes, and end with its weights but for rounding.
+    **Batches.** The batch size of the data (the tokens of `keras_attn.text.TokenBatches`, the rows of
+    `SegmentStreams`) is that of the global batch: it does not depend on the number of replicas R,
+    and neither does the learning rate. Each replica gets an R-th part of the rows of a batch, the
+    first replica the first rows. A batch whose rows do not divide by R is filled with rows of zeros,
+    whose labels are all padding. So R replicas take the steps of one device and end with its
+    weights but for rounding.
 
-    **Losses** are divided by what the global batch has of real tokens: those of
-    `keras_attn.training`, the ponder loss of `keras_attn.depth`, and terms that belong to a
-    parameter as the span loss. Rows of padding count nothing in them and in the metrics; only the
-    number `loss` that `fit` shows, which Keras averages over batches by their rows, weighs the last
-    batch with them. Losses of Keras itself divide by each replica's own number: with masks or
-    `ignore_class` another number, and rows of padding count.
+    **Losses** are divided by the number of real tokens of the global batch: those of
+    `keras_attn.losses`, the ponder loss of `keras_attn.depth`, and terms that belong to a parameter,
+    such as the span loss. Rows of padding do not count in them or in the metrics; only the `loss`
+    that `fit` shows, which Keras averages over batches by their rows, weights the last batch with
+    them. Losses of Keras itself divide by each replica's own number of tokens, which differs with
+    masks or `ignore_class`, and count rows of padding.
 
     **Clipping** by `global_clipnorm` is that of the global gradient with
     `keras_attn.optimizers.Adam`; Keras's own optimizers clip each replica's.
 
     **Memories** (`keras_attn.memory.StatefulSegments`) belong to a row: each replica keeps those of
-    its rows, which stay with it from batch to batch. Checkpoints hold all that this process has.
+    its rows, which stay with it from batch to batch. Checkpoints hold those of this process.
 
     **Several machines.** All processes run the same program with the same seed and see the same
     data, of which each computes its part. `Resume` and `AverageCheckpoints` keep the state of all
     in one directory; what `save` writes, each process writes to a place of its own. On JAX a process
     can save alone only after `keras.distribution.set_distribution(None)`: Keras makes a variable
     while it saves an optimizer, which is done by all processes or none.
-    How a process learns of the others is told in `keras_attn.distribution.workers.workers`. One that
-    dies takes the others with it, as `keras_attn.distribution.worker_failure` says. One that ends early
+    `keras_attn.distribution.workers.workers` says how a process finds the others. If one stops, the
+    others stop too, as `worker_failure_message` describes. One that ends early
     should end by `os._exit`: at its end either backend waits for the others, and they for it.
 
     On JAX the replicas are shards of one computation: losses and clipping are global whatever they
-    are, and memories are whole. There `fit` is given a `keras.utils.PyDataset` made after the
-    strategy, as `keras_attn.text`'s, which fills up its batches and feeds each process its rows.
+    are, and memories are whole. There `fit` takes a `keras.utils.PyDataset` made after the strategy,
+    such as those of `keras_attn.text`, which fills its batches and feeds each process its rows.
 
     Args:
         name: str.
 
     Returns:
         An object with `scope()` and `num_replicas_in_sync`: on TensorFlow the
-        `tf.distribute.Strategy`, on JAX a `keras.distribution.DataParallel`, which from then on is
-        that of the process.
+        `tf.distribute.Strategy`, on JAX a `keras.distribution.DataParallel`, which is also set as
+        the distribution of the process.
 
     Raises:
-        ValueError: if `name` is unknown, or the backend or the environment has nothing of the kind.
+        ValueError: if `name` is unknown, or the backend or the environment does not support it.
 
     Example:
 
@@ -108,7 +107,7 @@ def _none():
     return tf.distribute.get_strategy()
 
 
-@functools.cache  # two in one process mix up each other's exchanges
+@functools.cache  # two in one process would exchange each other's gradients
 def _mirrored():
     import tensorflow as tf
 
@@ -120,9 +119,10 @@ def _mirrored():
 
 
 def _share_cores():
-    """Gives each of several logical CPU devices its part of the cores, rather than all of them all.
+    """Divide the cores among several logical CPU devices, which otherwise all use all cores.
 
-    An operation of one then does not wait for those of others; what the program has set stays.
+    Operations of one device then do not wait for those of others. A number of threads that the
+    program has set stays.
     """
     import tensorflow as tf
 
@@ -142,7 +142,7 @@ def _multi_worker():
         tf.train.ClusterSpec({"worker": addresses}), task_type="worker", task_id=index
     )
     try:
-        with _waiting(_whom(addresses, index)):
+        with _waiting(_waiting_message(addresses, index)):
             made = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=resolver)
     except tf.errors.UnknownError as error:
         raise ValueError(
@@ -159,13 +159,14 @@ def _multi_worker():
 
 
 @contextlib.contextmanager
-def _waiting(sentence):
-    """Says whom a process waits for, and lets Ctrl-C end it, to which Python would not come.
+def _waiting(message):
+    """Print the processes that this one waits for, and let Ctrl-C end it while it waits.
 
-    On TensorFlow SIGTERM does not, which takes it for the notice of a preemption that is to come.
+    Python cannot handle the signal meanwhile. SIGTERM does not end it on TensorFlow, which takes it
+    for the notice of a preemption.
     """
-    if sentence:  # at once, since neither backend lets another thread run meanwhile
-        print(sentence, file=sys.stderr, flush=True)
+    if message:  # before the wait: neither backend lets another thread run meanwhile
+        print(message, file=sys.stderr, flush=True)
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, signal.SIG_DFL) if is_main else None
     try:
@@ -175,8 +176,8 @@ def _waiting(sentence):
             signal.signal(signal.SIGINT, before)
 
 
-def _whom(addresses, index):
-    """The sentence of a process that waits for others, if there are."""
+def _waiting_message(addresses, index):
+    """Return the message of a process that waits for others; empty without others."""
     others = ", ".join(address for i, address in enumerate(addresses) if i != index)
     return others and f"Worker {index} of {len(addresses)} waits for {others}."
 
@@ -206,7 +207,7 @@ def _tpu():
 
 
 class DataParallel(keras.distribution.DataParallel):
-    """`keras.distribution.DataParallel` with the number that TensorFlow's strategies have."""
+    """`keras.distribution.DataParallel` with TensorFlow's name for the number of replicas."""
 
     def __init__(self):
         super().__init__(auto_shard_dataset=False)
@@ -223,14 +224,14 @@ def _data_parallel():
 
 
 def _data_parallel_of_workers():
-    told = workers_from_environment()
-    if told is None:  # JAX knows the processes by what started them
-        whom, arguments = "This worker waits for all others.", ()
+    found = workers_from_environment()
+    if found is None:  # JAX knows the processes by what started them
+        message, arguments = "This worker waits for all others.", ()
     else:
-        addresses, index = told
-        whom, arguments = _whom(addresses, index), (addresses[0], len(addresses), index)
+        addresses, index = found
+        message, arguments = _waiting_message(addresses, index), (addresses[0], len(addresses), index)
     try:
-        with _waiting(whom):
+        with _waiting(message):
             keras.distribution.initialize(*arguments)
     except RuntimeError as error:
         raise ValueError(
@@ -238,7 +239,7 @@ def _data_parallel_of_workers():
             f"begin. Received: {error}"
         ) from error
     except ValueError as error:
-        raise ValueError(WHAT_TO_SET) from error
+        raise ValueError(MISSING_ENVIRONMENT) from error
     return _data_parallel()
 
 

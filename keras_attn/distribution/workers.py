@@ -1,16 +1,17 @@
-"""Which process of several this one is, read from the environment that a scheduler gives."""
+"""Worker processes: their addresses, the index of this one, and the failure of another."""
 
 import contextlib
 import json
 import os
 import re
+import sys
 
 import keras
 
-# The list of all processes, where the scheduler gives a process its number only.
+# The list of all processes, for schedulers that give a process its number only.
 WORKERS = "KERAS_ATTN_WORKERS"
 
-WHAT_TO_SET = (
+MISSING_ENVIRONMENT = (
     "`multi_worker` must know all processes and which one this is: set TF_CONFIG, as "
     '\'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", '
     '"index": 0}}\'; or start it by `srun`; or, in a Kubernetes indexed Job or StatefulSet, set '
@@ -19,30 +20,30 @@ WHAT_TO_SET = (
 
 
 def workers():
-    """The addresses of all processes and the number of this one.
+    """Return the addresses of all processes and the index of this one.
 
-    The first of these that is there counts: `TF_CONFIG`; the list `KERAS_ATTN_WORKERS`, with the
+    The first of these sources that exists is used: `TF_CONFIG`; the list `KERAS_ATTN_WORKERS`, with the
     number that Kubernetes gives the pods of an indexed Job (`JOB_COMPLETION_INDEX`) or with which
     the name of a StatefulSet's pod ends (`HOSTNAME`); the variables that `srun` sets.
 
-    On JAX only the first two are asked for: launchers, `srun` among them, are known to JAX itself.
+    On JAX only the first two are read: JAX itself knows `srun` and other launchers.
 
     Returns:
         `(addresses, index)`, a list of "host:port" and an int.
 
     Raises:
-        ValueError: if there is none of them, or it makes no sense.
+        ValueError: if none of them exists, or it is malformed.
     """
     found = workers_from_environment()
     if found is None:
         found = _slurm(os.environ)
     if found is None:
-        raise ValueError(WHAT_TO_SET)
+        raise ValueError(MISSING_ENVIRONMENT)
     return found
 
 
 def workers_from_environment():
-    """As `workers`, from the variables that a user or a pod's description sets; None without."""
+    """Return the result of `workers` from variables that a user or a pod sets; None without them."""
     for read in (_tf_config, _kubernetes):
         found = read(os.environ)
         if found is not None:
@@ -71,7 +72,7 @@ def _tf_config(environment):
             "Parameter servers are not supported: Keras's `fit` cannot run on them. Give TF_CONFIG "
             f"a cluster of `worker`s, which all train alike. Received: {sorted(jobs)}."
         )
-    # A chief is the first worker by another name; TensorFlow so calls it where there is one.
+    # TensorFlow calls the first worker the chief in some clusters.
     addresses = [*jobs.pop("chief", []), *jobs.pop("worker", [])]
     if jobs or kind not in ("chief", "worker"):
         raise ValueError(
@@ -88,14 +89,15 @@ def _slurm(environment):
         return ["localhost:8888"], 0
     import tensorflow as tf
 
-    # What the graphics cards of a node are shared out by is Slurm's own CUDA_VISIBLE_DEVICES.
+    # Slurm divides the GPUs of a node by CUDA_VISIBLE_DEVICES itself.
     resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
         gpus_per_node=_LARGE, gpus_per_task=1, auto_set_gpu=False
     )
     return resolver.cluster_spec().as_dict()["worker"], resolver.task_id
 
 
-# More than a node has tasks: the resolver counts cards, by `nvidia-smi`, to number ports by them.
+# More than the tasks of any node: the resolver numbers ports by GPUs, which it would count by
+# `nvidia-smi`.
 _LARGE = 1 << 10
 
 
@@ -134,15 +136,15 @@ def _checked(addresses, index):
 
 
 def worker_of(model):
-    """The index of this process among those that train `model` together, and their number.
+    """Return the index of this process among those that train `model`, and their number.
 
-    A chief comes first, as TensorFlow counts.
+    A chief comes first, as in TensorFlow.
     """
-    return worker_under(getattr(model, "distribute_strategy", None))
+    return worker_of_strategy(getattr(model, "distribute_strategy", None))
 
 
-def worker_under(strategy):
-    """The same of what `keras_attn.distribution.strategies` gives."""
+def worker_of_strategy(strategy):
+    """Return the same as `worker_of` for a result of `keras_attn.distribution.strategy`."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -162,13 +164,61 @@ def worker_under(strategy):
     return index, max(chiefs + others, 1)
 
 
-def suffix_of(worker, workers):
-    """What names the files of one of several workers in a directory of all."""
+def worker_suffix(worker, workers):
+    """Return the suffix of the names of one worker's files in a directory that workers share."""
     return f"-worker-{worker}-of-{workers}" if workers > 1 else ""
 
 
-def scope_of(model):
-    """Where variables that belong to `model` are made."""
+def model_scope(model):
+    """Return the scope in which variables of `model` are made."""
     if keras.backend.backend() != "tensorflow":
         return contextlib.nullcontext()
     return model.distribute_strategy.scope()
+
+
+# Messages of TensorFlow 2.21 and JAX 0.10 when a collective or the coordination service fails.
+_FAILURES = ("Collective ops is aborted", "coordination service", "heartbeat", "Gloo ")
+
+
+def worker_failure_message(error):
+    """Return a message if `error` means that another worker is gone; None for any other error.
+
+    Under the strategy `multi_worker` all processes take each step together, so one that dies stops
+    the others. TensorFlow 2.21 raises `tf.errors.UnavailableError` in `fit`, at once or some seconds
+    after the last heartbeat, seldom `AbortedError`, `InternalError` or `CancelledError`. JAX raises
+    `JaxRuntimeError` or `ValueError`; if the first process is gone it aborts the others itself. Such
+    a process can neither train on nor join a new run. End it by `os._exit`, because both backends
+    wait for the other processes at a normal exit, and with an exit code on which the scheduler
+    restarts all workers.
+
+    Args:
+        error: an exception that `fit`, `evaluate` or `predict` raised.
+
+    Example:
+
+    >>> from keras_attn.distribution import worker_failure_message
+    >>> worker_failure_message(ValueError("no such file")) is None
+    True
+    """
+    if not isinstance(error, _failure_types()) or not any(f in str(error) for f in _FAILURES):
+        return None
+    return (
+        "Another worker of this run is gone: it or its network failed. Start all workers again with "
+        "the same commands; training resumes from the last checkpoint."
+    )
+
+
+def _failure_types():
+    # The backend has been imported if it raised the error.
+    backend = keras.backend.backend()
+    errors = getattr(sys.modules.get(backend), "errors", None)
+    if errors is None:
+        return ()
+    if backend == "jax":
+        return (errors.JaxRuntimeError, ValueError)
+    return (
+        errors.UnavailableError,
+        errors.AbortedError,
+        errors.InternalError,
+        errors.CancelledError,
+    )

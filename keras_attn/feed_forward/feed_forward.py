@@ -11,7 +11,7 @@ from keras_attn.ops.shapes import ceil_div, flatten_rows, pad, size, slice_axis
 
 
 @registry.register
-class FeedForward(keras.layers.Layer):
+class FeedForward(registry.ArgumentRepr, keras.layers.Layer):
     """Two dense layers, applied to each position.
 
         FFN(x) = activation(x W_1 + b_1) W_2 + b_2

@@ -10,7 +10,7 @@ from keras_attn.attention.positions import slots_at_distance
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 
 
-class PositionMixer(keras.layers.Layer):
+class PositionMixer(registry.ArgumentRepr, keras.layers.Layer):
     """Base class of feed-forward layers whose output at a position depends on other positions.
 
     `TransformerBlock` calls such a layer with `padding_mask`; in decoding also with

@@ -1,9 +1,7 @@
-"""Decoding loops that run inside a graph."""
+"""Decoding inside a graph: greedy, sampling and beam search."""
 
 from keras_attn.generation.beam import Beam
-from keras_attn.generation.generate import generate
-from keras_attn.generation.greedy import Greedy
-from keras_attn.generation.sample import Sample
-from keras_attn.generation.sample_pixels import SamplePixels
+from keras_attn.generation.decoding import generate
+from keras_attn.generation.sampling import Greedy, Sample, SamplePixels
 
 __all__ = ["Beam", "Greedy", "Sample", "SamplePixels", "generate"]

@@ -1,32 +1,94 @@
-"""The loop that writes one token at a time."""
+"""The decoding loop: read the prompt, then generate one token per row and step."""
+
+from typing import NamedTuple
 
 from keras import ops
 
-from keras_attn.generation.prompt import pad_slots, read_prompt, slot_positions
-from keras_attn.generation.while_loop import while_loop
 
+class DecodingOptions(NamedTuple):
+    """The arguments of `generate` that every strategy receives.
 
-def write(model, inputs, choose, task):
-    """Writes tokens picked by `choose(logits (B, V), step) -> (tokens (B,), log-probs (B,))`.
-
-    Returns ids (B, max_length) and the sum of the log-probabilities of each row.
+    Attributes:
+        max_length: int. Most tokens to generate.
+        bos_id, eos_id: int. The tokens that start and end a sequence.
+        grows: bool. True if the caches grow by a slot per step. Where shapes may change (a
+            TensorFlow graph outside XLA) this is faster: nothing is masked, and a step attends to
+            the filled slots only.
     """
-    max_length, eos_id = task.max_length, task.eos_id
-    prompt = read_prompt(model, inputs, task, max_length - 1)
+
+    max_length: int
+    bos_id: int
+    eos_id: int
+    grows: bool
+
+
+class Prompt(NamedTuple):
+    """State of decoding after the prompt has been read.
+
+    Attributes:
+        logits: (B, V), for the first token to generate.
+        constants: what no step changes.
+        cache: holds the prompt in its first slots.
+        size: number of slots that the prompt fills.
+        positions: (1,) or (B, 1), the position of the first token to generate.
+        real: bool (B, size), True at slots that hold a token; None if all do.
+    """
+
+    logits: object
+    constants: object
+    cache: object
+    size: object
+    positions: object
+    real: object
+
+
+def read_prompt(model, inputs, options, num_slots):
+    """Start `model` on `inputs`; a cache of fixed size gets `num_slots` slots for new tokens."""
+    if options.grows:
+        num_slots = 0
+    if not model.reads_prompt:
+        batch_size = ops.shape(inputs)[0]
+        tokens, size, real = ops.full((batch_size, 1), options.bos_id, dtype="int32"), 1, None
+        first, last = ops.ones((1,), "int32"), None
+    else:
+        tokens, size, real = inputs, ops.shape(inputs)[1], ops.not_equal(inputs, 0)
+        first = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)  # (B, 1)
+        last = ops.maximum(first - 1, 0)
+    constants, cache = model.start(inputs, None if options.grows else size + num_slots)
+    masks = {} if real is None else {"padding_mask": _pad_slots(real, num_slots)}
+    logits, cache = model.step(
+        tokens, constants, cache, ops.arange(size, dtype="int32"), last=last, **masks
+    )
+    return Prompt(logits[:, 0], constants, cache, size, first, real)
+
+
+def decode_tokens(model, inputs, choose, options):
+    """Generate tokens that `choose` picks, one per row and step.
+
+    Args:
+        choose: function of logits (B, V) and the step that returns tokens (B,) and their
+            log-probabilities (B,).
+        options: `DecodingOptions`.
+
+    Returns:
+        ids int32 (B, max_length) and the sum of the log-probabilities of each row.
+    """
+    max_length, eos_id = options.max_length, options.eos_id
+    prompt = read_prompt(model, inputs, options, max_length - 1)
     columns = ops.arange(max_length, dtype="int32")
     token, score = choose(prompt.logits, 0)
     ids = ops.where(columns == 0, token[:, None], 0)
     finished = ops.equal(token, eos_id)
 
-    def unfinished(step, token, finished, score, ids, cache):
+    def is_running(step, token, finished, score, ids, cache):
         return ops.logical_and(step < max_length, ops.logical_not(ops.all(finished)))
 
     def body(step, token, finished, score, ids, cache):
         positions = prompt.positions + (step - 1)
         masks = {}
         if prompt.real is not None:
-            num_slots = step if task.grows else max_length - 1
-            masks["padding_mask"] = pad_slots(prompt.real, num_slots)
+            num_slots = step if options.grows else max_length - 1
+            masks["padding_mask"] = _pad_slots(prompt.real, num_slots)
             # Rows with shorter prompts continue at positions of their own.
             slots = ops.arange(prompt.size + num_slots, dtype="int32")
             masks["key_positions"] = slot_positions(prompt, 1, slots)
@@ -39,5 +101,34 @@ def write(model, inputs, choose, task):
         return step + 1, token, finished, score, ids, cache
 
     state = (ops.convert_to_tensor(1, "int32"), token, finished, score, ids, prompt.cache)
-    _, _, _, score, ids, _ = while_loop(unfinished, body, state, task.grows)
+    _, _, _, score, ids, _ = cache_loop(is_running, body, state, options.grows)
     return ids, score
+
+
+def cache_loop(is_running, body, state, grows):
+    """Run `ops.while_loop` over `state`, a tuple whose last element holds a tensor per slot.
+
+    If the cache `grows`, the number of slots, axis 2 of all tensors of the last element, changes
+    from step to step. TensorFlow's loop can express that, Keras's cannot.
+    """
+    if not grows:
+        return ops.while_loop(is_running, body, state)
+    import tensorflow as tf
+
+    def with_any_slots(x):
+        return tf.TensorShape([*x.shape[:2], None, *x.shape[3:]])
+
+    *fixed, slots = state
+    shapes = *(x.shape for x in fixed), tf.nest.map_structure(with_any_slots, slots)
+    return tf.while_loop(is_running, body, state, shape_invariants=shapes)
+
+
+def slot_positions(prompt, beams, slots):
+    """Return positions (M,) or (B, M) of slots: the prompt's, then `beams` slots for each step."""
+    generated = prompt.positions + (slots - prompt.size) // beams
+    return ops.where(slots < prompt.size, slots, generated)
+
+
+def _pad_slots(real, num_slots):
+    """Extend the prompt's mask (B, P) by True for `num_slots` more slots."""
+    return ops.pad(real, [[0, 0], [0, num_slots]], constant_values=True)

@@ -11,7 +11,7 @@ from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class AdaptiveEmbedding(keras.layers.Layer):
+class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
     """Embed tokens by one table for each cluster of words: the rarer, the narrower.
 
         x = sqrt(D) E_i[token - first_i] P_i,   first_i <= token < end_i,   d_i = D / div_val^i

@@ -11,7 +11,7 @@ from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class AdaptiveSoftmax(keras.layers.Layer):
+class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
     """Predict words in two steps: a frequent word or a cluster, then a word of the cluster.
 
         p(w) = softmax(z_0)(w) for the words of the first cluster,
@@ -72,8 +72,7 @@ class AdaptiveSoftmax(keras.layers.Layer):
             embedding = keras.saving.deserialize_keras_object(embedding)
         if not isinstance(embedding, AdaptiveEmbedding):
             raise ValueError(
-                "`embedding` must be an `AdaptiveEmbedding`. "
-                f"Received: embedding={embedding!r}."
+                f"`embedding` must be an `AdaptiveEmbedding`. Received: embedding={embedding!r}."
             )
         check_choice((True, False, "all_but_first"), tied_projections=tied_projections)
         self.embedding = embedding

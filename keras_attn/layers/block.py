@@ -5,6 +5,7 @@ import dataclasses
 import keras
 
 from keras_attn.attention.masks import keras_mask
+from keras_attn.registry import ArgumentRepr
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,7 @@ class CallContext:
         return self.replace(padding_mask=padding_mask, context_padding_mask=context_padding_mask)
 
 
-class Block(keras.layers.Layer):
+class Block(ArgumentRepr, keras.layers.Layer):
     """Base class of what a depth repeats: a layer from (B, T, D) to (B, T, D).
 
     A subclass defines `apply`. Layers call each other's `apply`; users call the layer itself.

@@ -8,16 +8,16 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.shapes import flatten_rows, split_heads
+from keras_attn.ops.shapes import rows_to_heads, rows_to_sequence
 
 
-class HeadProjections(keras.layers.Layer):
-    """What `MultiHeadAttention` reads its heads by, and joins them by.
+class HeadProjections(registry.ArgumentRepr, keras.layers.Layer):
+    """Projections of queries, keys and values to heads, and of heads to the output.
 
         Q = X W_q + b_q,   K = Y W_k + b_k,   V = Y W_v + b_v,   out = [head_1 ...] W_o + b_o
 
     Kernels have the shapes and the order of `keras.layers.MultiHeadAttention`. With
-    `shares_query`, keys are projected as queries are. What is read from the same tensor is one
+    `shares_query`, keys are projected as queries are. Projections of the same tensor are one
     product. Time O(T D N H).
     """
 
@@ -85,17 +85,10 @@ class HeadProjections(keras.layers.Layer):
         initializer = self.kernel_initializer
         if name == "output" and self.output_initializer is not None:
             initializer = self.output_initializer
-        initializer = registry.redraw(
-            initializer
-        )  # an initializer draws the same numbers every time
         matrix = (math.prod(shape[:num_input_axes]), math.prod(shape[num_input_axes:]))
-
-        def draw(shape, dtype=None):
-            return ops.reshape(initializer(matrix, dtype=dtype), shape)
-
         kernel = self.add_weight(
             shape,
-            draw,
+            registry.MatrixInitializer(initializer, matrix),
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
             name=f"{name}_kernel",
@@ -112,50 +105,63 @@ class HeadProjections(keras.layers.Layer):
             )
         setattr(self, f"{name}_bias", bias)
 
-    def _heads(self, query, key, value, decoding):
-        """Per-head projections (B, N, T, H); what is read from the same tensor in one product."""
-        if value is None:
-            return *self._project(query, "query"), None, None
-        key = value if key is None else key
-        if self._shares_query and key is query:
-            # One tensor, by which a plan knows that they are the same.
-            if query is value and (not decoding or in_loop_invariants()):
-                query, value = self._project(query, "query", "value")
-            else:
-                (query,), (value,) = self._project(query, "query"), self._project(value, "value")
-            return query, query, value
-        parts = (query, "query"), (key, "key"), (value, "value")
-        # Not where decoding would join the kernels anew at each step: it costs more than the products.
-        if key is value and (not decoding or in_loop_invariants()):
-            parts = (query, "query"), (value, "key", "value")
-            if query is value:
-                parts = ((query, "query", "key", "value"),)
-        return [heads for part in parts for heads in self._project(*part)]
+    def derived_defaults(self):
+        return {"value_dim": self.key_dim, "num_key_value_heads": self.num_heads}
 
-    def _project(self, x, *names):
-        heads = [self._kernel(name).shape[1:] for name in names]
-        widths = [math.prod(shape) for shape in heads]
-        y = self._multiply(x, *names)  # (B, T, sum of widths)
-        ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
-        parts = ops.split(y, ends, axis=-1) if ends else [y]
-        return tuple(split_heads(part, n) for part, (n, _) in zip(parts, heads, strict=True))
+    def project_inputs(self, query, key, value, decoding):
+        """Project to heads (B, N, T, H): queries, keys and values; None stays None."""
+        if value is None:
+            return *self.project(query, "query"), None, None
+        key = value if key is None else key
+        # Decoding would join the kernels at each step, which costs more than separate products.
+        joins = not decoding or in_loop_invariants()
+        if self._shares_query and key is query:
+            # Queries and keys are one tensor: plans compute what they need of both once.
+            if query is value and joins:
+                query, value = self.project(query, "query", "value")
+            else:
+                (query,), (value,) = self.project(query, "query"), self.project(value, "value")
+            return query, query, value
+        if key is value and joins:
+            if query is value:
+                return self.project(query, "query", "key", "value")
+            return *self.project(query, "query"), *self.project(value, "key", "value")
+        return (
+            *self.project(query, "query"),
+            *self.project(key, "key"),
+            *self.project(value, "value"),
+        )
+
+    def project(self, x, *names):
+        """Project x (B, T, D) to the heads (B, N, T, H) of each named projection, in one product."""
+        return rows_to_heads(self._multiply(x, *names), self._head_counts(names), like=x)
+
+    def project_output(self, x):
+        """Project the merged heads x (B, T, N * H) to the output (B, T, D)."""
+        return rows_to_sequence(self._multiply(x, "output"), like=x)
+
+    def _head_counts(self, names):
+        """Return (heads, size) of each named projection."""
+        return [tuple(self.kernel_of(name).shape[1:]) for name in names]
 
     def _multiply(self, x, *names):
-        """`x` times the joined kernels of these projections as one matrix, plus their biases."""
+        """Multiply rows (B * T, D) by the joined kernels as one matrix, and add the biases."""
+        kernel, bias = loop_invariant(self, names, lambda: self._join(names, x))
+        y = ops.matmul(ops.reshape(x, (-1, x.shape[-1])), kernel)
+        return y if bias is None else ops.add(y, bias)
 
-        def join(kind, shape):
-            parts = [ops.reshape(self._kernel(name, kind), shape) for name in names]
-            return ops.cast(_join(parts, axis=-1), x.dtype)
+    def _join(self, names, x):
+        """Return the kernels side by side as a matrix, and the biases, in the dtype of x."""
+        kernels = [ops.reshape(self.kernel_of(name), (x.shape[-1], -1)) for name in names]
+        kernel = kernels[0] if len(kernels) == 1 else ops.concatenate(kernels, axis=-1)
+        if not self.use_bias:
+            return ops.cast(kernel, x.dtype), None
+        biases = [ops.reshape(self.kernel_of(name, "bias"), (-1,)) for name in names]
+        bias = biases[0] if len(biases) == 1 else ops.concatenate(biases, axis=-1)
+        return ops.cast(kernel, x.dtype), ops.cast(bias, x.dtype)
 
-        rows, unflatten = flatten_rows(x)
-        y = ops.matmul(
-            rows, loop_invariant(self, ("kernel", names), lambda: join("kernel", (x.shape[-1], -1)))
-        )
-        if self.use_bias:
-            y = ops.add(y, loop_invariant(self, ("bias", names), lambda: join("bias", (-1,))))
-        return unflatten(y)
-
-    def _kernel(self, name, kind="kernel"):
+    def kernel_of(self, name, kind="kernel"):
+        """Return the kernel or bias of a projection; that of queries for shared keys."""
         name = "query" if name == "key" and self._shares_query else name
         return getattr(self, f"{name}_{kind}")
 
@@ -177,7 +183,3 @@ class HeadProjections(keras.layers.Layer):
             "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
             "bias_constraint": keras.constraints.serialize(self.bias_constraint),
         }
-
-
-def _join(tensors, axis):
-    return tensors[0] if len(tensors) == 1 else ops.concatenate(tensors, axis=axis)

@@ -6,7 +6,7 @@ from keras_attn import registry
 
 
 @registry.register
-class MaskedTokenHead(keras.layers.Layer):
+class MaskedTokenHead(registry.ArgumentRepr, keras.layers.Layer):
     """Transform hidden states and score them against the token table.
 
         logits = LN(activation(x W + b)) E^T + c

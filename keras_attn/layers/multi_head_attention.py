@@ -4,23 +4,28 @@ import keras
 from keras import ops
 
 from keras_attn import patterns, positions, registry, scores
+from keras_attn.attention import fused
 from keras_attn.attention.cache import check_cache, read_cache
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.masks import (
-    attach_keras_mask,
-    combine_masks,
-    keras_mask,
-    mask_and_bias,
-    spread_padding_mask,
+from keras_attn.attention.inputs import (
+    AttentionInputs,
+    TileSizes,
+    positions_tensor,
+    resolve_positions,
 )
-from keras_attn.attention.positions import PositionRange, resolve_positions
-from keras_attn.attention.softmax import attend
-from keras_attn.layers.fused_attention import attend_fused, fuses
+from keras_attn.attention.masks import attach_keras_mask, keras_mask, spread_masks
+from keras_attn.attention.softmax import attend_dense
 from keras_attn.layers.head_projections import HeadProjections
-from keras_attn.ops.checks import check_choice, check_positions, check_rates, check_shape
+from keras_attn.ops.checks import check_choice, check_rates, check_shape
 from keras_attn.ops.random import RepeatedSeed
-from keras_attn.ops.shapes import merge_heads, size
+from keras_attn.ops.shapes import merge_heads
 from keras_attn.patterns import Causal, Dense
+
+# Each computes the output, and the scores or None.
+PLANS = {
+    "dense": attend_dense,
+    "blockwise": lambda inputs, pattern: pattern.attend(inputs),
+    "fused": fused.attend_fused,
+}
 
 
 @registry.register
@@ -101,6 +106,9 @@ class MultiHeadAttention(HeadProjections):
         key-value heads: [Ainslie et al., 2023](https://arxiv.org/abs/2305.13245), section 2.2.
     """
 
+    # Sizes of the tiles of blockwise attention.
+    tile_sizes = TileSizes()
+
     def __init__(
         self,
         num_heads,
@@ -140,7 +148,7 @@ class MultiHeadAttention(HeadProjections):
             bias_regularizer=bias_regularizer,
             kernel_constraint=kernel_constraint,
             bias_constraint=bias_constraint,
-            shares_query=getattr(score, "shares_query", False),
+            shares_query=score.shares_query,
             **kwargs,
         )
         check_rates(dropout=dropout)
@@ -149,7 +157,7 @@ class MultiHeadAttention(HeadProjections):
         self.pattern = patterns.get(pattern)
         self.pattern.check_score(self.score)
         if position is not None:
-            position = positions.get_of_heads(position, dtype=kwargs.get("dtype"))
+            position = positions.get_for_heads(position, dtype=kwargs.get("dtype"))
         self.position = position
         self.dropout = dropout
         self.implementation = implementation
@@ -159,17 +167,15 @@ class MultiHeadAttention(HeadProjections):
         self.supports_masking = True
 
     def build(self, query_shape, value_shape=None, key_shape=None):
-        heads, key_shape = self.num_heads, key_shape or value_shape or query_shape
         super().build(query_shape, value_shape, key_shape)
-        if isinstance(self.score, keras.layers.Layer):
-            per_head = [(None, heads, shape[1], self.key_dim) for shape in (query_shape, key_shape)]
-            registry.build_once(self.score, *per_head)
-        if isinstance(self.pattern, keras.layers.Layer):
-            registry.build_once(
-                self.pattern, (None, heads, query_shape[1], self.key_dim), query_shape
-            )
+        key_shape = key_shape or value_shape or query_shape
+        of_queries, of_keys = (
+            (None, self.num_heads, shape[1], self.key_dim) for shape in (query_shape, key_shape)
+        )
+        self.score.build_for(of_queries, of_keys)
+        self.pattern.build_for(of_queries, query_shape)
         if self.position is not None:
-            registry.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
+            registry.build_once(self.position, of_queries)
 
     def call(
         self,
@@ -188,143 +194,146 @@ class MultiHeadAttention(HeadProjections):
         key_positions=None,
         cache=None,
     ):
+        pattern = self._pattern_of_call(use_causal_mask)
+        positions = query_positions, key_positions
+        masks = {"value_mask": value_mask, "key_mask": key_mask, "attention_mask": attention_mask}
+        self._check_inputs(query, value, key, cache)
+        inputs, view, cache = self._prepare(
+            query, value, key, pattern, masks, positions, cache, training
+        )
+        plan, pattern = self._choose(inputs, pattern, view, positions)
+        output, scores = PLANS[plan](inputs, pattern)
+        if return_attention_scores and scores is None:
+            _, scores = attend_dense(inputs.replace(is_recompute=True), pattern)
+        output = self._finish(output, query_mask)
+        results = [output]
+        if return_attention_scores:
+            results.append(scores if view is None else view.scatter_scores(scores))
+        if cache is not None:
+            results.append(cache)
+        return output if len(results) == 1 else tuple(results)
+
+    def _prepare(self, query, value, key, pattern, masks, positions, cache, training):
+        """Project to heads, and resolve positions, masks and cache.
+
+        Args:
+            masks: dict of `value_mask`, `key_mask` and `attention_mask`.
+            positions: (query_positions, key_positions) from the caller.
+
+        Returns:
+            `AttentionInputs`; the `CacheView` and the new cache, None without a cache.
+        """
         if cache is not None:
             # `Layer.__call__` fills in Keras's masks of the new values: a cache needs all slots'.
-            value_mask = None if value_mask is keras_mask(value) else value_mask
-            key_mask = None if key_mask is keras_mask(key) else key_mask
-        self._check_inputs(query, value, key, cache)
-        inputs, given = query, (query_positions, key_positions)
-        query, key, value = self._heads(query, key, value, decoding=cache is not None)
+            for name, x in (("value_mask", value), ("key_mask", key)):
+                if masks[name] is not None and masks[name] is keras_mask(x):
+                    masks[name] = None
+        has_masks = any(mask is not None for mask in masks.values())
+        layer_input = query
+        query, key, value = self.project_inputs(query, key, value, decoding=cache is not None)
+        resolved = resolve_positions(query, key, cache, *positions)
         if self.position is not None:
-            query, key = self._at_positions(query, key, cache, *given)
-        pattern, read = self._with_causal(use_causal_mask), None
+            query, key = self._apply_position(query, key, resolved)
+        view, slot_mask = None, None
         if cache is not None:
-            cache, read = read_cache(cache, key, value, pattern, *given)
-            key, value = read.key, read.value
-            value_mask = read.cut(value_mask, "value_mask")
-            key_mask = read.cut(key_mask, "key_mask")
-            attention_mask = read.cut(attention_mask, "attention_mask")
+            cache, view = read_cache(cache, key, value, pattern, *positions)
+            key, value, slot_mask = view.key, view.value, view.slot_mask
+            if has_masks:
+                masks = {name: view.select_columns(mask, name) for name, mask in masks.items()}
+        key_positions = resolved.key
+        if key_positions is None:
+            key_positions = resolved.new_key if view is None else view.positions
         if self.num_key_value_heads < self.num_heads:
             repeats = self.num_heads // self.num_key_value_heads
             key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
-        operands = AttentionInputs(
-            *(query, key, value),
-            *self._positions(query, key, query_positions, key_positions, read),
-            self.score,
-            real=combine_masks(
-                spread_padding_mask(value_mask, query.shape[0], key.shape[2], "value_mask"),
-                spread_padding_mask(key_mask, query.shape[0], key.shape[2], "key_mask"),
-            ),
-            inputs=inputs,
-        )
+        key_mask, attention_mask, dropout_fn, seed = None, None, None, None
+        if has_masks:
+            key_mask, attention_mask = spread_masks(query, key, **masks)
         if training and (self.dropout or pattern.is_random):
-            drop = self._drop if self.dropout else None
-            operands = operands.replace(drop=drop, seed=self.seed_generator.next())
-        scores = None
-        # One query at the last position, as in decoding, may meet all: a mask would cost more than
-        # the products.
-        if query.shape[2] == 1 and given == (None, None) and isinstance(pattern, Causal):
+            dropout_fn = self._drop if self.dropout else None
+            seed = self.seed_generator.next()
+        inputs = AttentionInputs(
+            *(query, key, value, resolved.query, key_positions, self.score),
+            key_mask=key_mask,
+            dropout_fn=dropout_fn,
+            seed=seed,
+            layer_input=layer_input,
+            attention_mask=attention_mask,
+            slot_mask=slot_mask,
+            tile_sizes=self.tile_sizes,
+        )
+        return inputs, view, cache
+
+    def _choose(self, inputs, pattern, view, positions):
+        """Choose "dense", "blockwise" or "fused", and the pattern to compute.
+
+        This is the only place that decides. A cache, an attention mask and positions from the
+        caller need the dense computation or the fused kernel.
+        """
+        length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
+        is_ordered = positions == (None, None)
+        if length == 1 and is_ordered and pattern.simple_rule == "causal":
+            # One query at the last position, as in decoding, may meet all keys: a mask would cost
+            # more than the products.
             pattern = Dense()
-        is_free = all(x is None for x in (cache, attention_mask, query_positions, key_positions))
-        planned = is_free and self._has_plan(pattern, query.shape[2], key.shape[2])
-        is_fused = self.implementation == "auto" and cache is None
-        if is_fused and fuses(operands, pattern, attention_mask, planned):
-            output = attend_fused(operands, pattern, attention_mask)
-        elif planned:
-            output, _ = pattern.attend(operands)
-        else:
-            output, scores = self._attend_by_matrix(operands, pattern, attention_mask, read)
-        if return_attention_scores and scores is None:
-            again = operands.replace(again=True)
-            _, scores = self._attend_by_matrix(again, pattern, attention_mask)
-        output = self._multiply(merge_heads(output), "output")  # (B, T, D)
+        is_blockwise = is_ordered and view is None and inputs.attention_mask is None
+        if is_blockwise and None not in (length, num_keys) and length > num_keys:
+            is_blockwise = pattern.simple_rule == "full"  # the first queries precede all keys
+        if is_blockwise and self.implementation == "auto":
+            is_blockwise = pattern.prefers_blockwise(length, num_keys)
+        elif self.implementation == "dense":
+            is_blockwise = False
+        if fused.IS_POSSIBLE and self.implementation == "auto" and view is None:
+            if fused.can_fuse(inputs, pattern, is_blockwise):
+                return "fused", pattern
+        return "blockwise" if is_blockwise else "dense", pattern
+
+    def _finish(self, output, query_mask):
+        """Merge the heads, project them, and pass the mask of the queries on."""
+        output = self.project_output(merge_heads(output))  # (B, T, D)
         if query_mask is not None:
             attach_keras_mask(output, query_mask, "query_mask")
-        results = [output]
-        if return_attention_scores:
-            results.append(scores if read is None else read.spread(scores))
-        if cache is not None:
-            results.append(cache)
-        return results[0] if len(results) == 1 else tuple(results)
+        return output
 
-    def _at_positions(self, query, key, cache, *given):
-        """Queries and new keys with their positions in them, as kept keys have theirs."""
-        query_positions, key_positions = resolve_positions(query, key, cache, *given)
-        placed = self.position(query, query_positions)
-        if key is query and all(x is None for x in given):  # stays one tensor
-            return placed, placed
-        return placed, key if key_positions is None else self.position(key, key_positions)
+    def _apply_position(self, query, key, resolved):
+        """Apply the position to queries and new keys; cached keys have theirs already."""
+        applied = self.position(query, positions_tensor(resolved.query))
+        if key is query and resolved.key is None and resolved.query is resolved.new_key:
+            return applied, applied  # stays one tensor
+        if resolved.new_key is None:
+            return applied, key
+        return applied, self.position(key, positions_tensor(resolved.new_key))
 
-    def _positions(self, query, key, query_positions, key_positions, read):
-        """Where queries and keys stand: as given, or one after the other up to the last."""
-        length, num_keys = query.shape[2], key.shape[2]
-        if key_positions is None:
-            key_positions = PositionRange(0, size(key, 2)) if read is None else read.positions
-        else:
-            key_positions = check_positions(
-                key_positions, "key_positions", query.shape[0], num_keys
-            )
-        if query_positions is None:
-            steps = size(query, 2)
-            end = size(key, 2) if read is None else read.end
-            query_positions = PositionRange(end - steps, steps)
-        else:
-            query_positions = check_positions(
-                query_positions, "query_positions", query.shape[0], length
-            )
-        return query_positions, key_positions
-
-    def _with_causal(self, use_causal_mask):
+    def _pattern_of_call(self, use_causal_mask):
         if not use_causal_mask or self.pattern.causal:
             return self.pattern
-        return Causal() if isinstance(self.pattern, Dense) else self.pattern & Causal()
-
-    def _has_plan(self, pattern, length, num_keys):
-        """Whether to compute by the pattern's plan."""
-        if None not in (length, num_keys) and length > num_keys and not isinstance(pattern, Dense):
-            return False  # the first queries would stand before all keys
-        if self.implementation != "auto":
-            return self.implementation == "blockwise"
-        return pattern.prefers_blockwise(length, num_keys)
-
-    def _attend_by_matrix(self, operands, pattern, attention_mask=None, read=None):
-        """The output and the whole matrix of scores (B, N, T, S)."""
-        present = None if read is None else read.present
-        mask, bias = mask_and_bias(operands, pattern, attention_mask, present)
-        logits = self.score(
-            operands.query,
-            operands.key,
-            query_positions=operands.query_positions,
-            key_positions=operands.key_positions,
-        )
-        if bias is not None:
-            logits = ops.cast(logits, "float32") + bias
-        return attend(logits, operands.value, mask, operands.drop_by(operands.seed))
+        return Causal() if self.pattern.simple_rule == "full" else self.pattern & Causal()
 
     def context_cache(self, value, key=None, key_positions=None):
-        """A complete cache of `value` (B, S, D), for attending to it in many calls.
+        """Return a complete cache of `value` (B, S, D), for attending to it in many calls.
 
-        With a `position` keys are kept at `key_positions` (S,) or (B, S), by default 0 .. S-1.
+        With a `position` keys are cached at `key_positions` (S,) or (B, S), by default 0 .. S-1.
         """
         if key is None:
-            key, value = self._project(value, "key", "value")
+            key, value = self.project(value, "key", "value")
         else:
-            (key,), (value,) = self._project(key, "key"), self._project(value, "value")
+            (key,), (value,) = self.project(key, "key"), self.project(value, "value")
         if self.position is not None:
             key = self.position(key, key_positions)
         return {"key": key, "value": value}
 
     def _check_inputs(self, query, value, key, cache):
+        key_width = self.kernel_of("key").shape[0]
         check_shape(query, "query", (None, None, self.query_kernel.shape[0]))
         if cache is not None:
             check_cache(cache, self.num_key_value_heads, self.key_dim, self.value_dim)
         if value is not None:
             check_shape(value, "value", (query.shape[0], None, self.value_kernel.shape[0]))
             key = value if key is None else key
-            check_shape(key, "key", (*value.shape[:2], self._kernel("key").shape[0]))
+            check_shape(key, "key", (*value.shape[:2], key_width))
         elif cache is None or "index" in cache:
             raise ValueError(
-                "`value` may be left out only with a complete cache; for self-attention call the "
+                "`value` may be None only with a complete cache; for self-attention call the "
                 "layer with `(x, x)`. Received: value=None, "
                 f"{'no cache' if cache is None else 'a cache to be extended'}."
             )
@@ -365,10 +374,11 @@ class MultiHeadAttention(HeadProjections):
             )
         shape = (*query.shape[:-1], self._output_shape or query.shape[-1])
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
+        scores_dtype = "float64" if self.compute_dtype == "float64" else "float32"
         if not return_attention_scores:
             return output
         scores_shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
-        return output, keras.KerasTensor(scores_shape, dtype="float32")
+        return output, keras.KerasTensor(scores_shape, dtype=scores_dtype)
 
     def get_config(self):
         return {

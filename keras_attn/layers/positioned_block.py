@@ -3,7 +3,8 @@
 from keras import ops
 
 from keras_attn import positions, registry
-from keras_attn.attention.positions import PositionRange, block_positions, positions_tensor
+from keras_attn.attention.inputs import PositionRange, positions_tensor
+from keras_attn.attention.positions import block_positions
 from keras_attn.layers.block import Block
 from keras_attn.ops.shapes import size
 

@@ -8,7 +8,7 @@ from keras_attn.ops.checks import check_shape, check_sizes
 
 
 @registry.register
-class SegmentEmbedding(keras.layers.Layer):
+class SegmentEmbedding(registry.ArgumentRepr, keras.layers.Layer):
     """Add a learned vector for the segment that a token belongs to.
 
         x_p + S[segment_p],   S (num_segments, D)

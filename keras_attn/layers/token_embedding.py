@@ -12,7 +12,7 @@ from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(registry.ArgumentRepr, keras.layers.Layer):
     """Embed tokens by a table, and compute logits with the same table.
 
         x = sqrt(D) E[token],   logits = x E^T

@@ -1,4 +1,4 @@
-"""Losses that only training knows: of every layer, and of targets further ahead."""
+"""Auxiliary losses of training: of every layer, and of targets further ahead."""
 
 import collections
 import functools
@@ -9,9 +9,8 @@ from keras import ops
 from keras_attn.backend.replicas import replica_sum
 from keras_attn.depth.reversible import Reversible
 from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_sizes
-from keras_attn.ops.crossentropy import crossentropy
 from keras_attn.ops.shapes import flatten_rows
-from keras_attn.ops.token_weights import element_weights, known_labels, token_weights
+from keras_attn.ops.token_losses import crossentropy, element_weights, known_labels, token_weights
 from keras_attn.registry import register
 
 Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
@@ -19,33 +18,33 @@ Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
 
 @register
 class AuxiliaryLosses(keras.Model):
-    """Trains a causal model with losses of every layer and of several targets a position.
+    """Train a causal model with losses of every layer and of several targets a position.
 
         loss = loss_n1 + sum_{k >= 2} c_k CE_nk + sum_{l < n} a_l(p) sum_k c_k CE_lk,
         CE_lk = mean over t of -log softmax(h_l(t) W_lk + b_lk)(y_{t+k-1}),   p = step / total_steps
 
     where n is the number of layers, y_t the label of position t, which is the next token, and
-    loss_n1 the compiled loss of the model's own logits: that all positions have a loss, the paper's
-    first, is in every mean. a_l(p) is 1 until p = l / (2n) and then 0 ("step"), so that half-way no
-    intermediate loss is left. Each layer and each k has a classifier of its own. The last k - 1
-    positions of a row have no target y_{t+k-1} and do not count.
+    loss_n1 the compiled loss of the model's own logits. Every mean is over all positions, which is
+    the first auxiliary loss of the paper. a_l(p) is 1 until p = l / (2n) and then 0 ("step"), so no
+    intermediate loss is left after half of the training. Each layer and each k has a classifier of
+    its own. The last k - 1 positions of a row have no target y_{t+k-1} and do not count.
 
-    It wraps the model that is used afterwards: `fit` and `evaluate` this, and take `.model`, which
-    knows nothing of the classifiers, to generate and export. `evaluate` and `predict` are those of
-    the model. The step is a weight that only training counts, saved and restored with the others. A
-    loss whose time is over is not computed; before, each costs a softmax, O(B T D V). Logits become
-    losses in float32 under any dtype policy, divided by the tokens of all replicas.
+    It wraps the model that is used afterwards: `fit` and `evaluate` the wrapper, and take `.model`,
+    which has no classifiers, to generate and export. `evaluate` and `predict` are those of the
+    model. The step is a weight that only training increments, saved and restored with the others. A
+    loss whose time is over is not computed; before, each costs a softmax, O(B T D V). Losses are
+    float32 under any dtype policy, divided by the tokens of all replicas.
 
     Args:
         model: a functional model whose output is logits and whose `depth` is a
             `keras_attn.depth.Stack`, such as `keras_attn.models.CausalLanguageModel`.
         total_steps: int. The batches of the whole training.
-        num_targets: int. How many targets K each position has.
+        num_targets: int. Number of targets K of each position.
         target_weight: float. c_k of the targets after the next token, for which c_1 = 1.
         schedule: "step"; "linear", a_l = max(0, 1 - 2n p / l); or None, no intermediate losses.
-        targets_on_intermediate: bool. Whether intermediate layers predict all targets, or the next
-            token only.
-        shared_heads: bool. Whether all layers use one classifier for each target, for the next
+        targets_on_intermediate: bool. True if intermediate layers predict all targets, False for
+            the next token only.
+        shared_heads: bool. True if all layers use one classifier for each target, for the next
             token that of the model.
         ignore_class: int. Tokens with this label do not count.
 
@@ -97,7 +96,7 @@ class AuxiliaryLosses(keras.Model):
         check_sizes(total_steps=total_steps, num_targets=num_targets)
         check_numbers(0, target_weight=target_weight)
         check_choice(("step", "linear", None), schedule=schedule)
-        self._run, self._classify = _taken_apart(model)
+        self._run, self._classify = _split_model(model)
         self.model = model
         self.total_steps = total_steps
         self.num_targets = num_targets
@@ -110,7 +109,7 @@ class AuxiliaryLosses(keras.Model):
         self.step = self.add_weight(
             (), "zeros", "int", trainable=False, aggregation="only_first_replica", name="step"
         )
-        # Each layer's targets k and the place of their classifiers, None for the model's own.
+        # Each layer's targets k and the index of their classifiers, None for the model's own.
         self._tasks, owners = {}, []
         for layer, k in self._layers_and_targets():
             owner = (self.num_layers if shared_heads else layer, k)
@@ -131,7 +130,7 @@ class AuxiliaryLosses(keras.Model):
         self.built = True
 
     def _layers_and_targets(self):
-        """The pairs (l, k) with a loss beside the model's own, which is (n, 1)."""
+        """Yield the pairs (l, k) with a loss besides the model's own, which is (n, 1)."""
         last, targets = self.num_layers, range(1, self.num_targets + 1)
         if self.schedule is not None:
             of_each = targets if self.targets_on_intermediate else (1,)
@@ -140,7 +139,7 @@ class AuxiliaryLosses(keras.Model):
 
     @property
     def progress(self):
-        """The part p of the training that is done."""
+        """Completed fraction p of the training."""
         return int(self.step.numpy()) / self.total_steps
 
     def call(self, inputs, training=None):
@@ -172,18 +171,18 @@ class AuxiliaryLosses(keras.Model):
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     def _auxiliary_loss(self, hidden_states, labels, sample_weight):
-        """All losses but that of the model's own logits: this replica's summand."""
+        """Return all losses but that of the model's own logits: this replica's summand."""
         targets, weights = {}, {}
         for k in range(1, self.num_targets + 1):
             targets[k], weights[k] = self._target(labels, k, sample_weight)
 
         def loss(layer, share=1.0):
             hidden, total = hidden_states[layer - 1], 0.0
-            # In rows, for a product of three axes with two leaves sizes to the gradient that XLA
-            # cannot find again behind a condition.
+            # In rows: the gradient of a product of three axes with two needs sizes that XLA cannot
+            # infer behind a condition.
             rows, _ = flatten_rows(hidden)
-            for k, place in self._tasks[layer]:
-                logits = self._classify(hidden) if place is None else self.heads[place](rows)
+            for k, index in self._tasks[layer]:
+                logits = self._classify(hidden) if index is None else self.heads[index](rows)
                 losses = crossentropy(targets[k], flatten_rows(logits)[0])
                 total += share * ops.sum(weights[k] * losses)
             return total
@@ -200,7 +199,7 @@ class AuxiliaryLosses(keras.Model):
         return total
 
     def _target(self, labels, k, sample_weight):
-        """Target k of each position (B T,), and c_k times the weight of each in the mean."""
+        """Return target k of each position (B T,), and c_k times its weight in the mean."""
 
         def ahead(x, beyond):
             return ops.pad(x, ((0, 0), (0, k - 1)), constant_values=beyond)[:, k - 1 :]
@@ -229,9 +228,9 @@ class AuxiliaryLosses(keras.Model):
 
 
 def layer_shares(step, total_steps, num_layers, schedule):
-    """a_l of the layers l = 1 .. n - 1 at a step, float32 (n - 1,)."""
-    # Where each layer's losses end, in steps. As whole steps, the first one that is not before the
-    # end, no rounding of p can move a boundary.
+    """Return a_l of the layers l = 1 .. n - 1 at a step, float32 (n - 1,)."""
+    # The step at which each layer's losses end, rounded up to a whole step for "step", so that no
+    # rounding of p can move a boundary.
     ends = [total_steps * layer / (2 * num_layers) for layer in range(1, num_layers)]
     if schedule == "linear":
         return ops.maximum(1.0 - ops.cast(step, "float32") / ops.array(ends, "float32"), 0.0)
@@ -239,10 +238,10 @@ def layer_shares(step, total_steps, num_layers, schedule):
     return ops.cast(ops.cast(step, "int32") < ops.array(first_without, "int32"), "float32")
 
 
-def _taken_apart(model):
-    """Two functions that run the model's layers, as it does in training.
+def _split_model(model):
+    """Return two functions that run the model's layers as in training.
 
-    The first gives logits and each layer's output; the second makes logits of any layer's output.
+    The first returns logits and each layer's output; the second logits of any layer's output.
     """
     depth = getattr(model, "depth", None)
     if isinstance(depth, Reversible):

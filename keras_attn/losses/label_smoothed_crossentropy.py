@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.losses.reduction import reduce_losses
-from keras_attn.ops.token_weights import element_weights, token_losses, token_weights
+from keras_attn.ops.token_losses import element_weights, token_losses, token_weights
 from keras_attn.registry import register
 
 

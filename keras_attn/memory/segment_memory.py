@@ -18,14 +18,14 @@ class SegmentMemory(Value):
     The state is explicit: a dict of `memory` (B, L, M, D) and `memory_length` (B,), the number of
     filled slots, which are the last ones. It is an argument and a result of the model's call on a
     segment. Its size is fixed, so nothing is retraced; empty slots are never attended. No
-    gradient crosses it, though keys and values are projected from it anew in each segment and their
-    weights learn from that. A text of n tokens costs O(n (T + M)) in segments of T, and the last
-    token of L layers hears of L M before its segment. Memory O(B L M D).
+    gradient passes through it, but each segment projects keys and values from it again, and their
+    weights learn from that. A text of n tokens costs O(n (T + M)) in segments of T, and with L
+    layers the receptive field reaches L M tokens before the segment. Memory O(B L M D).
 
-    A memory of no slots, (B, L, 0, D), is legal and means that nothing came before. Keys stand one
-    after the other, from the memory's first slot on: what counts is their distance, and a pattern
-    with blocks at fixed places (`Fixed`, `BlockLocal1D`) needs memory and segments of whole blocks.
-    What is padding in a segment belongs at its end, and is not remembered.
+    A memory of no slots, (B, L, 0, D), equals no memory. Positions of keys count from the memory's
+    first slot: scores and patterns may depend on distances, and a pattern with blocks at fixed
+    positions (`Fixed`, `BlockLocal1D`) needs memory and segments of whole blocks. Padding must be
+    at the end of a segment, and is not remembered.
 
     Args:
         memory_length: int. Number M of inputs that each layer keeps; 0 keeps nothing.
@@ -42,7 +42,7 @@ class SegmentMemory(Value):
         >>> state["memory"].shape, state["memory_length"].numpy().tolist()
         (TensorShape([1, 2, 4, 8]), [3])
 
-    Differs from the paper: filled slots are counted where the authors' memory is short at first.
+    Differs from the paper: filled slots are counted, where the authors' memory starts short and grows.
 
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_shape
-from keras_attn.ops.token_weights import token_weights
+from keras_attn.ops.token_losses import token_weights
 from keras_attn.registry import register
 
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_numbers
-from keras_attn.ops.token_weights import element_weights, known_labels, token_losses, token_weights
+from keras_attn.ops.token_losses import element_weights, known_labels, token_losses, token_weights
 from keras_attn.registry import register
 
 

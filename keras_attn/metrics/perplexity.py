@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.ops.token_weights import token_losses, token_weights
+from keras_attn.ops.token_losses import token_losses, token_weights
 from keras_attn.registry import register
 
 

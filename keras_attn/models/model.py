@@ -10,6 +10,7 @@ from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.models.fingerprint import Fingerprint
+from keras_attn.positions import Position
 
 
 class Model(keras.Model):
@@ -129,9 +130,9 @@ def restore(*parts):
 
 
 def max_num_positions(*layers):
-    """Return the smallest `max_length` of the layers and those inside them; None for no limit."""
+    """Return the smallest `max_length` of the positions in some layers; None for no limit."""
     parts = [part for layer in layers if layer is not None for part in flatten_layers(layer)]
-    lengths = [getattr(part, "max_length", None) for part in parts]
+    lengths = [part.max_length for part in parts if isinstance(part, Position)]
     return min((length for length in lengths if length is not None), default=None)
 
 

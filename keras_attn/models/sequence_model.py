@@ -35,9 +35,9 @@ class SequenceModel(Model):
 
     Call arguments:
         A dict of `states` (B, T, *state_shape), `memory` (B, L, M, D) and `memory_length` (B,)
-        int32, at first from `initial_memory`; optionally `starts`, bool (B, T), True where a step
-        is the first of an episode, and `padding_mask`, bool (B, T), True where a step is real:
-        padding belongs at the end of a row, and is not remembered.
+        int32, at first from `initial_memory`; optionally `starts`, bool (B, T), True at the
+        first step of an episode, and `padding_mask`, bool (B, T), False at padding, which must be
+        at the end of a row and is not remembered.
 
     Returns:
         A dict of the heads' outputs (B, T, ...), by name, and the next segment's `memory` and

@@ -1,4 +1,4 @@
-"""Activations that Keras has only as an option of another."""
+"""Activations that Keras offers only as options of another one."""
 
 import keras
 
@@ -7,11 +7,11 @@ from keras_attn.registry import register
 
 @register
 def gelu_tanh(x):
-    """The Gaussian error linear unit by its tanh approximation, which ONNX converters know."""
+    """Compute the GELU by its tanh approximation, which ONNX converters support."""
     return keras.activations.gelu(x, approximate=True)
 
 
 @register
 def gelu_sigmoid(x):
-    """The Gaussian error linear unit by its sigmoid approximation, x sigmoid(1.702 x)."""
+    """Compute the GELU by its sigmoid approximation, x sigmoid(1.702 x)."""
     return x * keras.activations.sigmoid(1.702 * x)

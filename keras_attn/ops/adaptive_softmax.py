@@ -1,21 +1,21 @@
-"""A softmax over words in clusters: the loss of each token from a part of the logits."""
+"""Adaptive softmax: words in clusters, and the loss of a token from a part of the logits."""
 
 import keras
 from keras import ops
 
 from keras_attn.backend.operations import can_branch
-from keras_attn.ops.crossentropy import crossentropy
 from keras_attn.ops.shapes import ceil_div, size
 from keras_attn.ops.sorting import sort_order
+from keras_attn.ops.token_losses import crossentropy
 
-# The parts of all tokens that a cluster's logits may be made for. The shapes of a graph are fixed
-# while it is built and the number of a cluster's tokens is not: the smallest that holds them is
-# chosen as it runs.
+# A cluster's logits are computed for a 64th, a 16th, a quarter or all of the tokens. The shapes of
+# a graph are fixed when it is built, the number of a cluster's tokens is not: the smallest part
+# that holds them is chosen when it runs.
 PARTS = (64, 16, 4, 1)
 
 
 def cluster_losses(hidden, labels, bounds, logits_of, weights):
-    """-log p(label) with p(w) = p_head(w), or p_head(cluster) p_cluster(w), each a softmax.
+    """Return -log p(label), with p(w) = p_head(w) or p_head(cluster) p_cluster(w).
 
     Args:
         hidden: float tensor (N, D).
@@ -26,9 +26,9 @@ def cluster_losses(hidden, labels, bounds, logits_of, weights):
         weights: list of tuples, the tensors of each cluster.
 
     Returns:
-        float32 (N,), in the order of the labels. The logits of a further cluster are made for its
-        own tokens only, or up to four times as many, and again in the backward pass; by XLA, unless
-        it is told N, for all tokens.
+        float32 (N,), in the order of the labels. The logits of a further cluster are computed for
+        its own tokens, or up to four times as many, and again in the backward pass; under XLA with
+        a dynamic N, for all tokens.
     """
     cluster = sum(ops.cast(labels >= first, "int32") for first, _ in bounds) - 1
     place = ops.where(cluster > 0, bounds[0][1] + cluster - 1, labels)
@@ -46,7 +46,7 @@ def cluster_losses(hidden, labels, bounds, logits_of, weights):
 
 
 def _tail_losses(hidden, words, order, start, count, logits_of, weights):
-    """The losses (N,) of the tokens order[start : start + count], zero at all others."""
+    """Return losses (N,) of the tokens order[start : start + count], zero at all others."""
     total = size(hidden, 0)
 
     def within(length):
@@ -58,7 +58,7 @@ def _tail_losses(hidden, words, order, start, count, logits_of, weights):
             found = crossentropy(word, logits_of(ops.take(hidden, token, axis=0), *weights))
             return ops.scatter(token[:, None], ops.where(is_one, found, 0.0), (total,))
 
-        # Made again in the backward pass: XLA would else keep room for the logits of all ways.
+        # Without remat XLA would reserve memory for the logits of all branches.
         return lambda: keras.remat(losses)(hidden, *weights)
 
     if not can_branch((hidden, words)):
@@ -69,7 +69,7 @@ def _tail_losses(hidden, words, order, start, count, logits_of, weights):
 
 
 def cluster_log_probabilities(hidden, bounds, logits_of, weights):
-    """log p(w) of every word w in their order, float32 (N, V); the arguments as above."""
+    """Return log p(w) of every word w, float32 (N, V); arguments as in `cluster_losses`."""
     words = bounds[0][1]
     head = ops.log_softmax(ops.cast(logits_of(hidden, *weights[0]), "float32"))
     parts = [head[:, :words]]

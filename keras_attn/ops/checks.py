@@ -1,4 +1,4 @@
-"""What a user can get wrong, refused in a sentence that names the argument."""
+"""Checks of arguments; each raises a `ValueError` that names the argument."""
 
 import numbers
 
@@ -7,7 +7,7 @@ from keras import ops
 
 
 def check_sizes(least=1, **sizes):
-    """Refuses what is not an integer of at least `least`."""
+    """Check that each value is an integer of at least `least`."""
     for name, size in sizes.items():
         is_integer = isinstance(size, numbers.Integral) and not isinstance(size, bool)
         if not is_integer or size < least:
@@ -17,7 +17,7 @@ def check_sizes(least=1, **sizes):
 
 
 def check_numbers(least=None, **values):
-    """Refuses what is not a number, or below `least`."""
+    """Check that each value is a number, of at least `least` if given."""
     for name, value in values.items():
         if not isinstance(value, numbers.Real) or not (least is None or value >= least):
             wanted = "a number" if least is None else f"a number of at least {least}"
@@ -25,7 +25,7 @@ def check_numbers(least=None, **values):
 
 
 def check_choice(choices, **values):
-    """Refuses what is not one of the `choices`."""
+    """Check that each value is one of the `choices`."""
     for name, value in values.items():
         if value not in choices:
             known = ", ".join(repr(choice) for choice in choices)
@@ -33,16 +33,16 @@ def check_choice(choices, **values):
 
 
 def check_rates(**rates):
-    """Refuses a dropout rate outside [0, 1)."""
+    """Check that each dropout rate is in [0, 1)."""
     for name, rate in rates.items():
         if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
             raise ValueError(f"`{name}` must be in [0, 1). Received: {name}={rate!r}.")
 
 
 def check_shape(x, name, *expected, broadcast=False):
-    """Refuses `x` unless it has one of the `expected` shapes, as far as the sizes are known.
+    """Check that `x` has one of the `expected` shapes, in all axes whose size is known.
 
-    None in a shape fits any size; with `broadcast`, a size of 1 does too.
+    None in an expected shape allows any size. With `broadcast`, `x` may have size 1 in any axis.
     """
     shape = tuple(x.shape)
     anything = (None, 1) if broadcast else (None,)
@@ -57,24 +57,24 @@ def check_shape(x, name, *expected, broadcast=False):
 
 
 def check_integers(x, name):
-    """Refuses what has no integer dtype."""
+    """Check that `x` has an integer dtype."""
     dtype = keras.backend.standardize_dtype(x.dtype)
     if "int" not in dtype:
         raise ValueError(f"`{name}` must be integers. Received: dtype={dtype}.")
 
 
 def check_positions(positions, name, batch, length):
-    """Positions as a tensor, refused unless (T,) or (B, T)."""
+    """Return positions as a tensor; check that its shape is (T,) or (B, T)."""
     positions = ops.convert_to_tensor(positions)
     check_shape(positions, name, (length,), (batch, length))
     return positions
 
 
 def check_boolean(mask, name):
-    """Refuses additive float masks; booleans and integers of 0 and 1 pass."""
+    """Check that a mask is boolean or integer; additive float masks are refused."""
     dtype = keras.backend.standardize_dtype(mask.dtype)
     if "float" in dtype:
         raise ValueError(
             f"`{name}` must be boolean, True where attention is allowed. Received: dtype={dtype}. "
-            f"An additive mask becomes boolean by `{name} = additive_mask > -1`."
+            f"Convert an additive mask by `{name} = additive_mask > -1`."
         )

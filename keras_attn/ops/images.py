@@ -1,4 +1,4 @@
-"""Positions as places in a grid, in row-major order."""
+"""Grids of pixels: positions, coordinates, block order, and values as digits of a number."""
 
 import math
 import numbers
@@ -10,9 +10,9 @@ from keras_attn.ops.checks import check_integers, check_positions, check_shape
 
 
 def grid_positions(x, positions, shape):
-    """The positions (T,) or (B, T) of `x` (B, T, D), 0 .. T-1 by default, as int32.
+    """Return int32 positions (T,) or (B, T) of `x` (B, T, D), by default 0 .. T-1.
 
-    Refuses a sequence that is known to be longer than the grid.
+    Raises a `ValueError` if the sequence is known to be longer than the grid.
     """
     check_shape(x, "x", (None, None, None))
     length = x.shape[1]
@@ -28,34 +28,34 @@ def grid_positions(x, positions, shape):
     return ops.arange(ops.shape(x)[1], dtype="int32")
 
 
-def grid_places(positions, shape):
-    """The place of each position on each axis of a grid: the last axis runs fastest.
+def grid_coordinates(positions, shape):
+    """Return the coordinate of each position on each axis of a grid, in row-major order.
 
-    A position beyond the grid has a place beyond the first axis, where no table has a row.
+    A position beyond the grid gets a coordinate beyond the first axis, where no table has a row.
     """
-    places = []
+    coordinates = []
     for axis_size in reversed(shape[1:]):
-        places.append(positions % axis_size)
+        coordinates.append(positions % axis_size)
         positions = positions // axis_size
-    return [positions, *reversed(places)]
+    return [positions, *reversed(coordinates)]
 
 
 def block_raster_order(image_shape, query_shape):
-    """The pixels of an image block after block: the order that `BlockLocal2D` reads.
+    """Return the pixels of an image block by block: the order that `BlockLocal2D` reads.
 
         rank -> row * width + column,   sorted by block row, block column, row, column
 
-    Blocks at the right and lower edge are as small as what is left of the image.
+    Blocks at the right and lower edge may be smaller.
 
     Args:
         image_shape, query_shape: (height, width) of the image and of a block.
 
     Returns:
-        int32 array (height * width,): the place in raster order of each rank. `x[:, order]` puts
-        pixels in raster order in this one, and `x[:, np.argsort(order)]` puts them back.
+        int32 array (height * width,): the raster index of each rank. `x[:, order]` sorts pixels
+        from raster order into block order, and `x[:, np.argsort(order)]` sorts them back.
 
     Raises:
-        ValueError: if a shape is not of two integers of at least 1.
+        ValueError: if a shape is not two integers of at least 1.
 
     Example:
         >>> from keras_attn.patterns import block_raster_order
@@ -73,7 +73,7 @@ def block_raster_order(image_shape, query_shape):
 
 
 def integer_pair(least, **argument):
-    """The value of an argument as a tuple of two integers."""
+    """Return an argument as a tuple of two integers of at least `least`."""
     ((name, value),) = argument.items()
     value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if len(value) != 2 or not all(isinstance(n, numbers.Integral) and n >= least for n in value):
@@ -85,7 +85,7 @@ def integer_pair(least, **argument):
 
 
 def join_values(values, num_values):
-    """The number whose digits to the base `num_values` are `values` (..., C): int32 (...,)."""
+    """Return int32 (...,), the number with digits `values` (..., C) in base `num_values`."""
     joined = 0
     for c in range(values.shape[-1]):
         joined = joined * num_values + ops.cast(values[..., c], "int32")
@@ -93,7 +93,7 @@ def join_values(values, num_values):
 
 
 def split_number(number, count, num_values):
-    """The `count` digits (..., C) of a number (...,) of `join_values`."""
+    """Return the digits (..., C) of numbers (...,) that `join_values` made."""
     digits = []
     for _ in range(count):
         digits.append(number % num_values)

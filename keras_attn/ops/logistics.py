@@ -5,25 +5,25 @@ import math
 from keras import ops
 
 LEAST_LOG_SCALE = -7.0
-# Of what is drawn between 0 and 1, neither of which has a logistic's or a Gumbel's finite quantile.
+# Bound of uniform numbers: the quantiles of a logistic and a Gumbel at 0 and 1 are infinite.
 LEAST_UNIFORM = 1e-7
-# Of a bin that is so much narrower than the scale, log(1 - exp(-width)) is log(width) - width / 2
-# up to a part in ten million.
+# Below this width, relative to the scale, log(1 - exp(-width)) is log(width) - width / 2 up to a
+# part in ten million.
 NARROW = 1e-3
 
 
 def num_parameters(num_mixtures, channels):
-    """How many numbers a pixel's mixture has: weights, means, log-scales and coefficients."""
+    """Return the number of parameters of a pixel: weights, means, log-scales, coefficients."""
     return num_mixtures * (1 + 2 * channels + channels * (channels - 1) // 2)
 
 
 def log_probability(values, parameters, num_mixtures, num_values):
-    """log p(values) of the pixels (...,).
+    """Return log p(values) of the pixels (...,).
 
         p(v) = sum_k softmax(a)_k prod_c [F((x_c + h - m_kc) / s_kc) - F((x_c - h - m_kc) / s_kc)]
 
-    with F the sigmoid, x = 2 v / (num_values - 1) - 1, h = 1 / (num_values - 1), the first and the
-    last value's bins open to the outside, and m_kc = mean_kc + sum_{b < c} tanh(r_kcb) x_b.
+    with F the sigmoid, x = 2 v / (num_values - 1) - 1, h = 1 / (num_values - 1), the bins of
+    the first and the last value unbounded, and m_kc = mean_kc + sum_{b < c} tanh(r_kcb) x_b.
 
     Args:
         values: (..., C), numbers 0 .. num_values - 1.
@@ -52,7 +52,7 @@ def log_probability(values, parameters, num_mixtures, num_values):
 
 
 def sample(parameters, uniform, num_mixtures, channels, num_values):
-    """Draws the pixels' values, int32 (..., C), channel after channel.
+    """Sample the pixels' values, int32 (..., C), channel after channel.
 
     Args:
         parameters: (..., P). uniform: random numbers between 0 and 1, (..., K + C).
@@ -79,15 +79,16 @@ def sample(parameters, uniform, num_mixtures, channels, num_values):
         )[..., 0]
         value = ops.round((at + noise[..., c] + 1.0) * (num_values - 1) / 2.0)
         values.append(ops.clip(value, 0, num_values - 1))
-        # The next channel is conditioned on the value, which is what the loss saw.
+        # The next channel is conditioned on the rounded value, as in the loss.
         drawn.append(_to_interval(values[-1], num_values))
     return ops.cast(ops.stack(values, axis=-1), "int32")
 
 
 def split(parameters, num_mixtures, channels):
-    """float32 log-weights (..., K), means and log-scales (..., C, K), coefficients (..., R, K).
+    """Split into log-weights (..., K), means, log-scales (..., C, K), coefficients (..., R, K).
 
-    The coefficients, None for one channel, are those of channel 1 on 0, 2 on 0, 2 on 1, ...
+    All are float32. The coefficients, None for one channel, are those of channel 1 on 0, 2 on 0,
+    2 on 1, ...
     """
     parameters = ops.cast(parameters, "float32")
     pairs = channels * (channels - 1) // 2
@@ -103,7 +104,7 @@ def split(parameters, num_mixtures, channels):
 
 
 def _mean(means, coefficients, channel, before):
-    """The means (..., K) of a channel, given those `before`, each (..., 1) in [-1, 1]."""
+    """Return means (..., K) of a channel, given the channels `before`, (..., 1) in [-1, 1]."""
     mean, first = means[..., channel, :], channel * (channel - 1) // 2
     for b, x in enumerate(before):
         mean += coefficients[..., first + b, :] * x
@@ -115,7 +116,7 @@ def _to_interval(values, num_values):
 
 
 def _log_one_less_exp(x, log_x):
-    """log(1 - exp(-x)) for x > 0."""
+    """Return log(1 - exp(-x)) for x > 0."""
     is_narrow = x < NARROW
     safe = ops.where(is_narrow, 1.0, x)
     return ops.where(is_narrow, log_x - 0.5 * x, ops.log(-ops.expm1(-safe)))

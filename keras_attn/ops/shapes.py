@@ -1,25 +1,26 @@
-"""Sizes, padding and cutting of the sequence axis, for lengths known or not."""
+"""Shapes of tensors: sizes, padding, slices and heads, for static and dynamic lengths."""
 
 from keras import ops
 
 from keras_attn.ops.checks import check_sizes
 
-# Stands for a length that is not known when a graph is built: long.
+# Assumed length if a graph is built for any length: long.
 UNKNOWN_LENGTH = 2**20
 
 
 def size(x, axis):
-    """The size of an axis as an int where it is known, as a tensor where it is not."""
+    """Return the size of an axis: an int if it is static, else a tensor."""
     known = x.shape[axis]
     return ops.shape(x)[axis] if known is None else known
 
 
 def sizes(x):
+    """Return the sizes of all axes, as `size` does."""
     return tuple(size(x, axis) for axis in range(len(x.shape)))
 
 
 def pad(x, front, back, axis=2):
-    """Zeros (False) before and after."""
+    """Pad an axis with zeros (False) at the front and the back."""
     if isinstance(front, int) and isinstance(back, int) and front == back == 0:
         return x
     widths = [(0, 0)] * len(x.shape)
@@ -30,24 +31,32 @@ def pad(x, front, back, axis=2):
 
 
 def slice_axis(x, start, length, axis):
-    """x[start : start + length] along an axis.
+    """Return x[start : start + length] along an axis.
 
-    Not written with brackets: their gradient on TensorFlow takes ten times longer.
+    The gradient of slicing with brackets takes ten times longer on TensorFlow.
     """
     starts, lengths = [0] * len(x.shape), list(sizes(x))
     starts[axis], lengths[axis] = start, length
     return ops.slice(x, starts, lengths)
 
 
+def stack_blocks(x, groups, group, block):
+    """(B, N, groups * group * block, H) -> (groups, group, B, N, block, H)."""
+    batch, num_heads, _, width = sizes(x)
+    x = ops.reshape(x, (batch, num_heads, groups, group, block, width))
+    return ops.transpose(x, (2, 3, 0, 1, 4, 5))
+
+
 def ceil_div(x, y):
+    """Return x / y, rounded up."""
     return (x + y - 1) // y
 
 
 def known_shape(x):
-    """The shape of `x`, with -1 for a batch size that is its only unknown.
+    """Return the shape of `x`, with -1 for a dynamic batch size if all other sizes are static.
 
-    To ask for a size that is not known is several operations in a graph, and a step of decoding is
-    made of operations that take no longer than these.
+    Reading a dynamic size is several operations in a graph, and the operations of a decoding step
+    take no longer than these.
     """
     if x.shape[0] is None and None not in x.shape[1:]:
         return (-1, *x.shape[1:])
@@ -55,9 +64,9 @@ def known_shape(x):
 
 
 def flatten_rows(x):
-    """(B, T, D) -> (B * T, D), and a function that takes (B * T, F) back to (B, T, F); any rank.
+    """Return (B, T, D) as (B * T, D), and a function from (B * T, F) to (B, T, F); any rank.
 
-    Keras's product of three axes with two asks for all sizes, even those that are known.
+    Keras's product of three axes with two reads all sizes, even static ones.
     """
     if len(x.shape) == 2:
         return x, lambda y: y
@@ -69,7 +78,7 @@ def flatten_rows(x):
 
 
 def head_size(hidden_dim, num_heads):
-    """Size H of each head, such that the heads together are as wide as the hidden layer."""
+    """Return the size H of each head: `hidden_dim` divided by `num_heads`."""
     check_sizes(hidden_dim=hidden_dim, num_heads=num_heads)
     if hidden_dim % num_heads:
         raise ValueError(
@@ -80,7 +89,7 @@ def head_size(hidden_dim, num_heads):
 
 
 def split_heads(x, num_heads):
-    """(B, T, N * H) -> (B, N, T, H)."""
+    """Split (B, T, N * H) into heads (B, N, T, H)."""
     batch, length, _ = known_shape(x)
     head = x.shape[-1] // num_heads
     if x.shape[1] == 1:  # as in decoding: the axes are in this order already
@@ -90,9 +99,30 @@ def split_heads(x, num_heads):
 
 
 def merge_heads(x):
-    """(B, N, T, H) -> (B, T, N * H)."""
+    """Merge heads (B, N, T, H) into (B, T, N * H)."""
     hidden_dim = x.shape[1] * x.shape[3]
     batch, _, length, _ = known_shape(x)
     if x.shape[2] != 1:
         x = ops.transpose(x, (0, 2, 1, 3))
     return ops.reshape(x, (batch, length, hidden_dim))
+
+
+def rows_to_sequence(rows, like):
+    """(B * T, F) -> (B, T, F), for B and T of `like` (B, T, D)."""
+    return ops.reshape(rows, (*known_shape(like)[:-1], rows.shape[-1]))
+
+
+def rows_to_heads(rows, heads, like):
+    """(B * T, sum of N * H) -> (B, N, T, H) of each (N, H) in `heads`, for B and T of `like`."""
+    widths = [count * width for count, width in heads]
+    ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
+    parts = ops.split(rows, ends, axis=-1) if ends else [rows]
+    batch, length = known_shape(like)[:2]
+    found = []
+    for part, (count, width) in zip(parts, heads, strict=True):
+        if like.shape[1] == 1:  # as in decoding: the axes are in this order already
+            found.append(ops.reshape(part, (batch, count, 1, width)))
+        else:
+            x = ops.reshape(part, (batch, length, count, width))
+            found.append(ops.transpose(x, (0, 2, 1, 3)))
+    return found

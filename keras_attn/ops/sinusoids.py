@@ -1,4 +1,4 @@
-"""The table of sines and cosines, in float32 under any dtype policy."""
+"""Tables of sines and cosines, in at least float32 under any dtype policy."""
 
 import math
 import numbers
@@ -9,7 +9,7 @@ LAYOUTS = ("interleaved", "concat", "tensor2tensor")
 
 
 def check_wavelength(max_wavelength):
-    """Refuses what is no number above 0."""
+    """Check that `max_wavelength` is a number above 0."""
     if not isinstance(max_wavelength, numbers.Real) or not max_wavelength > 0:
         raise ValueError(
             "`max_wavelength` must be a number above 0. "
@@ -17,17 +17,21 @@ def check_wavelength(max_wavelength):
         )
 
 
-def sinusoids(positions, hidden_dim, layout="interleaved", max_wavelength=10000):
-    """Sines and cosines of integer `positions` (...) -> float32 (..., hidden_dim).
+def sinusoids(
+    positions, hidden_dim, layout="interleaved", max_wavelength=10000, dtype="float32"
+):
+    """Compute sines and cosines (..., hidden_dim) of integer `positions` (...).
 
     Angle of pair i: position / max_wavelength ** (2 i / D). `interleaved` is the paper's order
     (sin, cos, sin, cos, ...); `concat` puts all sines first; `tensor2tensor` does too, with the
-    exponent i / (D/2 - 1), so it is not a permutation of the paper's table.
+    exponent i / (D/2 - 1), so it is not a permutation of the paper's table. The table is
+    float64 if `dtype` is, else float32.
     """
     half = (hidden_dim + 1) // 2
     last = max(hidden_dim // 2 - 1, 1) if layout == "tensor2tensor" else hidden_dim / 2
     rates = [math.exp(-math.log(max_wavelength) * i / last) for i in range(half)]
-    angles = ops.cast(positions, "float32")[..., None] * ops.convert_to_tensor(rates, "float32")
+    dtype = "float64" if dtype == "float64" else "float32"
+    angles = ops.cast(positions, dtype)[..., None] * ops.convert_to_tensor(rates, dtype)
     sines, cosines = ops.sin(angles), ops.cos(angles)
     if layout == "interleaved":
         table = ops.stack([sines, cosines], axis=-1)

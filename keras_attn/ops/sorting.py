@@ -1,35 +1,35 @@
-"""Reordering the sequence axis, forth and back."""
+"""Sorting and permuting the sequence axis."""
 
 from keras import ops
 
-from keras_attn.ops.shapes import size, sizes
+from keras_attn.ops.shapes import sizes
 
 
 def sort_order(numbers):
-    """What sorts `numbers` (..., S), equal ones in their order, and what puts them back.
+    """Return the stable order that sorts `numbers` (..., S), and its inverse.
 
     Returns:
-        int32 (..., S) twice: the index of each place's number, and the place of each index.
+        int32 (..., S) twice: the index of the number at each rank, and the rank of each index.
     """
     order = ops.cast(ops.argsort(numbers, axis=-1), "int32")
     return order, ops.cast(ops.argsort(order, axis=-1), "int32")
 
 
 def row_starts(x):
-    """int32 (B, N, 1): where each head of x (B, N, S, H) begins among its B N S rows."""
+    """Return int32 (B, N, 1): the first of the B N S rows of x (B, N, S, H) for each head."""
     batch, num_heads, length = sizes(x)[:3]
     heads = ops.arange(batch * num_heads, dtype="int32")
     return ops.reshape(heads, (batch, num_heads, 1)) * length
 
 
 def permute(x, order, inverse):
-    """The rows of x (B, N, S, H) in another order.
+    """Permute the rows of x (B, N, S, H).
 
-    The gradient is gathered in the inverse order, not scattered, which would take longer.
+    The gradient is a gather in the inverse order; a scatter would take longer.
 
     Args:
         x: tensor. order, inverse: int32 (B, N, S), a permutation of each head's rows and its
-            inverse, counted among all B N S rows.
+            inverse, as indices of all B N S rows.
     """
 
     @ops.custom_gradient
@@ -43,7 +43,6 @@ def permute(x, order, inverse):
 
 
 def take_rows(x, indices):
-    """Rows of x (B, N, S, H) by their numbers (B, N, T) among all."""
+    """Take rows (B, N, T, H) of x (B, N, S, H) by their indices (B, N, T) among all B N S rows."""
     width = x.shape[3]
-    taken = ops.take(ops.reshape(x, (-1, width)), ops.reshape(indices, (-1,)), axis=0)
-    return ops.reshape(taken, (size(x, 0), x.shape[1], size(indices, 2), width))
+    return ops.take(ops.reshape(x, (-1, width)), indices, axis=0)

@@ -1,4 +1,4 @@
-"""The Adam optimizer with a fused update, and the learning rate of the Transformer paper."""
+"""Adam with a fused update, and the learning rate schedule of the Transformer paper."""
 
 from keras_attn.optimizers.adam import Adam
 from keras_attn.optimizers.noam import Noam

@@ -1,4 +1,4 @@
-"""Adam in one operation a weight."""
+"""Adam with one fused operation a weight."""
 
 import keras
 from keras import ops
@@ -9,19 +9,18 @@ from keras_attn.registry import register
 
 @register
 class Adam(SumBeforeClipping, keras.optimizers.Adam):
-    """`keras.optimizers.Adam`, updating each weight by one fused operation on TensorFlow.
+    """`keras.optimizers.Adam` that updates each weight by one fused operation on TensorFlow.
 
         m = b_1 m + (1 - b_1) g,   v = b_2 v + (1 - b_2) g^2
         w = w - lr sqrt(1 - b_2^t) / (1 - b_1^t) m / (sqrt(v) + epsilon)
 
-    The same arguments, state and numbers as Keras's, which spells the update out in a dozen
-    operations a weight: those take a third of the time in which a graph is traced, and read and
-    write the state several times over. Sparse gradients, `amsgrad` and other backends take
-    Keras's own path.
+    Arguments, state and numbers are those of Keras, whose update takes a dozen operations a weight:
+    a third of the time to trace a graph, and several reads and writes of the state. Sparse
+    gradients, `amsgrad` and other backends use Keras's own update.
 
-    Under a `tf.distribute` strategy it adds the replicas' gradients up before it clips them, so
-    that `clipnorm`, `global_clipnorm` and `clipvalue` mean there what they mean on one device;
-    Keras clips what each replica has.
+    Under a `tf.distribute` strategy it sums the gradients of the replicas before it clips them, so
+    `clipnorm`, `global_clipnorm` and `clipvalue` have their meaning on one device; Keras clips the
+    gradient of each replica.
 
     Args:
         As `keras.optimizers.Adam`.

@@ -1,4 +1,4 @@
-"""The learning rate of the Transformer paper."""
+"""Learning rate schedule of the Transformer paper."""
 
 import math
 
@@ -53,7 +53,7 @@ class Noam(keras.optimizers.schedules.LearningRateSchedule):
 
     @classmethod
     def from_peak(cls, peak, warmup_steps=4000):
-        """The same curve, given by its greatest value `peak` (a float)."""
+        """Return the schedule whose greatest value is `peak` (a float)."""
         return cls(hidden_dim=1, warmup_steps=warmup_steps, scale=peak * math.sqrt(warmup_steps))
 
     def __call__(self, step):

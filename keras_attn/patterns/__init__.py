@@ -1,27 +1,25 @@
-"""Pattern axis: which keys may a query meet."""
+"""Pattern axis: the keys that a query may meet."""
 
 from keras_attn import registry
 from keras_attn.ops.images import block_raster_order
 from keras_attn.patterns.adaptive_span import AdaptiveSpan
 from keras_attn.patterns.block_local_1d import BlockLocal1D
 from keras_attn.patterns.block_local_2d import BlockLocal2D
-from keras_attn.patterns.both import Both
 from keras_attn.patterns.causal import Causal
+from keras_attn.patterns.combined import Both, Either, PerHead
 from keras_attn.patterns.dense import Dense
-from keras_attn.patterns.either import Either
 from keras_attn.patterns.fixed import Fixed
 from keras_attn.patterns.local import Local
 from keras_attn.patterns.lsh import LSH
 from keras_attn.patterns.pattern import Pattern
-from keras_attn.patterns.per_head import PerHead
 from keras_attn.patterns.strided import Strided
 
 NAMES = {"dense": Dense, "causal": Causal}
 
 
 def get(identifier):
-    """The pattern that a name, a config or an object stands for."""
-    return registry.resolve(identifier, NAMES, "pattern", needs="allowed")
+    """Return the pattern for a name, a config or an object."""
+    return registry.resolve(identifier, NAMES, "pattern", base=Pattern)
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Heads that learn how far to look."""
+"""Heads with a learned attention span."""
 
 import math
 import numbers
@@ -6,17 +6,14 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn.attention.block_local import windows
-from keras_attn.attention.chunked import rows
-from keras_attn.attention.positions import head_positions
+from keras_attn.attention.block_local import attend_block_local
+from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.inputs import TileSizes, positions_by_head
 from keras_attn.ops.checks import check_numbers, check_sizes
 from keras_attn.ops.shapes import ceil_div, size, sizes, slice_axis
 from keras_attn.patterns.pattern import Pattern
-from keras_attn.registry import register
+from keras_attn.registry import ArgumentRepr, build_once, register
 
-LARGEST_BLOCK = 128
-# The fewest keys that have windows of their own: smaller products would hardly be faster.
-SHORTEST = 64
 # Bounds the logarithm where a key is forbidden anyway.
 TINY = 1e-30
 
@@ -75,6 +72,7 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
     # Unlike other patterns it has weights, so it is the same as itself only.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+    __repr__ = ArgumentRepr.__repr__
 
     def __init__(
         self,
@@ -102,9 +100,10 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         self.include_self = bool(include_self)
 
     def build(self, query_shape, inputs_shape=None):
-        """For queries (B, N, T, H) and, if dynamic, the inputs (B, T, D) they are made from."""
+        """Create the spans for queries (B, N, T, H) and, if dynamic, the inputs (B, T, D) of them."""
         num_heads = query_shape[1]
-        in_float32 = {"dtype": "float32", "autocast": False}
+        dtype = "float64" if self.compute_dtype == "float64" else "float32"
+        in_float32 = {"dtype": dtype, "autocast": False}
         if not self.dynamic:
             self.span = self.add_weight(
                 (num_heads,),
@@ -124,20 +123,23 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         )
         self.bias = self.add_weight((num_heads,), bias, name="span_bias", **in_float32)
 
+    def build_for(self, query_shape, input_shape):
+        build_once(self, query_shape, input_shape)
+
     def mask_mod(self, i, j):
         nearer = self._nearer(i, j)
         return ops.logical_and(nearer >= 0, nearer < self.max_span)
 
-    def matrix(self, operands):
-        spans = self._spans(operands)
-        i = head_positions(operands.query_positions)[..., :, None]
-        j = head_positions(operands.key_positions)[..., None, :]
+    def dense_mask_and_bias(self, inputs):
+        spans = self._spans(inputs)
+        i = positions_by_head(inputs.query_positions)[..., :, None]
+        j = positions_by_head(inputs.key_positions)[..., None, :]
         return self._meets_within(i, j, spans), self._log_soft_mask(i, j, spans)
 
-    def attend(self, operands, log_weight=False):
-        spans = self._spans(operands)
-        num_keys = size(operands.key, 2)
-        by_query = (*sizes(spans)[:2], size(operands.query, 2), 1)
+    def attend(self, inputs, log_weight=False):
+        spans = self._spans(inputs)
+        num_keys = size(inputs.key, 2)
+        by_query = (*sizes(spans)[:2], size(inputs.query, 2), 1)
         soft = {
             "bias": self._log_soft_mask,
             "extras": (ops.broadcast_to(spans, by_query),),
@@ -146,32 +148,36 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         results = 2 if log_weight else 1
 
         def within(reach):
-            block, before = self._blocks(reach)
-            return lambda: windows(operands, self._meets_within, block, before, **soft)[:results]
+            block, before = self._blocks(reach, inputs.tile_sizes)
+            return lambda: attend_block_local(inputs, self._meets_within, block, before, **soft)[
+                :results
+            ]
 
         # The shape of a window is fixed while a graph is built, the spans are not: one of some
         # windows is chosen as it runs.
-        reaches = self._reaches(num_keys)
+        reaches = self._reaches(num_keys, inputs.tile_sizes)
         ways = [within(reach) for reach in reaches]
         longest = ops.cast(ops.ceil(ops.max(ops.stop_gradient(spans))), "int32") + self.ramp
         longest = ops.minimum(longest, self.max_span)
         way = sum(ops.cast(longest > reach, "int32") for reach in reaches)
         if not isinstance(num_keys, int) or 2 * self.max_span > num_keys:
-            ways.append(lambda: rows(operands, self._meets_within, **soft)[:results])
+            ways.append(lambda: attend_chunked(inputs, self._meets_within, **soft)[:results])
             way = ops.where(2 * longest > num_keys, len(reaches), way)
         found = ways[0]() if len(ways) == 1 else ops.switch(way, ways)
         return (*found, None)[:2]
 
     def keys_per_query(self, num_keys):
-        """Of the shortest spans: from there on they cost more only as they grow."""
-        block, before = self._blocks(min(max(SHORTEST, self.ramp), self.max_span))
+        """Return the cost of the shortest spans; longer ones cost more as they grow."""
+        block, before = self._blocks(
+            min(max(TileSizes.least_window, self.ramp), self.max_span), TileSizes
+        )
         return min(num_keys, (1 + before) * block)
 
     def cache_size(self):
         return self.max_span if self.include_self else self.max_span + 1
 
     def span_summary(self, inputs=None):
-        """How far the heads look, in tokens.
+        """Return how far the heads look, in tokens.
 
         Args:
             inputs: (B, T, D), what queries are made from: for a dynamic span.
@@ -195,13 +201,13 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
             "max": float(spans.max()),
         }
 
-    def _spans(self, operands):
-        """z (1, N, 1, 1), or (B, N, T, 1) where each query has its own."""
+    def _spans(self, inputs):
+        """Return z (1, N, 1, 1), or (B, N, T, 1) if each query has its own."""
         if not self.dynamic:
             return self._static_spans()
-        spans = self._dynamic_spans(operands.inputs)
-        if not operands.again:
-            self.add_loss(self.span_loss * _mean(spans, operands.real))
+        spans = self._dynamic_spans(inputs.layer_input)
+        if not inputs.is_recompute:
+            self.add_loss(self.span_loss * _mean(spans, inputs.key_mask))
         return spans
 
     def _static_spans(self):
@@ -209,7 +215,9 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
 
     def _dynamic_spans(self, inputs):
         _check_inputs(inputs)
-        logits = ops.matmul(ops.cast(inputs, "float32"), self.kernel) + self.bias  # (B, T, N)
+        logits = (
+            ops.matmul(ops.cast(inputs, self.kernel.dtype), self.kernel) + self.bias
+        )  # (B, T, N)
         return self.max_span * ops.swapaxes(ops.sigmoid(logits), 1, 2)[..., None]
 
     def _loss_of_parts(self, parts):
@@ -221,24 +229,24 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
     def _meets_within(self, i, j, spans):
         nearer = self._nearer(i, j)
         reach = ops.minimum(spans + self.ramp, self.max_span)
-        return ops.logical_and(nearer >= 0, ops.cast(nearer, "float32") < reach)
+        return ops.logical_and(nearer >= 0, ops.cast(nearer, reach.dtype) < reach)
 
     def _log_soft_mask(self, i, j, spans):
-        nearer = ops.cast(self._nearer(i, j), "float32")
+        nearer = ops.cast(self._nearer(i, j), spans.dtype)
         return ops.log(ops.clip((spans + self.ramp - nearer) / self.ramp, TINY, 1.0))
 
-    def _reaches(self, num_keys):
-        """Numbers of keys for which there are windows: up to half of the keys, if known."""
+    def _reaches(self, num_keys, tile_sizes):
+        """Return the lengths of the windows, up to half of the keys if their number is known."""
         longest = min(self.max_span, num_keys // 2 if isinstance(num_keys, int) else self.max_span)
         reaches, reach = [], 0
         while reach < longest:
-            reach = min(max(2 * reach, SHORTEST, self.ramp), self.max_span)
+            reach = min(max(2 * reach, tile_sizes.least_window, self.ramp), self.max_span)
             reaches.append(reach)
         return reaches
 
-    def _blocks(self, reach):
-        """Length of the blocks, and how many before its own a query of this reach looks at."""
-        block = min(reach, LARGEST_BLOCK)
+    def _blocks(self, reach, tile_sizes):
+        """Return the length of blocks, and how many before its own a query of this reach meets."""
+        block = min(reach, tile_sizes.most_block)
         return block, ceil_div(reach - self.include_self, block)
 
     def get_config(self):
@@ -262,11 +270,11 @@ def _check_inputs(inputs):
 
 
 def _mean(spans, real):
-    """The mean of spans (B, N, T, 1) over heads and real queries: the last T of S positions."""
+    """Return the mean of spans (B, N, T, 1) over heads and real queries, the last T of S positions."""
     length, num_keys = spans.shape[2], None if real is None else real.shape[2]
     if real is None or None not in (length, num_keys) and length > num_keys:
         return ops.mean(spans)
     length = size(spans, 2)
-    real = slice_axis(ops.cast(real, "float32"), size(real, 2) - length, length, axis=2)
+    real = slice_axis(ops.cast(real, spans.dtype), size(real, 2) - length, length, axis=2)
     weights = ops.broadcast_to(real[..., None], sizes(spans))
     return ops.sum(spans * weights) / ops.maximum(ops.sum(weights), 1.0)

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.block_local import windows
+from keras_attn.attention.block_local import attend_block_local
 from keras_attn.ops.checks import check_sizes
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
@@ -48,10 +48,10 @@ class BlockLocal1D(Pattern):
         start = i // self.block_length * self.block_length
         return ops.logical_and(j <= i, j >= start - self.lookback)
 
-    def attend(self, operands, log_weight=False):
+    def attend(self, inputs, log_weight=False):
         before = self._neighbours()
-        return windows(
-            operands,
+        return attend_block_local(
+            inputs,
             self.mask_mod,
             self.block_length,
             before,

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.block_sparse import gathered
+from keras_attn.attention.block_sparse import attend_block_sparse
 from keras_attn.ops.images import block_raster_order, integer_pair
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
@@ -20,7 +20,7 @@ class BlockLocal2D(Pattern):
                         above and `flange[1]` columns to each side
 
     Positions are ranks in block-raster order, `block_raster_order`: the order in which the sequence
-    stands and is written. "Before" is before in this order, so that a query meets pixels to its
+    is written. "Before" is before in this order, so that a query meets pixels to its
     right in rows above, and pixels of the block to its left in rows below. A sequence may end
     before the image does. Time O(T K) and memory O(T K / (h w)) per head, for blocks of h by w
     pixels and K at most (h + flange[0]) (w + 2 flange[1]).
@@ -70,15 +70,15 @@ class BlockLocal2D(Pattern):
         )
         return functools.reduce(ops.logical_and, conditions)
 
-    def matrix(self, operands):
-        self._check(operands.query.shape[2])
-        return super().matrix(operands)
+    def dense_mask_and_bias(self, inputs):
+        self._check(inputs.query.shape[2])
+        return super().dense_mask_and_bias(inputs)
 
-    def attend(self, operands, log_weight=False):
-        self._check(operands.key.shape[2])
+    def attend(self, inputs, log_weight=False):
+        self._check(inputs.key.shape[2])
         starts, keys = _tables(self.image_shape, self.query_shape, self.flange)
         # The lists hold no pixel outside the rectangle.
-        return gathered(operands, starts, keys, lambda i, j: j <= i, log_weight=log_weight)
+        return attend_block_sparse(inputs, starts, keys, lambda i, j: j <= i, log_weight=log_weight)
 
     def keys_per_query(self, num_keys):
         return min(num_keys, _tables(self.image_shape, self.query_shape, self.flange)[1].shape[1])
@@ -89,11 +89,11 @@ class BlockLocal2D(Pattern):
         return ops.take(ops.convert_to_tensor(keys), ops.minimum(block, len(keys) - 1), axis=0)
 
     def _pixel(self, rank):
-        """The row and column of a rank."""
+        """Return the row and column of a rank."""
         (image_height, image_width), (height, width) = self.image_shape, self.query_shape
         top = rank // (height * image_width) * height
         rank = rank - top * image_width
-        # At the edge blocks are smaller; beyond it, where no pixel is, 1 is there to divide by.
+        # Blocks at the edge are smaller; beyond it there is no pixel, and 1 avoids a division by 0.
         height = ops.clip(image_height - top, 1, height)
         left = rank // (height * width) * width
         rank = rank - left * height
@@ -117,7 +117,7 @@ class BlockLocal2D(Pattern):
 
 @functools.lru_cache(maxsize=64)
 def _tables(image_shape, query_shape, flange):
-    """Where blocks start in block-raster order (blocks + 1,), and each one's keys (blocks, K)."""
+    """Return the starts of blocks in block-raster order (blocks + 1,) and their keys (blocks, K)."""
     order = block_raster_order(image_shape, query_shape)
     ranks = np.argsort(order).astype("int32").reshape(image_shape)
     starts, lists = [0], []

@@ -1,8 +1,8 @@
-"""Nobody sees the future."""
+"""Causal attention."""
 
-from keras_attn.attention.chunked import rows
+from keras_attn.attention.chunked import attend_chunked
 from keras_attn.ops.shapes import size
-from keras_attn.patterns.pattern import SHORT, Pattern
+from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
 
@@ -27,15 +27,18 @@ class Causal(Pattern):
     """
 
     causal = True
+    simple_rule = "causal"
 
     def mask_mod(self, i, j):
         return j <= i
 
-    def prefers_blockwise(self, length, num_keys):
+    def prefers_blockwise(self, length, num_keys, short=512, long=2048):
         # As many queries as keys, of which it leaves out nearly half of the pairs.
-        is_square = num_keys is not None and length == num_keys >= SHORT
-        return is_square or super().prefers_blockwise(length, num_keys)
+        is_square = num_keys is not None and length == num_keys >= short
+        return is_square or super().prefers_blockwise(length, num_keys, short, long)
 
-    def attend(self, operands, log_weight=False):
-        earlier = size(operands.key, 2) - size(operands.query, 2)
-        return rows(operands, self.mask_mod, visible=lambda end: earlier + end, log_weight=log_weight)
+    def attend(self, inputs, log_weight=False):
+        earlier = size(inputs.key, 2) - size(inputs.query, 2)
+        return attend_chunked(
+            inputs, self.mask_mod, visible=lambda end: earlier + end, log_weight=log_weight
+        )

@@ -1,8 +1,8 @@
-"""Everyone sees everyone."""
+"""Full attention."""
 
 from keras import ops
 
-from keras_attn.attention.chunked import rows
+from keras_attn.attention.chunked import attend_chunked
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -25,11 +25,10 @@ class Dense(Pattern):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.3.
     """
 
+    simple_rule = "full"
+
     def mask_mod(self, i, j):
         return ops.ones_like(i - j, dtype="bool")
 
-    def mask(self, query_positions, key_positions):
-        return None
-
-    def attend(self, operands, log_weight=False):
-        return rows(operands, log_weight=log_weight)
+    def attend(self, inputs, log_weight=False):
+        return attend_chunked(inputs, log_weight=log_weight)

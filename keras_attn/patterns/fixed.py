@@ -2,11 +2,11 @@
 
 from keras import ops
 
-from keras_attn.attention.fixed import summaries
+from keras_attn.attention.fixed import attend_fixed
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.block_local_1d import BlockLocal1D
-from keras_attn.patterns.either import Either
+from keras_attn.patterns.combined import Either
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -61,12 +61,14 @@ class Fixed(Pattern):
         met = {"block": block, "summary": summary}.get(self.factor, ops.logical_or(block, summary))
         return ops.logical_and(j <= i, met)
 
-    def attend(self, operands, log_weight=False):
+    def attend(self, inputs, log_weight=False):
         if self.factor == "block":
-            return self._block().attend(operands, log_weight)
+            return self._block().attend(inputs, log_weight)
         if self.factor == "summary":
-            return summaries(operands, self.mask_mod, self.stride, self.summary, log_weight=log_weight)
-        return self._union().attend(operands, log_weight)
+            return attend_fixed(
+                inputs, self.mask_mod, self.stride, self.summary, log_weight=log_weight
+            )
+        return self._union().attend(inputs, log_weight)
 
     def keys_per_query(self, num_keys):
         block = self._block().keys_per_query(num_keys)

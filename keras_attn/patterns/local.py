@@ -2,13 +2,11 @@
 
 from keras import ops
 
-from keras_attn.attention.block_local import windows
+from keras_attn.attention.block_local import attend_block_local
+from keras_attn.attention.inputs import TileSizes
 from keras_attn.ops.checks import check_sizes
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
-
-# Short blocks compute few keys beyond the window, long ones make better matrix products.
-LARGEST_BLOCK = 128
 
 
 @register
@@ -52,22 +50,22 @@ class Local(Pattern):
             return ops.logical_and(distance >= 0, distance < self.window)
         return ops.abs(distance) < self.window
 
-    def attend(self, operands, log_weight=False):
-        before = self._neighbours()
-        after = 0 if self.causal else before
-        return windows(
-            operands,
+    def attend(self, inputs, log_weight=False):
+        block = min(self.window, inputs.tile_sizes.most_block)
+        before = self._neighbours(block)
+        return attend_block_local(
+            inputs,
             self.mask_mod,
-            self._block(),
+            block,
             before,
-            after,
+            0 if self.causal else before,
             repeats=True,
             log_weight=log_weight,
         )
 
     def keys_per_query(self, num_keys):
-        blocks = 1 + self._neighbours() * (1 if self.causal else 2)
-        return min(num_keys, blocks * self._block())
+        block = min(self.window, TileSizes.most_block)
+        return min(num_keys, (1 + self._neighbours(block) * (1 if self.causal else 2)) * block)
 
     def cache_size(self):
         return self.window
@@ -76,11 +74,8 @@ class Local(Pattern):
         after = 0 if self.causal else self.window - 1
         return position + ops.arange(1 - self.window, after + 1, dtype="int32")
 
-    def _block(self):
-        return min(self.window, LARGEST_BLOCK)
-
-    def _neighbours(self):
-        return -(-(self.window - 1) // self._block())
+    def _neighbours(self, block):
+        return -(-(self.window - 1) // block)
 
     def get_config(self):
         return {"window": self.window, "causal": self.causal}

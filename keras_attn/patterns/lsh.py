@@ -1,11 +1,17 @@
-"""Attention among positions that hash alike."""
+"""Attention among positions of the same hash."""
 
 import numbers
 
 from keras import ops
 
-from keras_attn.attention.lsh import default_buckets, hash_directions, meet, places, sorted_rounds
-from keras_attn.attention.positions import head_positions, positions_tensor
+from keras_attn.attention.inputs import positions_by_head, positions_tensor
+from keras_attn.attention.lsh import (
+    attend_lsh,
+    chunk_numbers,
+    default_buckets,
+    hash_directions,
+    meet,
+)
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size, sizes, slice_axis
 from keras_attn.ops.sorting import sort_order
@@ -104,77 +110,78 @@ class LSH(Pattern):
         self.seed = int(seed)
 
     def mask_mod(self, i, j):
-        """What positions alone allow, which is more than the buckets do."""
+        """Return the pairs that positions allow; the buckets allow fewer."""
         return j <= i if self.causal else ops.ones_like(i - j, dtype="bool")
 
     def check_score(self, score):
-        """Refuses a score that compares queries with keys of another projection."""
-        if not getattr(score, "shares_query", False):
+        """Refuse a score that compares queries with keys of another projection."""
+        if not score.shares_query:
             raise ValueError(
                 "The pattern LSH needs a score whose queries are their own keys, like "
                 f"'shared_qk': others may be high where hashes differ. Received: score={score!r}."
             )
 
-    def buckets(self, operands):
-        """The bucket of each key in each round, int32 (B, N, rounds, S)."""
+    def buckets(self, inputs):
+        """Return the bucket of each key in each round, int32 (B, N, rounds, S)."""
         num_buckets = self.num_buckets
         if num_buckets is None:
-            num_buckets = default_buckets(size(operands.key, 2), self.chunk_length)
-        seed = operands.part(self.num_rounds + 1).seed
-        seed = self.seed if seed is None else seed
-        buckets = hash_directions(operands.key, num_buckets, self.num_rounds, seed)
-        if operands.real is None:
+            num_buckets = default_buckets(size(inputs.key, 2), self.chunk_length)
+        seed = self.seed
+        if inputs.seed is not None:
+            seed = inputs.fold_in(self.num_rounds + 1).seed
+        buckets = hash_directions(inputs.key, num_buckets, self.num_rounds, seed)
+        if inputs.key_mask is None:
             return buckets
-        return ops.where(operands.real[:, :, None], buckets, PADDING)
+        return ops.where(inputs.key_mask[:, :, None], buckets, PADDING)
 
-    def matrix(self, operands):
-        self.check_score(operands.score)
-        positions = operands.query_positions, operands.key_positions
+    def dense_mask_and_bias(self, inputs):
+        self.check_score(inputs.score)
+        positions = inputs.query_positions, inputs.key_positions
         mask, own = self.mask(*positions), _same(*positions)
         bias = ops.where(own, LAST_RESORT, 0.0)
-        known = operands.query.shape[2], operands.key.shape[2]
+        known = inputs.query.shape[2], inputs.key.shape[2]
         if None not in known and known[0] != known[1]:
             return mask, bias
-        counts = self._counts(operands)
+        counts = self._counts(inputs)
         if None in known:
-            length, num_keys = size(operands.query, 2), size(operands.key, 2)
+            length, num_keys = size(inputs.query, 2), size(inputs.key, 2)
             counts = slice_axis(counts, num_keys - length, length, axis=2)
             counts = ops.where(length == num_keys, counts, 1)
         if self.wrap:
             bias = bias + ops.log(ops.cast(ops.maximum(counts, 1), "float32"))
         return ops.logical_and(mask, counts > 0), bias
 
-    def attend(self, operands, log_weight=False):
-        self.check_score(operands.score)
-        length, num_keys = operands.query.shape[2], operands.key.shape[2]
+    def attend(self, inputs, log_weight=False):
+        self.check_score(inputs.score)
+        length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
         if length != num_keys:
             raise ValueError(
                 "The plan of LSH is for queries that are their own keys, as many as keys. "
                 f"Received: {length} queries, {num_keys} keys."
             )
-        found = sorted_rounds(
-            operands,
-            self.buckets(operands),
+        found = attend_lsh(
+            inputs,
+            self.buckets(inputs),
             self.chunk_length,
             causal=self.causal,
             across_buckets=self.across_buckets,
             wrap=self.wrap,
         )
-        output, log_weights = _or_own(operands.part(self.num_rounds), *found)
+        output, log_weights = _or_own(inputs, self.num_rounds, *found)
         return output, log_weights if log_weight else None
 
     def keys_per_query(self, num_keys):
         return min(num_keys, 2 * self.chunk_length * self.num_rounds)
 
-    def _counts(self, operands):
-        """In how many rounds each pair (B, N, S, S) meets, if positions allow it."""
-        buckets = self.buckets(operands)
+    def _counts(self, inputs):
+        """Count the rounds in which each pair (B, N, S, S) meets, if positions allow it."""
+        buckets = self.buckets(inputs)
         _, inverse = sort_order(buckets)
-        rounds = places(inverse, buckets, self.chunk_length, self.across_buckets)
+        rounds = chunk_numbers(inverse, buckets, self.chunk_length, self.across_buckets)
         counts = 0
         for number in range(self.num_rounds):
-            place = rounds[:, :, number]
-            i, j = place[..., :, None], place[..., None, :]
+            own = rounds[:, :, number]
+            i, j = own[..., :, None], own[..., None, :]
             counts = counts + ops.cast(meet(i, j), "int32")
             if self.wrap:
                 j = rounds[:, :, number - 1][..., None, :]
@@ -195,22 +202,23 @@ class LSH(Pattern):
 
 
 def _same(query_positions, key_positions):
-    """Which keys (T, S) or (B, 1, T, S) stand where the query does."""
+    """Return True (T, S) or (B, 1, T, S) where a key is at the position of the query."""
     i, j = (positions_tensor(positions) for positions in (query_positions, key_positions))
     same = i[..., :, None] == j[..., None, :]
     return same if len(same.shape) == 2 else same[:, None]
 
 
-def _or_own(operands, output, log_weights):
-    """What was found or, where nothing was, the query's own value if it may meet that."""
+def _or_own(inputs, num_rounds, output, log_weights):
+    """Replace the output of queries without a key by their own value if they may meet it."""
     alone = log_weights < LAST_RESORT
-    if operands.real is not None:
-        alone = ops.logical_and(alone, operands.real[..., None])
-    if operands.condition is not None:
-        i = head_positions(operands.query_positions)[..., None]
-        alone = ops.logical_and(alone, operands.condition(i, i))
-    own = operands.value
-    if operands.drop is not None:
+    if inputs.key_mask is not None:
+        alone = ops.logical_and(alone, inputs.key_mask[..., None])
+    if inputs.mask_fn is not None:
+        i = positions_by_head(inputs.query_positions)[..., None]
+        alone = ops.logical_and(alone, inputs.mask_fn(i, i))
+    own = inputs.value
+    if inputs.dropout_fn is not None:
         weights = ops.ones((*sizes(own)[:3], 1), dtype="float32")
-        own = ops.cast(operands.drop(weights, operands.seed), own.dtype) * own
+        seed = inputs.fold_in(num_rounds).seed
+        own = ops.cast(inputs.dropout_fn(weights, seed), own.dtype) * own
     return ops.where(alone, own, output), ops.where(alone, LAST_RESORT, log_weights)

@@ -1,27 +1,23 @@
-"""What every pattern is."""
+"""Base class of the pattern axis."""
 
 from keras import ops
 
-from keras_attn.attention.chunked import rows
-from keras_attn.attention.positions import positions_tensor
+from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.inputs import positions_tensor
 from keras_attn.ops.shapes import UNKNOWN_LENGTH
 from keras_attn.registry import Value
 
-# Where a plan pays: from so many keys on if it leaves out half of them, from so many queries and
-# keys on if it leaves out none.
-SHORT, LONG = 512, 2048
-
 
 class Pattern(Value):
-    """Which keys a query may meet, as a function of integer positions.
+    """The keys that a query may meet, as a function of integer positions.
 
         allowed(i, j) -> bool,   i query position, j key position
 
     Since positions are data, the same function serves full sequences, memories, caches and packed
     rows. A pattern has two faces. `allowed` is the truth; a pattern of one's own needs only
-    `mask_mod`, from which it follows. `attend` is the plan: a way to compute attention over the
-    allowed pairs, which a pattern overrides where it knows one that leaves out the others. Patterns
-    combine: `p & q` allows what both allow, `p | q` what either does. A pattern is saved with the
+    `mask_mod`, which defines it. `attend` is the plan: a way to compute attention over the allowed
+    pairs, overridden by patterns that know how to leave out the others. Patterns combine: `p & q`
+    allows the pairs that both allow, `p | q` those that either does. A pattern is saved with the
     layer that holds it.
 
     Example:
@@ -35,94 +31,121 @@ class Pattern(Value):
         [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
     """
 
-    # Whether no query meets a key after its own position.
+    # True if no query meets a key after its own position.
     causal = False
-    # Whether `mask_mod` says it all: no weights, no look at the queries and keys themselves.
+    # True if `mask_mod` says it all: no weights, and no use of the queries and keys themselves.
     is_of_positions = True
-    # Whether it takes random numbers, fresh ones in each step of training, from `operands.seed`.
+    # True if the pattern takes random numbers, new ones in each training step, from `inputs.seed`.
     is_random = False
+    # "full" if all pairs are allowed, "causal" if j <= i is the whole rule, None for other rules.
+    simple_rule = None
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "mask_mod" in cls.__dict__ and "simple_rule" not in cls.__dict__:
+            cls.simple_rule = None  # a subclass of `Causal` with another rule
 
     def mask_mod(self, i, j):
-        """Whether a query at position i may meet a key at j, for int tensors that broadcast."""
+        """Return True where a query at position i may meet a key at j; int tensors broadcast."""
         raise TypeError(f"{type(self).__name__} must define `mask_mod(i, j)`.")
 
     def allowed(self, query_positions, key_positions):
-        """Bool (..., T, S) for positions (T,) or (B, T) and (S,) or (B, S)."""
-        i, j = (positions_tensor(positions) for positions in (query_positions, key_positions))
+        """Return a bool (..., T, S) for positions (T,) or (B, T) and (S,) or (B, S)."""
+        i, j = positions_tensor(query_positions), positions_tensor(key_positions)
         return self.mask_mod(i[..., :, None], j[..., None, :])
 
     def mask(self, query_positions, key_positions):
-        """`allowed` with a head axis, (1 or B, 1, T, S); None where everything is allowed."""
+        """Return `allowed` with a head axis, (1 or B, 1, T, S); None if everything is allowed."""
+        if self.simple_rule == "full":
+            return None
         allowed = self.allowed(query_positions, key_positions)
         return allowed[None, None] if len(allowed.shape) == 2 else ops.expand_dims(allowed, 1)
 
-    def matrix(self, operands):
-        """What the full matrix of logits needs: a mask as `mask` gives it, and a bias or None."""
-        return self.mask(operands.query_positions, operands.key_positions), None
+    def dense_mask_and_bias(self, inputs):
+        """Return the mask, as `mask` does, and a bias or None for the whole matrix of logits."""
+        return self.mask(inputs.query_positions, inputs.key_positions), None
 
-    def attend(self, operands, log_weight=False):
-        """Attention over the allowed pairs of consecutive positions.
+    def attend(self, inputs, log_weight=False):
+        """Compute attention over the allowed pairs of consecutive positions.
 
         Args:
-            operands: `keras_attn.attention.inputs.AttentionInputs`.
-            log_weight: bool. Whether to give the log weight too.
+            inputs: `keras_attn.attention.inputs.AttentionInputs`.
+            log_weight: bool. True to return the log weight too.
 
         Returns:
-            Output (B, N, T, Hv), and log weight (B, N, T, 1) for `keras_attn.attention.softmax` or None.
+            Output (B, N, T, Hv), and log weight (B, N, T, 1) for `merge_by_logsumexp` or None.
         """
-        return rows(operands, self.mask_mod, log_weight=log_weight)
+        return attend_chunked(inputs, self.mask_mod, log_weight=log_weight)
+
+    def build_for(self, query_shape, input_shape):
+        """Create weights for per-head queries (B, N, T, H) made from inputs (B, T, D)."""
 
     def check_score(self, score):
-        """Refuses a score that the pattern cannot be computed with."""
+        """Refuse a score that the pattern cannot be computed with."""
 
     def keys_per_query(self, num_keys):
-        """How many of `num_keys` keys `attend` computes for a query: its cost."""
+        """Return how many of `num_keys` keys `attend` computes for a query: its cost."""
         return num_keys
 
-    def prefers_blockwise(self, length, num_keys):
-        """Whether `attend` is thought to be faster than a matrix of scores, for ints or None."""
+    def prefers_blockwise(self, length, num_keys, short=512, long=2048):
+        """Return True if `attend` is expected to be faster than the whole matrix of scores.
+
+        Args:
+            length, num_keys: numbers of queries and keys, ints or None.
+            short: int. Fewest keys with which a plan pays that leaves out half of them.
+            long: int. Fewest queries and keys with which a plan pays that leaves out none.
+        """
         computed = self.keys_per_query(num_keys or UNKNOWN_LENGTH)
         if num_keys is None:
             return computed < UNKNOWN_LENGTH
-        if num_keys < SHORT:
+        if num_keys < short:
             return False
-        return 2 * computed <= num_keys or (length or 0) * num_keys >= LONG * LONG
+        return 2 * computed <= num_keys or (length or 0) * num_keys >= long * long
 
     def cache_size(self):
-        """How many of the last keys a query after them may meet; None for all.
+        """Return how many of the last keys later queries may meet; None for all.
 
-        A cache of so many slots serves decoding.
+        A cache of this number of slots serves decoding.
         """
         return None
 
     def decode_keys(self, position, num_keys):
-        """Among which keys a query finds all that it may meet, so that a cache need not read others.
+        """Return positions that include every key which one query may meet.
+
+        A cache then need not read the others.
 
         Args:
             position: int32 scalar, of the query.
-            num_keys: int or int32 scalar. Keys stand at 0 .. num_keys - 1.
+            num_keys: int or int32 scalar. Keys have positions 0 .. num_keys - 1.
 
         Returns:
-            Their positions, int32 (keys,), in any order and each once; other integers below 0 or
-            from `num_keys` on fill up. None for all keys.
+            int32 (keys,), in any order and each once; other integers below 0 or from `num_keys` on
+            are fillers. None for all keys.
         """
         return None
 
     @staticmethod
     def check(**patterns):
-        """Raises a `ValueError` that names the argument unless each value is a pattern."""
+        """Raise a `ValueError` that names the argument unless each value is a pattern."""
         for name, pattern in patterns.items():
             if not isinstance(pattern, Pattern):
                 raise ValueError(f"`{name}` must be a pattern. Received: {name}={pattern!r}.")
 
-    def __and__(self, other):
-        from keras_attn.patterns.both import Both
-        from keras_attn.patterns.per_head import PerHead
+    def intersect_heads(self, other):
+        """Return `other & self` if this pattern differs by head, else None."""
+        return None
 
-        return other & self if isinstance(other, PerHead) else Both(self, other)
+    def unite_heads(self, other):
+        """Return `other | self` if this pattern differs by head, else None."""
+        return None
+
+    def __and__(self, other):
+        self.check(second=other)
+        return other.intersect_heads(self) or self.combinations["and"](self, other)
 
     def __or__(self, other):
-        from keras_attn.patterns.either import Either
-        from keras_attn.patterns.per_head import PerHead
+        self.check(second=other)
+        return other.unite_heads(self) or self.combinations["or"](self, other)
 
-        return other | self if isinstance(other, PerHead) else Either(self, other)
+    # The classes of `p & q` and `p | q`, which `keras_attn.patterns.combined` adds.
+    combinations = {}

@@ -1,11 +1,11 @@
-"""A window and every so-many-th key before."""
+"""A window, and keys at multiples of a stride."""
 
 from keras import ops
 
-from keras_attn.attention.strided import columns
+from keras_attn.attention.strided import attend_strided
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.shapes import ceil_div
-from keras_attn.patterns.either import Either
+from keras_attn.patterns.combined import Either
 from keras_attn.patterns.local import Local
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
@@ -57,12 +57,12 @@ class Strided(Pattern):
         met = {"local": near, "column": column}.get(self.factor, ops.logical_or(near, column))
         return ops.logical_and(distance >= 0, met)
 
-    def attend(self, operands, log_weight=False):
+    def attend(self, inputs, log_weight=False):
         if self.factor == "local":
-            return Local(self.stride).attend(operands, log_weight)
+            return Local(self.stride).attend(inputs, log_weight)
         if self.factor == "column":
-            return columns(operands, self.stride, log_weight=log_weight)
-        return self._union().attend(operands, log_weight)
+            return attend_strided(inputs, self.stride, log_weight=log_weight)
+        return self._union().attend(inputs, log_weight)
 
     def keys_per_query(self, num_keys):
         column = -(-num_keys // self.stride)

@@ -1,31 +1,44 @@
-"""Position axis: where am I. A position maps `(x (B, T, D), positions) -> x`.
-
-One that works on heads, too, may stand in the attention: it is handed queries and keys (B, N, T, H).
-"""
+"""Position axis: positions added to embeddings, or applied to queries and keys."""
 
 from keras_attn import registry
 from keras_attn.positions.axial import Axial
 from keras_attn.positions.image_coordinates import ImageCoordinates
 from keras_attn.positions.learned import Learned
+from keras_attn.positions.position import Position
 from keras_attn.positions.rotary import Rotary
 from keras_attn.positions.sinusoidal import Sinusoidal
 from keras_attn.positions.timestep import Timestep
 
 NAMES = {"rotary": Rotary, "sinusoidal": Sinusoidal, "timestep": Timestep}
-OF_HEADS = {"rotary": Rotary}
+FOR_HEADS = {"rotary": Rotary}
 
 
 def get(identifier, **layer_arguments):
-    """The position that a name, a config or an object stands for.
+    """Return the position for a name, a config or an object.
 
-    Those that need a length or a shape have no name of their own.
+    Positions that need a length or a shape have no name.
     """
-    return registry.resolve(identifier, NAMES, "position", needs="__call__", **layer_arguments)
+    return registry.resolve(identifier, NAMES, "position", base=Position, **layer_arguments)
 
 
-def get_of_heads(identifier, **layer_arguments):
-    """The same for a position that works on heads."""
-    return registry.resolve(identifier, OF_HEADS, "position", needs="of_heads", **layer_arguments)
+def get_for_heads(identifier, **layer_arguments):
+    """Return the position of queries and keys for a name, a config or an object."""
+    position = registry.resolve(identifier, FOR_HEADS, "position", base=Position, **layer_arguments)
+    if not position.acts_on_heads:
+        raise ValueError(
+            "`position` of an attention layer must act on heads. "
+            f"Received: position={identifier!r}. Known names: {', '.join(sorted(FOR_HEADS))}."
+        )
+    return position
 
 
-__all__ = ["Axial", "ImageCoordinates", "Learned", "Rotary", "Sinusoidal", "Timestep", "get"]
+__all__ = [
+    "Axial",
+    "ImageCoordinates",
+    "Learned",
+    "Position",
+    "Rotary",
+    "Sinusoidal",
+    "Timestep",
+    "get",
+]

@@ -6,12 +6,13 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.images import grid_places, grid_positions
+from keras_attn.ops.images import grid_coordinates, grid_positions
+from keras_attn.positions.position import Position
 from keras_attn.registry import redraw, register
 
 
 @register
-class Axial(keras.layers.Layer):
+class Axial(Position):
     """Adds a learned vector to each position, joined from one for its row and one for its column.
 
         x_p + [A_1[p // n_2], A_2[p mod n_2]],   A_k (n_k, d_k),   d_1 + d_2 = D
@@ -68,7 +69,6 @@ class Axial(keras.layers.Layer):
         if embeddings_initializer is None:
             embeddings_initializer = keras.initializers.RandomNormal(stddev=1.0)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-        self.supports_masking = True
 
     @property
     def max_length(self):
@@ -87,14 +87,11 @@ class Axial(keras.layers.Layer):
         ]
 
     def call(self, x, positions=None):
-        places = grid_places(grid_positions(x, positions, self.shape), self.shape)
+        places = grid_coordinates(grid_positions(x, positions, self.shape), self.shape)
         parts = [
             ops.take(table, place, axis=0) for table, place in zip(self.tables, places, strict=True)
         ]
         return x + ops.cast(ops.concatenate(parts, axis=-1), x.dtype)
-
-    def compute_output_shape(self, x_shape, positions_shape=None):
-        return x_shape
 
     def get_config(self):
         return {

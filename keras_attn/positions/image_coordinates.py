@@ -6,8 +6,9 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.ops.images import block_raster_order, grid_places, grid_positions, integer_pair
+from keras_attn.ops.images import block_raster_order, grid_coordinates, grid_positions, integer_pair
 from keras_attn.ops.sinusoids import sinusoids
+from keras_attn.positions.position import Position
 from keras_attn.registry import redraw, register
 
 # Of the learned tables, before it is divided by the root of their number.
@@ -15,17 +16,18 @@ SPREAD = 0.01
 
 
 @register
-class ImageCoordinates(keras.layers.Layer):
-    """Adds what says in which row, column and channel of an image a position stands.
+class ImageCoordinates(Position):
+    """Adds the row, column and channel of each pixel of an image.
 
         learned:       x_p + R[row] + C[column] + K[channel]
         sinusoidal:    x_p + [PE(row), PE(column * channels + channel)], each of D / 2
 
     Position p is the p-th number of the image row by row, each pixel's channels beside each other:
     p = (row * width + column) * channels + channel. A sequence in another order, as
-    `keras_attn.patterns.block_raster_order` gives, says so by its `positions`, or by `query_shape`:
-    then positions are ranks in that order. One that ends early has the first of them. Tables take (height + width + channels) D weights, sinusoids none; the
-    latter are float32 under any dtype policy. Time and memory O(T D).
+    `keras_attn.patterns.block_raster_order` gives, has its `positions`, or a `query_shape`: then
+    positions are ranks in that order. A shorter sequence has the first positions. Tables take
+    (height + width + channels) D weights, sinusoids none; the latter are at least float32 under
+    any dtype policy. Time and memory O(T D).
 
     Args:
         height, width, channels: ints. Of the images.
@@ -33,7 +35,7 @@ class ImageCoordinates(keras.layers.Layer):
             learned ones are `Axial((height, width * channels), (D / 2, D / 2))`).
         embeddings_initializer: of the tables; by default normal with a standard deviation of 0.01 / sqrt(3),
             as the authors'.
-        query_shape: (height, width) of the blocks that the sequence goes through one after another,
+        query_shape: (height, width) of the blocks that follow each other in the sequence,
             as those of a `BlockLocal2D`, the width counting channels; None for raster order.
 
     Call arguments:
@@ -55,7 +57,8 @@ class ImageCoordinates(keras.layers.Layer):
         >>> layer(pixels, block_raster_order((4, 6), (2, 3))).shape[1:]
         TensorShape([24, 8])
 
-    Differs from the paper: none.
+    Differs from the paper: the tables start with a standard deviation of 0.01 / sqrt(3), as in
+        the authors' code; the paper has 0.125 / sqrt(D).
 
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 5.3; the initial
         values: https://github.com/openai/distribution_augmentation; sinusoidal:
@@ -85,7 +88,6 @@ class ImageCoordinates(keras.layers.Layer):
         self.query_shape = query_shape
         if query_shape is not None:
             self.query_shape = integer_pair(1, query_shape=query_shape)
-        self.supports_masking = True
 
     @property
     def max_length(self):
@@ -105,21 +107,21 @@ class ImageCoordinates(keras.layers.Layer):
             order = block_raster_order((self.height, self.width * self.channels), self.query_shape)
             positions = ops.take(ops.convert_to_tensor(order), positions, axis=0)
         if self.encoding == "learned":
-            places = grid_places(positions, self._shape())
+            places = grid_coordinates(positions, self._shape())
             parts = zip(self.tables, places, strict=True)
             vectors = sum(ops.take(table, place, axis=0) for table, place in parts)
         else:
-            row, column = grid_places(positions, (self.height, self.width * self.channels))
+            row, column = grid_coordinates(positions, (self.height, self.width * self.channels))
             half = x.shape[-1] // 2
-            parts = [sinusoids(row, half), sinusoids(column, x.shape[-1] - half)]
+            parts = [
+                sinusoids(row, half, dtype=x.dtype),
+                sinusoids(column, x.shape[-1] - half, dtype=x.dtype),
+            ]
             vectors = ops.concatenate(parts, axis=-1)
         return x + ops.cast(vectors, x.dtype)
 
     def _shape(self):
         return self.height, self.width, self.channels
-
-    def compute_output_shape(self, x_shape, positions_shape=None):
-        return x_shape
 
     def get_config(self):
         return {

@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_integers, check_positions, check_shape, check_sizes
+from keras_attn.positions.position import Position
 from keras_attn.registry import redraw, register
 
 
 @register
-class Learned(keras.layers.Layer):
+class Learned(Position):
     """Adds a learned vector to each position.
 
         x_p + P[p],   P (max_length, D)
@@ -47,7 +48,6 @@ class Learned(keras.layers.Layer):
         check_sizes(max_length=max_length)
         self.max_length = max_length
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-        self.supports_masking = True
 
     def build(self, x_shape, positions_shape=None):
         shape = (self.max_length, x_shape[-1])
@@ -67,9 +67,6 @@ class Learned(keras.layers.Layer):
         # A take, not a slice: a dynamic length beyond the table fails instead of wrapping.
         rows = ops.take(self.table, ops.arange(ops.shape(x)[1], dtype="int32"), axis=0)
         return x + ops.cast(rows, x.dtype)
-
-    def compute_output_shape(self, x_shape, positions_shape=None):
-        return x_shape
 
     def get_config(self):
         return {

@@ -6,11 +6,12 @@ from keras import ops
 from keras_attn.ops.checks import check_shape
 from keras_attn.ops.shapes import known_shape
 from keras_attn.ops.sinusoids import check_wavelength, sinusoids
+from keras_attn.positions.position import Position
 from keras_attn.registry import register
 
 
 @register
-class Rotary(keras.layers.Layer):
+class Rotary(Position):
     """Turns each pair of components by an angle that grows with the position.
 
         (x_2i, x_2i+1)  ->  (x_2i cos a - x_2i+1 sin a, x_2i sin a + x_2i+1 cos a),
@@ -52,14 +53,13 @@ class Rotary(keras.layers.Layer):
         section 3.4.2, eq. 34.
     """
 
-    of_heads = True
+    acts_on_heads = True
 
     def __init__(self, max_wavelength=10000, **kwargs):
         # A key and the cache that it goes into have the same dtype, whatever this layer's own is.
         super().__init__(autocast=False, **kwargs)
         check_wavelength(max_wavelength)
         self.max_wavelength = max_wavelength
-        self.supports_masking = True
 
     def build(self, x_shape, positions_shape=None):
         if x_shape[-1] % 2:
@@ -75,7 +75,7 @@ class Rotary(keras.layers.Layer):
             positions = ops.arange(ops.shape(x)[-2], dtype="int32")
         positions = ops.convert_to_tensor(positions)
         check_shape(positions, "positions", (length,), (x.shape[0], length))
-        angles = sinusoids(positions, size, "concat", self.max_wavelength)  # (..., T, H)
+        angles = sinusoids(positions, size, "concat", self.max_wavelength, x.dtype)  # (..., T, H)
         if len(angles.shape) == 3 and len(x.shape) == 4:
             angles = angles[:, None]
         dtype = keras.backend.result_type(x.dtype, "float32")
@@ -85,9 +85,6 @@ class Rotary(keras.layers.Layer):
         even, odd = ops.unstack(pairs, 2, axis=-1)
         turned = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
         return ops.cast(ops.reshape(turned, shape), x.dtype)
-
-    def compute_output_shape(self, x_shape, positions_shape=None):
-        return x_shape
 
     def get_config(self):
         return {**super().get_config(), "max_wavelength": self.max_wavelength}

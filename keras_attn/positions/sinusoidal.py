@@ -1,15 +1,15 @@
 """Sinusoidal positions."""
 
-import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_positions, check_shape
 from keras_attn.ops.sinusoids import LAYOUTS, check_wavelength, sinusoids
+from keras_attn.positions.position import Position
 from keras_attn.registry import register
 
 
 @register
-class Sinusoidal(keras.layers.Layer):
+class Sinusoidal(Position):
     """Adds sines and cosines of the position, of geometrically growing wavelength.
 
         PE(p, 2i) = sin(p / w^(2i/D)),   PE(p, 2i+1) = cos(p / w^(2i/D))
@@ -50,18 +50,14 @@ class Sinusoidal(keras.layers.Layer):
         check_wavelength(max_wavelength)
         self.layout = layout
         self.max_wavelength = max_wavelength
-        self.supports_masking = True
 
     def call(self, x, positions=None):
         check_shape(x, "x", (None, None, None))
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
         positions = check_positions(positions, "positions", *x.shape[:2])
-        table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength)
+        table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength, x.dtype)
         return x + ops.cast(table, x.dtype)
-
-    def compute_output_shape(self, x_shape, positions_shape=None):
-        return x_shape
 
     def get_config(self):
         return {

@@ -52,5 +52,5 @@ class Timestep(Sinusoidal):
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
         x = super().call(x, ops.convert_to_tensor(positions) + 1)
         step = ops.convert_to_tensor(step, "int32") + 1
-        table = sinusoids(step, x.shape[-1], self.layout, self.max_wavelength)  # (D,)
+        table = sinusoids(step, x.shape[-1], self.layout, self.max_wavelength, x.dtype)
         return x + ops.cast(table, x.dtype)

@@ -8,7 +8,7 @@ from keras_attn.ops.checks import check_choice, check_numbers, check_shape
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.residuals.residual import Residual
 
-# Each kind with the number of its matrices that multiply x, and that multiply y.
+# For each kind the number of matrices that multiply x, and that multiply y.
 KINDS = {
     "gru": (2, 3),
     "input": (1, 0),
@@ -17,7 +17,7 @@ KINDS = {
     "sigmoid_tanh": (0, 2),
     "sum": (0, 0),
 }
-# Those that have a bias.
+# Kinds with a bias.
 _BIASED = ("gru", "output", "highway", "sigmoid_tanh")
 
 
@@ -35,12 +35,11 @@ class Gate(Residual):
         sigmoid_tanh:   g(x, y) = x + sigmoid(W y - b) tanh(U y)
         sum:            g(x, y) = x + y,   the paper's TrXL-I
 
-    Products without a matrix are element by element; matrices (D, D) have no bias but b (D,), which
-    is learned from `bias` on. The larger b, the nearer g is to x (`input` and `sum` have none), so a
-    policy starts out as one without a memory. The relu is there because the norm has left two linear
-    layers in a row: the sublayer's last and the gate's first. Nothing but gates stands between the
-    first block's input and the last one's output, so a stack of such blocks ends without a norm.
-    Time O(T D^2): six matrices for `gru`, two for `sigmoid_tanh`, none for `sum`, one for the others.
+    Products without a matrix are elementwise; matrices are (D, D); the bias b (D,) is learned and
+    starts at `bias`. The larger b, the closer g is to x (`input` and `sum` have no b), so a policy
+    starts without a memory. The relu separates two linear layers: the sublayer's last and the
+    gate's first. A stack of such blocks ends without a norm. Time O(T D^2): six matrices for `gru`,
+    two for `sigmoid_tanh`, none for `sum`, one for the other kinds.
 
     Args:
         kind: "gru", "input", "output", "highway", "sigmoid_tanh" or "sum".
@@ -56,7 +55,7 @@ class Gate(Residual):
         >>> residual = keras_attn.residuals.Gate("highway", bias=1.0)
 
     Differs from the paper: the default `bias` is that of `gru` for all kinds. The paper does not
-        say how the matrices start.
+        give the initial matrices.
 
     Reference: [Parisotto et al., 2019](https://arxiv.org/abs/1910.06764), sections 3.1 and 3.2; the
         initial biases: section 4.3.4.

@@ -2,10 +2,10 @@
 
 import keras
 
-from keras_attn.registry import build_once, register
+from keras_attn.registry import ArgumentRepr, build_once, register
 
 
-class Residual(keras.layers.Layer):
+class Residual(ArgumentRepr, keras.layers.Layer):
     """Base class of residuals: `after(x, sublayer(before(x)))`, with a norm of its own.
 
     `call(x, sublayer_output)` is the `after` step.

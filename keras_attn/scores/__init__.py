@@ -1,14 +1,11 @@
-"""Score axis: how alike are a query and a key.
-
-A score maps per-head tensors to logits:
-`(query (B, N, T, H), key (B, N, S, H), query_positions, key_positions) -> (B, N, T, S)`.
-"""
+"""Score axis: the measure of how alike a query and a key are."""
 
 from keras_attn import registry
 from keras_attn.scores.additive import Additive
 from keras_attn.scores.dot_product import DotProduct
 from keras_attn.scores.learned_relative import LearnedRelative
 from keras_attn.scores.relative import Relative
+from keras_attn.scores.score import Score, ScoreLayer
 from keras_attn.scores.shared_qk import SharedQK
 
 NAMES = {
@@ -21,8 +18,17 @@ NAMES = {
 
 
 def get(identifier, **layer_arguments):
-    """The score that a name, a config or an object stands for."""
-    return registry.resolve(identifier, NAMES, "score", needs="__call__", **layer_arguments)
+    """Return the score for a name, a config or an object."""
+    return registry.resolve(identifier, NAMES, "score", base=Score, **layer_arguments)
 
 
-__all__ = ["Additive", "DotProduct", "LearnedRelative", "Relative", "SharedQK", "get"]
+__all__ = [
+    "Additive",
+    "DotProduct",
+    "LearnedRelative",
+    "Relative",
+    "Score",
+    "ScoreLayer",
+    "SharedQK",
+    "get",
+]

@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.registry import register
+from keras_attn.registry import MatrixInitializer, register
+from keras_attn.scores.score import ScoreLayer
 
 
 @register
-class Additive(keras.layers.Layer):
+class Additive(ScoreLayer):
     """Score of a query and a key by a small network with one hidden layer.
 
         logit(q, k) = w . tanh(q W_q + k W_k + b)
@@ -49,13 +50,12 @@ class Additive(keras.layers.Layer):
         units = self.units or head_dim
         kernel = (num_heads, head_dim, units)
 
-        def initializer(shape, dtype=None):
-            # One matrix a head: the fans are those of a matrix, not of a convolution. Drawn by a
-            # new object each time, since an initializer draws the same numbers again.
-            per_head = keras.initializers.VarianceScaling(1.0, "fan_in", "uniform")
-            flat = per_head((shape[1], shape[0] * shape[2]), dtype=dtype)
-            return ops.transpose(ops.reshape(flat, (shape[1], shape[0], shape[2])), (1, 0, 2))
-
+        initializer = MatrixInitializer(
+            keras.initializers.VarianceScaling(1.0, "fan_in", "uniform"),
+            (head_dim, num_heads * units),
+            axes=(head_dim, num_heads, units),
+            transpose=(1, 0, 2),
+        )
         self.query_kernel = self.add_weight(kernel, initializer, name="query_kernel")
         self.key_kernel = self.add_weight(kernel, initializer, name="key_kernel")
         self.bias = self.add_weight((num_heads, units), "zeros", name="bias")
@@ -66,9 +66,6 @@ class Additive(keras.layers.Layer):
         key = ops.matmul(key, self.key_kernel)  # (B, N, S, A)
         hidden = ops.tanh(query[:, :, :, None, :] + key[:, :, None, :, :])  # (B, N, T, S, A)
         return ops.sum(hidden * self.output_kernel[:, None, None, :], axis=-1)  # (B, N, T, S)
-
-    def compute_output_shape(self, query_shape, key_shape):
-        return (*query_shape[:3], key_shape[2])
 
     def get_config(self):
         return {**super().get_config(), "units": self.units}

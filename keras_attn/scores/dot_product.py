@@ -5,11 +5,12 @@ import math
 from keras import ops
 
 from keras_attn.attention.softmax import query_keys
-from keras_attn.registry import Value, register
+from keras_attn.registry import register
+from keras_attn.scores.score import Score
 
 
 @register
-class DotProduct(Value):
+class DotProduct(Score):
     """Score of a query and a key by their dot product.
 
         logit(q, k) = q . k / sqrt(H)        (without the root if `scaled=False`)
@@ -19,12 +20,12 @@ class DotProduct(Value):
     float16 the product is float32, which does not overflow.
 
     Args:
-        scaled: bool. Whether to divide by the square root of the head size.
+        scaled: bool. True to divide by the square root of the head size.
 
     Example:
         >>> import keras_attn
         >>> keras_attn.layers.MultiHeadAttention(8, 64, score="scaled_dot").score
-        DotProduct(scaled=True)
+        DotProduct()
 
     Differs from the paper: none.
 
@@ -39,6 +40,11 @@ class DotProduct(Value):
         if self.scaled:
             query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
         return query_keys(query, key)
+
+    def kernel_scale(self, head_dim):
+        if type(self) is not DotProduct:  # a subclass may compute anything
+            return None
+        return 1 / math.sqrt(head_dim) if self.scaled else 1.0
 
     def get_config(self):
         return {"scaled": self.scaled}

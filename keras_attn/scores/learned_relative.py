@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.attention.positions import head_positions, last_of
+from keras_attn.attention.inputs import default_positions, positions_by_head
 from keras_attn.attention.relative_shift import (
     distance_products,
     distances_between,
@@ -15,10 +15,11 @@ from keras_attn.attention.softmax import query_keys
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import pad, size, sizes
 from keras_attn.registry import register
+from keras_attn.scores.score import ScoreLayer
 
 
 @register
-class LearnedRelative(keras.layers.Layer):
+class LearnedRelative(ScoreLayer):
     """Score of a query with a key to which a vector for its distance has been added.
 
         logit(i, j) = q_i . (k_j + p_{i-j}) / sqrt(H),   p_d = 0 unless 0 <= d < max_distance
@@ -34,8 +35,8 @@ class LearnedRelative(keras.layers.Layer):
     Call arguments:
         query: (B, N, T, H). key: (B, N, S, H).
         query_positions, key_positions: `PositionRange`s or int (T,), (B, T) or (B, N, T); by default
-            the queries stand where the last T of S keys do.
-        table: what `distance_table` made of `distances`; computed where it is None.
+            the queries are the last T of S positions.
+        table: the `distance_table` of `distances`; computed if it is None.
 
     Returns:
         (B, N, T, S).
@@ -55,6 +56,8 @@ class LearnedRelative(keras.layers.Layer):
         distances: [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.1.
     """
 
+    uses_positions = True
+
     def __init__(self, max_distance, **kwargs):
         super().__init__(**kwargs)
         check_sizes(max_distance=max_distance)
@@ -68,7 +71,7 @@ class LearnedRelative(keras.layers.Layer):
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):
-        queries, keys = last_of(size(query, 2), size(key, 2))
+        queries, keys = default_positions(size(query, 2), size(key, 2))
         query_positions = queries if query_positions is None else query_positions
         key_positions = keys if key_positions is None else key_positions
         query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
@@ -83,27 +86,24 @@ class LearnedRelative(keras.layers.Layer):
         return logits + ops.cast(products, logits.dtype)
 
     def distance_table(self, distances):
-        """p of all `distances`, for `keras_attn.attention.relative_shift.distance_products`."""
-        columns = self._places(table_columns(distances))
+        """Return p of all `distances`, for `distance_products`."""
+        columns = self._rows(table_columns(distances))
         table = pad(ops.cast(self.embeddings, self.compute_dtype), 0, 1, axis=0)
         return ops.transpose(ops.take(table, columns, axis=0))
 
-    def _places(self, distances):
-        """Distances as places in p; `max_distance` for those that have none."""
+    def _rows(self, distances):
+        """Return the rows of p for distances; `max_distance` for those without a row."""
         inside = ops.logical_and(distances >= 0, distances < self.max_distance)
         return ops.where(inside, distances, self.max_distance)
 
     def _gather(self, query, query_positions, key_positions):
-        """Products (B, N, T, S) with p for positions in any order."""
-        i, j = head_positions(query_positions), head_positions(key_positions)
-        places = self._places(i[..., :, None] - j[..., None, :])
+        """Compute products (B, N, T, S) with p for positions in any order."""
+        i, j = positions_by_head(query_positions), positions_by_head(key_positions)
+        rows = self._rows(i[..., :, None] - j[..., None, :])
         products = ops.matmul(query, ops.transpose(self.embeddings))
         products = pad(products, 0, 1, axis=3)  # (B, N, T, max_distance + 1)
-        shape = (*sizes(products)[:3], size(places, 3))
-        return ops.take_along_axis(products, ops.broadcast_to(places, shape), axis=3)
-
-    def compute_output_shape(self, query_shape, key_shape):
-        return (*query_shape[:3], key_shape[2])
+        shape = (*sizes(products)[:3], size(rows, 3))
+        return ops.take_along_axis(products, ops.broadcast_to(rows, shape), axis=3)
 
     def get_config(self):
         return {**super().get_config(), "max_distance": self.max_distance}

@@ -5,22 +5,23 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.attention.positions import PositionRange, head_positions, last_of
+from keras_attn.attention.inputs import PositionRange, default_positions, positions_by_head
 from keras_attn.attention.relative_shift import (
     distance_products,
     distances_between,
     table_columns,
 )
-from keras_attn.attention.softmax import query_keys
+from keras_attn.attention.softmax import at_least_float32, query_keys
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size
 from keras_attn.ops.sinusoids import sinusoids
-from keras_attn.registry import register
+from keras_attn.registry import MatrixInitializer, register
+from keras_attn.scores.score import ScoreLayer
 
 
 @register
-class Relative(keras.layers.Layer):
+class Relative(ScoreLayer):
     """Score of a query with a key's content and with its distance, as in Transformer-XL.
 
         logit(i, j) = ((q_i + u) . k_j + (q_i + v) . r_{i-j}) / sqrt(H),   r_d = PE(d) W_r
@@ -44,8 +45,8 @@ class Relative(keras.layers.Layer):
     Call arguments:
         query: (B, N, T, H). key: (B, N, S, H).
         query_positions, key_positions: `PositionRange`s or int (T,), (B, T) or (B, N, T); by default
-            the queries stand where the last T of S keys do.
-        table: what `distance_table` made of `distances`; computed where it is None.
+            the queries are the last T of S positions.
+        table: the `distance_table` of `distances`; computed if it is None.
 
     Returns:
         (B, N, T, S).
@@ -64,6 +65,8 @@ class Relative(keras.layers.Layer):
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.3 and appendix B.
     """
 
+    uses_positions = True
+
     def __init__(self, hidden_dim=None, clamp_length=None, **kwargs):
         super().__init__(**kwargs)
         for name, value in (("hidden_dim", hidden_dim), ("clamp_length", clamp_length)):
@@ -76,10 +79,7 @@ class Relative(keras.layers.Layer):
         _, num_heads, _, head_dim = query_shape
         hidden_dim = self.hidden_dim or num_heads * head_dim
 
-        def as_matrix(shape, dtype=None):
-            matrix = keras.initializers.GlorotUniform()((shape[0], shape[1] * shape[2]), dtype)
-            return ops.reshape(matrix, shape)
-
+        as_matrix = MatrixInitializer("glorot_uniform", (hidden_dim, num_heads * head_dim))
         for name in ("u", "v"):
             near_zero = keras.initializers.RandomNormal(stddev=0.02)
             setattr(self, name, self.add_weight((num_heads, head_dim), near_zero, name=name))
@@ -88,7 +88,7 @@ class Relative(keras.layers.Layer):
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):
-        queries, keys = last_of(size(query, 2), size(key, 2))
+        queries, keys = default_positions(size(query, 2), size(key, 2))
         query_positions = queries if query_positions is None else query_positions
         key_positions = keys if key_positions is None else key_positions
         scale = ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
@@ -104,7 +104,7 @@ class Relative(keras.layers.Layer):
         return logits + ops.cast(products, logits.dtype)
 
     def distance_table(self, distances):
-        """r of all `distances`, for `keras_attn.attention.relative_shift.distance_products`."""
+        """Return r of all `distances`, for `distance_products`."""
         columns = table_columns(distances)
         if self.clamp_length is not None:
             columns = ops.clip(columns, -self.clamp_length, self.clamp_length)
@@ -112,26 +112,28 @@ class Relative(keras.layers.Layer):
         return ops.einsum("dnh,wd->nhw", ops.cast(self.kernel, table.dtype), table)
 
     def _sinusoids(self, positions):
-        return sinusoids(positions, self.kernel.shape[0], "concat")
+        return sinusoids(positions, self.kernel.shape[0], "concat", dtype=self.compute_dtype)
 
     def _table_of_call(self, needed, query_positions, num_keys):
-        """A table with the needed distances, and all the distances it has."""
+        """Return a table with the needed distances, and all distances it has."""
         in_loop = in_loop_invariants() and not isinstance(query_positions.start, int)
         if not in_loop or not isinstance(num_keys, int):
             return self.distance_table(needed), needed
-        # Somewhere in a cache: at the next step the query is elsewhere.
+        # A loop over a cache: the next step has a query at another position.
         distances = PositionRange((1 - num_keys) * needed.step, 2 * num_keys - 1, needed.step)
-        table = loop_invariant(self, ("distances", num_keys), lambda: self.distance_table(distances))
+        table = loop_invariant(
+            self, ("distances", num_keys), lambda: self.distance_table(distances)
+        )
         return table, distances
 
     def _by_angles(self, query, query_positions, key_positions):
-        """Products (B, N, T, S) with r for positions in any order.
+        """Compute products (B, N, T, S) with r for positions in any order.
 
         Sine and cosine of a difference are sums of products of those of the two positions, so no
         pair needs a row of its own.
         """
-        i, j = head_positions(query_positions), head_positions(key_positions)
-        waves = ops.cast(ops.einsum("bnth,dnh->bntd", query, self.kernel), "float32")
+        i, j = positions_by_head(query_positions), positions_by_head(key_positions)
+        waves = at_least_float32(ops.einsum("bnth,dnh->bntd", query, self.kernel))
         half = waves.shape[-1] // 2
         sines, cosines = waves[..., :half], waves[..., half : 2 * half]
         here, there = (self._sinusoids(x)[..., : 2 * half] for x in (i, j))
@@ -146,9 +148,6 @@ class Relative(keras.layers.Layer):
             products = ops.where(distance < -self.clamp_length, ends[..., :1], products)
             products = ops.where(distance > self.clamp_length, ends[..., 1:], products)
         return ops.cast(products, query.dtype)
-
-    def compute_output_shape(self, query_shape, key_shape):
-        return (*query_shape[:3], key_shape[2])
 
     def get_config(self):
         return {

@@ -4,15 +4,16 @@ import math
 
 from keras import ops
 
-from keras_attn.attention.softmax import query_keys
-from keras_attn.registry import Value, register
+from keras_attn.attention.softmax import at_least_float32, query_keys
+from keras_attn.registry import register
+from keras_attn.scores.score import Score
 
-# The squared length of a key that has no direction.
+# Keys of at most this squared length have no direction.
 SHORTEST = 1e-30
 
 
 @register
-class SharedQK(Value):
+class SharedQK(Score):
     """Score of a query and the direction of a key, where one projection makes both.
 
         logit(q, k) = q . k / (||k|| sqrt(H)),   k = q of the same position
@@ -33,7 +34,6 @@ class SharedQK(Value):
     Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 2, "Sharing QK".
     """
 
-    # Asks a layer to use one projection for queries and keys.
     shares_query = True
 
     def __call__(self, query, key, query_positions=None, key_positions=None):
@@ -42,8 +42,8 @@ class SharedQK(Value):
 
 
 def _direction(key):
-    """The key divided by its length, in float32; zeros stay zeros, without a gradient."""
-    x = ops.cast(key, "float32")
+    """Divide a key by its length, in at least float32; zeros stay zeros, without a gradient."""
+    x = at_least_float32(key)
     squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
     some = squares > SHORTEST
     inverse = ops.where(some, ops.rsqrt(ops.where(some, squares, 1.0)), 0.0)

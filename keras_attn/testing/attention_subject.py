@@ -106,4 +106,4 @@ class AttentionSubject(Subject):
 def position_of_heads(layer):
     """What the layer's queries and keys go through before they meet; None if nothing."""
     position = getattr(layer, "position", None)
-    return position if getattr(position, "of_heads", False) else None
+    return position if getattr(position, "acts_on_heads", False) else None

@@ -9,31 +9,31 @@ _PAD, _BOS, _EOS = 0, 2, 3
 
 
 class TokenBatches(keras.utils.PyDataset):
-    """Batches of sentence pairs of similar length, up to a number of tokens each.
+    """Batches of sentence pairs of similar length, with a maximum number of tokens.
 
         rows * max(source length, target length) <= tokens_per_batch        (all padded)
 
-    This is the published "4096 tokens a batch": padding counts, and so do the marks; source and
-    target stay each below the number. Pairs fall into classes by the longer side, rounded up to
-    `multiple`. An epoch shuffles each class, cuts it into full batches, hands what is left over to
-    the next longer class, and shuffles the batches. So who meets whom is random, no batch but the
-    last is small, and the number of batches and their sizes are the same in every epoch. An epoch
-    takes O(number of pairs).
+    This is the published "4096 tokens a batch": padding and special tokens count, and source and
+    target each stay below the number. Pairs form classes by the longer side, rounded up to
+    `multiple`. An epoch shuffles each class, cuts it into full batches, moves the remaining pairs
+    to the next longer class, and shuffles the batches. So the pairs of a batch are random, no batch
+    but the last is small, and the number of batches and their sizes are the same in every epoch. An
+    epoch takes O(number of pairs).
 
-    Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` goes on exactly like
-    one that got there by itself. Epochs advance on their own, in `model.fit(batches,
+    Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` continues exactly like
+    one that reached epoch k by itself. Epochs advance automatically, in `model.fit(batches,
     shuffle=False)` (Keras would shuffle the batches again otherwise) and at every pass over
-    `as_dataset()`. Made in the scope of a `keras_attn.distribution.strategies`, they share the rows of each
-    batch out to the replicas, rows of padding included where they do not divide.
+    `as_dataset()`. In the scope of a `keras_attn.distribution.strategy` the rows of each batch are
+    divided among the replicas, and filled with rows of padding if they do not divide.
 
     Args:
-        sources: list of int arrays, token ids without marks.
+        sources: list of int arrays, token ids without special tokens.
         targets: list of int arrays of the same number.
-        tokens_per_batch: int. Budget of a batch, over all replicas, but for the rows that fill up.
-        max_length: int. Longest sentence allowed, its end mark included; padding does not exceed
-            it either. None allows any.
-        multiple: int. Padded lengths are multiples of it. Larger means fewer shapes to compile for
-            and more padding: on Multi30k at 4096 tokens 7, 10, 15, 24 % of all ids for 1, 2, 4, 8.
+        tokens_per_batch: int. Budget of a batch over all replicas, without rows that fill it.
+        max_length: int. Longest sentence allowed, `eos` included; padding does not exceed it
+            either. None allows any.
+        multiple: int. Padded lengths are multiples of it. A larger one means fewer shapes to
+            compile and more padding: on Multi30k at 4096 tokens 7, 10, 15, 24 % of all ids for 1, 2, 4, 8.
         shuffle: bool. False gives every epoch the same batches, from the shortest to the longest.
         seed: int.
 
@@ -57,8 +57,7 @@ class TokenBatches(keras.utils.PyDataset):
     Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.1.
     """
 
-    # Of all arrays of a batch.
-    _shape = (None, None)
+    _shape = (None, None)  # of all arrays of a batch
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class TokenBatches(keras.utils.PyDataset):
         return rows_to_feed(self.batch(self.epoch, index), self._distribution)
 
     def batch(self, epoch, index):
-        """The whole batch at a place of an epoch, whatever `self.epoch` is."""
+        """Return the whole batch at an index of an epoch, independent of `self.epoch`."""
         return self._padded(self._batches(epoch)[index])
 
     def on_epoch_begin(self):
@@ -121,7 +120,7 @@ class TokenBatches(keras.utils.PyDataset):
         self._is_running = False
 
     def as_dataset(self):
-        """Returns a `tf.data.Dataset` of the same batches; each pass over it takes one epoch."""
+        """Return a `tf.data.Dataset` of the same batches; each pass over it takes one epoch."""
         import tensorflow as tf
 
         def one_epoch():
@@ -139,7 +138,7 @@ class TokenBatches(keras.utils.PyDataset):
         return self._planned[1]
 
     def _plan(self, epoch):
-        """The rows of each batch of an epoch."""
+        """Return the rows of each batch of an epoch."""
         random = np.random.default_rng((self.seed, epoch))
         batches = []
         waiting = np.empty(0, int)
@@ -184,12 +183,12 @@ class TokenBatches(keras.utils.PyDataset):
 
 
 def _lengths(sentences, side, max_length):
-    """Lengths with the end mark, or an error that names the line that is too long."""
+    """Return lengths with `eos`; raise an error that names the line that is too long."""
     lengths = np.array([len(sentence) + 1 for sentence in sentences])
     if max_length is not None and lengths.max() > max_length:
         line = int(np.argmax(lengths > max_length))
         raise ValueError(
-            f"The {side} of line {line + 1} has {lengths[line]} tokens with its end mark, more "
+            f"The {side} of line {line + 1} has {lengths[line]} tokens with its end token, more "
             f"than the maximum. Received: max_length={max_length}"
         )
     return lengths

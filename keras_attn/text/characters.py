@@ -78,7 +78,7 @@ class Characters(Tokenizer):
             A `Characters`.
 
         Raises:
-            ValueError: if `vocabulary_size` leaves no room, or the sentences hold no character.
+            ValueError: if `vocabulary_size` is too small, or the sentences hold no character.
         """
         if vocabulary_size is not None and vocabulary_size <= _NUM_MARKS:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Batches made in Python as a `tf.data.Dataset`, shared out to the replicas there are."""
+"""Batches made in Python as a `tf.data.Dataset`, divided among the replicas."""
 
 import keras
 import numpy as np
@@ -7,18 +7,17 @@ from keras_attn.compat.distributed_dataset import set_num_batches
 
 
 def dataset_of(one_pass, signature, num_batches):
-    """A dataset of what the generator function `one_pass` yields, of known cardinality.
+    """Return a dataset of the batches of the generator function `one_pass`, of known cardinality.
 
-    In the scope of a `tf.distribute` strategy it is one that `fit`, `evaluate` and `predict` take
-    as well, a `tf.distribute.DistributedDataset`: each replica gets its own rows of each batch,
-    those of the first replica first, in one process or in several, which all must draw the same
-    batches. Rows of zeros fill up a batch whose rows do not divide by the replicas.
+    In the scope of a `tf.distribute` strategy it is a `tf.distribute.DistributedDataset`, which
+    `fit`, `evaluate` and `predict` also take: each replica gets its own rows of each batch, the
+    first replica the first rows. Several processes must all make the same batches. Rows of zeros
+    fill a batch whose rows do not divide by the replicas.
 
     Args:
         one_pass: function of no arguments that gives an iterator of batches, structures of arrays
             whose first axis is the row.
-        signature: the structure of `tf.TensorSpec`s of a batch. Where the number of rows is known
-            it stays so.
+        signature: the structure of `tf.TensorSpec`s of a batch. A known number of rows stays known.
         num_batches: int. Batches of a pass.
     """
     import tensorflow as tf
@@ -29,33 +28,33 @@ def dataset_of(one_pass, signature, num_batches):
     strategy = tf.distribute.get_strategy()
     replicas = strategy.num_replicas_in_sync
     if replicas == 1:
-        return _ahead(batches().apply(tf.data.experimental.assert_cardinality(num_batches)))
+        return _prefetched(batches().apply(tf.data.experimental.assert_cardinality(num_batches)))
 
-    def parts_for_a_process(context):
+    def dataset_of_process(context):
         here = replicas // context.num_input_pipelines
         first = here * context.input_pipeline_id
 
-        def parts(*batch):
+        def rows_of_process(*batch):
             batch = batch if len(batch) > 1 else batch[0]
-            return tf.nest.map_structure(lambda x: _parts(x, replicas)[first : first + here], batch)
+            return tf.nest.map_structure(lambda x: _split_rows(x, replicas)[first : first + here], batch)
 
-        return _ahead(batches().map(parts).unbatch())
+        return _prefetched(batches().map(rows_of_process).unbatch())
 
-    distributed = strategy.distribute_datasets_from_function(parts_for_a_process)
+    distributed = strategy.distribute_datasets_from_function(dataset_of_process)
     set_num_batches(distributed, num_batches)
     return distributed
 
 
 def rows_to_feed(batch, distribution):
-    """The rows of a batch that this process feeds to a backend other than TensorFlow.
+    """Return the rows of a batch that this process feeds to a backend other than TensorFlow.
 
     Args:
         batch: structure of arrays whose first axis is the row.
         distribution: the `keras.distribution.Distribution` that trains, or None.
 
     Returns:
-        The structure, with rows of zeros up to the next multiple of the replicas; of several
-        processes, the part of this one.
+        The structure, with rows of zeros up to the next multiple of the replicas; with several
+        processes, the part of this process.
     """
     if distribution is None:
         return batch
@@ -68,8 +67,8 @@ def rows_to_feed(batch, distribution):
     return keras.tree.map_structure(rows_of, batch)
 
 
-def _parts(x, number):
-    """The rows of a tensor (B, ...) in so many parts (N, B / N, ...), with rows of zeros if need be."""
+def _split_rows(x, number):
+    """Split the rows of a tensor (B, ...) into parts (N, B / N, ...), filled with rows of zeros."""
     import tensorflow as tf
 
     rows, others = x.shape[0], x.shape[1:]
@@ -79,7 +78,7 @@ def _parts(x, number):
     return tf.ensure_shape(x, [number, None if rows is None else -(-rows // number), *others])
 
 
-def _ahead(dataset):
+def _prefetched(dataset):
     import tensorflow as tf
 
     options = tf.data.Options()

@@ -11,26 +11,25 @@ class PackedBatches(TokenBatches):
 
         rows = tokens_per_batch // row_length,   sum of the lengths in a row <= row_length
 
-    What would be padding holds other sentences, and all batches have one shape, so that one graph
-    is traced or compiled. The models of `keras_attn` take the segment ids that come along: each
-    sentence has the loss and the gradient that it has alone, but attention computes the scores of
-    the whole row, so rows much longer than sentences spare padding and cost scores. Neither side of
-    a pair is cut, and both have the same number in their row.
+    Other sentences take the place of padding, and all batches have one shape, so that one graph is
+    traced or compiled. The models of `keras_attn` take the segment ids: each sentence has the loss
+    and the gradient that it has alone, but attention computes the scores of the whole row, so rows
+    much longer than sentences save padding and cost scores. Neither side of a pair is cut, and both
+    have the same segment number in their row.
 
-    Pairs are packed once, by their lengths: the longest first, each into the first row with room
-    for both sides. An epoch shuffles pairs of the same lengths among their places, then the rows.
-    So the number of batches is the same in every epoch. Empty rows fill up the last batch. Packing
-    takes O(C R) time for C different pairs of lengths and R rows, and an epoch O(P log P) for P
-    pairs.
+    Pairs are packed once, by their lengths: the longest first, each into the first row with space
+    for both sides. An epoch shuffles pairs of the same lengths among their slots, then the rows. So
+    the number of batches is the same in every epoch. Empty rows fill the last batch. Packing takes
+    O(C R) time for C different pairs of lengths and R rows, and an epoch O(P log P) for P pairs.
 
     Everything is a function of `(seed, epoch)`, and epochs advance, as for `TokenBatches`.
 
     Args:
-        sources: list of int arrays, token ids without marks; None for texts of a language model.
+        sources: list of int arrays, token ids without special tokens; None for texts of a language model.
         targets: list of int arrays of the same number.
         tokens_per_batch: int. Budget of a batch and side, as for `TokenBatches`.
         row_length: int. Tokens of a row and side, at least those of the longest sentence and its
-            mark. On Multi30k at 4096 tokens 5 % of all ids are padding with 64, four times the
+            special token. On Multi30k at 4096 tokens 5 % of all ids are padding with 64, four times the
             mean, where a `TokenBatches` leaves 10 %.
         shuffle: bool. False gives every epoch the same batches.
         seed: int.
@@ -53,7 +52,7 @@ class PackedBatches(TokenBatches):
     >>> inputs["token_ids"].tolist(), inputs["segment_ids"].tolist(), labels.tolist()
     ([[2, 5, 6, 2, 7, 0]], [[1, 1, 1, 2, 2, 0]], [[5, 6, 3, 7, 3, 0]])
 
-    Differs from the paper: pairs have two lengths; and the first row with room is taken, where the
+    Differs from the paper: pairs have two lengths; and the first row with space is taken, where the
     paper's histogram packing takes the one with the least or the most.
     Reference: Krell et al., 2021 (https://arxiv.org/abs/2107.02027), section 3.
     """
@@ -82,11 +81,11 @@ class PackedBatches(TokenBatches):
             if longest > row_length:
                 raise ValueError(
                     f"The {side} of line {of_side.index(longest) + 1} has {longest} tokens with "
-                    f"its mark, more than a row. Received: row_length={row_length}"
+                    f"its special token, more than a row. Received: row_length={row_length}"
                 )
         self._has_sources = sources is not None
         self._shape = tokens_per_batch // row_length, row_length
-        self._places = None
+        self._slots = None
         super().__init__(
             targets if sources is None else sources,
             targets,
@@ -98,16 +97,16 @@ class PackedBatches(TokenBatches):
         )
 
     def _plan(self, epoch):
-        """The pairs of each row, in lists of as many rows as a batch has."""
-        if self._places is None:
+        """Return the pairs of each row, in lists of as many rows as a batch has."""
+        if self._slots is None:
             sides = (self._sources, self._targets)
             lengths = [[len(sentence) + 1 for sentence in side] for side in sides]
-            self._places = first_fit(np.transpose(lengths), self._shape[1])
-        kinds, row_of_place = self._places
+            self._slots = first_fit(np.transpose(lengths), self._shape[1])
+        kinds, row_of_slot = self._slots
         random = np.random.default_rng((self.seed, epoch))
         within = random.random(len(kinds)) if self.shuffle else np.zeros(len(kinds))
-        pairs = np.lexsort((within, kinds))[np.argsort(row_of_place, kind="stable")]
-        rows = np.split(pairs, np.cumsum(np.bincount(row_of_place))[:-1])
+        pairs = np.lexsort((within, kinds))[np.argsort(row_of_slot, kind="stable")]
+        rows = np.split(pairs, np.cumsum(np.bincount(row_of_slot))[:-1])
         order = random.permutation(len(rows)) if self.shuffle else range(len(rows))
         size = self._shape[0]
         return [
@@ -144,30 +143,30 @@ class PackedBatches(TokenBatches):
         return inputs, labels
 
 
-def first_fit(lengths, room):
-    """Places of things in rows: the longest first, each in the first row with room for it.
+def first_fit(lengths, capacity):
+    """Pack items into rows by first fit: the longest first, each into the first row with space.
 
-    Things of the same lengths go in together, which is the same and takes a step for each kind.
+    Items of the same lengths are packed together, which gives the same rows in a step for each kind.
 
     Args:
-        lengths: int (P, K), of P things in K directions, at most `room` in each.
-        room: int. Length of a row in each direction.
+        lengths: int (P, K), of P items in K dimensions, at most `capacity` in each.
+        capacity: int. Length of a row in each dimension.
 
     Returns:
-        The kind of each thing, and the row of each place (P,): places are those of the first kind,
+        The kind of each item, and the row of each slot (P,): slots are those of the first kind,
         then those of the second, and so on.
     """
     sizes, kinds, counts = np.unique(lengths, axis=0, return_inverse=True, return_counts=True)
     order = np.lexsort((*sizes.T, sizes.max(axis=1)))[::-1]
-    free, places = np.empty((0, lengths.shape[1]), int), []
+    free, slots = np.empty((0, lengths.shape[1]), int), []
     for size, count in zip(sizes[order], counts[order], strict=True):
-        each = (room // size).min()
-        new = np.full((-(-count // each), len(size)), room)  # as many rows as could be needed
+        each = (capacity // size).min()
+        new = np.full((-(-count // each), len(size)), capacity)  # as many rows as could be needed
         free = np.concatenate([free, new])
         fitting = (free // size).min(axis=1)
         taken = np.clip(count - (np.cumsum(fitting) - fitting), 0, fitting)
         free -= taken[:, None] * size
-        free = free[(free < room).any(axis=1)]
-        places.append(np.repeat(np.arange(len(taken)), taken))
+        free = free[(free < capacity).any(axis=1)]
+        slots.append(np.repeat(np.arange(len(taken)), taken))
     rank = np.argsort(order)
-    return rank[kinds.reshape(-1)], np.concatenate(places)
+    return rank[kinds.reshape(-1)], np.concatenate(slots)

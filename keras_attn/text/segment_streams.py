@@ -10,24 +10,23 @@ _PAD = 0
 
 
 class SegmentStreams(keras.utils.PyDataset):
-    """Batches of segments in which row b continues row b of the batch before.
+    """Batches of segments in which each row continues the same row of the batch before.
 
         token_ids[b] = x_i ... x_{i+T-1},   targets[b] = x_{i+1} ... x_{i+T},   the next batch's i + T
 
     One long text is cut into `batch_size` parts, whose lengths differ by one token at most, and
     each row reads a part; the last token of a part is the first of the next part, so that each
     token but the first of all is predicted once. Of several texts (documents, episodes) a row reads
-    one from its start to its end, then the next one that nobody reads yet; each begins with a
-    segment of its own and none is cut. Nothing is dropped and nothing read twice: where a text or a
-    part ends within a segment, and where no text is left for a row, the rest is padding, 0.
+    one from its start to its end, then the next unread one; each begins with a segment of its own
+    and none is cut. No token is dropped or read twice: after the end of a text or a part, and when
+    no text is left for a row, the rest of a segment is padding, 0.
 
-    `reset` is 1 where a row's segment begins a text or a part: where a memory of what the row read
-    before must be emptied, as `keras_attn.memory.StatefulSegments` does. (It is no boolean, because
-    Keras averages the first batch over replicas.) All batches have the same shape, so nothing is
-    traced again.
+    `reset` is 1 if a row's segment begins a text or a part: then a memory of the row must be
+    emptied, as `keras_attn.memory.StatefulSegments` does. (It is an integer, because Keras averages
+    the first batch over replicas.) All batches have the same shape, so nothing is traced again.
 
     The order matters. Give `as_dataset()` to `fit`, or the object itself with `shuffle=False`; a
-    `StatefulSegments` needs its `batch_size` for the latter, which does not say its own.
+    `StatefulSegments` then needs its `batch_size`, which the object does not report.
 
     Args:
         texts: int array of one text's token ids, or a list of such arrays. Tokens are above 0.
@@ -78,7 +77,7 @@ class SegmentStreams(keras.utils.PyDataset):
         return rows_to_feed(self.batch(index), self._distribution)
 
     def batch(self, index):
-        """The whole batch at a place."""
+        """Return the whole batch at an index."""
         token_ids, targets = np.full((2, self._batch_size, self._length), _PAD, np.int32)
         reset = np.zeros(self._batch_size, np.int32)
         for row, (text, start) in enumerate(self._plan[index]):
@@ -91,7 +90,7 @@ class SegmentStreams(keras.utils.PyDataset):
         return {"token_ids": token_ids, "reset": reset}, targets
 
     def as_dataset(self):
-        """Returns a `tf.data.Dataset` of the same batches, of known shape."""
+        """Return a `tf.data.Dataset` of the same batches, of known shape."""
         import tensorflow as tf
 
         ids = tf.TensorSpec((self._batch_size, self._length), tf.int32)
@@ -103,7 +102,7 @@ class SegmentStreams(keras.utils.PyDataset):
         return dataset_of(one_pass, ({"token_ids": ids, "reset": reset}, ids), len(self))
 
     def _schedule(self):
-        """Of each batch, of each row: the text and where it begins, or None."""
+        """Return the text and its start, or None, for each row of each batch."""
         plan, unread = [], iter(range(len(self._texts)))
         rows = [(None, 0)] * self._batch_size
         while True:

@@ -83,7 +83,7 @@ class SentencePiece(Tokenizer):
         Args:
             sentences: iterable of str.
             vocabulary_size: int. The most pieces to learn, with the four marks; a small text
-                yields fewer. It must have room for every character of the text.
+                yields fewer. It must hold every character of the text.
             model_type: "unigram" or "bpe".
             character_coverage: float. Share of the text's characters that get a piece, the rarest
                 being left out. All by default; 0.9995 suits a large text in Chinese or Japanese.

@@ -53,7 +53,7 @@ class Tokenizer(_Module):
             lengths: int32 (B,), `eos_id` included.
 
         Raises:
-            ValueError: if `max_length` leaves no room for `eos_id`.
+            ValueError: if `max_length` is below 1: `eos_id` needs a position.
         """
         if max_length is not None and max_length < 1:
             raise ValueError(

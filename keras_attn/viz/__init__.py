@@ -1,4 +1,4 @@
-"""Pictures; they need Matplotlib: pip install 'keras_attn[viz]'."""
+"""Plots of axes, patterns and sinusoids. They need Matplotlib: pip install 'keras_attn[viz]'."""
 
 from keras_attn.viz.axes import plot_axes
 from keras_attn.viz.patterns import plot_pattern, plot_patterns

@@ -1,4 +1,4 @@
-"""Draws the pictures of the README: python -m keras_attn.viz .github/images"""
+"""Write the pictures of the README: python -m keras_attn.viz .github/images"""
 
 import argparse
 from pathlib import Path
@@ -7,12 +7,12 @@ from keras_attn.viz import plot_axes, plot_patterns, plot_sinusoids
 from keras_attn.viz.axes import working_values
 
 
-def draw(folder):
-    """Writes `axes.png`, `patterns.png` and `sinusoids.png` to `folder`."""
+def write_pictures(folder):
+    """Write `axes.png`, `patterns.png` and `sinusoids.png` to `folder`."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    # The picture says in its metadata what it shows as working, so that a test can tell when it
-    # has grown old.
+    # The metadata lists the values that the picture shows as working, so that a test can detect
+    # an outdated picture.
     plot_axes().savefig(
         folder / "axes.png", dpi=120, metadata={"Description": "\n".join(working_values())}
     )
@@ -22,5 +22,5 @@ def draw(folder):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m keras_attn.viz", description=__doc__)
-    parser.add_argument("folder", help="where to write the pictures")
-    draw(parser.parse_args().folder)
+    parser.add_argument("folder", help="folder for the pictures")
+    write_pictures(parser.parse_args().folder)

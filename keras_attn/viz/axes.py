@@ -1,8 +1,10 @@
+"""Picture of the axes and their values."""
+
 from importlib import import_module
 
 from keras_attn.viz.figure import new_figure
 
-# Axis, its question, and its values: a label and the name in keras_attn that makes it work.
+# Axis, its question, and its values: a label and a name in keras_attn that exists if it works.
 AXES = (
     (
         "score",
@@ -17,7 +19,7 @@ AXES = (
     ),
     (
         "pattern",
-        "which keys may a query meet?",
+        "which keys may a query attend to?",
         (
             ("Dense", "patterns.Dense"),
             ("Causal", "patterns.Causal"),
@@ -88,19 +90,19 @@ AXES = (
     ),
 )
 
-# Everything is placed in points, so that the width of monospaced text is known beforehand.
+# All coordinates are points, so that the width of monospaced text is known in advance.
 WIDTH, LEFT, RIGHT = 760, 14, 240
 FONT_SIZE, CHARACTER = 11, 11 * 0.602
-CHIP_PADDING, GAP, LINE = 6, 9, 31
+BOX_PADDING, GAP, LINE = 6, 9, 31
 MARGIN, ROW_PADDING = 6, 13
 INK, FAINT, RULE, PAPER = "#1f3a5f", "#7a8794", "#d9dee3", "white"
 
 
 def works(name):
-    """Whether this version of the package has `name`, given from the package down."""
-    room, *attributes = name.split(".")
+    """Return True if this version of keras_attn has `name`, such as `patterns.Causal`."""
+    module, *attributes = name.split(".")
     try:
-        value = import_module(f"keras_attn.{room}")
+        value = import_module(f"keras_attn.{module}")
         for attribute in attributes:
             value = getattr(value, attribute)
     except (ModuleNotFoundError, AttributeError):
@@ -109,15 +111,15 @@ def works(name):
 
 
 def working_values():
-    """`"axis: value"` for every value of an axis that this version has."""
+    """Return `"axis: value"` for every value of an axis that this version has."""
     return [f"{axis}: {label}" for axis, _, values in AXES for label, name in values if works(name)]
 
 
 def _place(values):
-    """(label, name, x, line) of every chip, flowing from left to right."""
+    """Return (label, name, x, line) of every box, in lines from left to right."""
     placed, x, line = [], RIGHT, 0
     for label, name in values:
-        width = len(label) * CHARACTER + 2 * CHIP_PADDING
+        width = len(label) * CHARACTER + 2 * BOX_PADDING
         if x + width > WIDTH - LEFT:
             x, line = RIGHT, line + 1
         placed.append((label, name, x, line))
@@ -125,9 +127,9 @@ def _place(values):
     return placed
 
 
-def _draw_chip(axes, label, x, y, filled):
+def _draw_box(axes, label, x, y, filled):
     axes.text(
-        x + CHIP_PADDING,
+        x + BOX_PADDING,
         y,
         label,
         family="monospace",
@@ -135,7 +137,7 @@ def _draw_chip(axes, label, x, y, filled):
         color=PAPER if filled else FAINT,
         va="center",
         bbox={
-            "boxstyle": f"round,pad={CHIP_PADDING / FONT_SIZE},rounding_size=0.4",
+            "boxstyle": f"round,pad={BOX_PADDING / FONT_SIZE},rounding_size=0.4",
             "facecolor": INK if filled else PAPER,
             "edgecolor": INK if filled else FAINT,
             "linestyle": "-" if filled else (0, (3, 2)),
@@ -145,9 +147,9 @@ def _draw_chip(axes, label, x, y, filled):
 
 
 def plot_axes():
-    """Draws the seven axes, with their questions and values; those that work today are filled.
+    """Plot the axes, their questions and their values; existing values are filled.
 
-    What works is asked of the installed package, so the picture cannot promise too much.
+    The existing values are those that the installed package has.
 
     Returns:
         A `matplotlib.figure.Figure`; `.savefig("axes.png")` writes it.
@@ -162,7 +164,7 @@ def plot_axes():
     True
     """
     rows = [(axis, question, _place(values)) for axis, question, values in AXES]
-    heights = [2 * ROW_PADDING + (chips[-1][3] + 1) * LINE for _, _, chips in rows]
+    heights = [2 * ROW_PADDING + (boxes[-1][3] + 1) * LINE for _, _, boxes in rows]
     height = sum(heights) + MARGIN + 46
 
     figure = new_figure(WIDTH / 72, height / 72)
@@ -172,16 +174,16 @@ def plot_axes():
     axes.axis("off")
 
     top = MARGIN
-    for (axis, question, chips), row_height in zip(rows, heights):
+    for (axis, question, boxes), row_height in zip(rows, heights):
         middle = top + row_height / 2
         axes.text(LEFT, middle - 8, axis, size=15, weight="bold", color=INK, va="center")
         axes.text(LEFT, middle + 11, question, size=11, color=FAINT, va="center")
-        for label, name, x, line in chips:
+        for label, name, x, line in boxes:
             y = top + ROW_PADDING + (line + 0.5) * LINE
-            _draw_chip(axes, label, x, y, works(name))
+            _draw_box(axes, label, x, y, works(name))
         top += row_height
         axes.plot([LEFT, WIDTH - LEFT], [top, top], color=RULE, linewidth=0.8)
 
     for label, x, filled in (("works today", RIGHT, True), ("planned", RIGHT + 110, False)):
-        _draw_chip(axes, label, x, top + 24, filled)
+        _draw_box(axes, label, x, top + 24, filled)
     return figure

@@ -1,8 +1,8 @@
-"""The one place that imports Matplotlib."""
+"""Import of Matplotlib, which is an optional package."""
 
 
 def new_figure(width, height):
-    """An empty Matplotlib figure of `width` x `height` inches, outside pyplot's global state."""
+    """Return an empty figure of `width` x `height` inches, outside pyplot's global state."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -1,12 +1,13 @@
+"""Pictures of patterns as matrices of queries and keys."""
+
 import textwrap
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange
-from keras_attn.ops.checks import check_sizes
+from keras_attn.attention.inputs import AttentionInputs, PositionRange
+from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.patterns import (
     LSH,
     AdaptiveSpan,
@@ -23,28 +24,31 @@ from keras_attn.patterns import (
 from keras_attn.scores import SharedQK
 from keras_attn.viz.figure import new_figure
 
-# Up to this length each pair is a cell with an edge of its own.
+# Up to this length the cells of a picture have edges.
 LONGEST_GRID = 64
 EDGE = "#d9dee3"
 
 
-def plot_pattern(pattern, length, vectors=None):
-    """Draws who sees whom: a row per query, a column per key, a panel per head that differs.
+def plot_pattern(pattern, length, vectors=None, inputs=None):
+    """Plot the allowed pairs: a row per query, a column per key, a panel per different head.
 
-    A pair is dark where the pattern allows it and white where not. A soft pattern, such as
-    `AdaptiveSpan` once it is built, is as dark as the factor that it gives the pair.
+    An allowed pair is dark, a forbidden pair is white. The shade of a soft pattern, such as a built
+    `AdaptiveSpan`, is the factor by which it multiplies the pair's weight.
 
     Args:
-        pattern: of the pattern axis.
+        pattern: a `Pattern`.
         length: int. Number of positions T, of queries and keys alike.
-        vectors: (T, H), the keys, for a pattern that looks at them, as `LSH` does; by default
+        vectors: (T, H), the keys, for a pattern that depends on them, such as `LSH`; by default
             random.
+        inputs: (T, D), the layer's inputs, for an `AdaptiveSpan(dynamic=True)`, whose spans depend
+            on them.
 
     Returns:
         A `matplotlib.figure.Figure`; `.savefig("pattern.png")` writes it.
 
     Raises:
-        ValueError: if the pattern has weights and is not built, or `vectors` are not `length`.
+        ValueError: if the pattern has weights and is not built, if a dynamic span gets no `inputs`,
+            or if the number of `vectors` or `inputs` is not `length`.
         ImportError: if Matplotlib is not installed.
 
     Example:
@@ -59,7 +63,7 @@ def plot_pattern(pattern, length, vectors=None):
     Reference: pictures of this kind: [Child et al., 2019](https://arxiv.org/abs/1904.10509),
         figure 3.
     """
-    heads = weigh_pairs(pattern, length, vectors)
+    heads = pair_weights(pattern, length, vectors, inputs)
     figure = new_figure(3.4 * len(heads), 3.8)
     panels = figure.subplots(1, len(heads), squeeze=False)[0]
     for number, (axes, weights) in enumerate(zip(panels, heads, strict=True)):
@@ -73,7 +77,7 @@ def plot_pattern(pattern, length, vectors=None):
 
 
 def plot_patterns(length=24):
-    """Draws an example of every pattern: the catalogue of the README.
+    """Plot an example of every pattern, for the README.
 
     Args:
         length: int. Number of positions, at most 24.
@@ -92,7 +96,7 @@ def plot_patterns(length=24):
     """
     panels = []
     for title, pattern in examples():
-        heads = weigh_pairs(pattern, length)
+        heads = pair_weights(pattern, length)
         for number, weights in enumerate(heads):
             panels.append((title if len(heads) == 1 else f"{title}, head {number}", weights))
     figure = new_figure(13, 8.8)
@@ -102,7 +106,7 @@ def plot_patterns(length=24):
 
 
 def examples():
-    """(how it is written, pattern) of every pattern, with 15 heads among them."""
+    """Return (source code, pattern) of every pattern, with 15 heads in total."""
     span = AdaptiveSpan(24, ramp=8)
     span.build((None, 1, None, None))
     span.span.assign([0.2])
@@ -127,27 +131,36 @@ def examples():
     ]
 
 
-def weigh_pairs(pattern, length, vectors=None):
-    """By which factor each pair's weight is multiplied: (heads, T, T), in [0, 1]."""
+def pair_weights(pattern, length, vectors=None, inputs=None):
+    """Return the factor of each pair's weight, (heads, T, T), in [0, 1]."""
     Pattern.check(pattern=pattern)
     check_sizes(length=length)
     if isinstance(pattern, keras.layers.Layer) and not pattern.built:
         raise ValueError(
-            "`pattern` must be built, as it is once its layer was called. "
+            "`pattern` must be built: call the layer that holds it first. "
             f"Received: pattern={pattern!r}."
         )
     if vectors is None:
         vectors = np.random.default_rng(0).standard_normal((length, 16))
     vectors = ops.convert_to_tensor(vectors, "float32")
-    if len(vectors.shape) != 2 or vectors.shape[0] != length:
+    check_shape(vectors, "vectors", (length, None))
+    if inputs is not None:
+        inputs = ops.convert_to_tensor(inputs, "float32")
+        check_shape(inputs, "inputs", (length, None))
+        inputs = inputs[None]
+    elif isinstance(pattern, AdaptiveSpan) and pattern.dynamic:
         raise ValueError(
-            f"`vectors` must have shape ({length}, H). Received: shape={tuple(vectors.shape)}."
+            "The spans of `AdaptiveSpan(dynamic=True)` depend on the layer's inputs: pass `inputs` "
+            f"of shape ({length}, {pattern.kernel.shape[0]}). Received: inputs=None."
         )
     num_heads = _num_heads(pattern)
     vectors = ops.broadcast_to(vectors, (1, num_heads, *vectors.shape))
-    places = PositionRange(0, length)
-    operands = AttentionInputs(vectors, vectors, vectors, places, places, SharedQK())
-    mask, bias = pattern.matrix(operands)
+    positions = PositionRange(0, length)
+    attention_inputs = AttentionInputs(
+        vectors, vectors, vectors, positions, positions, SharedQK(), layer_input=inputs
+    )
+    with keras.StatelessScope(collect_losses=True):  # a span's loss is not that of a model here
+        mask, bias = pattern.dense_mask_and_bias(attention_inputs)
     shape = num_heads, length, length
     logs = np.zeros(shape) if bias is None else ops.convert_to_numpy(bias)
     if mask is not None:

@@ -1,11 +1,13 @@
+"""Picture of the sinusoid table."""
+
 from keras import ops
 
-from keras_attn.ops import sinusoids
+from keras_attn.ops.sinusoids import sinusoids
 from keras_attn.viz.figure import new_figure
 
 
 def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_wavelength=10000):
-    """Draws the sinusoid table, a row per position and a column per dimension.
+    """Plot the sinusoid table, a row per position and a column per dimension.
 
         PE[p, 2i] = sin(p / 10000^(2i/D)),  PE[p, 2i+1] = cos(p / 10000^(2i/D))
 

@@ -33,7 +33,7 @@ COLUMNS = {
 
 
 class Picture:
-    """Seconds over length of what was measured so far, in panels.
+    """Picture of seconds over length so far, in panels.
 
     Args:
         path: the PNG file that it is drawn to.
@@ -84,7 +84,7 @@ def run(cases, card, folder, repetitions, only=("",)):
 
 
 def rate_of(gemm):
-    """GF/s of the matrix product now."""
+    """Measure the GF/s of the matrix product."""
     if gemm.skipped:
         raise RuntimeError(f"The matrix product cannot be timed: {gemm.skipped}.")
     return gemm.report["units"] / gemm.repeat()["seconds"]
@@ -102,7 +102,7 @@ def headline(card, picture):
 
 
 def parse_case(text):
-    """`KIND:LENGTH` as a pair; an error that argparse shows if it is none."""
+    """`KIND:LENGTH` as a pair, or raise an error for argparse."""
     kind, _, length = text.partition(":")
     if kind not in KINDS or not length.isdecimal() or int(length) < 1:
         raise argparse.ArgumentTypeError(

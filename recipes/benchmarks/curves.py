@@ -21,7 +21,7 @@ def exponent(points):
 
 
 def draw(panels, path, bold="", label="milliseconds", factor=1e3):
-    """Draw curves with logarithmic axes and writes them to a PNG file.
+    """Draw curves with logarithmic axes into a PNG file.
 
     Args:
         panels: dict of (title, label of the sizes) to curves, a dict of name to points, a dict of

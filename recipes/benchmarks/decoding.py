@@ -67,7 +67,7 @@ def comparisons(rows, beams):
 
 
 def _fastest(rows, names):
-    """Of those names that ran, the one of the least median; the first name if none did."""
+    """Return the name of the least median; the first name if none ran."""
     present = [row for row in rows if row["name"] in names]
     return min(present, key=lambda row: row["median_seconds"])["name"] if present else names[0]
 

@@ -6,7 +6,7 @@ from . import curves, requirements
 from .card import Card, card_parser
 from .harness import Contender, measure
 
-TARGET = f"{__package__}.contenders.depth:training_step"
+TARGET = f"{__package__}.contenders.gradient:stack_step"
 KINDS = ("plain", "remat", "reversible")
 POLICIES = ("float32", "mixed_bfloat16", "mixed_float16")
 LAYERS = (2, 8, 24)
@@ -58,7 +58,7 @@ def add_memory(card, layers, picture):
 
 
 def _exponent(kind, points):
-    """The power of the number of layers that the memory grows with; asked is a square root."""
+    """Return the power of the number of layers that the memory grows with; 0.5 is required."""
     if len(points) < 2:
         return None
     power = curves.exponent(points)

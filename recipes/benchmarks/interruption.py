@@ -74,10 +74,11 @@ def finish(out, options):
 
 
 def kill(out, options, seconds, in_a_write):
-    """One life: killed so many seconds after its first checkpoint. What it left behind.
+    """Start a run, kill it after its first checkpoint, and return a dict of its last checkpoint.
 
     Args:
-        in_a_write: whether to wait then until a checkpoint is being written.
+        seconds: float. Time from the checkpoint to the kill.
+        in_a_write: bool. True to wait then until a checkpoint is being written.
     """
     folder = out / "checkpoint"
     before = newest(folder)

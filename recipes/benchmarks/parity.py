@@ -1,4 +1,4 @@
-"""Runs the tests that copy weights into other libraries' attention, and writes what they said."""
+"""Card of the tests that copy weights into other libraries' attention."""
 
 import argparse
 import datetime
@@ -25,7 +25,7 @@ METHOD = (
 
 
 def run_tests(folder):
-    """Pairs of a test's name and what came of it, "passed" or a reason."""
+    """Return pairs of a test's name and its result, "passed" or a reason."""
     report = pathlib.Path(folder) / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", str(TESTS), f"--junitxml={report}"]
     environment = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}

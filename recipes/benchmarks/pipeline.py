@@ -102,7 +102,7 @@ def paragraphs_of(data_dir):
 
 
 def add_pipeline(card, path, repetitions):
-    """Add what the pipeline gives by itself, and what the model of the paper takes."""
+    """Add the rates of the pipeline alone and of training `transformer_base`."""
     data = {"path": path, "tokens_per_batch": TOKENS_PER_BATCH}
     alone = [
         Contender(

@@ -131,7 +131,7 @@ def start_seconds(export, version, text, scratch):
 
 
 def markdown(results, batching):
-    """Markdown: the tables and what is asked of their numbers."""
+    """Return the tables and their requirements, in Markdown."""
     soaks, latency, start = results["soaks"], results["one_sentence"], results["start"]
     gain = soaks[BATCHED]["requests_per_second"] / soaks[ALONE]["requests_per_second"]
     medians = {name: 1e3 * statistics.median(values) for name, values in latency.items()}
@@ -180,7 +180,7 @@ def row(name, soak):
 
 
 def demand(name, what, value, at_least=None, at_most=None):
-    """A number, and whether it is what is asked for."""
+    """Return a number with its requirement, as a sentence."""
     met = value >= at_least if at_most is None else value <= at_most
     statement = f"**{name}**: {value:.2f} {what}"
     return f"- {sentence({'statement': statement, 'at_least': at_least, 'at_most': at_most, 'met': met})}"

@@ -1,4 +1,4 @@
-"""Clients that ask a server without a pause and check every answer.
+"""Clients that send requests without a pause and check every answer.
 
 They are not those of `serving.client`, which ask again where an answer is lost, share gRPC's
 connections and open one for each REST call: here each has its own, and what is lost is counted.
@@ -75,7 +75,7 @@ class GrpcConnection:
 
 
 class Load:
-    """Clients on threads, every other one over gRPC, that ask until the time is over.
+    """Clients on threads, every other one over gRPC, that send requests until the time is over.
 
     Args:
         server: `Server`.
@@ -90,7 +90,7 @@ class Load:
         self._expected, self._sentences = expected, list(expected)
 
     def run(self, seconds):
-        """Send requests for so many seconds, waits for the last answers, and return the time it took."""
+        """Send requests for so many seconds, wait for the last answers, and return the duration."""
         start = time.perf_counter()
         threads = [
             threading.Thread(target=self._ask, args=(index, start + seconds))

@@ -1,4 +1,4 @@
-"""A server of an export as a process of its own, and what it holds in memory."""
+"""A server of an export as a process of its own, and its memory over time."""
 
 import contextlib
 import dataclasses
@@ -85,7 +85,7 @@ def answers(server):
 
 
 def first_call_seconds(version, text):
-    """Seconds from the start of a process that loads a version without a server to its answer."""
+    """Measure the start of a process that loads a version without a server, to its first answer."""
     start = time.perf_counter()
     with subprocess.Popen(
         [sys.executable, "-c", _FIRST_CALL, version, text],

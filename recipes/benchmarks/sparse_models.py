@@ -5,9 +5,9 @@ from .card import Card, card_parser
 from .depth import COLUMNS
 from .harness import Contender, measure
 
-TARGET = f"{__package__}.contenders.language_model:training_step"
+TARGET = f"{__package__}.contenders.gradient:language_model_step"
 CONTEXTS = (2048, 8192)
-TWINS = {
+BASELINES = {
     "reformer": ("--with=attention=('local','lsh')", "--with=attention=('local','full')"),
     "sparse_transformer": (None, "--full-attention"),
 }
@@ -15,7 +15,7 @@ METHOD = (
     "A training step of the models of `recipes.language_model` (6 layers of width 256, one text of "
     "characters, dropout 0.1), float32, in a plain graph (`tf.function`, no XLA): the gradient by "
     "all weights, each of which is summed up and let go at once. **dense** is the same model whose "
-    "sparse layers meet all keys before them; in `reformer` every second layer is local in both. "
+    "sparse layers attend to all keys before them; in `reformer` every second layer is local in both. "
     "Each contender is a process of its own. **MB of activations** is the peak memory of the "
     "process while it steps, less what it held before, when the same graph had already run on 64 "
     "positions. Times are those of {repetitions} turns."
@@ -23,20 +23,20 @@ METHOD = (
 
 
 def contenders(model, context):
-    """The sparse one and its dense twin."""
+    """Return the sparse model and its dense baseline."""
     return [
         Contender(
             f"{model}, {kind}, {context:,}",
             TARGET,
             {"options": ["--model", model, "--context", str(context), *([more] if more else [])]},
         )
-        for kind, more in zip(("sparse", "dense"), TWINS[model], strict=True)
+        for kind, more in zip(("sparse", "dense"), BASELINES[model], strict=True)
     ]
 
 
 def parse_arguments():
     parser = card_parser("sparse_models", __doc__, repetitions=3)
-    parser.add_argument("--models", nargs="+", choices=list(TWINS), default=list(TWINS))
+    parser.add_argument("--models", nargs="+", choices=list(BASELINES), default=list(BASELINES))
     parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
     return parser.parse_args()
 

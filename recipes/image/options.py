@@ -17,6 +17,7 @@ SIZES = {
     "dropout": 0.2,
 }
 _SHAPE = {"metavar": ("ROWS", "COLUMNS")}
+_DEFAULT = "default: {}, or the preset's"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,13 @@ class RecipeOptions(ModelArguments, SizeOptions, ScheduleOptions, RunOptions):
     preset: str | None = option(
         None, "a paper's sizes, in place of --model and its sizes", identity=False
     )
-    dropout: float | None = option(None, "default: 0.2, or the preset's", at_least=0)
+    num_layers: int | None = changed(SizeOptions, "num_layers", None, _DEFAULT.format(6))
+    num_heads: int | None = changed(SizeOptions, "num_heads", None, _DEFAULT.format(4))
+    hidden_dim: int | None = changed(SizeOptions, "hidden_dim", None, _DEFAULT.format(160))
+    intermediate_dim: int | None = changed(
+        SizeOptions, "intermediate_dim", None, _DEFAULT.format(640)
+    )
+    dropout: float | None = option(None, _DEFAULT.format(0.2), at_least=0)
     pattern: str | None = option(
         None,
         "earlier tokens that a token attends to; dense: all "

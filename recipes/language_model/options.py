@@ -21,6 +21,7 @@ SIZES = {
 # Arguments of a preset that --context and --memory decide, and those that follow from them.
 _LENGTHS = ("vocabulary_size", "max_length", "memory_length", "max_span")
 _SHAPES = ("axial_shape", "image_shape")
+_DEFAULT = "default: {}, or the preset's"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,13 @@ class RecipeOptions(TextOptions, ModelArguments, SizeOptions, RunOptions):
     preset: str | None = option(
         None, "a paper's sizes, in place of --model and its sizes", identity=False
     )
-    dropout: float | None = option(None, "default: 0.1, or the preset's", at_least=0)
+    num_layers: int | None = changed(SizeOptions, "num_layers", None, _DEFAULT.format(6))
+    num_heads: int | None = changed(SizeOptions, "num_heads", None, _DEFAULT.format(4))
+    hidden_dim: int | None = changed(SizeOptions, "hidden_dim", None, _DEFAULT.format(256))
+    intermediate_dim: int | None = changed(
+        SizeOptions, "intermediate_dim", None, _DEFAULT.format(1024)
+    )
+    dropout: float | None = option(None, _DEFAULT.format(0.1), at_least=0)
     context: int | None = changed(
         TextOptions, "context", None, "tokens of a segment (default: 128, or the preset's)"
     )

@@ -1,4 +1,4 @@
-"""Dates as people write them, and the same dates in ISO 8601: a translation task made offline.
+"""Dates of many locales, and the same dates in ISO 8601: a translation task made offline.
 
 The Unicode CLDR, which Babel carries, says how each locale writes a date in full ("giovedì 5
 gennaio 1950"), long and medium form. A model that translates them to "1950-01-05" must learn the
@@ -53,10 +53,9 @@ def date_pairs(
 ):
     """Draw dates of the years 1950 to 2050 in many languages, with their translation to ISO 8601.
 
-    Every text that some locale and format writes for some day is drawn at most once, whoever else
-    writes it too, so a text of one part is in no other: what is tested was never seen. A text that
-    names two days, because one locale puts the day first and another the month, is never drawn, so
-    every text has one answer. The same seed and release of Babel give the same pairs.
+    Every text is drawn at most once, even if several locales and formats write it, so no text of
+    the test is in another part. A text that names two days, because one locale puts the day first
+    and another the month, is never drawn, so every text has one answer. The same seed and release of Babel give the same pairs.
 
     Args:
         num_train: int.

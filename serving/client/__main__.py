@@ -10,24 +10,20 @@ from .retries import ClientError
 
 
 def main(arguments=None):
-    """Print one translation per line.
-
-    Returns:
-        The exit code: 0, or 1 if there was no answer. A usage error ends the process with 2.
-    """
+    """Print one translation per line; return 0, or 1 without an answer."""
     parser = _parser()
     flags = parser.parse_args(arguments)
     if flags.url is not None and flags.model_name is not None:
         parser.error("--model_name is for --grpc; a --url names its model itself")
     options = {"timeout": flags.timeout, "retries": flags.retries}
     try:
-        if flags.url is not None:
-            client = RestClient(flags.url, **options)
-        else:
-            client = GrpcClient(flags.grpc, flags.model_name or "default", **options)
+        client = (
+            GrpcClient(flags.grpc, flags.model_name or "default", **options)
+            if flags.url is None
+            else RestClient(flags.url, **options)
+        )
         with client:
-            ask = client.complete if flags.complete else client.translate
-            answers = ask(flags.texts)
+            answers = (client.complete if flags.complete else client.translate)(flags.texts)
     except (ClientError, ImportError, ValueError) as error:
         print(f"serving.client: {error}", file=sys.stderr)
         return 1

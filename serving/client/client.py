@@ -37,9 +37,7 @@ class Client:
             raise ValueError(f"`timeout` must be positive. Received: timeout={timeout!r}.")
         if not (isinstance(retries, numbers.Real) and retries >= 0):
             raise ValueError(f"`retries` must not be negative. Received: retries={retries!r}.")
-        self.place = place
-        self._timeout = timeout
-        self._retries = retries
+        self.place, self._timeout, self._retries = place, timeout, retries
 
     def predict(self, inputs, signature_name=DEFAULT_SIGNATURE):
         """Run a signature.
@@ -60,12 +58,12 @@ class Client:
             raise ClientError(f"The inputs must be a dict by name. Received: {inputs!r}.")
         if not isinstance(signature_name, str):
             raise ClientError(f"`signature_name` must be a string. Received: {signature_name!r}.")
+
+        def attempt(limit):
+            return self._predict(dict(inputs), signature_name, limit)
+
         try:
-            return with_retries(
-                lambda limit: self._predict(dict(inputs), signature_name, limit),
-                self._timeout,
-                self._retries,
-            )
+            return with_retries(attempt, self._timeout, self._retries)
         except (LookupError, StopIteration, TypeError, ValueError) as error:
             # Such as half a surrogate pair in a name, or bytes that are not base64.
             raise ClientError(
@@ -75,10 +73,8 @@ class Client:
     def translate(self, texts):
         """Return a list of `Answer`s: a translation of each text, by an encoder-decoder's export.
 
-        A server with batching refuses more texts in one call than its `max_batch_size`.
-
-        Raises:
-            ClientError: if there is no answer, the server refuses, or the model does not translate.
+        It raises a `ClientError` like `predict`. A server with batching refuses more texts in one
+        call than its `max_batch_size`.
         """
         return self._write(texts, "translation")
 
@@ -87,7 +83,7 @@ class Client:
         return self._write(texts, "continuation")
 
     def session(self, batch_size=1):
-        """Return a `Session` of so many texts or episodes, by the export of a model with a memory."""
+        """Return a `Session` of so many texts, for the export of a model with memory."""
         return Session(self, batch_size)
 
     def close(self):
@@ -126,9 +122,6 @@ class Session:
         client: `Client` of an export with the signatures `initial_memory` and `step`.
         batch_size: int. Rows of each segment.
 
-    Raises:
-        ClientError: if the model has no memory, or there is no answer.
-
     Attributes:
         memory: dict of the memory tensors of the next step, as nested lists.
     """
@@ -138,27 +131,19 @@ class Session:
         self.memory = client.predict({"batch_size": batch_size}, "initial_memory")
 
     def step(self, *, lengths=None, **segment):
-        """Read one more segment.
+        """Read one more segment and return its outputs, without the memory.
 
         Args:
             lengths: list of B ints. Real length of each row; by default that of the whole row.
             **segment: `token_ids` (B, T) or `states` (B, T, ...).
-
-        Returns:
-            dict of the outputs, without the memory: `logits` (B, T, V), or those of the heads.
-
-        Raises:
-            ClientError: if there is no answer, the server refuses, or the segment has no rows.
         """
         if lengths is None:
             try:
                 (rows,) = segment.values()
                 lengths = [len(row) for row in rows]
             except (TypeError, ValueError) as error:
-                raise ClientError(
-                    "A step reads rows of `token_ids` or of `states`, and without `lengths` nothing "
-                    f"else. Received: {segment!r}."
-                ) from error
+                reads = "A step reads rows of `token_ids` or of `states`, and without `lengths` no more"
+                raise ClientError(f"{reads}. Received: {segment!r}.") from error
         inputs = {**segment, "lengths": lengths, **self.memory}
         outputs = self._client.predict(inputs, "step")
         self.memory = {name: outputs.pop(name) for name in self.memory}

@@ -1,6 +1,6 @@
 """Client over gRPC."""
 
-from .checks import check_address, check_model, checked_headers
+from .arguments import check_grpc_model, checked_headers
 from .client import Client
 from .retries import ClientError
 from .tensors import read_tensor, write_tensor
@@ -33,7 +33,7 @@ class GrpcClient(Client):
 
     Raises:
         ImportError: if the packages of the extra `serving` are missing.
-        ValueError: if both a version and a label are given, or something is of another type.
+        ValueError: if an argument is wrong.
 
     Reference: https://www.tensorflow.org/tfx/serving/architecture
     """
@@ -50,25 +50,24 @@ class GrpcClient(Client):
         retries=4,
         headers=None,
     ):
-        check_address(address)
-        check_model(model_name, version, label)
+        check_grpc_model(address, model_name, version, label)
         super().__init__(f"{address}, model {model_name}", timeout, retries)
         headers = checked_headers(headers)
         try:
             import grpc
 
-            from . import predict_pb2
+            from . import messages_pb2
         except ImportError as error:
             raise ImportError(f"{error}. gRPC needs: pip install 'keras_attn[serving]'") from error
         self._rpc_error = grpc.RpcError
-        self._messages = predict_pb2
-        self._spec = predict_pb2.ModelSpec(name=model_name, version_label=label)
+        self._messages = messages_pb2
+        self._spec = messages_pb2.ModelSpec(name=model_name, version_label=label)
         if version is not None:
             self._spec.version.value = version
-        if credentials is None:
-            self._channel = grpc.insecure_channel(address, _CHANNEL)
-        else:
+        if credentials:
             self._channel = grpc.secure_channel(address, credentials, _CHANNEL)
+        else:
+            self._channel = grpc.insecure_channel(address, _CHANNEL)
         self._headers = [(name.lower(), value) for name, value in headers.items()]
         self._signatures = None
 
@@ -80,12 +79,8 @@ class GrpcClient(Client):
         request = self._messages.PredictRequest(model_spec=self._spec)
         request.model_spec.signature_name = signature_name
         for name, value in inputs.items():
-            if name not in signature.inputs:
-                raise ClientError(
-                    f"{self.place} has no input named {name} in {signature_name}. "
-                    f"There are: {', '.join(sorted(signature.inputs))}."
-                )
-            write_tensor(request.inputs[name], name, value, signature.inputs[name].dtype)
+            info = self._named(name, signature.inputs, f"input named {name} in {signature_name}")
+            write_tensor(request.inputs[name], name, value, info.dtype)
         try:
             response = self._call("Predict", request, limit)
         except ClientError:
@@ -102,12 +97,13 @@ class GrpcClient(Client):
             found = self._messages.SignatureDefMap()
             found.ParseFromString(response.metadata[_SIGNATURES].value)
             signatures = self._signatures = found.signature_def
-        if name not in signatures:
-            raise ClientError(
-                f"{self.place} has no signature named {name}. "
-                f"There are: {', '.join(sorted(signatures))}."
-            )
-        return signatures[name]
+        return self._named(name, signatures, f"signature named {name}")
+
+    def _named(self, name, known, shown):
+        if name not in known:
+            names = ", ".join(sorted(known))
+            raise ClientError(f"{self.place} has no {shown}. There are: {names}.")
+        return known[name]
 
     def _call(self, name, request, limit):
         method = self._channel.unary_unary(

@@ -6,7 +6,7 @@ import json
 import urllib.error
 import urllib.request
 
-from .checks import checked_headers, url_to_ask
+from .arguments import checked_headers, quoted_url
 from .client import Client
 from .retries import ClientError
 
@@ -25,7 +25,7 @@ class RestClient(Client):
         headers: dict of strings, sent with each request, as for a gateway before the server.
 
     Raises:
-        ValueError: if `url` is not such an address, or a header is not a single line of ASCII.
+        ValueError: if an argument is wrong.
 
     Example:
         >>> import serving.client
@@ -37,7 +37,7 @@ class RestClient(Client):
     """
 
     def __init__(self, url, *, timeout=60.0, retries=4, headers=None):
-        self._url = url_to_ask(url)
+        self._url = quoted_url(url)
         super().__init__(url.rstrip("/"), timeout, retries)
         self._headers = {"Content-Type": "application/json", **checked_headers(headers)}
 
@@ -49,13 +49,13 @@ class RestClient(Client):
         except (RecursionError, TypeError, ValueError) as error:  # such as a list that holds itself
             raise ClientError(f"The inputs cannot be sent: {error}") from error
         outputs = self._ask(":predict", "outputs", limit, body)
-        if not isinstance(outputs, dict) or _is_base64(outputs):
+        if not isinstance(outputs, dict) or list(outputs) == ["b64"]:
             # A single output comes without its name.
             metadata = self._ask("/metadata", "metadata", limit)
             signature = metadata["signature_def"]["signature_def"][signature_name]
             outputs = dict.fromkeys(signature["outputs"], outputs)
         return {
-            name: _unwrapped(value) if name.endswith("_bytes") else value
+            name: _decoded(value) if name.endswith("_bytes") else value
             for name, value in outputs.items()
         }
 
@@ -65,8 +65,7 @@ class RestClient(Client):
         try:
             request = urllib.request.Request(self._url + action, body, self._headers)
             with urllib.request.urlopen(request, timeout=limit.wait()) as answer:
-                content = _read(answer, limit)
-            return json.loads(content.decode(errors="replace"))[key]
+                return json.loads(_read(answer, limit).decode(errors="replace"))[key]
         except urllib.error.HTTPError as error:
             message = f"{place} answered {error.code}: {_reason(error)}"
             raise ClientError(message, error.code in _OVERLOADED) from error
@@ -78,14 +77,10 @@ class RestClient(Client):
             raise ClientError(f"No server answers at {place}: {reason}", lost) from error
         except http.client.IncompleteRead as error:
             raise ClientError(f"{place} broke off its answer: {error}", True) from error
-        except http.client.BadStatusLine as error:
-            raise ClientError(
-                f"{place} is not the address of a served model: what answers there is no HTTP, as "
-                "at the port for gRPC."
-            ) from error
         except (http.client.HTTPException, KeyError, TypeError, ValueError) as error:
-            message = f"{place} is not the address of a served model: {error}"
-            raise ClientError(message) from error
+            if isinstance(error, http.client.BadStatusLine):
+                error = "what answers there is no HTTP, as at the port for gRPC."
+            raise ClientError(f"{place} is not the address of a served model: {error}") from None
 
 
 def _read(answer, limit):
@@ -118,11 +113,7 @@ def _jsonable(value):
     )
 
 
-def _is_base64(value):
-    return isinstance(value, dict) and list(value) == ["b64"]
-
-
-def _unwrapped(value):
+def _decoded(value):
     if isinstance(value, list):
-        return [_unwrapped(item) for item in value]
+        return [_decoded(item) for item in value]
     return base64.b64decode(value["b64"])

@@ -1,7 +1,6 @@
 """Errors of a client, and retries within a time limit.
 
-Written out rather than taken from a package, so that the REST client needs the standard library alone
-and both clients retry alike.
+Not taken from a package, so that the REST client needs the standard library alone.
 """
 
 import random
@@ -15,9 +14,8 @@ _SHORTEST_WAIT, _LONGEST_WAIT = 1e-3, 1e6
 class ClientError(Exception):
     """Failure of a request; the message is one sentence for the user.
 
-    Attributes:
-        may_pass: bool. True if the same request may succeed a moment later: the connection was
-            refused or lost, or the server has too much to do.
+    `may_pass` is True if the same request may succeed a moment later: the connection was refused or
+    lost, or the server has too much to do.
     """
 
     def __init__(self, message, may_pass=False):
@@ -46,19 +44,11 @@ class TimeLimit:
 
 
 def with_retries(call, seconds, retries):
-    """Call until there is an answer, a lasting failure, or no time or attempt left.
+    """Call with a `TimeLimit` until an answer, a lasting failure, or no time or attempt is left.
 
     Pauses double from a tenth of a second to five, and are shortened by up to a half at random, so
     that clients whose server went away do not come back all at once. A prediction changes nothing
     on the server, so it may be sent twice.
-
-    Args:
-        call: function of a `TimeLimit`.
-        seconds: float. The limit.
-        retries: int. Most attempts after the first.
-
-    Raises:
-        ClientError: the last attempt's.
     """
     limit = TimeLimit(seconds)
     attempt = 0

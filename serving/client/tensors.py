@@ -25,16 +25,10 @@ _TYPES = {
 
 
 def write_tensor(proto, name, value, dtype):
-    """Fill a `TensorProto`.
+    """Fill a `TensorProto` of a dtype (by number) with a value, nested lists or an array.
 
-    Args:
-        proto: the `TensorProto`.
-        name: string. The input's, for errors.
-        value: a number, string or bytes, or nested lists or an array of these.
-        dtype: int. Number of the type that the signature wants.
-
-    Raises:
-        ClientError: if the value is of another type, or its lists differ in length or are too deep.
+    It raises a `ClientError` if the value is of another type, or its lists differ in length or are
+    too deep.
     """
     type_name, field, _ = _known(name, dtype)
     value = value.tolist() if hasattr(value, "tolist") else value

@@ -1,30 +1,29 @@
+import functools
+
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention import cache
 from keras_attn.attention.cache import extend_cache, ring_positions, write_slots
 
 B, N, M, H = 2, 3, 7, 5
 BUFFER = oracles.random(B, N, M, H)
 
 
-@pytest.fixture(params=["few", "many"], autouse=True)
-def _as_if_slots_were(request, monkeypatch):
-    """Both ways to write, whatever the buffer's size."""
-    monkeypatch.setattr(cache, "MANY_SLOTS", {"few": 1000, "many": 0}[request.param])
+MANY_SLOTS = pytest.mark.parametrize("many_slots", [1000, 0])  # both ways to write
 
 
+@MANY_SLOTS
 @pytest.mark.parametrize("length", [1, 2, 7])
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_oracle(length, dynamic):
+def test_oracle(length, dynamic, many_slots):
     update = oracles.random(B, N, length, H, seed=1)
-    write = write_slots
+    write = functools.partial(write_slots, many_slots=many_slots)
     if dynamic:
         shape = (None, N, None, H)
         write = tf.function(
-            write_slots,
+            write,
             input_signature=[
                 tf.TensorSpec(shape),
                 tf.TensorSpec(shape),
@@ -37,10 +36,12 @@ def test_oracle(length, dynamic):
         np.testing.assert_array_equal(write(BUFFER, update, np.int32(index)), expected)
 
 
-def test_no_op_that_only_xla_runs():
+@MANY_SLOTS
+def test_no_op_that_only_xla_runs(many_slots):
     """Keras's slice update is one; the real server and ONNX converters refuse it."""
     for length in (1, 3):
-        graph = tf.function(write_slots).get_concrete_function(
+        write = functools.partial(write_slots, many_slots=many_slots)
+        graph = tf.function(write).get_concrete_function(
             tf.TensorSpec((None, N, M, H)),
             tf.TensorSpec((None, N, length, H)),
             tf.TensorSpec((), "int32"),
@@ -67,14 +68,15 @@ def test_extending_counts_slots_and_leaves_its_argument_alone():
     np.testing.assert_array_equal(new["value"][:, :, 5:], BUFFER[:, :, 5:])
 
 
-def test_ring_oracle():
+@MANY_SLOTS
+def test_ring_oracle(many_slots):
     """Keys come in any numbers; each takes the slot of its position, modulo the slots."""
     ring, expected = BUFFER, BUFFER.copy()
     holds = -np.ones(M, int)
     index = 0
     for length in (2, 1, 4, 1, 1, 9, 3, 7, 1, 20):
         update = oracles.random(B, N, length, H, seed=index)
-        ring = write_slots(ring, update, np.int32(index))
+        ring = write_slots(ring, update, np.int32(index), many_slots)
         for t in range(length):
             expected[:, :, (index + t) % M] = update[:, :, t]
             holds[(index + t) % M] = index + t

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_attn.attention import lsh as hashing
 from keras_attn.attention.lsh import default_buckets, hash_directions
 from keras_attn.ops import sorting
-from keras_attn.ops.random import normals
+from keras_attn.ops.random import stateless_normal
 
 B, N, S, H, R = 2, 3, 40, 8, 3
 X = oracles.random(B, N, S, H)
@@ -19,7 +19,7 @@ def buckets_of(x, num_buckets=16, num_rounds=R, seed=1):
 
 
 def test_a_bucket_is_where_the_vector_points_furthest():
-    axes = normals((N, H, R * 8), tf.constant([1, 0])).numpy().astype("float64")
+    axes = stateless_normal((N, H, R * 8), tf.constant([1, 0])).numpy().astype("float64")
     buckets = buckets_of(X)
     assert buckets.shape == (B, N, R, S) and buckets.dtype == "int32"
     for b, n, r, s in np.ndindex(buckets.shape):
@@ -112,7 +112,7 @@ def test_two_buckets_for_each_chunk():
 
 
 def test_normal_numbers():
-    x = normals((20, 50, 100), tf.constant([3, 4])).numpy()
+    x = stateless_normal((20, 50, 100), tf.constant([3, 4])).numpy()
     assert x.shape == (20, 50, 100) and x.dtype == "float32"
     # Of each power: its mean, and the variance that four standard errors come from.
     for power, moment, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
@@ -120,15 +120,15 @@ def test_normal_numbers():
         assert error < 4 * math.sqrt(variance / x.size)
     below = (x < 1.0).mean()
     assert abs(below - (1 + math.erf(1 / math.sqrt(2))) / 2) < 0.005
-    for other in (x.ravel()[1:], normals(x.shape, tf.constant([3, 5])).numpy().ravel()[1:]):
+    for other in (x.ravel()[1:], stateless_normal(x.shape, tf.constant([3, 5])).numpy().ravel()[1:]):
         assert abs(np.corrcoef(x.ravel()[:-1], other)[0, 1]) < 0.015
 
 
 def test_normal_numbers_are_the_same_however_they_are_drawn():
-    expected = normals((5, 30), tf.constant([-3, 9]))
+    expected = stateless_normal((5, 30), tf.constant([-3, 9]))
 
     def draw(seed, width):
-        return normals((5, width), seed)
+        return stateless_normal((5, width), seed)
 
     graph = tf.function(draw)(tf.constant([-3, 9]), tf.constant(30))
     np.testing.assert_array_equal(graph, expected)

@@ -3,7 +3,12 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention.softmax import FORBIDDEN, attend, attend_with_logsumexp, merge
+from keras_attn.attention.softmax import (
+    FORBIDDEN,
+    attend_logits,
+    attend_logits_with_logsumexp,
+    merge_by_logsumexp,
+)
 
 B, N, T, S, HV = 2, 3, 5, 11, 4
 LOGITS, VALUE = oracles.random(B, N, T, S, scale=3), oracles.random(B, N, S, HV)
@@ -15,9 +20,9 @@ MASK[0, 0, 1, 3:] = False  # and one without keys in some parts
 def in_parts(logits, value, mask, cuts=(3, 4, 9)):
     """Attention to a few keys at a time, merged."""
     starts, ends = (0, *cuts), (*cuts, S)
-    return merge(
+    return merge_by_logsumexp(
         [
-            attend_with_logsumexp(logits[..., a:b], value[:, :, a:b], mask[..., a:b])
+            attend_logits_with_logsumexp(logits[..., a:b], value[:, :, a:b], mask[..., a:b])
             for a, b in zip(starts, ends, strict=True)
         ]
     )
@@ -47,22 +52,22 @@ def test_where_no_part_has_keys_there_is_nothing():
 
 
 def test_a_part_without_keys_changes_no_bit():
-    some = attend_with_logsumexp(LOGITS, VALUE, np.ones((T, S), bool))
-    none = attend_with_logsumexp(LOGITS + 50, VALUE, np.zeros((T, S), bool))
+    some = attend_logits_with_logsumexp(LOGITS, VALUE, np.ones((T, S), bool))
+    none = attend_logits_with_logsumexp(LOGITS + 50, VALUE, np.zeros((T, S), bool))
     for parts in ([some, none], [none, some]):
-        for found, expected in zip(merge(parts), some, strict=True):
+        for found, expected in zip(merge_by_logsumexp(parts), some, strict=True):
             np.testing.assert_array_equal(found, expected)
 
 
 def test_one_part_is_itself():
-    part = attend_with_logsumexp(LOGITS, VALUE, MASK)
-    assert merge([part]) is part
+    part = attend_logits_with_logsumexp(LOGITS, VALUE, MASK)
+    assert merge_by_logsumexp([part]) is part
 
 
 def test_gradients_are_those_of_one_softmax():
     tensors = [tf.constant(LOGITS), tf.constant(VALUE)]
     found = []
-    for compute in (attend, in_parts):
+    for compute in (attend_logits, in_parts):
         with tf.GradientTape() as tape:
             tape.watch(tensors)
             loss = tf.reduce_sum(tf.sin(compute(*tensors, MASK)[0]))
@@ -77,7 +82,7 @@ def test_the_gradient_of_the_log_weight_is_the_softmax():
     with tf.GradientTape() as tape:
         tape.watch(logits)
         loss = tf.reduce_sum(in_parts(logits, VALUE, MASK)[1])
-    weights = attend(LOGITS, VALUE, MASK)[1]
+    weights = attend_logits(LOGITS, VALUE, MASK)[1]
     some = MASK.any(-1)
     np.testing.assert_allclose(tape.gradient(loss, logits)[some], weights[some], atol=1e-5)
 
@@ -86,7 +91,7 @@ def test_the_gradient_of_the_log_weight_is_the_softmax():
 def test_log_weights_are_float32_whatever_the_values(dtype):
     output, log_weight = in_parts(tf.cast(LOGITS, dtype), tf.cast(VALUE, dtype), MASK)
     assert output.dtype == dtype and log_weight.dtype == "float32"
-    expected = attend(tf.cast(LOGITS, dtype), tf.cast(VALUE, dtype), MASK)[0]
+    expected = attend_logits(tf.cast(LOGITS, dtype), tf.cast(VALUE, dtype), MASK)[0]
     np.testing.assert_allclose(
         *(oracles.numpy_of(x) for x in (output, expected)),
         atol=3e-2 if dtype == "bfloat16" else 4e-3,

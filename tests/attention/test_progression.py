@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention.positions import (
+from keras_attn.attention.inputs import (
     PositionRange,
-    head_positions,
-    last_of,
+    default_positions,
+    positions_by_head,
     positions_tensor,
 )
 
@@ -19,7 +19,7 @@ def test_progression(start, length, step):
     for tensor in (progression.tensor(), positions_tensor(progression)):
         np.testing.assert_array_equal(tensor, expected)
         assert keras.backend.standardize_dtype(tensor.dtype) == "int32"
-    np.testing.assert_array_equal(head_positions(progression), [[expected]])
+    np.testing.assert_array_equal(positions_by_head(progression), [[expected]])
 
 
 def test_a_progression_of_unknown_start_and_length():
@@ -34,11 +34,11 @@ def test_a_progression_of_unknown_start_and_length():
 
 def test_positions_that_are_tensors_stay_so():
     for given in ([3, 1, 2], [[3, 1, 2]], [[[3, 1, 2]]]):
-        np.testing.assert_array_equal(head_positions(np.array(given)), [[[3, 1, 2]]])
+        np.testing.assert_array_equal(positions_by_head(np.array(given)), [[[3, 1, 2]]])
     np.testing.assert_array_equal(positions_tensor([3, 1, 2]), [3, 1, 2])
 
 
 def test_queries_are_the_last_of_the_keys():
-    queries, keys = last_of(3, 7)
+    queries, keys = default_positions(3, 7)
     np.testing.assert_array_equal(queries.tensor(), [4, 5, 6])
     np.testing.assert_array_equal(keys.tensor(), range(7))

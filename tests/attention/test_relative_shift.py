@@ -3,7 +3,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention.positions import PositionRange, head_positions
+from keras_attn.attention.inputs import PositionRange, positions_by_head
 from keras_attn.attention.relative_shift import (
     distance_products,
     distances_between,
@@ -99,7 +99,7 @@ def test_positions_in_no_common_order():
 
 
 def test_head_positions():
-    assert head_positions(PositionRange(4, 3)).shape == (1, 1, 3)
+    assert positions_by_head(PositionRange(4, 3)).shape == (1, 1, 3)
     for shape, expected in (((3,), (1, 1, 3)), ((2, 3), (2, 1, 3)), ((2, 5, 3), (2, 5, 3))):
-        assert head_positions(np.zeros(shape, "int64")).shape == expected
-    np.testing.assert_array_equal(head_positions(PositionRange(4, 3, 2))[0, 0], [4, 6, 8])
+        assert positions_by_head(np.zeros(shape, "int64")).shape == expected
+    np.testing.assert_array_equal(positions_by_head(PositionRange(4, 3, 2))[0, 0], [4, 6, 8])

@@ -1,30 +1,23 @@
-"""Windows, rows, columns and summaries where patterns do not take them: the rest is in
-`tests/patterns/test_plans.py`."""
+"""Blockwise functions in uses that no pattern has; `tests/patterns/test_plans.py` has the others."""
 
 import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from index_sets import shrink_tiles
+from index_sets import SMALL_TILES
 from keras import ops
 
-from keras_attn.attention.block_local import windows
-from keras_attn.attention.chunked import rows
-from keras_attn.attention.fixed import summaries
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange, positions_tensor
-from keras_attn.attention.strided import columns
-from keras_attn.scores import DotProduct
+from keras_attn.attention.block_local import attend_block_local
+from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.fixed import attend_fixed
+from keras_attn.attention.inputs import AttentionInputs, PositionRange, positions_tensor
+from keras_attn.attention.strided import attend_strided
+from keras_attn.scores import DotProduct, Score
 
 B, N, T, H = 2, 3, 37, 4
 QUERY, KEY, VALUE = (oracles.random(B, N, T, H, seed=seed) for seed in range(3))
 PLACES = np.arange(T)
-
-
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    shrink_tiles(monkeypatch)
 
 
 def operands(query=QUERY, key=KEY, value=VALUE, query_positions=None, key_positions=None, **more):
@@ -34,7 +27,11 @@ def operands(query=QUERY, key=KEY, value=VALUE, query_positions=None, key_positi
     if key_positions is None:
         key_positions = PositionRange(0, num_keys)
     score = more.pop("score", DotProduct())
-    return AttentionInputs(query, key, value, query_positions, key_positions, score, **more)
+    return AttentionInputs(
+        *(query, key, value, query_positions, key_positions, score),
+        tile_sizes=SMALL_TILES,
+        **more,
+    )
 
 
 def expected(allowed, bias=0.0, query=QUERY, key=KEY, value=VALUE):
@@ -55,7 +52,7 @@ def assert_equal(found, wanted):
 @pytest.mark.parametrize("block, before, after", [(5, 0, 0), (5, 1, 0), (4, 2, 3), (40, 0, 1)])
 def test_neighbouring_blocks(block, before, after):
     """Without a function that allows, all keys of the blocks are met."""
-    found = windows(operands(), None, block, before, after, log_weight=True)
+    found = attend_block_local(operands(), None, block, before, after, log_weight=True)
     apart = PLACES // block - PLACES[:, None] // block
     assert_equal(found, expected((apart >= -before) & (apart <= after)))
 
@@ -65,7 +62,7 @@ def test_a_bias_of_positions_and_of_what_comes_with_the_queries():
     distance = PLACES[:, None] - PLACES
 
     def output(slope):
-        return windows(
+        return attend_block_local(
             operands(),
             lambda i, j, slope: ops.logical_and(j <= i, i - j < 6),
             3,
@@ -93,7 +90,7 @@ def test_a_bias_of_positions_and_of_what_comes_with_the_queries():
         np.testing.assert_allclose(gradient[place], (ahead - back) / 2e-3, atol=1e-3)
 
 
-class ByDistance:
+class ByDistance(Score):
     """A score that looks at positions, whatever form they have."""
 
     def __call__(self, query, key, query_positions, key_positions):
@@ -104,7 +101,7 @@ class ByDistance:
 
 @pytest.mark.parametrize("shape", [(1, 1, T), (B, N, T)])
 @pytest.mark.parametrize(
-    "attend", [lambda x: windows(x, lambda i, j: j <= i, T), lambda x: rows(x, lambda i, j: j <= i)]
+    "attend", [lambda x: attend_block_local(x, lambda i, j: j <= i, T), lambda x: attend_chunked(x, lambda i, j: j <= i)]
 )
 def test_positions_in_any_order(attend, shape):
     """A row of the batch and a head may each have an order of its own, as after sorting."""
@@ -122,7 +119,7 @@ def test_windows_of_positions_in_any_order():
     distance = order[..., :, None] - order[..., None, :]
     apart = PLACES[:, None] // 4 - PLACES // 4
     allowed = (distance >= 0) & (apart >= 0) & (apart <= 1)
-    found = windows(given, lambda i, j: j <= i, 4, before=1)[0]
+    found = attend_block_local(given, lambda i, j: j <= i, 4, before=1)[0]
     np.testing.assert_allclose(found, expected(allowed, np.sin(distance))[0], atol=1e-5)
 
 
@@ -131,9 +128,9 @@ def test_more_queries_than_keys():
     given = operands(key=key, value=value, score=ByDistance())
     distance = np.arange(6 - T, 6)[:, None] - np.arange(6)
     wanted = expected(True, np.sin(distance), key=key, value=value)
-    assert_equal(rows(given, log_weight=True), wanted)
+    assert_equal(attend_chunked(given, log_weight=True), wanted)
     wanted = expected(distance >= 0, np.sin(distance), key=key, value=value)
-    assert_equal(rows(given, lambda i, j: j <= i, log_weight=True), wanted)
+    assert_equal(attend_chunked(given, lambda i, j: j <= i, log_weight=True), wanted)
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -153,13 +150,13 @@ def test_groups_of_queries_that_see_more_and_more_keys(length, step, earlier):
     )
     distance = step * (PLACES[earlier:length, None] - PLACES[:length])
     wanted = expected(distance >= 0, np.sin(distance), query, key, value)
-    found = rows(given, lambda i, j: j <= i, visible=lambda end: earlier + end, log_weight=True)
+    found = attend_chunked(given, lambda i, j: j <= i, visible=lambda end: earlier + end, log_weight=True)
     assert_equal(found, wanted)
 
 
 @pytest.mark.parametrize("stride", [1, 4, 36, 50])
 def test_columns(stride):
-    found = columns(operands(score=ByDistance()), stride, log_weight=True)
+    found = attend_strided(operands(score=ByDistance()), stride, log_weight=True)
     distance = PLACES[:, None] - PLACES
     allowed = (distance >= 0) & (distance % stride == 0)
     assert_equal(found, expected(allowed, np.sin(distance)))
@@ -167,7 +164,7 @@ def test_columns(stride):
 
 @pytest.mark.parametrize("stride, summary", [(1, 1), (5, 2), (5, 5), (50, 3)])
 def test_summaries(stride, summary):
-    found = summaries(
+    found = attend_fixed(
         operands(score=ByDistance()), lambda i, j: j <= i, stride, summary, log_weight=True
     )
     distance = PLACES[:, None] - PLACES
@@ -177,10 +174,10 @@ def test_summaries(stride, summary):
 
 def test_without_being_asked_no_log_weight_is_given():
     for attend in (
-        rows,
-        lambda x: windows(x, None, 5),
-        lambda x: columns(x, 5),
-        lambda x: summaries(x, lambda i, j: j <= i, 5, 2),
+        attend_chunked,
+        lambda x: attend_block_local(x, None, 5),
+        lambda x: attend_strided(x, 5),
+        lambda x: attend_fixed(x, lambda i, j: j <= i, 5, 2),
     ):
         output, log_weight = attend(operands())
         assert output.shape == (B, N, T, H) and log_weight is None
@@ -191,6 +188,6 @@ def test_a_warning_of_nothing(recwarn):
     keras.backend.clear_session()
     one = [x[:, :, :1] for x in (QUERY, KEY, VALUE)]
     for log_weight in (False, True):
-        rows(operands(*one), log_weight=log_weight)
-        windows(operands(*one), None, 1, log_weight=log_weight)
+        attend_chunked(operands(*one), log_weight=log_weight)
+        attend_block_local(operands(*one), None, 1, log_weight=log_weight)
     assert not [w for w in recwarn if "softmax" in str(w.message)]

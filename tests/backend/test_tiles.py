@@ -82,11 +82,10 @@ import keras
 import numpy as np
 from keras import ops
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.attention import chunked as rows, block_local as windows
-from keras_attn.patterns import Causal, Dense, Fixed, Local, PerHead, Strided, local
+from keras_attn.attention.inputs import TileSizes
+from keras_attn.patterns import Causal, Dense, Fixed, Local, PerHead, Strided
 
-rows.TILE_SCORES, windows.TILE_SCORES = 1, 700
-rows.SMALLEST_GROUP, local.LARGEST_BLOCK = 4, 3
+MultiHeadAttention.tile_sizes = TileSizes(1, 700, least_group=4, most_block=3)
 random = np.random.default_rng(0)
 x = random.normal(size=(2, 37, 6)).astype("float32")
 real = np.arange(37) < np.array([[37], [21]])

@@ -64,7 +64,7 @@ class Tell(keras.callbacks.Callback):
 
 
 def train(directory, pipe):
-    """The program: goes on where it was, to the end."""
+    """Resume training, and train to the end."""
     write = checkpoints.write_arrays
 
     def told(*arguments, **numbers):
@@ -154,7 +154,7 @@ def finish(child, reading):
 
 
 def logged(directory):
-    """What was logged of each epoch; a kill between its log and its checkpoint repeats it."""
+    """Return the logs of each epoch; a kill between its log and its checkpoint repeats it."""
     with open(os.path.join(directory, "log"), encoding="utf-8") as file:
         return dict(map(json.loads, file))
 

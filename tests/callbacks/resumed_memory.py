@@ -54,7 +54,7 @@ def made(strategy, seed):
 
 
 def parts(model):
-    """What every replica keeps of every variable."""
+    """Return the values of every variable on every replica."""
     variables = [*model.variables, *model.optimizer.variables]
     return [part for variable in variables for part in replicas_of(variable)]
 
@@ -68,7 +68,7 @@ def apart(ours, theirs):
 
 
 def run(strategy, directory):
-    """How far what was resumed is from what was not, and what both logged of the last epoch."""
+    """Compare a resumed run with one that was not interrupted: weights, and logs of the last epoch."""
     model = made(strategy, 3)
     with strategy.scope():
         model.optimizer.build(model.trainable_variables)
@@ -108,7 +108,7 @@ def plain(strategy):
 
 
 def on_another_number_of_replicas(directory, one, two):
-    """What all replicas share is restored by as many as one likes; memories are not."""
+    """Shared variables are restored on any number of replicas; memories are not."""
     model, x = plain(two), np.ones((4, 3), "float32")
     model.fit(x, x[:, :2], verbose=0, callbacks=[Resume(os.path.join(directory, "plain"))])
     restored = plain(one)

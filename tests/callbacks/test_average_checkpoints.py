@@ -42,13 +42,13 @@ def test_sets_the_mean_of_the_last_epochs(tmp_path):
     assert not np.allclose(record.weights[-1][0], record.weights[-2][0])
 
 
-def test_fewer_epochs_than_asked_for(tmp_path):
+def test_fewer_epochs_than_last_are_all_averaged(tmp_path):
     model, record = make_model(), Record()
     fit(model, [AverageCheckpoints(tmp_path, last=5), record], epochs=2)
     assert_is_mean(model, record.weights)
 
 
-def test_only_the_weights_change(tmp_path):
+def test_optimizer_and_seeds_are_not_averaged(tmp_path):
     model = make_model()
     seeds = [v for v in model.variables if "seed" in v.path]
     fit(model, [AverageCheckpoints(tmp_path)], epochs=3)
@@ -56,7 +56,7 @@ def test_only_the_weights_change(tmp_path):
     assert int(model.optimizer.iterations) == 3
 
 
-def test_a_resumed_run_averages_over_the_kill(tmp_path):
+def test_a_resumed_run_averages_epochs_before_and_after_the_kill(tmp_path):
     model, record = make_model(), Record()
 
     class Kill(keras.callbacks.Callback):
@@ -79,7 +79,7 @@ def test_a_finished_run_started_again_is_averaged_again(tmp_path):
     assert_is_mean(again, record.weights[-2:])
 
 
-def test_files_of_an_earlier_run_do_not_count(tmp_path):
+def test_files_of_an_earlier_run_are_removed(tmp_path):
     fit(make_model(), [AverageCheckpoints(tmp_path, last=3)], epochs=9)
     model, record = make_model(), Record()
     fit(model, [AverageCheckpoints(tmp_path, last=3), record], epochs=2)
@@ -99,7 +99,7 @@ def test_processes_share_a_directory_and_not_their_files(tmp_path, monkeypatch):
     assert names == [f"epoch-000{e}-worker-{w}-of-2.npz" for e in (1, 2) for w in (0, 1)]
 
 
-def test_a_half_written_file_does_not_count(tmp_path):
+def test_a_partial_file_is_ignored(tmp_path):
     model, record = make_model(), Record()
     (tmp_path / "epoch-0007.partial.npz").write_bytes(b"half")
     fit(model, [AverageCheckpoints(tmp_path), record], epochs=2)
@@ -116,7 +116,7 @@ def test_many_epochs_stay_in_order(tmp_path):
     ]
 
 
-def test_a_damaged_file_is_named(tmp_path):
+def test_the_error_names_a_damaged_file(tmp_path):
     average = AverageCheckpoints(tmp_path, last=2)
     fit(make_model(), [average], epochs=2)
     with open(average.paths()[0], "r+b") as file:
@@ -133,7 +133,7 @@ def test_sums_are_float64():
     assert average_weights(sets)[0].dtype == np.float32
 
 
-def test_integers_are_the_last_and_low_precision_floats_are_averaged():
+def test_integers_come_from_the_last_epoch_and_low_precision_floats_are_averaged():
     bfloat16 = keras.ops.convert_to_numpy(keras.ops.ones((1,), "bfloat16")).dtype
     sets = [
         [np.int32(step), np.float32(step).astype(bfloat16), np.bool_(step == 1)]
@@ -148,7 +148,7 @@ def test_integers_are_the_last_and_low_precision_floats_are_averaged():
     "sets, message",
     [([], "must not be empty"), ([[np.ones(2)], [np.ones(3)]], "member 1 has other shapes")],
 )
-def test_bad_sets(sets, message):
+def test_sets_of_different_models_are_refused(sets, message):
     with pytest.raises(ValueError, match=message):
         average_weights(sets)
 

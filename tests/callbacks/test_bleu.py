@@ -29,7 +29,7 @@ def test_logs_every_few_epochs_and_names_the_signature_once(capsys):
     assert printed.count("BLEU signature: nrefs:1|case:mixed|eff:no|tok:none|") == 1
 
 
-def test_closed_form():
+def test_bleu_equals_its_closed_form():
     """Every n-gram is right but three words of seven are missing: only the brevity counts."""
     bleu = Bleu(["a"], ["the cat sat on the mat ."], lambda s: ["the cat sat on"], tokenize="none")
     logs = {}
@@ -63,18 +63,18 @@ def test_case_counts_unless_lowercase():
         (dict(every_epochs=0), "Received: every_epochs=0"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_bad_arguments_raise(arguments, message):
     good = dict(source=SOURCE, references=REFERENCES, translate=list)
     with pytest.raises(ValueError, match=message):
         Bleu(**{**good, **arguments})
 
 
-def test_translate_must_answer_every_sentence():
+def test_translate_must_return_one_sentence_for_each_source():
     with pytest.raises(ValueError, match="1 sentences for 2 sources"):
         Bleu(SOURCE, REFERENCES, lambda source: ["one"]).on_epoch_end(0, {})
 
 
-def test_names_the_extra_where_sacrebleu_is_missing(monkeypatch):
+def test_the_import_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
     with pytest.raises(ImportError, match=r"pip install 'keras_attn\[recipes\]'"):
         Bleu(SOURCE, REFERENCES, list)

@@ -1,9 +1,10 @@
-"""Files that are whole or not there, for one worker and for several."""
+"""Checkpoint files are complete or absent, for one worker and for several."""
 
 import errno
 import os
 import resource
 import signal
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -36,7 +37,7 @@ def second(workers=2):
     return {"worker": 1, "workers": workers}
 
 
-def test_the_newest_stay(tmp_path):
+def test_only_the_newest_checkpoints_stay(tmp_path):
     checkpoints = write(tmp_path, 7, 8, 9, 10, keep=3)
     assert names(tmp_path) == [f"checkpoint-{n:08d}.npz" for n in (8, 9, 10)]
     assert checkpoints.numbers() == [8, 9, 10]
@@ -47,7 +48,7 @@ def test_the_newest_stay(tmp_path):
 
 
 class TestWorkers:
-    def test_each_reads_its_own(self, tmp_path):
+    def test_each_worker_reads_its_own_file(self, tmp_path):
         one = write(tmp_path, 1, **first())
         Checkpoints(tmp_path, **second()).write(1, arrays(5), 2, epoch=5)
         assert names(tmp_path) == [f"checkpoint-00000001-worker-{w}-of-2.npz" for w in (0, 1)]
@@ -55,14 +56,14 @@ class TestWorkers:
         assert Checkpoints(tmp_path, **second()).read(1)[1] == {"epoch": 5}
 
     @pytest.mark.parametrize(("by_one", "by_two"), [((1, 2, 3), (1, 2)), ((1, 2), (1, 2, 3))])
-    def test_killed_at_different_moments_they_agree(self, tmp_path, by_one, by_two):
+    def test_workers_killed_at_different_moments_resume_from_the_same_number(self, tmp_path, by_one, by_two):
         write(tmp_path, *by_one, **first())
         write(tmp_path, *by_two, **second())
         for worker in (first(), second()):
             assert Checkpoints(tmp_path, **worker).numbers()[-1] == 2
 
-    def test_what_the_other_has_not_written_does_not_replace(self, tmp_path):
-        """However few are kept and however far ahead a worker is, one remains that both have."""
+    def test_a_number_that_only_one_worker_has_does_not_remove_earlier_ones(self, tmp_path):
+        """One checkpoint of both remains, however few are kept and however far ahead a worker is."""
         write(tmp_path, 1, **first(), keep=1)
         write(tmp_path, 1, **second(), keep=1)
         write(tmp_path, 2, 3, 4, **first(), keep=1)
@@ -73,7 +74,7 @@ class TestWorkers:
         write(tmp_path, 5, **first(), keep=1)
         assert Checkpoints(tmp_path, **first()).numbers() == [4]
 
-    def test_later_files_of_one_worker_do_not_meet_those_of_the_next_run(self, tmp_path):
+    def test_later_files_of_one_worker_are_removed_when_training_resumes(self, tmp_path):
         write(tmp_path, 1, 2, **first())
         write(tmp_path, 1, **second())
         for worker in (first(), second()):
@@ -95,12 +96,12 @@ def damage(path):
     path.write_bytes(content)
 
 
-def test_a_damaged_file_is_named_with_the_one_before(tmp_path):
+def test_the_error_names_the_damaged_file_and_the_one_before(tmp_path):
     checkpoints = write(tmp_path, 1, 2)
     damage(tmp_path / "checkpoint-00000002.npz")
     before = {name: (tmp_path / name).read_bytes() for name in names(tmp_path)}
     with pytest.raises(
-        ValueError, match="00000002.npz is damaged.*delete it to go on from .*01.npz"
+        ValueError, match="00000002.npz is damaged.*delete it to resume from .*01.npz"
     ):
         checkpoints.read(2)
     assert {name: (tmp_path / name).read_bytes() for name in names(tmp_path)} == before
@@ -113,7 +114,7 @@ def test_a_damaged_file_is_named_with_the_one_before(tmp_path):
         checkpoints.read(1)
 
 
-def test_what_killed_processes_left_is_removed(tmp_path):
+def test_partial_files_of_killed_processes_are_removed(tmp_path):
     write(tmp_path, 1)
     (tmp_path / "checkpoint-00000002.partial.npz").write_bytes(b"half")
     (tmp_path / "history.csv.partial").write_bytes(b"another's")
@@ -129,7 +130,7 @@ def model_and_data():
     return model, {"x": np.ones((4, 1)), "y": np.ones(4), "batch_size": 1, "verbose": 0}
 
 
-def test_a_full_disk_is_told_and_keeps_what_was(tmp_path, monkeypatch):
+def test_a_full_disk_raises_and_keeps_earlier_checkpoints(tmp_path, monkeypatch):
     """Full in the middle of the third file."""
     model, data = model_and_data()
     resume = Resume(tmp_path, every_steps=1)
@@ -137,8 +138,7 @@ def test_a_full_disk_is_told_and_keeps_what_was(tmp_path, monkeypatch):
 
     def full(file, *values, **numbers):
         if numbers["batch"] == 3:
-            file.write(b"half")
-            file.flush()
+            Path(file).write_bytes(b"half")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         savez(file, *values, **numbers)
 
@@ -151,7 +151,7 @@ def test_a_full_disk_is_told_and_keeps_what_was(tmp_path, monkeypatch):
     assert Resume(tmp_path).restore(model_and_data()[0]) == (0, 2)
 
 
-def test_a_file_that_the_system_cuts_is_not_left(tmp_path):
+def test_a_file_that_exceeds_the_size_limit_is_removed(tmp_path):
     """A real limit, which stops the archive as it is written, ends what is said the same way."""
     checkpoints = write(tmp_path, 1)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -164,7 +164,7 @@ def test_a_file_that_the_system_cuts_is_not_left(tmp_path):
     assert names(tmp_path) == ["checkpoint-00000001.npz"]
 
 
-def test_a_directory_that_cannot_be_made_is_told_before_training(tmp_path):
+def test_a_directory_that_cannot_be_made_raises_before_training(tmp_path):
     (tmp_path / "file").write_text("")
     model, data = model_and_data()
     before = model.get_weights()
@@ -173,13 +173,13 @@ def test_a_directory_that_cannot_be_made_is_told_before_training(tmp_path):
     np.testing.assert_array_equal(model.get_weights()[0], before[0])
 
 
-def test_a_directory_that_cannot_be_written_to_is_told_before_training(tmp_path, monkeypatch):
+def test_a_directory_that_is_not_writable_raises_before_training(tmp_path, monkeypatch):
     model, data = model_and_data()
 
     def refuse(path, *arguments, **options):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     monkeypatch.setattr("keras_attn.callbacks.checkpoints.open", refuse, raising=False)
-    with pytest.raises(PermissionError, match="Cannot begin in.*Permission denied; what was saved"):
+    with pytest.raises(PermissionError, match="Cannot begin in.*Permission denied; earlier"):
         model.fit(**data, callbacks=[Resume(tmp_path)])
     assert names(tmp_path) == []

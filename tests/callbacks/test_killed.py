@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from scripts import result_of
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).resolve().parent
 KILLS = int(os.environ.get("KERAS_ATTN_RESUME_KILLS", 6))
 
@@ -18,7 +20,7 @@ def result(tmp_path_factory):
     return result_of(HERE / "killed.py", tmp_path_factory.mktemp("killed"), KILLS, 3)
 
 
-def test_every_start_but_the_last_is_ended(result):
+def test_every_start_but_the_last_is_killed(result):
     """By SIGKILL; by SIGTERM, saved before or, between two calls of `fit`, at once; and every third
     while a file is half written."""
     codes, halves = zip(*result["ended"], strict=True)
@@ -36,6 +38,6 @@ def test_every_epoch_logs_the_same(result):
     assert len(calm) == 6 and disturbed == calm
 
 
-def test_two_checkpoints_are_left(result):
+def test_two_checkpoints_remain(result):
     assert len(result["left"]) == 2
     assert all(name.endswith(".npz") for name in result["left"])

@@ -39,7 +39,7 @@ class Interrupt(keras.callbacks.Callback):
 
 
 class Losses(keras.callbacks.Callback):
-    """What is logged of every epoch, by epoch."""
+    """Record the logs of every epoch, by epoch."""
 
     def __init__(self, logged):
         super().__init__()
@@ -130,7 +130,7 @@ def test_killed_within_an_epoch_equals_straight(tmp_path):
     assert Resume(tmp_path).restore(make_model()) == (4, 0)
 
 
-def test_several_steps_in_one_execution(tmp_path):
+def test_resumes_with_several_steps_per_execution(tmp_path):
     """Seven batches, two at a time: saved after 2, 4 and 6; the sums are added in another order."""
     x = np.random.default_rng(0).integers(1, 7, (28, 5))
     common = {"batch_size": 4, "verbose": 0, "shuffle": False}
@@ -149,7 +149,7 @@ def test_several_steps_in_one_execution(tmp_path):
         assert history[name] == pytest.approx(values, rel=1e-6)
 
 
-def test_the_epoch_alone_is_repeated(tmp_path):
+def test_initial_epoch_repeats_the_unfinished_epoch(tmp_path):
     """For data that cannot begin in the middle: the state is that of the last batch saved."""
     model = make_model()
     with pytest.raises(KeyboardInterrupt):
@@ -169,7 +169,7 @@ def test_the_epoch_alone_is_repeated(tmp_path):
     assert fit(again, [], epochs=2, initial_epoch=1).history == history  # nothing was carried over
 
 
-def test_the_number_of_batches_is_unknown(tmp_path):
+def test_resumes_data_of_unknown_cardinality(tmp_path):
     """All batches may then be done without the epoch's end."""
     x = data(0)
 
@@ -186,7 +186,7 @@ def test_the_number_of_batches_is_unknown(tmp_path):
     assert Resume(tmp_path).restore(make_model()) == (0, 3)
 
 
-def test_training_does_not_replace_what_was_not_restored(tmp_path):
+def test_training_refuses_a_directory_whose_checkpoints_were_not_restored(tmp_path):
     path = saved(tmp_path)
     before = path.read_bytes()
     with pytest.raises(ValueError, match="has checkpoints.*call `restore`.*checkpoint-00000001"):
@@ -214,7 +214,7 @@ def saved(tmp_path):
     return path
 
 
-def test_any_damage_is_found(tmp_path):
+def test_any_changed_byte_is_detected(tmp_path):
     """Cut anywhere, or with any byte changed, the file is refused by name or reads the same."""
     path = saved(tmp_path)
     whole = path.read_bytes()
@@ -240,7 +240,7 @@ def test_any_damage_is_found(tmp_path):
     assert refused > 100
 
 
-def test_another_model_is_refused_and_left_as_it_is(tmp_path):
+def test_a_checkpoint_of_another_model_is_refused_and_changes_nothing(tmp_path):
     saved(tmp_path)
     other = make_model(width=5)
     before = other.get_weights()

@@ -12,6 +12,8 @@ from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.metrics import Perplexity
 from keras_attn.callbacks import Resume, Terminated
 
+pytestmark = pytest.mark.slow
+
 ROWS, T = 3, 4
 TOKENS = np.random.default_rng(0).integers(1, 11, (5 * ROWS, T))
 

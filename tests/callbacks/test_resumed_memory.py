@@ -1,9 +1,11 @@
-"""What a model remembers of its texts survives a kill, on every replica."""
+"""The memories of every replica are restored after a kill."""
 
 from pathlib import Path
 
 import pytest
 from scripts import result_of
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
 
@@ -22,18 +24,18 @@ def test_killed_within_an_epoch_equals_straight(result, name, replicas):
     assert found["difference"] == 0.0
 
 
-def test_replicas_remember_different_things(result):
+def test_memories_differ_between_replicas(result):
     assert result["two"]["memories"] > 0.1
 
 
 @pytest.mark.parametrize("name", ["one", "two"])
-def test_the_epoch_is_logged_whole(result, name):
+def test_a_resumed_epoch_logs_metrics_of_the_whole_epoch(result, name):
     expected = result[name]["expected"]
     assert set(expected) == {"loss", "accuracy", "perplexity"}
     assert result[name]["logged"] == expected
 
 
-def test_another_number_of_replicas(result):
+def test_another_number_of_replicas_is_refused(result):
     epoch, difference, sentence = result["others"]
     assert (epoch, difference) == (1, 0.0)
     assert "under more or fewer replicas" in sentence

@@ -45,7 +45,7 @@ def fit(*callbacks):
 
 
 @pytest.mark.parametrize("kind", ["train", "test"])
-def test_the_batch_in_progress_is_the_last(tmp_path, handler, kind):
+def test_ctrl_c_ends_training_after_the_batch_in_progress(tmp_path, handler, kind):
     pressed, resume = Pressed(kind), Resume(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         fit(pressed, resume)
@@ -53,7 +53,7 @@ def test_the_batch_in_progress_is_the_last(tmp_path, handler, kind):
     fit(resume)  # and the next training is another
 
 
-def test_a_second_time_ends_training_at_once(tmp_path, handler):
+def test_a_second_ctrl_c_ends_training_at_once(tmp_path, handler):
     raised = []
 
     def press(batch, logs=None):
@@ -69,7 +69,7 @@ def test_a_second_time_ends_training_at_once(tmp_path, handler):
     assert raised == [False, True]
 
 
-def test_after_an_error_ctrl_c_is_what_it_was(tmp_path, handler):
+def test_after_an_error_ctrl_c_raises_keyboard_interrupt(tmp_path, handler):
     fails = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fit(fails, Resume(tmp_path))
@@ -77,13 +77,13 @@ def test_after_an_error_ctrl_c_is_what_it_was(tmp_path, handler):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_without_a_callback_keras_would_lose_it(handler):
+def test_keras_alone_loses_ctrl_c(handler):
     pressed = Pressed()
     fit(pressed)
     assert pressed.seen == [0, 1, 2, 3, 4] * 2
 
 
-def test_a_handler_that_goes_on_is_the_programs_own(tmp_path, handler):
+def test_a_handler_that_the_program_has_set_is_kept(tmp_path, handler):
     noted = []
     signal.signal(signal.SIGINT, lambda *_: noted.append("pressed"))
     fit(Pressed(), Resume(tmp_path))
@@ -91,7 +91,7 @@ def test_a_handler_that_goes_on_is_the_programs_own(tmp_path, handler):
     signal.signal(signal.SIGINT, handler)
 
 
-def test_what_is_ignored_stays_ignored(tmp_path, handler):
+def test_an_ignored_signal_stays_ignored(tmp_path, handler):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     fit(Pressed(), Resume(tmp_path))
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN

@@ -1,4 +1,4 @@
-"""A process that is told to end saves its state first."""
+"""A process that receives SIGTERM saves its state before it ends."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class At(keras.callbacks.Callback):
 
 @pytest.fixture
 def told():
-    """What the process did with SIGTERM before training."""
+    """Handler of SIGTERM before training."""
     received = []
     before = signal.signal(signal.SIGTERM, lambda *_: received.append("before"))
     yield received
@@ -48,7 +48,7 @@ def fit(model, *callbacks, epochs=2, **arguments):
     model.fit(**arguments, epochs=epochs, callbacks=list(callbacks))
 
 
-def test_the_batch_in_progress_is_the_last(tmp_path, told):
+def test_sigterm_ends_training_after_the_batch_in_progress(tmp_path, told):
     model, at = make_model(), At(1)
     handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Terminated) as ended:
@@ -61,14 +61,14 @@ def test_the_batch_in_progress_is_the_last(tmp_path, told):
     np.testing.assert_array_equal(restored.get_weights()[0], model.get_weights()[0])
 
 
-def test_the_execution_in_progress_is_the_last(tmp_path, told):
+def test_sigterm_ends_training_after_the_execution_in_progress(tmp_path, told):
     """Two batches in one."""
     with pytest.raises(Terminated):
         fit(make_model(steps_per_execution=2), At(0), Resume(tmp_path))
     assert Resume(tmp_path).restore(make_model()) == (0, 2)
 
 
-def test_in_the_last_batch_the_epoch_is_completed(tmp_path, told, monkeypatch):
+def test_sigterm_in_the_last_batch_completes_the_epoch(tmp_path, told, monkeypatch):
     monkeypatch.setattr(resume, "GRACE", 600.0)  # however slow the machine
     logged = {}
     log = keras.callbacks.LambdaCallback(on_epoch_end=logged.__setitem__)
@@ -78,13 +78,13 @@ def test_in_the_last_batch_the_epoch_is_completed(tmp_path, told, monkeypatch):
     assert list(logged) == [0] and set(logged[0]) == {"loss", "val_loss"}
 
 
-def test_in_the_last_batch_of_all(tmp_path, told):
+def test_sigterm_in_the_last_batch_of_all_completes_training(tmp_path, told):
     with pytest.raises(Terminated):
         fit(make_model(), At(4), Resume(tmp_path), epochs=1)
     assert Resume(tmp_path).restore(make_model()) == (1, 0)
 
 
-def test_a_long_validation_is_not_waited_for(tmp_path, told, monkeypatch):
+def test_sigterm_interrupts_a_long_validation(tmp_path, told, monkeypatch):
     monkeypatch.setattr(resume, "GRACE", 0.0)
     at = At(1, kind="test")
     with pytest.raises(Terminated):
@@ -99,13 +99,13 @@ def test_a_long_validation_is_not_waited_for(tmp_path, told, monkeypatch):
     assert Resume(tmp_path).restore(make_model()) == (0, 4)
 
 
-def test_a_second_one_does_what_it_did_before(tmp_path, told):
+def test_a_second_sigterm_has_its_previous_effect(tmp_path, told):
     with pytest.raises(Terminated):
         fit(make_model(), At(1, times=2), Resume(tmp_path))
     assert told == ["before"]
 
 
-def test_after_an_error_nothing_waits_for_a_batch(tmp_path, told):
+def test_after_an_error_sigterm_has_its_previous_effect(tmp_path, told):
     fails = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs=None: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fit(make_model(), fails, Resume(tmp_path))
@@ -113,7 +113,7 @@ def test_after_an_error_nothing_waits_for_a_batch(tmp_path, told):
     assert told == ["before"]
 
 
-def test_between_two_fits_nothing_is_watched(tmp_path, told):
+def test_between_two_fits_sigterm_has_its_previous_effect(tmp_path, told):
     model, callback = make_model(), Resume(tmp_path)
     fit(model, callback, epochs=1)
     signal.raise_signal(signal.SIGTERM)
@@ -122,7 +122,7 @@ def test_between_two_fits_nothing_is_watched(tmp_path, told):
     assert Resume(tmp_path).restore(make_model()) == (2, 0)
 
 
-def test_what_is_ignored_stays_ignored(tmp_path):
+def test_an_ignored_signal_stays_ignored(tmp_path):
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         fit(make_model(), At(1), Resume(tmp_path), epochs=1)
@@ -131,7 +131,7 @@ def test_what_is_ignored_stays_ignored(tmp_path):
         signal.signal(signal.SIGTERM, before)
 
 
-def test_another_thread_trains_without_it(tmp_path):
+def test_training_in_another_thread_does_not_watch_signals(tmp_path):
     handler = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=fit, args=(make_model(), Resume(tmp_path)))
     thread.start()

@@ -4,11 +4,13 @@ import ast
 import importlib
 import pathlib
 import pkgutil
+import re
 
 import keras
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+OWN = ("keras_attn", "recipes", "serving")
 PRIVATE_MODULES = ("keras.src", "tensorflow.python", "jax._src", "keras_hub.src")
 # Documented names that begin with an underscore, and of `collections.namedtuple` its methods.
 PUBLIC = {"_exit", "_replace", "_asdict", "_fields", "_make"}
@@ -61,7 +63,7 @@ def _private_modules(node):
     elif isinstance(node, ast.ImportFrom):
         module = node.module or ""
         names = [module]
-        if module.split(".")[0] not in ("keras_attn", "recipes", "serving"):
+        if module.split(".")[0] not in OWN:
             names = [f"{module}.{alias.name}" for alias in node.names]
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         names = [node.value] if node.value.startswith(PRIVATE_MODULES) else []
@@ -71,7 +73,8 @@ def _private_modules(node):
 
 
 def _is_private_path(name):
-    return any(_is_private(part) for part in name.split("."))
+    parts = name.split(".")
+    return parts[0] not in OWN and any(map(_is_private, parts))
 
 
 def _private_attribute(node):
@@ -94,7 +97,7 @@ def _is_self(node):
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-def private_overrides(classes, own=("keras_attn", "recipes", "serving")):
+def private_overrides(classes, own=OWN):
     """Find private methods of other libraries that a class of ours overrides."""
     found = []
     for cls in classes:
@@ -106,14 +109,12 @@ def private_overrides(classes, own=("keras_attn", "recipes", "serving")):
 
 
 def test_no_private_name_outside_compat():
-    files = [
-        path for top in ("keras_attn", "recipes", "serving") for path in (ROOT / top).rglob("*.py")
-    ]
+    files = [path for top in OWN for path in (ROOT / top).rglob("*.py")]
     compat = ROOT / "keras_attn" / "compat"
     sources = {
         str(path.relative_to(ROOT)): path.read_text()
         for path in files
-        if compat not in path.parents
+        if compat not in path.parents and not path.name.endswith("_pb2.py")  # generated
     }
     foreign = {name for cls in FOREIGN for name in dir(cls) if _is_private(name)}
     found = private_uses(sources, foreign)
@@ -166,6 +167,7 @@ def test_the_scan_leaves_our_own_and_public_names_alone():
     source = """
 from __future__ import annotations
 from keras_attn.text.batches import _helper
+from keras_attn._folder import name
 import os
 class A:
     def __init__(self):
@@ -188,3 +190,16 @@ def test_the_scan_finds_planted_overrides():
     assert [name.split(".")[-1] for name in private_overrides([Ours], own=("none",))] == [
         "_flatten_layers"
     ]
+
+
+SHIMS = sorted(p for p in (ROOT / "keras_attn" / "compat").glob("*.py") if p.stem != "__init__")
+
+
+@pytest.mark.parametrize("path", SHIMS, ids=lambda path: path.stem)
+def test_each_shim_says_what_it_is_for_and_when_it_can_go(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    for part in ("Private: ", r"Holds\sfor\s", r"Upstream:[^:]*\shttps://", "Remove "):
+        assert re.search(part, docstring), f"{path.name}: the docstring has no {part!r}"
+    names = {path.stem, f"compat.{path.stem}"}
+    tests = "".join(test.read_text() for test in path.parents[2].glob("tests/compat/test_*.py"))
+    assert any(name in tests for name in names), f"{path.name}: no test in tests/compat uses it"

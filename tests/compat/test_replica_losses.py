@@ -1,4 +1,4 @@
-"""Losses of replicas that take turns, as those of a `MirroredStrategy` do where they meet."""
+"""Losses of replicas that take turns, as those of a `MirroredStrategy` do at a reduction."""
 
 import keras
 import pytest
@@ -8,18 +8,18 @@ from keras_attn.compat import replica_losses
 from keras_attn.compat.replica_losses import ReplicaLosses
 
 
-class Plain(keras.layers.Layer):
+class LossLayer(keras.layers.Layer):
     def call(self, x):
         self.add_loss(ops.sum(x))
         return x
 
 
-class Kept(ReplicaLosses, Plain):
+class LossLayerPerReplica(ReplicaLosses, LossLayer):
     pass
 
 
 def take_turns(layer, replica):
-    """Both begin their calls, both add a loss, then both read theirs."""
+    """Let both replicas begin a call, then add a loss, then read their losses."""
     for number in (0, 1):
         replica(number)
         layer._clear_losses()
@@ -38,19 +38,20 @@ def replica(monkeypatch):
     return lambda number: monkeypatch.setattr(replica_losses, "_replica", lambda: number)
 
 
-def test_each_replica_reads_its_own(replica):
-    layer = Kept()
+def test_each_replica_reads_its_own_losses(replica):
+    layer = LossLayerPerReplica()
     assert take_turns(layer, replica) == [[1.0], [2.0]]
-    assert take_turns(layer, replica) == [[1.0], [2.0]]  # nothing is left from the last time
+    assert take_turns(layer, replica) == [[1.0], [2.0]]  # no loss is left from before
 
 
-def test_keras_mixes_them(replica):
-    """What the class is for; if this fails, Keras has learnt it and the class may go."""
-    assert take_turns(Plain(), replica) != [[1.0], [2.0]]
+def test_keras_mixes_the_losses_of_replicas(replica):
+    assert take_turns(LossLayer(), replica) != [[1.0], [2.0]], (
+        "compat/replica_losses.py: Keras now keeps losses apart by replica; remove the shim"
+    )
 
 
-def test_alone_it_is_a_layer_as_any_other():
-    layer = Kept()
+def test_a_single_replica_adds_losses_as_any_layer():
+    layer = LossLayerPerReplica()
     for _ in range(2):
         layer(ops.ones((2, 3)))
         assert [float(loss) for loss in layer.losses] == [6.0]

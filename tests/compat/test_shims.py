@@ -15,7 +15,6 @@ from keras import ops
 from keras_attn.compat import keras_fit, op_registry, variable_values
 from keras_attn.compat.distributed_dataset import set_num_batches
 from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
-from keras_attn.compat.keras_history import is_optional_input
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.compat.keras_masks import get_keras_mask
 from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
@@ -31,19 +30,6 @@ def test_flatten_layers_lists_each_layer_inside_once():
     message = "compat/keras_layers.py: `Layer._flatten_layers` no longer lists all layers inside"
     assert found[0] is model and found.count(inner) == 1, message
     assert any(isinstance(layer, keras.layers.LSTMCell) for layer in found), message
-
-
-def test_optional_inputs_are_recognised():
-    inputs = {
-        "a": keras.Input((2,), name="a"),
-        "b": keras.Input((2,), name="b", optional=True),
-    }
-    model = keras.Model(inputs, inputs["a"] + 1)
-    found = {name: is_optional_input(x) for name, x in model.input.items()}
-    assert found == {"a": False, "b": True}, (
-        "compat/keras_history.py: `_keras_history.operation.optional` no longer tells optional "
-        f"inputs. Received: {found}"
-    )
 
 
 def test_the_implicit_mask_is_found():

@@ -20,7 +20,7 @@ ARGUMENTS = {
     "pre-norm": {"normalize_first": True},
     "gelu": {"activation": "gelu", "layer_norm_epsilon": 0.1},
 }
-EVERY = pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
+all_arguments = pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
 
 
 def encoder(**arguments):
@@ -37,8 +37,8 @@ def decoder(*context, **arguments):
     return layer
 
 
-@EVERY
-def test_encoder(arguments):
+@all_arguments
+def test_encoder_outputs_are_equal(arguments):
     theirs = encoder(**arguments)
     ours = from_keras_hub_encoder(theirs)
     assert isinstance(ours, TransformerBlock) and ours.count_params() == theirs.count_params()
@@ -51,8 +51,8 @@ def test_encoder(arguments):
     )
 
 
-@EVERY
-def test_decoder_without_context(arguments):
+@all_arguments
+def test_decoder_outputs_without_context_are_equal(arguments):
     theirs = decoder(**arguments)
     ours = from_keras_hub_decoder(theirs)
     assert ours.cross_attention is None
@@ -62,8 +62,8 @@ def test_decoder_without_context(arguments):
     )
 
 
-@EVERY
-def test_decoder_with_context(arguments):
+@all_arguments
+def test_decoder_outputs_with_context_are_equal(arguments):
     theirs = decoder(CONTEXT, **arguments)
     ours = from_keras_hub_decoder(theirs)
     assert ours.count_params() == theirs.count_params()
@@ -75,7 +75,7 @@ def test_decoder_with_context(arguments):
     )
 
 
-def test_what_is_taken_over():
+def test_the_block_takes_over_the_settings_of_the_layer():
     theirs = decoder(
         CONTEXT, dropout=0.25, layer_norm_epsilon=0.5, normalize_first=True, name="reader"
     )
@@ -91,7 +91,7 @@ def test_what_is_taken_over():
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_dtype_policies(policy):
+def test_half_precision_outputs_are_close(policy):
     theirs = encoder(dtype=policy)
     ours = from_keras_hub_encoder(theirs)
     assert ours.attention.compute_dtype == theirs.compute_dtype
@@ -99,7 +99,7 @@ def test_dtype_policies(policy):
     np.testing.assert_allclose(found, expected, atol=0.05)
 
 
-def test_the_layer_keeps_its_weights():
+def test_the_converted_layer_keeps_its_weights():
     theirs = encoder()
     before = theirs.get_weights()
     ours = from_keras_hub_encoder(theirs)
@@ -108,7 +108,7 @@ def test_the_layer_keeps_its_weights():
         np.testing.assert_array_equal(old, new)
 
 
-def test_another_computation_is_refused():
+def test_a_layer_that_computes_something_else_is_refused():
     theirs = encoder()
     original = theirs.call
     theirs.call = lambda *arguments, **keywords: 1.001 * original(*arguments, **keywords)
@@ -122,12 +122,12 @@ def test_another_computation_is_refused():
     [None, keras.layers.Dense(3), keras_hub.layers.TransformerEncoder(F, N)],
     ids=["None", "Dense", "not built"],
 )
-def test_errors(layer, convert):
+def test_other_and_unbuilt_layers_are_refused(layer, convert):
     with pytest.raises(ValueError, match="`layer` must be a built KerasHub.*Received: layer="):
         convert(layer)
 
 
-def test_an_encoder_is_no_decoder():
+def test_an_encoder_is_refused_as_a_decoder():
     with pytest.raises(ValueError, match="TransformerDecoder"):
         from_keras_hub_decoder(encoder())
     with pytest.raises(ValueError, match="TransformerEncoder"):

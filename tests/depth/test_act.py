@@ -27,7 +27,7 @@ VARIANTS = ["graves", "tensor2tensor", "tensor2tensor_accumulated"]
 
 
 class Counting(TransformerBlock):
-    """Counts its calls."""
+    """Transformer block that counts its calls."""
 
     def build(self, *shapes):
         super().build(*shapes)
@@ -39,7 +39,7 @@ class Counting(TransformerBlock):
 
 
 class Dropping(Block):
-    """A block that only drops a half."""
+    """A block of dropout with rate 0.5."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ def block(kind=TransformerBlock, cross=False, score="scaled_dot", pattern="causa
 
 
 def built(max_steps=MOST, bias=None, of_block=(), **arguments):
-    """A layer of which some positions take few steps and some many."""
+    """Return a layer whose positions take different numbers of steps."""
     of_block = dict(of_block)
     if bias is None:
         sooner = arguments.get("position") and arguments.get("variant", "graves") != "graves"
@@ -72,7 +72,7 @@ def built(max_steps=MOST, bias=None, of_block=(), **arguments):
 
 
 def oracle(layer, x=X, real=REAL):
-    """Loops in float64: the output, N and R of each position, and all halting probabilities."""
+    """Compute output, N, R and all halting probabilities by loops in float64."""
     kernel, bias = (oracles.numpy_of(w) for w in layer.halting_unit.weights)
     weights, length = oracles.block_weights(layer.block), x.shape[1]
     allowed = real[:, None, None] & oracles.causal(length, length)
@@ -114,7 +114,7 @@ def in_graph(layer, jit_compile=False, **arguments):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("position", [None, "timestep"])
-def test_oracle(variant, position):
+def test_output_equals_the_formula(variant, position):
     layer = built(variant=variant, position=position, ponder_loss=0.3)
     expected, taken, remainder, _ = oracle(layer)
     assert len(set(taken[REAL])) >= 3, "positions should take different numbers of steps"
@@ -129,11 +129,15 @@ def test_oracle(variant, position):
 
 @pytest.mark.parametrize(
     "shape, jit_compile",
-    [((None, None, D), False), ((None, None, D), True), (X.shape, True)],
+    [
+        ((None, None, D), False),
+        pytest.param((None, None, D), True, marks=pytest.mark.slow),
+        pytest.param(X.shape, True, marks=pytest.mark.slow),
+    ],
     ids=["graph", "xla of any size", "xla of one size"],
 )
-def test_a_loop_that_ends_early_gives_what_all_steps_give(shape, jit_compile):
-    """Asking for scores takes all steps; output, loss and gradients are the same."""
+def test_early_exit_equals_all_steps(shape, jit_compile):
+    """A call that returns scores takes all steps; output, loss and gradients stay the same."""
     layer = built(max_steps=4, bias=4.0, position="timestep", ponder_loss=0.3)
     assert 1 < oracle(layer)[1].max() < 4
     weights = [variable.value for variable in layer.trainable_weights]
@@ -165,7 +169,7 @@ def test_the_loop_ends_with_the_last_real_position(mode):
 
 @pytest.mark.parametrize("bias, steps", [(20.0, 1), (-20.0, MOST)])
 def test_limits(bias, steps):
-    """Halting at once is one step; never halting is as many steps as may be."""
+    """Halting at once takes one step; never halting takes all steps."""
     layer = built(bias=bias, position="timestep", of_block={"residual": "pre_norm"})
     layer.halting_unit.kernel.assign(np.zeros((D, 1)))
     plain = Recurrent(layer.block, steps, "timestep")
@@ -177,7 +181,7 @@ def test_limits(bias, steps):
         np.testing.assert_allclose(np.asarray(run(X, **arguments))[REAL], expected, atol=1e-5)
 
 
-def test_more_steps_than_are_taken_change_nothing():
+def test_unused_steps_change_nothing():
     layer = built(max_steps=9, bias=2.0)
     more = ACT.from_config({**layer.get_config(), "max_steps": 31})
     more.build(X.shape)
@@ -188,7 +192,7 @@ def test_more_steps_than_are_taken_change_nothing():
 
 
 @pytest.mark.parametrize("variant", VARIANTS[:2])
-def test_a_batch_equals_its_rows_and_padding_is_as_if_it_were_not_there(variant):
+def test_rows_are_independent_and_padding_has_no_influence(variant):
     layer = built(variant=variant, position="timestep")
     whole = np.asarray(in_graph(layer, padding_mask=REAL)(X))
     ponder = 0.0
@@ -204,15 +208,15 @@ def test_a_batch_equals_its_rows_and_padding_is_as_if_it_were_not_there(variant)
     assert not found[~mask].any()
 
 
-def test_padding_alone_has_no_loss():
+def test_rows_of_padding_have_no_loss():
     layer = built()
     layer(X, padding_mask=np.zeros((B, T), bool))
     assert float(layer.losses[0]) == 0
 
 
 @pytest.mark.parametrize("variant", VARIANTS[:2])
-def test_no_leak_from_the_future(variant):
-    """Neither states nor numbers of steps depend on what comes later: by the Jacobian."""
+def test_later_positions_have_no_influence(variant):
+    """The Jacobian shows that states and step counts do not depend on later positions."""
     layer = built(variant=variant, position="timestep")
     x = tf.constant(X)
     with tf.GradientTape(persistent=True) as tape:
@@ -230,7 +234,7 @@ def test_no_leak_from_the_future(variant):
 
 
 @pytest.mark.parametrize("variant, grows", [*zip(VARIANTS, [False, True, False])])
-def test_limit_cached_steps_equal_the_whole(variant, grows):
+def test_cached_steps_equal_one_pass(variant, grows):
     layer = built(variant=variant, position="timestep", of_block={"cross": True})
     whole = layer(X, CONTEXT)
     cache = layer.initial_cache(B, None if grows else T + 2)
@@ -243,7 +247,7 @@ def test_limit_cached_steps_equal_the_whole(variant, grows):
     assert layer.losses == []
 
 
-def test_generation_equals_the_loop_without_caches():
+def test_generation_equals_the_uncached_loop():
     depth = ACT(block(), 3, halting_bias=-1.5, position="timestep")
     model = CausalLanguageModel(TokenEmbedding(17, D), depth)
     oracles.scramble(model, scale=0.5)
@@ -260,7 +264,7 @@ def test_segments_with_memory_equal_one_pass():
         state = memory.extend(state, read)
 
 
-def test_hidden_states_are_those_that_others_attend_to():
+def test_returned_hidden_states_are_the_states_after_each_step():
     layer = built(position="timestep")
     output, states = layer(X, return_hidden_states=True)
     assert len(states) == MOST
@@ -273,7 +277,7 @@ def test_hidden_states_are_those_that_others_attend_to():
 
 
 def test_gradient_of_the_ponder_loss():
-    """Its closed form by the bias, minus the mean of h (1 - h) before N; and finite differences."""
+    """By the bias: minus the mean of h (1 - h) before N. By other weights: finite differences."""
     layer = built(ponder_loss=0.3)
     _, taken, _, probabilities = oracle(layer)
     closed = 0.0
@@ -297,8 +301,8 @@ def test_gradient_of_the_ponder_loss():
 
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])
-def test_each_step_drops_anew(mode):
-    """What is left after dropping a half three times is an eighth."""
+def test_each_step_has_its_own_dropout(mode):
+    """After three steps of dropout at 0.5, an eighth is left."""
     layer = ACT(Dropping(), 3, halting_bias=-20.0)
     layer.build((1, 1000, 7))
     run = tf.function(layer) if mode == "graph" else layer
@@ -306,8 +310,8 @@ def test_each_step_drops_anew(mode):
     assert abs(left.mean() - 1 / 8) < 0.02
 
 
-def test_losses_of_the_block_come_out_of_the_loop():
-    """A dynamic span costs at every step that is taken."""
+def test_losses_of_the_block_leave_the_loop():
+    """The loss of a dynamic span is added at every step taken."""
     pattern = AdaptiveSpan(4, ramp=2, dynamic=True, span_loss=0.5, initial_span=0.3)
     layer = built(of_block={"pattern": pattern}, max_steps=4, bias=-9.0)
     layer(X)
@@ -381,11 +385,11 @@ def test_check_layer():
         ({"max_steps": 2, "remat": True}, "`remat`.*remat=True"),
     ],
 )
-def test_errors(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         ACT(block(), **arguments)
 
 
-def test_a_mask_that_does_not_fit_is_refused():
+def test_mask_of_wrong_shape_raises():
     with pytest.raises(ValueError, match=r"`padding_mask`.*\(3, 5\).*\(3, 4\)"):
         built()(X, padding_mask=REAL[:, :4])

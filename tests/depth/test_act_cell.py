@@ -79,7 +79,7 @@ def oracle(name, cell, x, real):
 
 
 def built(name="simple", kind=ACTRNN, max_steps=MOST, of_cell=(), **arguments):
-    """A layer some of whose inputs take few steps and some many."""
+    """Return a layer whose inputs take different numbers of steps."""
     cell = ACTCell(CELLS[name](U, **dict(of_cell)), max_steps, ponder_loss=0.3)
     layer = kind(cell, return_sequences=True, **arguments)
     layer.build(X.shape)
@@ -90,7 +90,7 @@ def built(name="simple", kind=ACTRNN, max_steps=MOST, of_cell=(), **arguments):
 
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
-def test_oracle(name, mode):
+def test_output_equals_the_formula(name, mode):
     layer = built(name, return_state=True)
     expected, states, taken, remainder = oracle(name, layer.cell, X, REAL)
     assert len(set(taken[REAL])) >= 3, "inputs should take different numbers of steps"
@@ -113,7 +113,7 @@ def test_oracle(name, mode):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_limits(name):
-    """Halting at once is the plain cell with the flag set; a plain RNN runs the cell as well."""
+    """Halting at once equals the inner cell with the flag set; `keras.layers.RNN` runs it too."""
     layer = built(name, kind=keras.layers.RNN)
     at_once = ACTCell.from_config({**layer.cell.get_config(), "epsilon": 1.0})
     thinking = keras.layers.RNN(at_once, return_sequences=True)
@@ -138,8 +138,8 @@ def test_never_halting_takes_the_last_state():
         np.testing.assert_allclose(layer(X)[:, t], output, atol=1e-5)
 
 
-def test_a_row_that_has_halted_does_not_run_to_infinity():
-    """Its cell multiplies by 30 at each step, of which another row takes 60."""
+def test_halted_rows_do_not_diverge():
+    """The inner cell multiplies by 30 at each step, and another row takes 60 steps."""
     cell = ACTCell(CELLS["simple"](U, activation="relu"), 60)
     layer = ACTRNN(cell)
     layer.build((2, 1, D))
@@ -166,8 +166,8 @@ def test_gradient_in_a_graph_is_that_of_eager_calls():
         assert np.abs(other).max() > 0
 
 
-def test_dropout_falls_in_training_and_stays_the_same_along_a_sequence():
-    """As in Keras; and no mask is kept from a graph for the next call."""
+def test_dropout_mask_is_constant_along_a_sequence():
+    """As in Keras. A graph leaves no mask for the next call."""
     layer = built("lstm", of_cell={"dropout": 0.5, "recurrent_dropout": 0.3})
     run = tf.function(lambda x: layer(x, training=True))
     first, second = np.asarray(run(X)), np.asarray(run(X))
@@ -182,7 +182,7 @@ def test_dropout_falls_in_training_and_stays_the_same_along_a_sequence():
     np.testing.assert_allclose(found, np.broadcast_to(found[:, :1], found.shape), atol=1e-6)
 
 
-def test_a_stateful_layer_counts_each_batch_by_itself():
+def test_stateful_layer_counts_steps_per_batch():
     layer = ACTRNN(built().cell, stateful=True)
     layer.build(X.shape)
     layer(X)
@@ -194,7 +194,7 @@ def test_a_stateful_layer_counts_each_batch_by_itself():
     assert float(layer.losses[0]) == pytest.approx(first, rel=1e-6)
 
 
-def test_stacked_cells():
+def test_stacked_cells_add_their_own_losses():
     cells = [
         ACTCell(CELLS["lstm"](U), 3),
         CELLS["gru"](4),
@@ -207,8 +207,8 @@ def test_stacked_cells():
     assert float(loss) == pytest.approx(0.01 * float(ops.sum(states[0][-1])) / (B * T), rel=1e-5)
 
 
-def test_a_state_may_be_that_of_the_cells_inside():
-    """A sequence in two parts is the whole, and the sums of each part are its own."""
+def test_initial_state_may_be_that_of_the_inner_cell():
+    """Two parts of a sequence equal the whole, and each part has its own sums."""
     layer = built("lstm", return_state=True)
     whole = layer(X)[0]
     first, *states = layer(X[:, :2])
@@ -222,7 +222,7 @@ def test_a_state_may_be_that_of_the_cells_inside():
     np.testing.assert_array_equal(found, stacked(X))
 
 
-def test_a_plain_rnn_says_that_it_adds_no_ponder_loss():
+def test_keras_rnn_warns_that_it_adds_no_ponder_loss():
     layer = built(kind=keras.layers.RNN)
     with pytest.warns(UserWarning, match="`keras_attn.depth.ACTRNN`"):
         layer(X, training=True)
@@ -230,7 +230,7 @@ def test_a_plain_rnn_says_that_it_adds_no_ponder_loss():
 
 
 @pytest.mark.filterwarnings("error")
-def test_others_say_nothing():
+def test_other_uses_do_not_warn():
     built()(X, training=True)
     cell = ACTCell(CELLS["simple"](U), 3, ponder_loss=0)
     keras.layers.RNN(cell)(X, training=True)
@@ -259,7 +259,7 @@ def test_check_layer():
 
 @pytest.mark.slow
 def test_fit_shows_steps_and_files_load_in_a_fresh_process(tmp_path):
-    """One model of all that halts, and of what they are made with."""
+    """One model with all layers that halt."""
 
     def block(index):
         return TransformerBlock(
@@ -294,6 +294,6 @@ def test_fit_shows_steps_and_files_load_in_a_fresh_process(tmp_path):
         (lambda: ACTCell(CELLS["gru"](3), 2).build((2, 3, 4)), r"`inputs`.*\(2, 3, 4\)"),
     ],
 )
-def test_errors(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -15,7 +15,7 @@ TENSOR2TENSOR = {"strict": True, "remainder_at_last": False}
 
 
 def run(probabilities, max_steps, epsilon, **variant):
-    """Weights (M, units), N and R of units with probabilities (M, units)."""
+    """Return weights (M, units), N and R of units with probabilities (M, units)."""
     probabilities = ops.convert_to_tensor(probabilities)
     state, weights = halting.start(ops.ones_like(probabilities[0])), []
     for n in range(max_steps):
@@ -38,7 +38,7 @@ def run(probabilities, max_steps, epsilon, **variant):
         ((0.99, 0.5, 0.5), TENSOR2TENSOR, (0.99, 0.01, 0), 2, 0.01),
     ],
 )
-def test_golden_vectors(probabilities, variant, weights, steps, remainder):
+def test_outputs_equal_recorded_vectors(probabilities, variant, weights, steps, remainder):
     column = np.array(probabilities)[:, None]
     found = run(column, len(probabilities), 0.01, **variant)
     for value, expected in zip(found, (np.array(weights)[:, None], steps, remainder), strict=True):
@@ -48,7 +48,7 @@ def test_golden_vectors(probabilities, variant, weights, steps, remainder):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), max_steps=st.integers(1, 8), epsilon=st.sampled_from([0.0, 0.01, 0.3, 1.0]))
 @pytest.mark.parametrize("name, variant", [("graves", GRAVES), ("tensor2tensor", TENSOR2TENSOR)])
-def test_oracle(name, variant, data, max_steps, epsilon):
+def test_output_equals_the_formula(name, variant, data, max_steps, epsilon):
     units = 5
     unit = st.lists(st.floats(0.001, 1.0), min_size=max_steps, max_size=max_steps)
     probabilities = np.array(data.draw(st.lists(unit, min_size=units, max_size=units))).T
@@ -63,7 +63,7 @@ def test_oracle(name, variant, data, max_steps, epsilon):
         np.testing.assert_allclose(weights.sum(axis=0), 1, atol=1e-12)
 
 
-def test_who_does_not_run_takes_no_step():
+def test_idle_units_take_no_step():
     state = halting.start(ops.array([1.0, 0.0]))
     for n in range(3):
         state, weight = halting.advance(state, ops.array([0.2, 0.2]), n == 2, 0.01)
@@ -86,7 +86,7 @@ def test_gradient_in_closed_form():
 
 @pytest.mark.parametrize("policy", ["bfloat16", "float16", "mixed_bfloat16", "float32"])
 def test_the_unit_is_float32_at_least(policy):
-    """A hundredth, a hundred times, is one: in half precision it is not."""
+    """A hundred times 0.01 is 1, but not in half precision."""
     unit = halting.halting_unit(np.log(1 / 99), policy.removeprefix("mixed_"))
     unit.build((None, 3))
     unit.kernel.assign(ops.zeros((3, 1)))
@@ -98,7 +98,7 @@ def test_the_unit_is_float32_at_least(policy):
 
 
 def test_mean_over_the_real_units_of_all_replicas(monkeypatch):
-    """Two replicas of one and of four real units: Keras halves the sum of what they give."""
+    """Two replicas have one and four real units; Keras halves the sum of their losses."""
     monkeypatch.setattr(halting, "num_replicas", lambda: 2)
     monkeypatch.setattr(halting, "replica_sum", lambda count: ops.array(5.0))
     parts = [ops.array([3.0]), ops.array([1.0, 2.0, 2.0, 4.0])]
@@ -106,7 +106,7 @@ def test_mean_over_the_real_units_of_all_replicas(monkeypatch):
     assert float(sum(found)) / 2 == pytest.approx(12 / 5)
 
 
-def test_nobody_real_has_a_mean_of_zero():
+def test_mean_over_no_real_unit_is_zero():
     assert float(halting.mean_over_real(ops.zeros((3,)), ops.array(0.0))) == 0
 
 
@@ -119,7 +119,7 @@ def test_nobody_real_has_a_mean_of_zero():
         ({"halting_bias": "1"}, "`halting_bias` must be a number.*'1'"),
     ],
 )
-def test_errors(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     fitting = {"epsilon": 0, "ponder_loss": 1.5, "halting_bias": -3}
     halting.check_halting(**fitting)
     with pytest.raises(ValueError, match=message):

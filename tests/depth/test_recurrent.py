@@ -36,7 +36,7 @@ def built(position=None, steps=STEPS, cross=False, **arguments):
 
 
 @pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
-def test_limit_equals_a_stack_that_shares_its_weights(residual):
+def test_equals_a_stack_with_shared_weights(residual):
     layer = built(residual=residual, cross=True)
     stack = Stack(lambda index: block(index, residual, cross=True), STEPS)
     stack.build(X.shape, CONTEXT.shape)
@@ -53,7 +53,7 @@ def test_limit_equals_a_stack_that_shares_its_weights(residual):
         np.testing.assert_allclose(one["attention"], other["attention"], atol=1e-5)
 
 
-def test_oracle_of_the_universal_transformer():
+def test_universal_transformer_steps_equal_the_formula():
     """H^t = LN(A + FFN(A)), A = LN(X + MHSA(X)), X = H^{t-1} + P^t."""
     layer = built("timestep")
     expected = np.asarray(X, "float64")
@@ -68,7 +68,7 @@ def test_oracle_of_the_universal_transformer():
     np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=5e-5)
 
 
-def test_a_block_that_adds_nothing_leaves_the_input_and_all_positions():
+def test_zero_block_returns_input_plus_all_positions():
     layer = built("timestep", residual="pre_norm")
     for weight in layer.block.weights:
         weight.assign(ops.zeros_like(weight))
@@ -82,7 +82,7 @@ def test_a_block_that_adds_nothing_leaves_the_input_and_all_positions():
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", Learned(max_length=9)])
-def test_any_position_may_be_added_before_each_step(position):
+def test_position_is_added_before_each_step(position):
     layer = built(position)
     expected = X
     for _ in range(STEPS):
@@ -97,7 +97,7 @@ def test_weights_are_those_of_one_block():
         assert built("timestep", steps=steps).count_params() == alone.count_params()
 
 
-def test_a_function_is_called_once_and_a_stack_is_a_block():
+def test_block_function_is_called_once_and_stacks_are_blocks():
     called = []
     layer = Recurrent(lambda index: called.append(index) or block(), STEPS)
     layer(X)
@@ -114,7 +114,7 @@ def test_a_function_is_called_once_and_a_stack_is_a_block():
 
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
-def test_limit_cached_steps_equal_the_whole(residual, grows):
+def test_cached_steps_equal_one_pass(residual, grows):
     layer = built("timestep", cross=True, residual=residual)
     whole = layer(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
     cache = layer.initial_cache(B, None if grows else T + 2)
@@ -134,7 +134,7 @@ def test_limit_cached_steps_equal_the_whole(residual, grows):
     assert np.abs(keys[0] - keys[1]).min() > 0
 
 
-def test_generation_equals_the_loop_without_caches():
+def test_generation_equals_the_uncached_loop():
     model = CausalLanguageModel(TokenEmbedding(17, D), Recurrent(block(), STEPS, "timestep"))
     oracles.scramble(model, scale=0.5)
     check_greedy(model, np.array([[5, 3, 11, 0], [7, 2, 9, 4]]), max_length=5)
@@ -165,7 +165,7 @@ def test_remat_changes_no_gradient():
         np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(one).max())
 
 
-def test_implicit_mask_reaches_every_step_and_leaves():
+def test_implicit_mask_reaches_every_step_and_is_passed_on():
     layer, words = built("timestep", residual=PreNorm()), TokenEmbedding(9, D)
     x = words(REAL * 4)
     explicit = layer(ops.array(ops.convert_to_numpy(x)), padding_mask=REAL)
@@ -200,6 +200,6 @@ def test_dtype_policies():
         ((block, 2, "here"), "position='here'.*timestep"),
     ],
 )
-def test_errors(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         Recurrent(*arguments)

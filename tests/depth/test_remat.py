@@ -1,4 +1,4 @@
-"""`Stack(remat=True)` beside the same stack that keeps what it computed."""
+"""`Stack(remat=True)` against the same stack without rematerialisation."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ B, T, D = 2, 7, 6
 
 
 def stack(remat, num_layers=5, dropout=0.3):
-    """The same weights and seeds at each call."""
+    """Return a stack with the same weights and seeds at each call."""
     keras.utils.set_random_seed(0)
 
     def block(index):
@@ -29,7 +29,7 @@ def stack(remat, num_layers=5, dropout=0.3):
     return layer
 
 
-@pytest.mark.parametrize("way", ["eager", "graph", "xla"])
+@pytest.mark.parametrize("way", ["eager", "graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_gradients_with_dropout_equal_those_without_remat(way):
     x = tf.constant(oracles.random(B, T, D))
 

@@ -1,4 +1,4 @@
-"""`Reversible` beside its twin, which keeps all activations."""
+"""`Reversible` against a twin that keeps all activations."""
 
 import functools
 from pathlib import Path
@@ -23,7 +23,7 @@ B, T, D = 2, 7, 6
 
 
 def stack(num_layers=5, dropout=0.3, join="mean", cross_attention=False, **attention):
-    """The same weights and seeds at each call."""
+    """Return a stack with the same weights and seeds at each call."""
     keras.utils.set_random_seed(0)
 
     def block(index):
@@ -56,7 +56,11 @@ def loss_and_gradients(layer, x, way, dtype="float32"):
     return [np.asarray(g) for g in run(tf.constant(x, dtype))]
 
 
-LSH_ATTENTION = {"pattern": LSH(2, num_rounds=2), "score": "shared_qk", "implementation": "blockwise"}
+LSH_ATTENTION = {
+    "pattern": LSH(2, num_rounds=2),
+    "score": "shared_qk",
+    "implementation": "blockwise",
+}
 
 
 @pytest.mark.parametrize(
@@ -64,9 +68,9 @@ LSH_ATTENTION = {"pattern": LSH(2, num_rounds=2), "score": "shared_qk", "impleme
     [
         ("eager", {"pattern": "causal"}),
         ("graph", {"pattern": "causal", "join": "concatenate"}),
-        ("xla", {"pattern": "causal"}),
+        pytest.param("xla", {"pattern": "causal"}, marks=pytest.mark.slow),
         ("eager", LSH_ATTENTION),
-        ("graph", LSH_ATTENTION),
+        pytest.param("graph", LSH_ATTENTION, marks=pytest.mark.slow),
     ],
     ids=["eager", "graph", "xla", "lsh-eager", "lsh-graph"],
 )
@@ -79,6 +83,7 @@ def test_gradients_equal_those_of_stored_activations(way, arguments, monkeypatch
         np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
 
 
+@pytest.mark.slow
 def test_gradients_in_float64(monkeypatch):
     keras.config.set_dtype_policy("float64")
     try:
@@ -92,7 +97,7 @@ def test_gradients_in_float64(monkeypatch):
         np.testing.assert_allclose(one, other, atol=1e-9 * max(1.0, np.abs(other).max()))
 
 
-def test_two_streams_by_hand():
+def test_streams_equal_the_formula():
     layer = stack(num_layers=2, dropout=0.0)
     x = oracles.random(B, T, D)
     first = second = x
@@ -155,7 +160,7 @@ def test_cached_equals_whole(cuts):
 
 @pytest.mark.slow
 def test_training_in_mixed_precision():
-    """The streams stay in float32: what `fit` reaches is near to what float32 reaches."""
+    """The streams stay in float32, so `fit` reaches nearly the loss of float32."""
     x, y = oracles.random(16, T, D), oracles.random(16, T, D, seed=1)
 
     def losses(policy):
@@ -173,8 +178,8 @@ def test_training_in_mixed_precision():
 
 
 @pytest.mark.parametrize("kind", [Reversible, functools.partial(Stack, remat=True)])
-def test_inside_adaptive_computation(kind):
-    """Its gradient in a graph is that of eager calls, with dropout."""
+def test_reversible_block_works_inside_act(kind):
+    """The gradient in a graph is that of eager calls, with dropout."""
 
     def block(index):
         attention = MultiHeadAttention(2, 3, pattern="causal")
@@ -202,7 +207,7 @@ def test_inside_adaptive_computation(kind):
 
 @pytest.mark.slow
 def test_two_replicas_train_as_one():
-    """Also `Stack(remat=True)`: a process of its own, which has two devices."""
+    """Reversible and rematerialised stacks, in a process with two devices."""
     for difference, moved in result_of(HERE / "distributed.py").values():
         assert difference < 1e-5 < 1e-2 < moved
 
@@ -213,7 +218,7 @@ def test_conformance():
     check_layer(stack(1, 0.0, "concatenate"), (B, T, D), slow=False).raise_if_any()
 
 
-def test_errors():
+def test_invalid_arguments_raise():
     def post(index):
         return TransformerBlock(MultiHeadAttention(2, 3), FeedForward(5))
 

@@ -16,7 +16,7 @@ CONTEXT_REAL = np.arange(S)[None] < np.array([[4], [7]])
 
 
 def block(index, residual="post_norm", cross=False):
-    """Blocks that differ: the inner width grows with the index."""
+    """Return a block whose inner width grows with the index."""
     return TransformerBlock(
         MultiHeadAttention(N, H, pattern="causal"),
         FeedForward(5 + index),
@@ -33,7 +33,7 @@ def built(residual="post_norm", cross=False, layers=L, **arguments):
 
 
 @pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
-def test_oracle(residual):
+def test_output_equals_the_formula(residual):
     stack = built(residual, layers=2)
     expected = X
     for layer in stack.blocks:
@@ -48,7 +48,7 @@ def test_oracle(residual):
     np.testing.assert_allclose(stack(X, padding_mask=REAL), expected, atol=5e-5)
 
 
-def test_blocks_by_index_may_differ():
+def test_blocks_may_differ_by_index():
     stack = built()
     assert [layer.feed_forward.intermediate_dim for layer in stack.blocks] == [5, 6, 7, 8]
     assert len({id(w) for w in stack.weights}) == len(stack.weights) == L * 16
@@ -66,7 +66,7 @@ def test_the_closing_norm_has_the_epsilon_of_the_blocks():
     assert built(PreNorm(epsilon=0.25)).norm.epsilon == 0.25
 
 
-def test_a_list_of_blocks():
+def test_stack_accepts_a_list_of_blocks():
     blocks = [block(0), block(3)]
     stack = Stack(blocks)
     assert stack.num_layers == 2 and stack.blocks == blocks
@@ -85,7 +85,7 @@ def test_scores_of_every_block(cross):
 
 @pytest.mark.parametrize("chunks", [[1] * T, [2, 3]], ids=str)
 @pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
-def test_limit_cached_steps_equal_the_whole(residual, chunks):
+def test_cached_steps_equal_one_pass(residual, chunks):
     stack = built(residual, cross=True, layers=2)
     whole = stack(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
     cache = stack.initial_cache(B, T + 2)
@@ -103,7 +103,7 @@ def test_limit_cached_steps_equal_the_whole(residual, chunks):
         assert int(cache["index"]) == start
 
 
-def test_implicit_mask_reaches_every_block_and_leaves():
+def test_implicit_mask_reaches_every_block_and_is_passed_on():
     stack, words = built("pre_norm"), TokenEmbedding(9, D)
     x = words(REAL * 4)
     explicit = stack(ops.array(ops.convert_to_numpy(x)), padding_mask=REAL)
@@ -111,7 +111,7 @@ def test_implicit_mask_reaches_every_block_and_leaves():
     np.testing.assert_array_equal(stack(x)._keras_mask, REAL)
 
 
-def test_no_leak_from_padding():
+def test_padding_has_no_influence():
     stack = built()
     changed = np.where(REAL[..., None], X, 1e3).astype("float32")
     before, after = (np.asarray(stack(x, padding_mask=REAL)) for x in (X, changed))
@@ -133,6 +133,8 @@ def test_symbolic_shape_and_model():
     stack = built()
     model = keras.Model(x, stack(x))
     assert model.output.shape == (None, None, D)
+    output, states = stack(x, return_hidden_states=True)
+    assert [state.shape for state in [output, *states]] == [(None, None, D)] * (L + 1)
     np.testing.assert_allclose(model.predict(X, verbose=0), stack(X), atol=1e-5)
 
 
@@ -145,26 +147,26 @@ def test_symbolic_shape_and_model():
         (([block(0)], 2), "`num_layers`.*num_layers=2, 1 blocks"),
         ((5,), "`block` must be a function.*block=5"),
         ((lambda index: None, 2), "`block` must give layers of the class.*None at 0"),
-        ((block(0), 2), "`block` must be a function.*`Recurrent`.*<TransformerBlock"),
-        (([block(0), FeedForward(8)],), "layers.Block`, such as a.*<FeedForward.*at 1"),
+        ((block(0), 2), r"`block` must be a function.*`Recurrent`.*TransformerBlock\("),
+        (([block(0), FeedForward(8)],), r"layers.Block`, such as a.*FeedForward\(8\) at 1"),
         (([keras.layers.Dense(8)],), "layers.Block`, such as a.*<Dense"),
     ],
 )
-def test_errors(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         Stack(*arguments)
 
 
-def test_blocks_that_are_stacks():
-    """They are blocks, but for a memory, and where they make nothing wider."""
+def test_stacks_may_be_blocks():
+    """Stacks are blocks if their output is as wide as their input; memories are refused."""
     stack = Stack([Stack(block, 2), Stack(block, 1)])
     assert stack(X).shape == X.shape
-    with pytest.raises(ValueError, match="memory.*stacks.*<Stack"):
+    with pytest.raises(ValueError, match=r"memory.*stacks.*Stack\(\[Transf"):
         stack(X, memory=np.zeros((len(X), 2, 3, D)))
 
     def wide(index):
         return Reversible(functools.partial(block, residual="pre_norm"), 1, join="concatenate")
 
     for outer in (Stack(wide, 2), Recurrent(wide, 2), ACT(wide, 2)):
-        with pytest.raises(ValueError, match=rf"<Reversible.* makes {2 * D} of {D}"):
+        with pytest.raises(ValueError, match=rf"Reversible\(\[.* makes {2 * D} of {D}"):
             outer.build(X.shape)

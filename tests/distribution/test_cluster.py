@@ -1,4 +1,4 @@
-"""Who the other processes are, from what each scheduler sets."""
+"""Addresses of the other processes, from the variables of each scheduler."""
 
 import json
 
@@ -36,7 +36,7 @@ def config(cluster, kind, index):
         ({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "worker", 1, (["c:1", "a:1", "b:1"], 2)),
     ],
 )
-def test_tf_config(environment, cluster, kind, index, expected):
+def test_tf_config_gives_addresses_and_index(environment, cluster, kind, index, expected):
     environment(TF_CONFIG=config(cluster, kind, index))
     assert workers() == expected
 
@@ -45,13 +45,13 @@ SLURM = {"SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NODELIST": "n[01-02]"}
 
 
 @pytest.mark.parametrize("rank", range(3))
-def test_slurm(environment, rank):
+def test_srun_gives_addresses_and_index(environment, rank):
     """Two tasks on the first node, one on the second; no program of Slurm's is asked."""
     environment(**SLURM, SLURM_STEP_TASKS_PER_NODE="2,1", SLURM_PROCID=str(rank))
     assert workers() == (["n01:8888", "n01:8889", "n02:8888"], rank)
 
 
-def test_a_batch_scripts_own_shell_is_no_task(environment):
+def test_the_shell_of_a_batch_script_is_no_worker(environment):
     environment(SLURM_PROCID="0")
     with pytest.raises(ValueError, match="srun"):
         workers()
@@ -64,7 +64,7 @@ def test_a_batch_scripts_own_shell_is_no_task(environment):
         ({"HOSTNAME": "train-0"}, 0),
     ],
 )
-def test_kubernetes(environment, variables, index):
+def test_kubernetes_gives_addresses_and_index(environment, variables, index):
     environment(KERAS_ATTN_WORKERS="train-0.train:2222, train-1.train:2222", **variables)
     assert workers() == (["train-0.train:2222", "train-1.train:2222"], index)
 
@@ -92,7 +92,7 @@ def test_kubernetes(environment, variables, index):
         ),
     ],
 )
-def test_what_makes_no_sense_is_named(environment, variables, message):
+def test_malformed_variables_raise(environment, variables, message):
     environment(**variables)
     with pytest.raises(ValueError, match=message):
         workers()

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from scripts import result_of
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -26,12 +28,12 @@ def test_auxiliary_losses_on_two_replicas_equal_one_device(result):
     assert found["two"]["loss"] == pytest.approx(found["one"]["loss"], rel=1e-5)
 
 
-def test_the_data_tells_a_local_average_from_a_global_one(result):
+def test_the_data_distinguishes_a_local_average_from_a_global_one(result):
     """The same with Keras's loss, which divides by each replica's own number."""
     assert result["keras"]["difference"] > 1e-2
 
 
-def test_the_numbers_reported_are_those_of_one_device(result):
+def test_two_replicas_log_the_metrics_of_one_device(result):
     for name in ("loss", "perplexity", "token_accuracy"):
         assert result["ours"]["two"][name] == pytest.approx(result["ours"]["one"][name], rel=1e-5)
 

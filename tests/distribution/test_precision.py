@@ -15,6 +15,8 @@ from keras_attn import models
 from keras_attn.losses import AuxiliaryLosses, LabelSmoothedCrossentropy
 from keras_attn.memory import StatefulSegments
 
+pytestmark = pytest.mark.slow
+
 V, B, T, STEPS = 11, 7, 12, 20
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 23, "dropout": 0.0}
 IMAGE = {"image_shape": (3, 4, 1)}
@@ -106,7 +108,7 @@ def test_loss_curves_are_within_the_noise_of_float32(name):
         assert low[-5:].mean() < 0.7 * low[0]
 
 
-def test_weights_of_low_precision_are_outside_of_it():
+def test_loss_curves_of_low_precision_weights_are_outside_the_noise():
     """They forget small steps, as mixed precision would without its float32 weights."""
     float32, noise = with_noise("gpt")
     (low,) = curves("gpt", "bfloat16", 1)

@@ -11,6 +11,8 @@ import pytest
 from other_backend import needs_jax
 from scripts import cluster
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).resolve().parent / "replicas.py"
 CASES = ("transformer", "universal_transformer", "transformer_xl", "adaptive_span_transformer")
 WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
@@ -18,7 +20,7 @@ WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
 
 def started(directory, *kinds, **variables):
     directory.mkdir(parents=True, exist_ok=True)
-    path = f"{SCRIPT.parents[1]}{os.pathsep}{SCRIPT.parents[2]}"
+    path = f"{SCRIPT.parents[1] / 'support'}{os.pathsep}{SCRIPT.parents[2]}"
     variables = {"KERAS_BACKEND": "tensorflow", **variables, "PYTHONPATH": path}
     with open(directory / "errors", "w", encoding="utf-8") as errors:
         return subprocess.Popen(
@@ -76,7 +78,7 @@ def test_two_processes_train_as_one(found, case):
         assert np.array_equal(worker[f"{case}/after"], first[f"{case}/after"])
 
 
-def test_the_replicas_share_the_rows_of_each_batch(found):
+def test_replicas_divide_the_rows_of_each_batch(found):
     """None twice and none lost, in the order of the batch; here a batch is two parts of rows."""
     (alone,), (mirrored,) = ([f["rows"] for f in found[k]] for k in ("none", "mirrored"))
     workers = [worker["rows"] for worker in found["multi_worker"]]

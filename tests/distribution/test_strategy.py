@@ -1,4 +1,4 @@
-"""What each name gives, and what each says where it is not to be had."""
+"""Strategies by name, and the errors of those that are not available."""
 
 import importlib
 import os
@@ -13,7 +13,7 @@ from keras_attn.distribution import strategy
 from keras_attn.distribution.workers import WORKERS
 
 
-def test_none_is_one_device():
+def test_none_uses_one_device():
     import tensorflow as tf
 
     place = strategy("none")
@@ -22,7 +22,7 @@ def test_none_is_one_device():
         keras.layers.Dense(1).build((None, 2))
 
 
-def test_mirrored_has_all_devices():
+def test_mirrored_uses_all_devices():
     import tensorflow as tf
 
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
@@ -49,23 +49,23 @@ print(json.dumps([found, place.num_replicas_in_sync == len(devices), place is ag
 
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one core is not shared")
 @pytest.mark.parametrize("asked, expected", [(0, 1), (3, 3)])
-def test_devices_share_the_cores_unless_told_otherwise(asked, expected):
+def test_logical_devices_divide_the_cores_unless_the_program_sets_threads(asked, expected):
     assert run_on("tensorflow", SHARED, asked) == [expected, True, True]
 
 
-def test_an_unknown_name_is_told_the_known_ones():
+def test_an_unknown_name_raises_with_the_known_names():
     with pytest.raises(ValueError, match=r"'none', 'mirrored', 'multi_worker', 'tpu'.*'gpus'"):
         strategy("gpus")
 
 
-def test_several_workers_need_to_know_each_other(monkeypatch):
+def test_multi_worker_needs_addresses(monkeypatch):
     for name in ("TF_CONFIG", WORKERS, "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match="TF_CONFIG"):
         strategy("multi_worker")
 
 
-def test_no_tpu_is_said_in_a_sentence():
+def test_tpu_without_a_tpu_raises():
     with pytest.raises(ValueError, match="^`tpu` needs a TPU .*Received: "):
         strategy("tpu")
 
@@ -77,7 +77,7 @@ class Workers:
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_an_unknown_version_of_keras_must_show_that_it_works(monkeypatch, works):
+def test_an_unknown_version_of_keras_must_train_a_small_model(monkeypatch, works):
     monkeypatch.setattr(keras, "__version__", "3.150.0")
     monkeypatch.setattr(keras_fit, "can_fit", lambda strategy: works)
     trainer = importlib.import_module("keras.src.backend.tensorflow.trainer")
@@ -91,7 +91,7 @@ def test_an_unknown_version_of_keras_must_show_that_it_works(monkeypatch, works)
     assert theirs == (trainer.TensorFlowTrainer._maybe_symbolic_build, trainer.reduce_per_replica)
 
 
-def test_one_device_fits():
+def test_fit_works_on_one_device():
     assert keras_fit.can_fit(strategy("none"))
 
 
@@ -109,11 +109,12 @@ with strategy("none").scope():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend, names",
     [("jax", ["gpus", "tpu"]), ("torch", ["gpus", "mirrored", "multi_worker", "tpu"])],
 )
-def test_other_backends(backend, names):
+def test_strategies_of_other_backends(backend, names):
     if backend not in INSTALLED:
         pytest.skip(f"{backend} is not installed")
     number, refused = run_on(backend, ON_ANOTHER.format(refused=names))
@@ -133,7 +134,7 @@ print(json.dumps([jax.process_index(), jax.process_count(), place.num_replicas_i
 
 
 @needs_jax
-def test_jax_knows_the_processes_that_srun_starts(monkeypatch):
+def test_jax_finds_the_processes_that_srun_starts(monkeypatch):
     """Without TensorFlow, whose resolver reads Slurm's variables otherwise."""
     for name in ("TF_CONFIG", WORKERS):
         monkeypatch.delenv(name, raising=False)

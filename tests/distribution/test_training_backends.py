@@ -15,6 +15,8 @@ from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.optimizers import Noam
 from keras_attn.metrics import Perplexity, TokenAccuracy
 
+pytestmark = pytest.mark.slow
+
 rng = np.random.default_rng(0)
 labels, logits = rng.integers(0, 4, (3, 6)), rng.normal(size=(3, 6, 4)).astype("float32")
 values = [LabelSmoothedCrossentropy(0.1)(labels, logits), Noam(64, 10)(3)]

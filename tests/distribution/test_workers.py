@@ -12,7 +12,7 @@ from keras_attn.distribution.workers import worker_of
 
 
 def model_of(tasks, task_type, task_id):
-    """What a model knows when it was made in such a process of such a cluster."""
+    """Return a model made in such a process of such a cluster."""
     cluster = tf.train.ClusterSpec({job: ["localhost:1"] * count for job, count in tasks.items()})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         cluster, task_type=task_type, task_id=task_id
@@ -32,12 +32,12 @@ def model_of(tasks, task_type, task_id):
         ({}, (None, None), (0, 1)),
     ],
 )
-def test_index_and_number(tasks, task, expected):
+def test_worker_of_gives_index_and_number_of_workers(tasks, task, expected):
     assert worker_of(model_of(tasks, *task)) == expected
 
 
 @pytest.mark.parametrize("strategy", [tf.distribute.get_strategy, tf.distribute.MirroredStrategy])
-def test_one_process_has_no_number(strategy, tmp_path):
+def test_one_process_is_worker_0_of_1(strategy, tmp_path):
     with strategy().scope():
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     assert worker_of(model) == (0, 1)
@@ -53,7 +53,7 @@ class Kill(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
-def test_a_worker_goes_on_from_what_all_have(tmp_path, monkeypatch):
+def test_a_worker_resumes_from_the_newest_checkpoint_of_all(tmp_path, monkeypatch):
     """The second of two was killed later, and has saved once more than the first."""
 
     def start(worker):

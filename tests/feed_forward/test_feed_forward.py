@@ -31,7 +31,7 @@ def built(width=F, **arguments):
 
 
 @pytest.mark.parametrize("activation, function", ACTIVATIONS.values(), ids=ACTIVATIONS)
-def test_oracle(activation, function):
+def test_output_equals_the_formula(activation, function):
     layer = built(activation=activation)
     assert [w.shape for w in layer.weights] == [(D, F), (F,), (F, D), (D,)]
     weights = dict(zip(("w1", "b1", "w2", "b2"), map(oracles.numpy_of, layer.weights), strict=True))
@@ -39,7 +39,7 @@ def test_oracle(activation, function):
     np.testing.assert_allclose(layer(X), expected, atol=1e-5)
 
 
-def test_positions_do_not_meet():
+def test_positions_are_independent():
     layer = built()
     changed = X.copy()
     changed[:, 2] += 1
@@ -49,7 +49,7 @@ def test_positions_do_not_meet():
     assert np.all(np.asarray(layer(changed))[:, 2] != np.asarray(layer(X))[:, 2])
 
 
-def test_dropout_falls_on_the_hidden_layer_in_training_only():
+def test_dropout_applies_to_the_hidden_layer_in_training_only():
     layer = built(dropout=0.9)
     np.testing.assert_array_equal(layer(X), layer(X, training=False))
     dropped = np.asarray(layer(np.zeros((500, 1, D), "float32") + X[0, 0], training=True))[:, 0]
@@ -78,7 +78,7 @@ def assert_alike(found, expected, atol):
 
 @pytest.mark.parametrize("length", [1, 4, 5, 11])
 @pytest.mark.parametrize("chunks", [2, 3, 5, 100])
-def test_limit_chunks_equal_the_whole(chunks, length):
+def test_chunks_equal_one_pass(chunks, length):
     """Two rows of this length are a multiple of few of these numbers."""
     x = oracles.random(B, length, D)
     found, expected = (with_gradients(built(chunks=c), x) for c in (chunks, 1))
@@ -118,7 +118,7 @@ def test_chunks_with_weights_that_are_frozen_or_adapted():
     assert_alike(with_gradients(found, X), with_gradients(expected, X), 1e-5)
 
 
-def test_dropout_falls_anew_on_each_chunk_and_alike_in_the_backward_pass():
+def test_each_chunk_has_its_own_dropout_reused_by_the_backward_pass():
     """Hidden units are ones and leave as they are, so that the output is what was dropped."""
     length, chunks, rate = 60, 5, 0.4
     layer = FeedForward(D, activation="linear", dropout=rate, chunks=chunks)
@@ -189,7 +189,7 @@ print(json.dumps([grown(0.0, 16), grown(0.1, 16), grown(0.0, 1)]))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the peak memory")
-def test_the_peak_memory_of_training_is_that_of_one_chunk():
+def test_training_peak_memory_is_that_of_one_chunk():
     """In a process of its own: of 16 chunks, four times one's hidden layer, twice as much with
     dropout; the whole takes twice the whole's."""
     length, width = 8192, 4096
@@ -234,7 +234,6 @@ def test_arguments_of_keras_dense_reach_both_layers():
     again = FeedForward.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     layer = built(bias_initializer="ones", bias_regularizer="l1", bias_constraint="non_neg")
-    layer.build(X.shape)
     assert all(isinstance(w.constraint, keras.constraints.NonNeg) for w in layer.weights[1::2])
 
 
@@ -272,6 +271,6 @@ def test_save_config_and_mask():
         ({"intermediate_dim": 3, "activation": "step"}, "activation.*step"),
     ],
 )
-def test_errors(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         FeedForward(**arguments)

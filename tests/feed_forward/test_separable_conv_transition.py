@@ -53,7 +53,7 @@ def oracle(layer, x, real):
 
 @BOTH
 @pytest.mark.parametrize("sizes", [(3, 5), (2, 4), (1, 1), (9, 8)], ids=str)
-def test_oracle(causal, sizes):
+def test_output_equals_the_formula(causal, sizes):
     layer = built(causal, kernel_sizes=sizes)
     shapes = [(sizes[0], D, 1), (1, D, F), (F,), (sizes[1], F, 1), (1, F, D), (D,)]
     assert [w.shape for w in layer.weights] == shapes
@@ -63,7 +63,7 @@ def test_oracle(causal, sizes):
     np.testing.assert_allclose(layer(X), whole, atol=1e-5)
 
 
-def test_who_sees_whom():
+def test_kernel_sizes_bound_the_receptive_field():
     """6 positions back, causally; else 3 to each side: by the Jacobian."""
     for causal, seen in ((True, range(-6, 1)), (False, range(-3, 4))):
         layer = built(causal, activation="tanh")
@@ -76,7 +76,7 @@ def test_who_sees_whom():
 
 
 @BOTH
-def test_no_leak_from_padding(causal):
+def test_padding_has_no_influence(causal):
     layer = built(causal)
     before = np.asarray(layer(X, padding_mask=REAL))
     changed = np.where(REAL[..., None], X, np.nan).astype("float32")
@@ -87,7 +87,7 @@ def test_no_leak_from_padding(causal):
 
 
 @BOTH
-def test_the_block_hands_its_mask_on(causal):
+def test_block_passes_its_mask_to_the_transition(causal):
     """Given by name or by Keras; through a whole stack padding is as if it were not there."""
 
     def block(index):
@@ -105,7 +105,7 @@ def test_the_block_hands_its_mask_on(causal):
         np.testing.assert_allclose(found[b, :length], alone[0], atol=1e-5)
 
 
-def test_dropout_falls_on_the_hidden_layer_in_training_only():
+def test_dropout_applies_to_the_hidden_layer_in_training_only():
     layer = built(dropout=0.5)
     np.testing.assert_array_equal(layer(X), layer(X, training=False))
     dropped = [np.asarray(layer(X, training=True)) for _ in range(2)]
@@ -131,7 +131,7 @@ def model():
 
 @pytest.mark.parametrize("slots", [11, None])
 @pytest.mark.parametrize("ends", [(T,), (1, 2, 3, 4, 5, 6, 7), (3, 4, T)], ids=str)
-def test_limit_pieces_with_a_cache_equal_the_whole(ends, slots):
+def test_cached_pieces_equal_one_pass(ends, slots):
     layer = built(causal=True)
     whole, cache, start = np.asarray(layer(X)), layer.initial_cache(B, slots), 0
     for end in ends:
@@ -140,7 +140,7 @@ def test_limit_pieces_with_a_cache_equal_the_whole(ends, slots):
         start = end
 
 
-def test_of_masked_slots_nothing_is_read_whatever_the_masks_rank():
+def test_masked_slots_have_no_influence_for_any_mask_rank():
     """As if what stands in them were zero, of which a convolution reads nothing either."""
     layer, length = built(causal=True), 3
     slots = np.ones((B, T, T), bool)
@@ -167,13 +167,13 @@ def test_of_masked_slots_nothing_is_read_whatever_the_masks_rank():
         layer(X[:, length:], cache=cache, attention_mask=mask[:, :, 1:])
 
 
-def test_generation_equals_the_loop_without_caches(model):
-    """Prompts of different length: the neighbours of what is written are a row's own last tokens."""
+def test_generation_equals_the_uncached_loop(model):
+    """Prompts have different lengths: the convolutions must read each row's own last tokens."""
     check_greedy(model, np.array([[5, 3, 10, 0, 0], [7, 2, 9, 4, 6]]), max_length=6)
 
 
 @pytest.mark.slow
-def test_xla_writes_the_same(model):
+def test_xla_generates_the_same_tokens(model):
     """And there the cache has a fixed size."""
     prompts = np.array([[5, 3, 10, 0], [7, 2, 9, 4]])
     for strategy in ("greedy", Beam(2)):
@@ -185,7 +185,7 @@ def test_xla_writes_the_same(model):
         np.testing.assert_allclose(grown[1], fixed[1], rtol=1e-4)
 
 
-def test_a_beams_score_is_that_of_its_text_read_whole(model):
+def test_beam_scores_equal_those_of_one_pass(model):
     """The tokens of several texts lie side by side in the slots: each sees its own."""
     prompts = np.array([[5, 3, 10, 0], [7, 2, 9, 4]])
     ids, scores = generate(model, prompts, Beam(3, length_penalty=0.0), 5, eos_id=-1)
@@ -198,7 +198,7 @@ def test_a_beams_score_is_that_of_its_text_read_whole(model):
         assert float(scores[row]) == pytest.approx(logs[range(5), ids[row]].sum(), abs=1e-3)
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_uses_in_a_block_raise():
     with pytest.raises(ValueError, match="`memory` does not fit.*SeparableConvTransition"):
         causal_block(0)(X, memory=X)
     layer = built()
@@ -223,7 +223,7 @@ def test_check_layer(causal):
         ({"intermediate_dim": 3, "activation": "step"}, "activation.*step"),
     ],
 )
-def test_errors(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         SeparableConvTransition(**arguments)
 

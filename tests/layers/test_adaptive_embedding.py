@@ -21,7 +21,7 @@ def built(*arguments, **options):
     return layer
 
 
-def test_oracle():
+def test_output_equals_the_formula():
     layer = built(CUTOFFS, DIV)
     x = oracles.numpy_of(layer(IDS))
     edges = [0, 5, 11, 23]
@@ -34,7 +34,7 @@ def test_oracle():
 
 
 @pytest.mark.parametrize("cutoffs", [[], CUTOFFS])
-def test_equal_widths_are_a_token_embedding(cutoffs):
+def test_div_val_of_one_equals_a_token_embedding(cutoffs):
     layer, plain = built(cutoffs), TokenEmbedding(V, D)
     plain.build()
     plain.table.assign(np.concatenate([oracles.numpy_of(table) for table in layer.tables]))
@@ -100,6 +100,6 @@ def test_save_config():
         (lambda: built(CUTOFFS)(IDS + 0.0), "`token_ids` must be integers.*float"),
     ],
 )
-def test_errors(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

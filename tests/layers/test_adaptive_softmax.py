@@ -58,7 +58,7 @@ def oracle(layer, x):
 
 
 @pytest.mark.parametrize("tied", [True, False, "all_but_first"])
-def test_oracle(tied):
+def test_output_equals_the_formula(tied):
     layer = built(tied_projections=tied)
     found = layer(X)
     for index in [(0, 0), (1, 5), (2, 36)]:
@@ -73,7 +73,7 @@ def test_probabilities_sum_to_one(cutoffs, div_val):
     np.testing.assert_allclose(sums, 1.0, atol=1e-6)
 
 
-def test_one_cluster_is_the_plain_softmax():
+def test_one_cluster_equals_the_plain_softmax():
     layer = built([], 1)
     table, bias = oracles.numpy_of(layer.embedding.tables[0]), oracles.numpy_of(layer.biases[0])
     logits = X @ table.T + bias
@@ -95,8 +95,8 @@ def test_losses_are_those_of_the_full_table_in_the_order_of_the_tokens(kind):
     [
         ("few", None, CUTOFFS),
         ("some", None, CUTOFFS),
-        ("few", False, CUTOFFS),
-        ("some", True, [11]),
+        pytest.param("few", False, CUTOFFS, marks=pytest.mark.slow),
+        pytest.param("some", True, [11], marks=pytest.mark.slow),
     ],
 )
 def test_the_gradient_is_that_of_the_full_table(kind, jit_compile, cutoffs):
@@ -140,7 +140,7 @@ def test_the_gradient_of_an_unused_cluster_is_zero():
 
 
 @pytest.mark.parametrize("kind, most", [("few", 7 + 2), ("none", 0), ("some", 2 * B * T)])
-def test_logits_are_made_for_few_tokens_more_than_a_cluster_has(kind, most, monkeypatch):
+def test_cluster_logits_are_computed_for_few_tokens(kind, most, monkeypatch):
     """Eager calls run the way that is chosen; of 111 tokens the ways are 2, 7, 28 and 111."""
     layer, rows = built(), []
     plain = clusters.crossentropy
@@ -160,7 +160,7 @@ def test_logits_are_made_for_few_tokens_more_than_a_cluster_has(kind, most, monk
     assert sum(rows[1:]) <= most
 
 
-def test_padding_counts_nothing():
+def test_padding_has_no_loss():
     layer = built()
     labels = LABELS["some"].copy()
     labels[0, 30:] = 0
@@ -212,7 +212,7 @@ def test_conformance(tied):
 
 
 @pytest.mark.slow
-def test_conformance_of_losses():
+def test_conformance_with_labels():
     labels = LABELS["some"][:2, :31]
     layer = AdaptiveSoftmax(AdaptiveEmbedding(V, D, CUTOFFS, DIV))
     # XLA is in the test of the gradient; `unknown_sizes` is a graph.
@@ -231,7 +231,8 @@ def model_pair(cutoffs=CUTOFFS):
     return model, trained
 
 
-def test_fit():
+@pytest.mark.slow
+def test_fit_lowers_the_loss():
     """Each word is followed by the same one: the losses are learned, and are those of the table."""
     model, trained = model_pair([29])
     trained.compile(
@@ -250,7 +251,7 @@ def test_fit():
 
 
 @pytest.mark.slow
-def test_xla_trains_the_same_whatever_the_batch():
+def test_xla_training_does_not_depend_on_batch_size():
     """Of unknown size, for which all logits are made."""
     histories = []
     for jit_compile in (False, True):
@@ -262,7 +263,7 @@ def test_xla_trains_the_same_whatever_the_batch():
     np.testing.assert_allclose(*histories, rtol=1e-5)
 
 
-def test_still_tied_when_loaded(tmp_path):
+def test_loaded_softmax_stays_tied(tmp_path):
     model, trained = model_pair()
     oracles.scramble(trained)
     x, y = LABELS["some"], LABELS["few"]
@@ -287,6 +288,6 @@ def test_still_tied_when_loaded(tmp_path):
         ),
     ],
 )
-def test_errors(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -5,13 +5,12 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from index_sets import CASES, NUM_HEADS, WAYS, W, shrink_tiles
+from index_sets import CASES, NUM_HEADS, SMALL_TILES, WAYS, W
 from scripts import result_of
 
 from keras_attn import export
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import Causal, Dense, Local, Pattern, PerHead, Strided
-from keras_attn.patterns import pattern as pattern_module
 from keras_attn.scores import LearnedRelative
 
 B, T, H, D = 4, 37, 4, 6
@@ -20,14 +19,10 @@ CONTEXT = oracles.random(B, T + W, D, seed=1)
 REAL = np.arange(T + W)[None] < np.array([[T + W], [T], [3], [0]])
 
 
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    shrink_tiles(monkeypatch)
-
-
 def built(pattern, plan, **arguments):
     pattern = CASES[pattern][0] if isinstance(pattern, str) else pattern
     layer = MultiHeadAttention(NUM_HEADS, H, pattern=pattern, implementation=plan, **arguments)
+    layer.tile_sizes = SMALL_TILES
     layer.build((B, T, D), (B, T, D))
     oracles.scramble(layer)
     return layer
@@ -117,20 +112,22 @@ class Noted(Local):
     "plan, window, length, planned",
     [
         ("blockwise", W, 3, True),
-        ("dense", W, 40, False),
-        ("auto", W, 15, False),  # short
-        ("auto", W, 18, True),
-        ("auto", 20, 40, False),  # leaves out too little, and the matrix is small
-        ("auto", 100, 48, True),  # leaves out nothing, but the matrix is large
+        ("dense", W, 600, False),
+        ("auto", W, 500, False),  # short
+        ("auto", W, 520, True),
+        ("auto", 500, 520, False),  # leaves out too little, and the matrix is small
     ],
 )
-def test_the_plan_is_chosen_by_length(plan, window, length, planned, monkeypatch):
-    monkeypatch.setattr(pattern_module, "SHORT", 16)
-    monkeypatch.setattr(pattern_module, "LONG", 48)
+def test_implementation_is_chosen_by_length(plan, window, length, planned):
     pattern = Noted(window)
     x = oracles.random(1, length, D)
     MultiHeadAttention(2, 4, pattern=pattern, implementation=plan)(x, x)
     assert getattr(pattern, "planned", False) is planned
+
+
+def test_a_large_matrix_is_avoided_by_a_pattern_that_leaves_out_nothing():
+    assert Local(100).prefers_blockwise(48, 48, short=16, long=48)
+    assert not Local(100).prefers_blockwise(47, 47, short=16, long=48)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +195,7 @@ def test_save_and_load(tmp_path):
     loaded = keras.models.load_model(tmp_path / "model.keras")
     layers = [layer for layer in loaded.layers if isinstance(layer, MultiHeadAttention)]
     assert [layer.pattern for layer in layers] == [pattern for pattern, _ in CASES.values()]
-    assert {layer.plan for layer in layers} == {"blockwise"}
+    assert {layer.implementation for layer in layers} == {"blockwise"}
     x = X[:, : 2 * W + 1]
     np.testing.assert_array_equal(loaded(x), model(x))
 
@@ -235,7 +232,10 @@ def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_pat
 def fitted(plan, length=T, **compiling):
     """The weights after two steps of gradient descent."""
     x = keras.Input((length, D))
-    layer = MultiHeadAttention(NUM_HEADS, H, pattern=Strided(W), implementation=plan, score="additive")
+    layer = MultiHeadAttention(
+        NUM_HEADS, H, pattern=Strided(W), implementation=plan, score="additive"
+    )
+    layer.tile_sizes = SMALL_TILES
     model = keras.Model(x, layer(x, x))
     oracles.scramble(model)
     model.compile(keras.optimizers.SGD(0.1), "mse", **compiling)
@@ -251,8 +251,7 @@ def test_training_is_the_same(length, jit_compile):
         np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-def test_the_gradient_of_a_long_sequence_is_finite(monkeypatch):
-    monkeypatch.undo()  # tiles of their usual size
+def test_the_gradient_of_a_long_sequence_is_finite():
     layer = MultiHeadAttention(2, 4, pattern=Local(64))
     x = tf.constant(oracles.random(1, 3001, D))
     with tf.GradientTape() as tape:

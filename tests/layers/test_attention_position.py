@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from index_sets import CASES, NUM_HEADS, W, shrink_tiles
+from index_sets import CASES, NUM_HEADS, W
 from keras import ops
 
 from keras_attn.depth import Stack
@@ -108,8 +108,7 @@ PLANS["relative"] = {"pattern": Local(W), "score": "relative"}
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_every_plan_equals_the_matrix(name, monkeypatch):
-    shrink_tiles(monkeypatch)
+def test_every_plan_equals_the_matrix(name):
     for tiles, matrix in zip(
         by_plan("blockwise", **PLANS[name]), by_plan("dense", **PLANS[name]), strict=True
     ):

@@ -5,13 +5,16 @@ the same tests pass with `KERAS_BACKEND=jax`. Which tensors the kernel takes is 
 `tests/backend/test_jax_fused_attention.py`.
 """
 
+import functools
+
 import keras
 import numpy as np
 import oracles
 import pytest
 from keras import ops
 
-from keras_attn.layers import MultiHeadAttention, fused_attention
+from keras_attn.attention import fused
+from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import AdaptiveSpan, Causal, Dense, Local, PerHead
 from keras_attn.scores import DotProduct
 
@@ -53,7 +56,8 @@ def kernel(monkeypatch):
         uses.append(arguments)
         return original(*tensors, **arguments)
 
-    monkeypatch.setattr(fused_attention, "has_fused_attention", lambda *tensors: True)
+    monkeypatch.setattr(fused, "IS_POSSIBLE", True)
+    monkeypatch.setattr(fused, "has_fused_attention", lambda *tensors: True)
     monkeypatch.setattr(ops, "dot_product_attention", noted)
     return uses
 
@@ -102,9 +106,9 @@ def test_the_kernel_gives_what_the_matrix_gives(case, policy, atol, kernel):
         layer = built(shapes, implementation=plan, dtype=policy, **arguments)
         found.append([oracles.numpy_of(x) for x in with_gradients(layer, inputs, call)])
         assert len(kernel) == 1  # by "auto", not by "dense"
-    for fused, matrix in zip(*found, strict=True):
+    for kernel_result, matrix in zip(*found, strict=True):
         scale = max(1.0, np.abs(matrix).max())
-        np.testing.assert_allclose(fused / scale, matrix / scale, atol=atol)
+        np.testing.assert_allclose(kernel_result / scale, matrix / scale, atol=atol)
 
 
 def test_causality_needs_no_mask_where_queries_and_keys_stand_together(kernel):
@@ -182,8 +186,10 @@ def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypa
     built(pattern=Local(3))(X, X)
     assert not kernel
     layers = [built(pattern=pattern) for pattern in (Dense(), Causal())]
+    can_fuse = fused.can_fuse
     for uses, pairs in ((4, B * T * T + 1), (2, B * T * T)):
-        monkeypatch.setattr(fused_attention, "MANY_PAIRS", pairs)
+        limited = functools.partial(can_fuse, many_pairs=pairs)
+        monkeypatch.setattr(fused, "can_fuse", limited)
         for layer in layers:
             layer(X, X)
             layer(X, X, value_mask=STARTS)
@@ -194,4 +200,4 @@ def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypa
 def test_this_machine_has_no_kernel():
     """These tests run on processors."""
     tensors = [ops.ones((1, N, T, H), dtype="float16")] * 3
-    assert not fused_attention.has_fused_attention(*tensors)
+    assert not fused.has_fused_attention(*tensors)

@@ -1,4 +1,4 @@
-"""An initializer object shared by layers, as the pages share one, draws new numbers for each."""
+"""An initializer object shared by layers, as the models share one, draws new numbers for each."""
 
 import keras
 import numpy as np

@@ -16,7 +16,7 @@ def built(**arguments):
     return head
 
 
-def test_oracle():
+def test_output_equals_the_formula():
     head = built(epsilon=1e-3)
     kernel, bias = map(oracles.numpy_of, head.dense.weights)
     hidden = np.vectorize(oracles.gelu)(X @ kernel + bias)
@@ -25,7 +25,7 @@ def test_oracle():
     np.testing.assert_allclose(head(X), expected, atol=1e-5)
 
 
-def test_weights_are_its_own_and_the_table():
+def test_weights_are_the_head_and_the_table():
     head = built()
     assert head.count_params() == D * D + 3 * D + V + V * D
     assert any(w is head.embedding.table for w in head.weights)
@@ -50,6 +50,6 @@ def test_save_config():
 
 
 @pytest.mark.parametrize("given", [None, "table"])
-def test_errors(given):
+def test_invalid_arguments_raise(given):
     with pytest.raises(ValueError, match="`embedding`.*Received: embedding="):
         MaskedTokenHead(given)

@@ -14,7 +14,7 @@ def ids_of(pixels):
     return np.array([[1 + sum(v * V ** (C - 1 - c) for c, v in enumerate(p)) for p in pixels]])
 
 
-def test_oracle():
+def test_output_equals_the_formula():
     """x = v W + b of values on [-1, 1]; the start has a vector of its own."""
     layer = PixelEmbedding(V, C, D)
     layer.build()
@@ -41,6 +41,6 @@ def test_check_layer():
         ((256, 3, 0), "`hidden_dim`"),
     ],
 )
-def test_errors(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         PixelEmbedding(*arguments)

@@ -30,7 +30,7 @@ def table(layer, *places):
     return layer.position.table.numpy()[list(places)]
 
 
-def test_oracle(layer):
+def test_output_equals_the_formula(layer):
     expected = oracles.block(
         X + table(layer, 0, 1, 2, 3, 4),
         oracles.block_weights(layer.block),
@@ -43,7 +43,7 @@ def test_oracle(layer):
     np.testing.assert_allclose(found, alone, atol=1e-6)
 
 
-def test_a_memory_has_the_positions_before(layer):
+def test_memory_slots_precede_the_input_positions(layer):
     """As a longer sequence, of which the first part was read before."""
     whole = layer(np.concatenate([MEMORY, X], axis=1))
     np.testing.assert_allclose(layer(X, memory=MEMORY), whole[:, M:], atol=1e-5)
@@ -58,7 +58,7 @@ def test_a_memory_has_the_positions_before(layer):
 
 
 @pytest.mark.parametrize("max_length", [None, 9])
-def test_a_cache_continues_the_positions(max_length):
+def test_positions_continue_after_cached_keys(max_length):
     stack = Stack(lambda index: positioned(index, "pre_norm"), 2)
     stack.build(X.shape)
     oracles.scramble(stack)
@@ -85,6 +85,7 @@ def test_cross_attention_and_scores():
     np.testing.assert_allclose(scores["cross_attention"], np.tile(may[:, None], (2, 2, 1, 1)))
 
 
+@pytest.mark.slow
 def test_check_layer():
     # Files of such blocks are written and read in tests/models/test_saving.py.
     check_layer(positioned(), (2, T, D), slow=False).raise_if_any()
@@ -97,7 +98,7 @@ def test_positions_and_weights_are_those_of_the_parts(layer):
     assert ops.shape(layer.position.table) == (16, D)
 
 
-def test_errors():
+def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="`block` must be a `Block`. Received: block='stack'"):
         PositionedBlock("stack", "sinusoidal")
     with pytest.raises(ValueError, match="position"):

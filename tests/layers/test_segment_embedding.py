@@ -17,7 +17,7 @@ def built(**arguments):
     return layer
 
 
-def test_oracle():
+def test_output_equals_the_formula():
     layer = built()
     np.testing.assert_array_equal(layer(X, SEGMENTS), X + layer.table.numpy()[SEGMENTS])
     np.testing.assert_array_equal(layer(X), layer(X, np.zeros((B, T), "int32")))
@@ -48,6 +48,6 @@ def test_save_config_and_mask():
         (lambda: built()(X, SEGMENTS[:, :3]), r"`segment_ids`.*\(2, 4\).*\(2, 3\)"),
     ],
 )
-def test_errors(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -20,7 +20,7 @@ def built(**arguments):
     return layer
 
 
-def test_oracle():
+def test_output_equals_the_formula():
     """Scaled by sqrt(D) on the way in, and only there."""
     layer = built()
     table = oracles.numpy_of(layer.table)
@@ -71,7 +71,7 @@ def test_logits_pass_on_the_mask_of_their_input():
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
-def test_ids_of_any_integer_type(dtype):
+def test_integer_ids_of_any_dtype(dtype):
     np.testing.assert_array_equal(built()(IDS.astype(dtype)), built()(IDS))
 
 
@@ -112,6 +112,6 @@ def test_save_config():
         (lambda: built().logits(HIDDEN[..., 1:]), r"`x`.*7.*\(2, 4, 6\)"),
     ],
 )
-def test_errors(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -34,7 +34,7 @@ RESIDUALS = pytest.mark.parametrize("residual", [PostNorm(epsilon=1e-3), PreNorm
 
 
 @RESIDUALS
-def test_oracle_of_an_encoder_block(residual):
+def test_encoder_block_equals_the_formula(residual):
     layer = built(residual=residual)
     expected = oracles.block(
         X,
@@ -47,7 +47,7 @@ def test_oracle_of_an_encoder_block(residual):
 
 
 @RESIDUALS
-def test_oracle_of_a_decoder_block(residual):
+def test_decoder_block_equals_the_formula(residual):
     """Two lengths and two widths: a mask or a context given to the wrong attention cannot fit."""
     layer = built(cross=True, pattern="causal", residual=residual)
     expected = oracles.block(
@@ -63,7 +63,7 @@ def test_oracle_of_a_decoder_block(residual):
     np.testing.assert_allclose(output, expected, atol=2e-5)
 
 
-def test_oracle_of_a_mask_of_the_context():
+def test_context_attention_mask_equals_the_formula():
     """Beside the padding: who may look at what, of all heads."""
     layer, may = built(cross=True), oracles.random(B, T, S) > 0
     expected = oracles.block(
@@ -79,7 +79,7 @@ def test_oracle_of_a_mask_of_the_context():
     np.testing.assert_allclose(output, expected, atol=2e-5)
 
 
-def test_each_sublayer_has_a_norm_of_its_own():
+def test_each_sublayer_has_its_own_norm():
     layer = built(cross=True)
     norms = [w for w in layer.weights if w.name in ("gamma", "beta")]
     assert len(norms) == 6 and len({id(w) for w in layer.weights}) == len(layer.weights)
@@ -97,7 +97,7 @@ def test_scores_of_each_attention(cross):
 
 
 @pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
-def test_limit_cached_steps_equal_the_whole(residual):
+def test_cached_steps_equal_one_pass(residual):
     layer = built(cross=True, pattern="causal", residual=residual)
     whole = layer(X, CONTEXT, context_padding_mask=CONTEXT_REAL)
     cache = {
@@ -149,7 +149,7 @@ def test_implicit_masks_survive_pre_norm():
 
 
 @pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
-def test_dropout_falls_on_every_sublayer(residual):
+def test_dropout_applies_to_every_sublayer(residual):
     """At a rate of nearly one nothing is left but the identity, normalised where it is."""
     layer = built(cross=True, residual=residual, dropout=0.999999)
     oracles.scramble(layer, scale=0.0)
@@ -237,6 +237,6 @@ def attention():
         (lambda: built()(X[0]), r"`query`.*\(5, 11\)"),
     ],
 )
-def test_errors(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

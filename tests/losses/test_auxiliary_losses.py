@@ -57,7 +57,7 @@ def of_steps(trained, *steps):
 
 
 @pytest.mark.parametrize("num_layers, total_steps", [(4, 80), (4, 83), (3, 7), (64, 4000), (1, 5)])
-def test_schedule(num_layers, total_steps):
+def test_the_schedule_equals_its_formula(num_layers, total_steps):
     for step in range(0, total_steps + 2, 1 + total_steps // 200):
         p = Fraction(step, total_steps)
         stepped = layer_shares(tf.constant(step), total_steps, num_layers, "step").numpy()
@@ -129,7 +129,7 @@ def loop_loss(trained, step, weights=None):
         (0, {"shared_heads": True}, 6),
     ],
 )
-def test_oracle(step, arguments, terms):
+def test_losses_equal_an_oracle(step, arguments, terms):
     trained = trained_model(**arguments)
     expected = loop_loss(trained, step)
     assert expected[1] == terms
@@ -237,7 +237,7 @@ def gradients(trained, step, weights, graph=False):
     return float(loss), [gradient.numpy() for gradient in found]
 
 
-def test_a_dropped_classifier_has_no_part():
+def test_a_classifier_whose_time_is_over_gets_no_gradient():
     """Not even numbers that are none reach the loss, or a gradient, from a layer that is over."""
     trained = trained_model()
     dropped = [head for head in trained.heads if head.name.startswith("layer_1_")]
@@ -283,7 +283,7 @@ def test_without_auxiliary_losses_it_is_the_model():
     assert all((a == b).all() for a, b in zip(*weights, strict=True))
 
 
-def test_the_model_knows_nothing_of_the_classifiers():
+def test_the_wrapped_model_has_no_classifiers():
     """Weights, operations and answers are those of a model that was never wrapped."""
     alone = language_model()
     trained = trained_model(model=language_model())
@@ -379,7 +379,7 @@ def test_layers_that_are_computed_again():
         ),
     ],
 )
-def test_errors(call, message):
+def test_bad_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

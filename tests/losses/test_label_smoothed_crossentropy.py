@@ -51,7 +51,7 @@ def value_and_gradient(loss, labels, logits, jit_compile=False, **kwargs):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_oracle(smoothing, jit_compile):
+def test_loss_and_gradient_equal_an_oracle(smoothing, jit_compile):
     labels, logits = example()
     expected = oracle(labels, logits, smoothing)
     found = value_and_gradient(LabelSmoothedCrossentropy(smoothing), labels, logits, jit_compile)
@@ -59,8 +59,8 @@ def test_oracle(smoothing, jit_compile):
     np.testing.assert_allclose(found[1], expected[1], atol=1e-7)
 
 
-def test_the_portable_formula_is_the_fused_one(monkeypatch):
-    """What the other backends compute, run on this one."""
+def test_the_portable_formula_equals_the_fused_one(monkeypatch):
+    """The formula of the other backends, run on this one."""
     labels, logits = example()
     monkeypatch.setattr(operations, "crossentropy", operations.crossentropy.portable)
     expected = oracle(labels, logits, 0.1)
@@ -118,7 +118,7 @@ def test_padding_may_be_longer_and_hold_anything():
     assert not longer_gradient[:, T:].any()
 
 
-def test_a_batch_without_a_real_token_teaches_nothing():
+def test_a_batch_without_a_real_token_has_loss_and_gradient_0():
     _, logits = example()
     value, gradient = value_and_gradient(
         LabelSmoothedCrossentropy(0.1), np.zeros((B, T), "int32"), logits
@@ -128,7 +128,7 @@ def test_a_batch_without_a_real_token_teaches_nothing():
 
 
 @pytest.mark.parametrize("ignore_class", [-100, 4])
-def test_ignore_id_may_lie_outside_the_vocabulary(ignore_class):
+def test_ignore_class_may_lie_outside_the_vocabulary(ignore_class):
     labels, logits = example()
     labels = np.where(labels == 0, ignore_class, labels)
     loss = LabelSmoothedCrossentropy(0.1, ignore_class=ignore_class)
@@ -139,7 +139,7 @@ def test_ignore_id_may_lie_outside_the_vocabulary(ignore_class):
 
 
 @pytest.mark.parametrize("shape", [(B,), (B, 1), (B, T)])
-def test_sample_weight(shape):
+def test_sample_weight_multiplies_losses_and_not_the_divisor(shape):
     labels, logits = example()
     weights = np.random.default_rng(1).uniform(0.0, 2.0, shape).astype("float32")
     found = value_and_gradient(
@@ -162,7 +162,7 @@ def test_low_precision_logits_are_computed_in_float32(dtype, relative):
     )
 
 
-def test_labels_decide_and_not_the_mask_on_the_logits():
+def test_labels_decide_which_tokens_count_and_not_the_implicit_mask():
     """A mask that calls every token padding changes nothing."""
     tokens = keras.Input((T,), dtype="int32")
     logits = keras.layers.Embedding(V, V, mask_zero=True)(tokens)
@@ -206,7 +206,7 @@ def test_config_round_trip_and_saved_model(tmp_path):
 
 
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0])
-def test_smoothing_must_be_a_share(smoothing):
+def test_label_smoothing_must_be_in_0_1(smoothing):
     with pytest.raises(
         ValueError, match=f"`label_smoothing`.*Received: label_smoothing={smoothing}"
     ):

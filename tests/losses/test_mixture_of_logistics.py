@@ -57,7 +57,7 @@ def parameters_of(loss, *shape, seed=0, scale=1.0):
 
 
 @pytest.mark.parametrize("channels, num_values", [(1, 256), (2, 17), (3, 5)])
-def test_oracle_and_sum(channels, num_values):
+def test_probabilities_equal_an_oracle_and_sum_to_one(channels, num_values):
     loss = MixtureOfLogistics(K, channels, num_values)
     parameters = parameters_of(loss)
     pixels = every_pixel(channels, num_values)
@@ -100,7 +100,7 @@ def test_extremes_are_finite_and_sum_to_one(case):
 
 
 def test_a_value_far_from_the_mean_has_the_tail_of_the_logistic():
-    """Where probabilities underflow, log p falls by distance over scale, and so does its slope."""
+    """If probabilities underflow, log p falls by distance over scale, and so does its slope."""
     loss = MixtureOfLogistics(1, 1)
     parameters = tf.constant([[0.0, -1.0, -7.0]])
     with tf.GradientTape() as tape:
@@ -116,7 +116,7 @@ def test_a_value_far_from_the_mean_has_the_tail_of_the_logistic():
     assert slope[1] == pytest.approx(1 / scale, rel=1e-3)
 
 
-def test_equal_mixtures_are_one():
+def test_equal_mixtures_equal_one_mixture():
     one, three = MixtureOfLogistics(1, 2, 17), MixtureOfLogistics(3, 2, 17)
     single = oracles.random(one.num_parameters)
     triple = np.concatenate([[0.0] * 3, np.repeat(single[1:], 3)])
@@ -191,7 +191,7 @@ def test_fit_finds_the_spread_of_the_data():
     assert history[0] > 2 and entropy - 0.05 < history[-1] < entropy + 0.2
 
 
-def test_save_config():
+def test_config_round_trip():
     loss = MixtureOfLogistics(4, 2, 17, name="mine")
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert again.get_config() == loss.get_config()
@@ -214,6 +214,6 @@ def test_save_config():
         ),
     ],
 )
-def test_errors(call, message):
+def test_bad_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -41,7 +41,7 @@ def made(strategy):
 
 
 def state(model):
-    """The memories of all rows, those of each replica after the other's."""
+    """Return the memories of all rows, replica after replica."""
     rows = {}
     for name, variable in model.state.items():
         parts = getattr(variable.value, "values", [variable])

@@ -9,7 +9,7 @@ from keras_attn.memory import KVCache
 from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Causal, Fixed, Local, PerHead, Strided
 
 
-def test_an_empty_state():
+def test_initial_state_is_empty():
     layer = MultiHeadAttention(6, 4, value_dim=5, num_key_value_heads=3)
     state = KVCache(7).initial(layer, 2)
     assert {name: tuple(x.shape) for name, x in state.items()} == {
@@ -28,7 +28,7 @@ def test_the_state_has_the_compute_dtype(policy):
     assert state["key"].dtype == state["value"].dtype == layer.compute_dtype
 
 
-def test_oracle():
+def test_output_equals_the_formula():
     layer = MultiHeadAttention(3, 4)
     memory = KVCache(7)
     state = memory.initial(layer, 2)
@@ -44,7 +44,7 @@ def test_oracle():
         assert int(state["index"]) == start
 
 
-def test_batch_and_length_may_be_tensors():
+def test_batch_size_and_length_may_be_tensors():
     layer = MultiHeadAttention(3, 4)
 
     @tf.function
@@ -64,7 +64,7 @@ def test_value():
 
 
 @pytest.mark.parametrize("length", [0, -1])
-def test_errors(length):
+def test_invalid_arguments_raise(length):
     with pytest.raises(ValueError, match=f"`max_length`.*max_length={length}"):
         KVCache(length)
 
@@ -92,8 +92,8 @@ def test_errors(length):
     ],
     ids=repr,
 )
-def test_what_a_pattern_keeps(pattern, slots):
-    """No more slots than the farthest key that a query meets, and no fewer."""
+def test_ring_cache_keeps_the_window(pattern, slots):
+    """The number of slots is the distance to the farthest key of a query."""
     layer = MultiHeadAttention(2, 4, pattern=pattern)
     assert KVCache(100).initial(layer, 1)["key"].shape[2] == slots
     assert KVCache(100, whole=True).initial(layer, 1)["key"].shape[2] == 100
@@ -103,7 +103,7 @@ def test_what_a_pattern_keeps(pattern, slots):
     assert farthest + 1 == slots if slots < 100 else farthest + 1 <= slots
 
 
-def test_more_new_keys_than_slots():
+def test_more_new_keys_than_slots_raises():
     layer = MultiHeadAttention(3, 4)
     key = oracles.random(2, 3, 8, 4)
     with pytest.raises(ValueError, match="7 slots, 8 new keys"):

@@ -33,7 +33,7 @@ def test_the_last_real_states_are_kept(data):
 
 @pytest.mark.parametrize("length", [0, 2, 5])
 @pytest.mark.parametrize("num_slots", [0, 3, 5])
-def test_all_real_and_of_unknown_length(length, num_slots):
+def test_unknown_length_without_padding(length, num_slots):
     states = oracles.random(B, L, length, D)
     everything = keep_last(states, num_slots, np.ones((B, length), bool))
     unknown = tf.function(

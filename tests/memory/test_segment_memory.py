@@ -1,4 +1,4 @@
-"""A text read segment by segment: what the memory keeps, and what blocks make of it."""
+"""A text read segment by segment: contents of the memory, and outputs of blocks."""
 
 import functools
 
@@ -35,7 +35,7 @@ def draw_cut(data, number):
 
 @RESIDUALS
 @pytest.mark.parametrize("memory_length", [1, 3, 20])
-def test_oracle(residual, memory_length):
+def test_output_equals_the_formula(residual, memory_length):
     found, _ = run(shared(residual), X, RAGGED, memory_length)
     expected = segments.oracle(shared(residual), X, RAGGED, memory_length, residual == "pre")
     np.testing.assert_allclose(found, expected, atol=1e-4)
@@ -44,8 +44,8 @@ def test_oracle(residual, memory_length):
 @RESIDUALS
 @settings(deadline=None, max_examples=4)
 @given(data=st.data())
-def test_any_cutting_equals_one_pass(residual, data):
-    """Each row cut on its own; a memory as long as the text has room for all of it."""
+def test_any_segmentation_equals_one_pass(residual, data):
+    """Each row has its own segments; the memory is as long as the text."""
     number = data.draw(st.integers(1, 5))
     counts = np.stack([draw_cut(data, number) for _ in range(B)])
     memory_length = data.draw(st.sampled_from([T, T + 6]))
@@ -67,20 +67,20 @@ def test_any_cutting_equals_one_pass(residual, data):
     ],
     ids=["local", "dense", "strided", "per head", "fixed", "span", "dynamic span"],
 )
-def test_limit_patterns_need_no_more_than_they_see(pattern, memory_length, plan):
-    """Blocks at fixed places fit where memory and segments are of whole blocks."""
+def test_memory_as_long_as_the_pattern_equals_one_pass(pattern, memory_length, plan):
+    """Blocks at fixed positions need memories and segments of whole blocks."""
     stack = built(pattern=pattern(), implementation=plan, layers=2)
     found, _ = run(stack, X, same_cuts([4, 4, 3]), memory_length, masked=False)
     np.testing.assert_allclose(found, stack(X), atol=2e-4)
 
 
-def test_limit_a_memory_without_a_length_is_full():
+def test_memory_without_a_length_counts_as_full():
     stack = built(layers=1)
     found, _ = stack(X[:, 4:], memory=X[:, None, :4])
     np.testing.assert_allclose(found, stack(X)[:, 4:], atol=1e-5)
 
 
-def test_limit_no_slots_is_no_memory():
+def test_memory_of_no_slots_equals_no_memory():
     stack, counts = shared("pre"), same_cuts([4, 7])
     found, state = run(stack, X, counts, 0, masked=False)
     apart = [np.asarray(stack(x)) for x, _ in segments.spread(X, counts)]
@@ -88,7 +88,7 @@ def test_limit_no_slots_is_no_memory():
     assert state["memory"].shape == (B, L, 0, D)
 
 
-def test_a_memory_without_slots_means_that_nothing_came_before():
+def test_empty_memory_equals_no_memory():
     """Whatever the model keeps later."""
     stack, memory = shared("post"), SegmentMemory(5)
     nothing = state_of(np.zeros((B, L, 0, D), "float32"), [0] * B)
@@ -101,7 +101,7 @@ def test_a_memory_without_slots_means_that_nothing_came_before():
 
 
 @RESIDUALS
-def test_no_leak_from_empty_slots(residual):
+def test_empty_slots_have_no_influence(residual):
     """Zeros, large numbers and none at all: bit-equal, and equal to no memory."""
     stack = shared(residual)
     _, state = run(stack, X, RAGGED, 6)
@@ -117,7 +117,7 @@ def test_no_leak_from_empty_slots(residual):
     assert np.abs(outputs[0][1:] - np.asarray(stack(X))[1:]).max() > 0.02
 
 
-def test_no_leak_from_padding():
+def test_padding_has_no_influence():
     """What a segment is padded with is neither attended nor remembered."""
     stack, memory = shared("post"), SegmentMemory(6)
     _, state = run(stack, X, RAGGED, 6)
@@ -134,7 +134,7 @@ def test_no_leak_from_padding():
     np.testing.assert_array_equal(found[0][1][2], state["memory"][2])
 
 
-def test_a_mask_with_holes_leaves_none_in_the_memory():
+def test_masked_positions_leave_no_gaps_in_the_memory():
     memory, hidden = SegmentMemory(4), oracles.random(2, 1, 5, 3)
     real = np.array([[0, 1, 0, 1, 1], [1, 0, 0, 0, 0]], bool)
     state = memory.extend(memory.initial(2, 1, 3), hidden, real)
@@ -143,7 +143,7 @@ def test_a_mask_with_holes_leaves_none_in_the_memory():
     np.testing.assert_array_equal(state["memory"][1, 0, 3:], hidden[1, 0, [0]])
 
 
-def test_two_episodes_in_one_batch_equal_two_runs():
+def test_reset_separates_episodes_of_one_row():
     """The first row goes on where the second begins anew."""
     stack, memory = shared("pre"), SegmentMemory(5)
     one, two = X[:1], X[1:2]
@@ -157,7 +157,7 @@ def test_two_episodes_in_one_batch_equal_two_runs():
     np.testing.assert_allclose(output[1:], stack(two[:, 4:]), atol=1e-5)
 
 
-def test_rows_and_their_memories_go_together():
+def test_each_row_uses_its_own_memory():
     """Permuting both permutes the output; permuting the rows alone makes other outputs."""
     stack, order = shared("post"), [2, 0, 1]
     _, state = run(stack, X, RAGGED, 6)
@@ -169,7 +169,7 @@ def test_rows_and_their_memories_go_together():
 
 
 @RESIDUALS
-def test_no_gradient_crosses_segments(residual):
+def test_gradients_stop_at_segments(residual):
     stack, memory = shared(residual), SegmentMemory(6)
     first, second = tf.constant(X[:, :4]), tf.constant(X[:, 4:])
     with tf.GradientTape() as tape:
@@ -207,7 +207,7 @@ def test_weights_learn_from_the_memory():
     np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=2e-2)
 
 
-def test_recomputed_blocks_read_and_remember_the_same():
+def test_remat_keeps_memory_and_output():
     """The gradient, too, is that of blocks whose results are kept."""
     plain = shared("pre")
     remat = Stack.from_config({**plain.get_config(), "remat": True})
@@ -295,7 +295,7 @@ def test_in_a_functional_model_of_unknown_sizes(tmp_path):
     np.testing.assert_allclose(segments.gather(outputs, RAGGED), stack(X), atol=2e-4)
 
 
-def test_cross_attention_beside_a_memory():
+def test_cross_attention_works_with_a_memory():
     """A decoder's block: the memory is for its self-attention alone."""
     block = TransformerBlock(
         MultiHeadAttention(2, 3, pattern="causal", score="relative"),
@@ -321,7 +321,7 @@ def test_value():
 
 
 @pytest.mark.parametrize("memory_length", [-1, 2.5, None])
-def test_errors_of_the_memory(memory_length):
+def test_invalid_memories_raise(memory_length):
     with pytest.raises(ValueError, match=f"`memory_length`.*memory_length={memory_length}"):
         SegmentMemory(memory_length)
 
@@ -338,18 +338,18 @@ def test_errors_of_the_memory(memory_length):
         ),
     ],
 )
-def test_errors_of_a_call(arguments, message):
+def test_invalid_calls_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         shared("post")(X, **arguments)
 
 
-def test_a_memory_and_a_cache_are_refused():
+def test_memory_together_with_cache_raises():
     stack = shared("post")
     with pytest.raises(ValueError, match="not both"):
         stack(X, memory=np.zeros((B, L, 5, D)), cache=stack.initial_cache(B, T))
 
 
-def test_errors_of_masks_and_extending():
+def test_invalid_masks_and_states_raise():
     block, memory = shared("post").blocks[0], SegmentMemory(5)
     with pytest.raises(ValueError, match=r"`memory_mask` must have shape \(3, 4\)"):
         block(X, memory=X[:, :4], memory_mask=np.ones((B, 5), bool))

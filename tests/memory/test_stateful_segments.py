@@ -65,7 +65,7 @@ def test_predict_equals_one_pass(model, whole):
     np.testing.assert_allclose(found, cut(whole), atol=2e-4)
 
 
-def test_any_cutting_equals_one_pass(model, whole):
+def test_any_segmentation_equals_one_pass(model, whole):
     """Segments of changing length, rows cut differently, from a dataset of unknown sizes."""
     counts = np.array([[5, 0, 1, 6], [2, 3, 5, 2], [1, 7, 1, 3]])
     batches = [ids for ids, _ in segments.spread(IDS, counts)]
@@ -129,7 +129,7 @@ def test_validation_and_training_do_not_mix():
     np.testing.assert_allclose(found, history["val_loss"][-1], rtol=1e-6)
 
 
-def test_evaluation_puts_the_memory_back(model, whole):
+def test_evaluate_restores_the_memory(model, whole):
     model.reset()
     first = model.predict_on_batch(IDS[:, :5])
     before = [variable.numpy() for variable in model.state.values()]
@@ -144,7 +144,7 @@ def test_evaluation_puts_the_memory_back(model, whole):
     np.testing.assert_allclose(model(IDS), whole, atol=2e-4)
 
 
-def test_every_epoch_begins_empty():
+def test_every_epoch_starts_with_an_empty_memory():
     model, seen = compiled(), []
     watch = keras.callbacks.LambdaCallback(
         on_epoch_begin=lambda epoch, logs: seen.append(lengths(model)),
@@ -157,7 +157,7 @@ def test_every_epoch_begins_empty():
 
 
 @pytest.mark.parametrize("whole_batch", [False, True])
-def test_two_episodes_in_one_batch_equal_two_runs(model, whole, whole_batch):
+def test_reset_separates_episodes_of_one_row(model, whole, whole_batch):
     """The second row, or every one, begins anew with the third segment."""
     begins = np.ones(B, bool) if whole_batch else np.arange(B) == 1
     reset = [np.zeros(B, bool), np.zeros(B, bool), begins, np.zeros(B, bool)]
@@ -174,7 +174,7 @@ def test_two_episodes_in_one_batch_equal_two_runs(model, whole, whole_batch):
     assert np.abs(expected - whole).max() > 0.02
 
 
-def test_fewer_rows_continue_the_first_and_leave_the_others(model, whole):
+def test_smaller_batches_continue_the_first_rows_only(model, whole):
     """In a batch of known and of unknown size."""
     unknown = tf.function(model, [tf.TensorSpec([None, None], tf.int32)], autograph=False)
     model.reset()
@@ -189,7 +189,7 @@ def test_fewer_rows_continue_the_first_and_leave_the_others(model, whole):
         unknown(np.tile(IDS, (2, 1)))
 
 
-def test_the_rows_of_the_first_batch_are_kept():
+def test_first_batch_sets_the_number_of_rows():
     inner = language_model()
     for data in (
         SegmentStreams(IDS[0], 4, 2).as_dataset(),
@@ -204,7 +204,7 @@ def test_the_rows_of_the_first_batch_are_kept():
 
 
 @pytest.mark.parametrize("policy, memory_length", [("float32", 0), ("mixed_bfloat16", 4)])
-def test_saved_and_restored_with_its_memory(tmp_path, policy, memory_length):
+def test_memory_is_saved_and_restored(tmp_path, policy, memory_length):
     keras.config.set_dtype_policy(policy)
     model = compiled(memory_length=memory_length)
     model.train_on_batch(IDS[:, :3], LABELS[:, :3])
@@ -228,7 +228,7 @@ def test_the_memory_of_other_rows_is_not_restored(tmp_path):
         compiled().load_weights(tmp_path / "model.weights.h5")
 
 
-def test_a_stream_of_texts_equals_each_text_alone(model):
+def test_streamed_texts_equal_separate_texts(model):
     """As a dataset and as an object with batches; no text sees another."""
     texts = [np.random.default_rng(n).integers(1, V, n) for n in (8, 3, 12, 2, 5)]
     plain = CausalLanguageModel(model.model.embedding, model.model.depth)
@@ -264,7 +264,7 @@ def test_more_outputs_and_inputs_than_one():
         model(inputs["x"])
 
 
-def test_errors(model):
+def test_invalid_arguments_raise(model):
     inner = model.model
     with pytest.raises(ValueError, match="`model` must have a memory"):
         StatefulSegments(CausalLanguageModel(inner.embedding, inner.depth))

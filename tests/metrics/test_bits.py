@@ -92,7 +92,7 @@ def test_a_mixture_is_divided_by_pixels_and_channels():
 
 
 @pytest.mark.parametrize("make", [BitsPerCharacter, BitsPerDim])
-def test_no_token_ignore_id_and_reset(make):
+def test_no_token_ignore_class_and_reset(make):
     metric = make()
     metric.update_state(np.zeros((1, 3), "int32"), np.ones((1, 3, V)))
     assert float(metric.result()) == 0.0
@@ -155,7 +155,7 @@ def test_likelihood_must_be_a_loss():
         (lambda: updated(BitsPerCharacter(LENGTHS[:-1])), "`token_lengths`.*10 numbers.*11 ids"),
     ],
 )
-def test_errors_of_lengths(call, message):
+def test_bad_token_lengths_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

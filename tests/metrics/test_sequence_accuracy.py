@@ -1,4 +1,4 @@
-"""Whole sequences: against a loop, with weights, and in a file."""
+"""Accuracy of whole sequences: against a loop, with weights, and in a file."""
 
 import keras
 import numpy as np
@@ -35,7 +35,7 @@ def test_a_sequence_is_right_if_each_real_token_is(labels, random, ignore_class)
     assert float(metric.result()) == pytest.approx(right / counted if counted else 0.0)
 
 
-def test_a_config_makes_the_same_metric():
+def test_config_round_trip():
     config = keras.saving.serialize_keras_object(SequenceAccuracy(1, name="exact"))
     metric = keras.saving.deserialize_keras_object(config)
     assert metric.name == "exact"

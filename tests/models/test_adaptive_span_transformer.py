@@ -1,7 +1,7 @@
 import numpy as np
 import oracles
 import pytest
-from models import pages
+from models import formulas
 
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
@@ -13,8 +13,8 @@ SPAN, RAMP = 5, 2
 
 
 def built(**arguments):
-    sizes = {**pages.SIZES, "max_span": SPAN, "ramp": RAMP, **arguments}
-    return pages.scrambled(adaptive_span_transformer(**sizes))
+    sizes = {**formulas.SIZES, "max_span": SPAN, "ramp": RAMP, **arguments}
+    return formulas.scrambled(adaptive_span_transformer(**sizes))
 
 
 def set_spans(model, *spans):
@@ -29,7 +29,7 @@ def model():
 
 def formula(layer, x):
     """The paper's weights, pair by pair, from the spans of the layer's heads."""
-    query, key = pages.heads(layer, x, "query"), pages.heads(layer, x, "key")
+    query, key = formulas.heads(layer, x, "query"), formulas.heads(layer, x, "key")
     vectors = oracles.numpy_of(layer.score.embeddings)  # (max_span, H)
     spans = oracles.numpy_of(layer.pattern.span) * SPAN
     batch, count, length, size = query.shape
@@ -41,59 +41,60 @@ def formula(layer, x):
                 keys = key[:, n, j] + vectors[i - j]
                 dot = np.sum(query[:, n, i] * keys, axis=-1) / np.sqrt(size)
                 logits[:, n, i, j] = dot + (np.log(soft) if soft else -np.inf)
-    return pages.weigh(layer, x, logits, True)
+    return formulas.weigh(layer, x, logits, True)
 
 
 @pytest.mark.parametrize("spans", [(0.0, 1.5), (3.25, 5.0)])
-def test_oracle(model, spans):
+def test_output_equals_the_formula(model, spans):
     set_spans(model, *spans)
-    x, table = pages.embedded(model, pages.IDS)
+    x, table = formulas.embedded(model, formulas.IDS)
     for layer in model.depth.blocks:
-        x = pages.post_norm(x, pages.sublayers(layer, formula))
-    one_pass = pages.without_memory(model)({"token_ids": pages.IDS})
+        x = formulas.post_norm(x, formulas.sublayers(layer, formula))
+    one_pass = formulas.without_memory(model)({"token_ids": formulas.IDS})
     np.testing.assert_allclose(one_pass, x @ table.T, atol=2e-4)
 
 
-def test_limit_spans_at_their_maximum_are_a_window(model):
+def test_maximal_spans_equal_a_window(model):
     def block(index):
         attention = {"score": LearnedRelative(SPAN), "pattern": Local(SPAN), "use_bias": False}
         return TransformerBlock(
-            MultiHeadAttention(pages.N, pages.D // pages.N, **attention), FeedForward(pages.F)
+            MultiHeadAttention(formulas.N, formulas.D // formulas.N, **attention),
+            FeedForward(formulas.F),
         )
 
-    window = CausalLanguageModel(model.embedding, Stack(block, pages.L))
+    window = CausalLanguageModel(model.embedding, Stack(block, formulas.L))
     weights = [w for w in model.weights if not w.path.endswith("span")]
     for ours, theirs in zip(window.weights, weights, strict=True):
         ours.assign(theirs)
-    expected = np.asarray(window({"token_ids": pages.IDS}))
+    expected = np.asarray(window({"token_ids": formulas.IDS}))
     set_spans(model, SPAN, SPAN)
-    found = pages.without_memory(model)({"token_ids": pages.IDS})
+    found = formulas.without_memory(model)({"token_ids": formulas.IDS})
     np.testing.assert_allclose(found, expected, atol=1e-5)
     set_spans(model, SPAN, 0)
-    found = pages.without_memory(model)({"token_ids": pages.IDS})
+    found = formulas.without_memory(model)({"token_ids": formulas.IDS})
     assert np.abs(found - expected).max() > 1e-2
 
 
 def test_the_memory_is_as_long_as_the_longest_span(model):
     set_spans(model, SPAN, 1)
-    assert model.input["memory"].shape == (None, pages.L, None, pages.D)
-    one_pass = pages.without_memory(model)({"token_ids": pages.IDS})
-    np.testing.assert_allclose(pages.read(model, (4, 7, 11)), one_pass, atol=2e-4)
+    assert model.input["memory"].shape == (None, formulas.L, None, formulas.D)
+    one_pass = formulas.without_memory(model)({"token_ids": formulas.IDS})
+    np.testing.assert_allclose(formulas.read(model, (4, 7, 11)), one_pass, atol=2e-4)
 
 
-def test_the_loss_of_spans():
-    """By its docstring: so much per token of span, for the mean over heads, in every layer."""
+def test_span_loss_is_added_in_every_layer():
+    """The loss is `span_loss` per token of span, for the mean over heads, summed over layers."""
     model = built(span_loss=0.01)
     set_spans(model, 2.0, 5.0)
-    np.testing.assert_allclose(sum(model.losses), pages.L * 0.01 * 3.5, rtol=1e-5)
+    np.testing.assert_allclose(sum(model.losses), formulas.L * 0.01 * 3.5, rtol=1e-5)
 
 
-def test_no_leak(model):
+def test_later_tokens_have_no_influence(model):
     set_spans(model, SPAN, 1)
-    plain = pages.without_memory(model)
-    changed = pages.IDS.copy()
-    changed[:, 6:] = changed[:, 6:] % (pages.V - 1) + 1
-    before, after = (np.asarray(plain({"token_ids": ids})) for ids in (pages.IDS, changed))
+    plain = formulas.without_memory(model)
+    changed = formulas.IDS.copy()
+    changed[:, 6:] = changed[:, 6:] % (formulas.V - 1) + 1
+    before, after = (np.asarray(plain({"token_ids": ids})) for ids in (formulas.IDS, changed))
     np.testing.assert_array_equal(after[:, :6], before[:, :6])
 
 
@@ -102,26 +103,26 @@ def test_steps_and_generation_equal_one_pass(dynamic):
     model = built(dynamic=dynamic)
     if not dynamic:
         set_spans(model, SPAN, 1)
-        pages.check_generation(model)
-    pages.check_steps(model)
+        formulas.check_generation(model)
+    formulas.check_steps(model)
 
 
 def test_span_summary_of_static_spans_needs_no_text(model):
     set_spans(model, 2.0, 5.0)
     found = model.span_summary()
-    assert len(found) == pages.L
+    assert len(found) == formulas.L
     np.testing.assert_allclose(found[1]["spans"], [2.0, 5.0], rtol=1e-5)
 
 
 def test_span_summary_of_dynamic_spans_is_measured_on_a_text():
     """By the first layer's formula: z = max_span sigmoid(w x + b) of the embedded tokens."""
     model = built(dynamic=True)
-    found = model.span_summary(pages.IDS)
-    assert len(found) == pages.L and np.all(found[0]["spans"] != found[1]["spans"])
+    found = model.span_summary(formulas.IDS)
+    assert len(found) == formulas.L and np.all(found[0]["spans"] != found[1]["spans"])
     first = model.depth.blocks[0].attention.pattern
-    expected = first.span_summary(model.embedding(pages.IDS))
+    expected = first.span_summary(model.embedding(formulas.IDS))
     np.testing.assert_allclose(found[0]["spans"], expected["spans"], rtol=1e-6)
     with pytest.raises(ValueError, match="`token_ids`. Received: token_ids=None"):
         model.span_summary()
     with pytest.raises(ValueError, match="pattern `AdaptiveSpan`.*Causal"):
-        pages.scrambled(gpt(**pages.SIZES, max_length=9)).span_summary()
+        formulas.scrambled(gpt(**formulas.SIZES, max_length=9)).span_summary()

@@ -25,7 +25,7 @@ def model():
 
 
 @pytest.mark.parametrize("segments", [SEGMENTS, None])
-def test_oracle(model, segments):
+def test_output_equals_the_formula(model, segments):
     table = oracles.numpy_of(model.embedding.table)
     x = table[IDS] + oracles.numpy_of(model.position.table)[:5]
     x = (
@@ -51,13 +51,13 @@ def test_oracle(model, segments):
     np.testing.assert_allclose(model(inputs), expected, atol=1e-4)
 
 
-def test_padding_changes_nothing(model):
+def test_padding_has_no_influence(model):
     before, real = np.asarray(model({"token_ids": IDS})), IDS != 0
     after = np.asarray(model({"token_ids": np.pad(IDS, ((0, 0), (0, 2)))}))
     np.testing.assert_allclose(after[:, :5][real], before[real], atol=1e-5)
 
 
-def test_every_token_sees_every_other(model):
+def test_every_token_attends_to_every_other(model):
     before = np.asarray(model({"token_ids": IDS[:1]}))
     for t in range(5):
         changed = IDS[:1].copy()
@@ -66,7 +66,7 @@ def test_every_token_sees_every_other(model):
         assert np.all(np.any(after != before, axis=-1))
 
 
-def test_features_below_the_head(model):
+def test_encoder_output_is_available_as_features(model):
     features = keras.Model(model.input, model.get_layer("encoder").output)
     found = features({"token_ids": IDS, "segment_ids": SEGMENTS})
     assert found.shape == (2, 5, 6)

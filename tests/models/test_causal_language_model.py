@@ -1,4 +1,4 @@
-"""A model with a memory: segments in, logits and the next memory out."""
+"""A model with a memory maps segments to logits and the next memory."""
 
 import json
 
@@ -40,7 +40,7 @@ def whole(model):
 
 
 def read(model, counts, state=None):
-    """Logits of all tokens, and the last state."""
+    """Return the logits of all tokens, and the last state."""
     state, logits = state or model.initial_memory(B), []
     for ids, _ in segments.spread(IDS, counts):
         outputs = model({"token_ids": ops.convert_to_tensor(ids), **state})
@@ -51,16 +51,16 @@ def read(model, counts, state=None):
 
 @settings(deadline=None, max_examples=4)
 @given(cuts=st.lists(st.lists(st.integers(0, T), min_size=3, max_size=3), min_size=B, max_size=B))
-def test_any_cutting_equals_one_pass(model, whole, cuts):
-    """Token id 0 is padding: rows may be cut differently."""
+def test_any_segmentation_equals_one_pass(model, whole, cuts):
+    """Rows may be cut at different tokens, since token id 0 is padding."""
     counts = np.stack([np.diff([0, *sorted(ends), T]) for ends in cuts])
     logits, state = read(model, counts)
     np.testing.assert_allclose(logits, whole, atol=2e-4)
     np.testing.assert_array_equal(state["memory_length"], [T] * B)
 
 
-def test_oracle_of_a_short_memory(model):
-    """With the table and its padding around what the stack is tested for."""
+def test_short_memory_equals_the_formula(model):
+    """As the test of the stack, with the embedding table and its padding."""
     counts, table = np.array([[4, 1, 0, 6], [2, 2, 5, 2], [0, 7, 1, 3]]), model.embedding.table
     short = CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(3))
     table = oracles.numpy_of(table)
@@ -68,14 +68,14 @@ def test_oracle_of_a_short_memory(model):
     np.testing.assert_allclose(read(short, counts)[0], hidden @ table.T, atol=2e-4)
 
 
-def test_a_state_without_slots_starts_a_text(model, whole):
+def test_state_without_slots_starts_a_text(model, whole):
     nothing = segments.state_of(np.zeros((B, L, 0, D), "float32"), [0] * B)
     logits, state = read(model, segments.same_cuts([4, 7]), nothing)
     np.testing.assert_allclose(logits, whole, atol=2e-4)
     assert state["memory"].shape == (B, L, T, D)
 
 
-def test_names_shapes_and_parts(model):
+def test_model_has_documented_names_shapes_and_parts(model):
     assert {name: x.shape for name, x in model.input.items()} == {
         "token_ids": (None, None),
         "memory": (None, L, None, D),
@@ -93,8 +93,8 @@ def test_names_shapes_and_parts(model):
     assert all(x is y for x, y in zip(longer.weights, model.weights, strict=True))
 
 
-def test_an_absolute_position_begins_anew_in_each_segment():
-    """So that one pass and segments differ: what the docstring warns of."""
+def test_absolute_positions_restart_in_each_segment():
+    """One pass and segments then differ, as the docstring warns."""
     model = made(position="sinusoidal")
     oracles.scramble(model, scale=0.8)
     logits, _ = read(model, segments.same_cuts([4, 7]))
@@ -117,7 +117,7 @@ def test_the_memory_has_the_compute_dtype(model):
 
 
 def test_generation_keeps_all_keys(model):
-    """As a memory without end would: the text that one pass over all tokens would choose."""
+    """Generated tokens are those that one pass over all tokens would choose."""
     ids, _ = generate(model, IDS[:, :4], max_length=5, eos_id=-1)
     plain = CausalLanguageModel(model.embedding, model.depth)
     logits = plain({"token_ids": np.concatenate([IDS[:, :4], ids], axis=1)})
@@ -125,8 +125,8 @@ def test_generation_keeps_all_keys(model):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_an_adaptive_softmax_as_head(tied, tmp_path):
-    """Its losses are those of the logits; one table stays one, and two stay two, in a file."""
+def test_adaptive_softmax_head_trains_generates_and_loads(tied, tmp_path):
+    """Losses are those of the logits; a file keeps one table, or two."""
     table = AdaptiveEmbedding(V, D, cutoffs=[3, 11], div_val=2)
     embedding = None if tied else TokenEmbedding(V, D)
     model = CausalLanguageModel(embedding, segments.built(), head=AdaptiveSoftmax(table))
@@ -148,7 +148,7 @@ def test_an_adaptive_softmax_as_head(tied, tmp_path):
     np.testing.assert_array_equal(np.argmax(found, axis=-1)[:, 3:-1], ids)
 
 
-def test_errors(model):
+def test_invalid_arguments_raise(model):
     with pytest.raises(ValueError, match="`embedding` can only be None"):
         CausalLanguageModel(None, model.depth, head=keras.layers.Dense(V))
     with pytest.raises(ValueError, match="`memory`.*depth of type Identity"):

@@ -10,8 +10,8 @@ ROW = st.lists(st.booleans(), min_size=T, max_size=T)
 
 @settings(deadline=None, max_examples=30)
 @given(starts=ROW, num_real=st.integers(0, T), memory=st.tuples(st.integers(0, 3), st.just(3)))
-def test_oracle(starts, num_real, memory):
-    """Step by step: what is seen is what was read since the last start."""
+def test_output_equals_the_formula(starts, num_real, memory):
+    """A step attends to the states since the last start."""
     filled, slots = memory
     real = np.arange(T) < num_real
     mask, last, length = episode_masks(np.array([starts]), real[None], np.array([filled]), slots)
@@ -27,7 +27,7 @@ def test_oracle(starts, num_real, memory):
     assert int(length[0]) == (0 if any(starts[:num_real]) else filled)
 
 
-def test_without_padding_all_steps_are_real():
+def test_without_padding_all_steps_count():
     starts = np.array([[False, True, False]])
     _, last, length = episode_masks(starts, None, np.array([2]), 2)
     assert last.numpy().tolist() == [[False, True, True]] and length.numpy().tolist() == [0]

@@ -1,4 +1,4 @@
-"""A file that would give another model is refused."""
+"""Loading refuses a file that would make another model."""
 
 import zipfile
 
@@ -26,7 +26,7 @@ def made():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What is in the file of a model."""
+    """A folder with the unpacked file of a model."""
     folder = tmp_path_factory.mktemp("file")
     made().save(folder / "model.keras")
     zipfile.ZipFile(folder / "model.keras").extractall(folder)
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 
 
 def packed(folder, path, change):
-    """A file of its own, its weights changed."""
+    """Write a model file with changed weights."""
     weights = path / "model.weights.h5"
     weights.write_bytes((folder / "model.weights.h5").read_bytes())
     with h5py.File(weights, "a") as file:
@@ -62,25 +62,25 @@ def swap(one, other):
     ],
     ids=["query and key", "two layers"],
 )
-def test_swapped_weights(folder, tmp_path, one, other):
+def test_swapped_weights_raise_on_load(folder, tmp_path, one, other):
     path = packed(folder, tmp_path, swap(one, other))
-    with pytest.raises(ValueError, match="'gpt'.* 2 of its weights are others.*query_kernel"):
+    with pytest.raises(ValueError, match="'gpt'.* 2 of its weights differ.*query_kernel"):
         keras.saving.load_model(path)
 
 
-def test_a_file_that_was_not_touched(folder, tmp_path):
+def test_untouched_file_loads(folder, tmp_path):
     model = keras.saving.load_model(packed(folder, tmp_path, lambda file: None))
     assert len(model.layers) == len(made().layers)
 
 
-def test_another_version_of_a_layer(folder, monkeypatch):
+def test_changed_layer_code_raises_on_load(folder, monkeypatch):
     call = FeedForward.call
     monkeypatch.setattr(FeedForward, "call", lambda *args, **kwargs: 1.01 * call(*args, **kwargs))
     with pytest.raises(ValueError, match="'gpt' are of another version.*answers that differ by"):
         keras.saving.load_model(folder / "model.keras")
 
 
-def test_a_file_without_one_is_taken_if_asked_for(folder, tmp_path):
+def test_file_without_fingerprint_loads_with_skip_mismatch(folder, tmp_path):
     def change(file):
         del file["fingerprint"]
 
@@ -95,14 +95,14 @@ def test_a_file_without_one_is_taken_if_asked_for(folder, tmp_path):
 
 
 @pytest.mark.parametrize("size", [0, 1000, -1000])
-def test_a_part_of_a_file(folder, tmp_path, size):
+def test_truncated_file_raises(folder, tmp_path, size):
     content = (folder / "model.keras").read_bytes()
     (tmp_path / "part.keras").write_bytes(content[:size])
     with pytest.raises(ValueError, match="ensure the file is an accessible `.keras` zip file"):
         keras.saving.load_model(tmp_path / "part.keras")
 
 
-def test_weights_alone(tmp_path):
+def test_weights_files_are_checked(tmp_path):
     one, other = made(), gpt(V, **SIZES, max_length=13)
     one.save_weights(tmp_path / "one.weights.h5")
     other.load_weights(tmp_path / "one.weights.h5")
@@ -113,8 +113,8 @@ def test_weights_alone(tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_a_model_inside_another(tmp_path, policy):
-    """Its memory, trained and kept by another model, is no part of what it answers."""
+def test_nested_model_is_checked(tmp_path, policy):
+    """The memory of a wrapper is no part of the inner model's fingerprint."""
     keras.config.set_dtype_policy(policy)
     model = StatefulSegments(transformer_xl(V, **SIZES, memory_length=3), batch_size=2)
     oracles.scramble(model.model)
@@ -124,8 +124,8 @@ def test_a_model_inside_another(tmp_path, policy):
     np.testing.assert_array_equal(again.state["memory_length"], [3, 3])
 
 
-def test_the_small_input():
-    """Tokens that differ, within the vocabulary; nothing for what is optional."""
+def test_example_input_has_distinct_tokens():
+    """Tokens differ and are below the vocabulary's size; optional inputs are absent."""
     assert example(made())["token_ids"].numpy().tolist() == [[1, 2, 3]]
     few = example(gpt(3, **SIZES, max_length=13))
     assert few["token_ids"].numpy().tolist() == [[1, 2, 1]]

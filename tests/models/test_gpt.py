@@ -23,7 +23,7 @@ def model():
     return model
 
 
-def test_oracle(model):
+def test_output_equals_the_formula(model):
     table = oracles.numpy_of(model.embedding.table)
     x = table[IDS] + oracles.numpy_of(model.position.table)[:5]
     allowed = (IDS != 0)[:, None, None] & oracles.causal(5, 5)
@@ -40,7 +40,7 @@ def test_oracle(model):
     np.testing.assert_allclose(model({"token_ids": IDS}), x @ table.T, atol=1e-4)
 
 
-def test_no_leak_from_the_future(model):
+def test_later_positions_have_no_influence(model):
     before = np.asarray(model({"token_ids": IDS}))
     changed = IDS.copy()
     changed[:, 3:] = 12
@@ -50,7 +50,7 @@ def test_no_leak_from_the_future(model):
 
 
 @pytest.mark.parametrize("chunks", [[1] * 5, [3, 2]], ids=str)
-def test_limit_steps_equal_the_whole(model, chunks):
+def test_cached_steps_equal_one_pass(model, chunks):
     whole = np.asarray(model({"token_ids": IDS}))
     constants, cache = model.start({"token_ids": IDS}, max_length=7)
     start = 0
@@ -65,7 +65,7 @@ def test_limit_steps_equal_the_whole(model, chunks):
         start += length
 
 
-def test_logits_of_the_last_tokens_only(model):
+def test_last_selects_the_logits_of_one_token(model):
     whole = np.asarray(model({"token_ids": IDS}))
     constants, cache = model.start({"token_ids": IDS}, max_length=7)
     last = np.array([[4], [2]])
@@ -74,7 +74,7 @@ def test_logits_of_the_last_tokens_only(model):
     np.testing.assert_allclose(logits[:, 0], whole[[0, 1], last[:, 0]], atol=1e-4)
 
 
-def test_the_longest_text_and_one_token_more(model):
+def test_text_longer_than_max_length_raises(model):
     ids = np.full((1, 7), 5)
     assert model({"token_ids": ids}).shape == (1, 7, 17)
     with pytest.raises(ValueError, match="length 8, max_length=7"):
@@ -82,6 +82,6 @@ def test_the_longest_text_and_one_token_more(model):
 
 
 @pytest.mark.parametrize("num_layers", [0, "2"])
-def test_no_number_of_layers(num_layers):
+def test_invalid_num_layers_raises(num_layers):
     with pytest.raises(ValueError, match=f"num_layers={num_layers!r}"):
         gpt(**{**SIZES, "num_layers": num_layers})

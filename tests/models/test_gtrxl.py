@@ -32,7 +32,7 @@ def model():
 
 
 def run(model, states, state=None, **more):
-    """The policy of all states, and the state after them."""
+    """Return the policy of all states, and the memory after them."""
     state = state or model.initial_memory(len(states))
     outputs = {**model({"states": states, **state, **more})}
     policy = np.asarray(outputs["policy"])
@@ -56,7 +56,7 @@ def gate(residual, x, y):
 
 
 def oracle(model, cuts, memory_length):
-    """Each row alone, segment by segment, each layer with all that it has read."""
+    """Compute each row alone, segment by segment; each layer keeps all its inputs."""
     kernel, bias = (oracles.numpy_of(w) for w in model.embedding.weights)
     head_kernel, head_bias = (oracles.numpy_of(w) for w in model.heads["policy"].weights)
     rows = []
@@ -81,8 +81,8 @@ def oracle(model, cuts, memory_length):
     return np.stack(rows)
 
 
-def test_oracle_with_a_short_memory(model):
-    """The memory of 2 forgets, so that one pass would give something else."""
+def test_short_memory_equals_the_formula(model):
+    """A memory of 2 slots forgets, so one pass gives another output."""
     short = SequenceModel(S, model.embedding, model.depth, SegmentMemory(2), model.heads)
     found, state = [], None
     for states in np.split(STATES, [3, 5], axis=1):
@@ -104,7 +104,7 @@ def test_segments_equal_one_pass(model, cuts):
     assert state["memory_length"].numpy().tolist() == [T] * B
 
 
-def test_no_leak(model):
+def test_later_tokens_have_no_influence(model):
     before, _ = run(model, STATES)
     changed = STATES.copy()
     changed[:, 4:] += 1
@@ -113,8 +113,8 @@ def test_no_leak(model):
     assert np.all(np.any(after[:, 4:] != before[:, 4:], axis=-1))
 
 
-def test_an_open_gate_is_needed_to_see_anything():
-    """With b = 50 each block gives back what it was given: an agent without a memory."""
+def test_closed_gates_hide_the_past():
+    """With b = 50 each block is the identity, so the past has no influence."""
     model = gtrxl(S, **SIZES, memory_length=M, residual=Gate(bias=50.0))
     outputs = model({"states": STATES, **model.initial_memory(B)})
     np.testing.assert_allclose(outputs["output"], model.embedding(STATES), atol=1e-6)
@@ -126,7 +126,7 @@ STARTS[0, [2, 5]] = STARTS[1, 0] = True
 
 @pytest.mark.parametrize("cuts", [[], [3], [1, 2, 3, 4, 5, 6]], ids=str)
 def test_episodes_inside_a_segment_equal_episodes_alone(model, cuts):
-    """What follows them, too: a memory holds nothing of the episode before."""
+    """The next segment is checked too: the memory holds nothing of an earlier episode."""
     _, before = run(model, oracles.random(B, 3, S, seed=1))
     found, state = [], before
     for states, starts in zip(
@@ -151,7 +151,7 @@ def test_episodes_inside_a_segment_equal_episodes_alone(model, cuts):
         )
 
 
-def test_an_actor_resets_rows_of_the_memory(model):
+def test_reset_empties_rows_of_the_memory(model):
     _, state = run(model, STATES)
     state = model.memory.reset(state, np.array([False, True, False]))
     after, _ = run(model, STATES[:, :2], state)
@@ -164,7 +164,7 @@ def test_an_actor_resets_rows_of_the_memory(model):
 
 
 @pytest.mark.parametrize("starts", [False, True])
-def test_padding_is_neither_seen_nor_remembered(model, starts):
+def test_padding_has_no_influence_and_is_not_remembered(model, starts):
     real = np.arange(T) < np.array([[4], [7], [0]])
     more = {}
     if starts:  # one in the padding means nothing
@@ -184,7 +184,7 @@ def test_padding_is_neither_seen_nor_remembered(model, starts):
 
 @pytest.mark.parametrize("form", ["tensor", "dict"])
 def test_fit_keeps_the_memory(form):
-    """Two batches of one row each that continues: the loss of the second is that of one pass."""
+    """The second of two batches, which continues the first, has the loss of one pass."""
     model = made(heads={"value": 1})
     stateful = StatefulSegments(model, batch_size=B)
     stateful.compile(keras.optimizers.SGD(0.0), "mse")
@@ -220,8 +220,9 @@ def test_outputs_are_float32_and_the_memory_is_not(model):
     assert 0 < np.abs(found - expected).max() < 2.0**-3 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_served_steps_equal_one_pass(model, tmp_path):
-    """Rows of different length, filled up as a server does."""
+    """Rows have different lengths and are padded as by a server."""
     loaded = tf.saved_model.load(export.saved_model(model, tmp_path)).signatures
     whole, _ = run(model, STATES)
     state, found = loaded["initial_memory"](batch_size=tf.constant(B)), []
@@ -237,15 +238,15 @@ def test_served_steps_equal_one_pass(model, tmp_path):
     np.testing.assert_allclose(segments.gather(found, counts), whole, atol=1e-4)
 
 
-def test_the_config_makes_it_again(model):
+def test_config_rebuilds_the_model(model):
     again = SequenceModel.from_config(model.get_config())
     again.set_weights(model.get_weights())
     np.testing.assert_array_equal(run(again, STATES)[0], run(model, STATES)[0])
     assert again.memory == model.memory and again.state_shape == (S,)
 
 
-def test_errors(model):
-    with pytest.raises(ValueError, match="`depth` must be one whose call accepts a memory.*Identity"):
+def test_invalid_arguments_raise(model):
+    with pytest.raises(ValueError, match="`depth`.*accepts a memory.*Identity"):
         SequenceModel(S, model.embedding, keras.layers.Identity(), SegmentMemory(3))
     with pytest.raises(ValueError, match="state_shape='two'"):
         gtrxl("two")

@@ -11,7 +11,7 @@ IMAGES = np.random.default_rng(0).integers(0, V, (B, *SHAPE)).astype("uint8")
 
 
 def places(columns, block):
-    """(row, column) in the order in which they are read, by loops over blocks."""
+    """Return (row, column) of all tokens in order, by loops over blocks."""
     height, width = block or (1, columns)
     for top in range(0, HEIGHT, height):
         for left in range(0, columns, width):
@@ -22,7 +22,7 @@ def places(columns, block):
 
 @pytest.mark.parametrize("block", [None, (2, 3)])
 @pytest.mark.parametrize("whole", [False, True])
-def test_oracle(block, whole):
+def test_output_equals_the_formula(block, whole):
     tokens = ImageTokens(SHAPE, V, block, whole)
     values = IMAGES.astype(int)
     if whole:
@@ -45,7 +45,7 @@ def test_oracle(block, whole):
         np.testing.assert_array_equal(tokens.values(IMAGES), found)
 
 
-def test_ids_that_are_no_values_become_the_nearest():
+def test_invalid_ids_decode_to_the_nearest_value():
     ids = np.full((1, HEIGHT * WIDTH * CHANNELS), V + 1)
     ids[0, 0] = 0
     images = ImageTokens(SHAPE, V).decode(ids).numpy()
@@ -54,7 +54,7 @@ def test_ids_that_are_no_values_become_the_nearest():
 
 @pytest.mark.parametrize("block", [None, (2, 4)])
 @pytest.mark.parametrize("mixtures", [None, 3])
-def test_of_a_model(block, mixtures):
+def test_tokenizer_of_a_model_has_its_shapes(block, mixtures):
     columns = WIDTH * (CHANNELS if mixtures is None else 1)
     pattern = None if block is None else BlockLocal2D((HEIGHT, columns), block, (1, 1))
     sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 7}
@@ -67,7 +67,7 @@ def test_of_a_model(block, mixtures):
         ImageTokens.of(gpt(V, **sizes, max_length=4))
 
 
-def test_errors():
+def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match=r"image_shape=\(3, 4\)"):
         ImageTokens((3, 4))
     with pytest.raises(ValueError, match="`image_shape` must be an integer.*0"):

@@ -7,8 +7,8 @@ import numpy as np
 import oracles
 import pytest
 
+from keras_attn.backend.operations import uniform
 from keras_attn.generation import Sample, SamplePixels, generate
-from keras_attn.generation.noise import uniform
 from keras_attn.losses import MixtureOfLogistics
 from keras_attn.metrics import BitsPerDim
 from keras_attn.models import ImageTokens, image_transformer, super_resolution_transformer
@@ -31,7 +31,7 @@ def made(pattern=None, **arguments):
 
 
 def allowed_of(pattern, length):
-    """(T, T) by the definitions of section 3.3, and the row and column of each token."""
+    """Return the mask (T, T) by section 3.3, and the row and column of each token."""
     places = [divmod(t, COLUMNS) for t in range(length)]
     if pattern is ONE:
         start = [t // 5 * 5 - 3 for t in range(length)]
@@ -47,7 +47,7 @@ def allowed_of(pattern, length):
 
 
 @PATTERNS
-def test_oracle(pattern):
+def test_output_equals_the_formula(pattern):
     model = made(pattern)
     tokens = ImageTokens.of(model)
     ids = tokens.inputs(IMAGES).numpy()
@@ -71,7 +71,7 @@ def test_oracle(pattern):
     [None, BlockLocal2D((HEIGHT, COLUMNS), (HEIGHT, COLUMNS), (0, 0))],
     ids=["1d", "2d"],
 )
-def test_limit_a_block_of_the_whole_image_is_causal(pattern):
+def test_one_block_of_the_whole_image_equals_causal(pattern):
     model, causal = made(pattern), made("causal")
     ids = ImageTokens.of(causal).inputs(IMAGES)
     np.testing.assert_array_equal(ImageTokens.of(model).inputs(IMAGES), ids)
@@ -80,8 +80,8 @@ def test_limit_a_block_of_the_whole_image_is_causal(pattern):
 
 @pytest.mark.parametrize("mixtures", [None, K])
 @pytest.mark.parametrize("dims", [1, 2])
-def test_no_leak(dims, mixtures):
-    """A value changes what is predicted after it, at once, and nothing before, nor itself."""
+def test_later_tokens_have_no_influence(dims, mixtures):
+    """A value has influence on later predictions, the next included, and on no other."""
     columns = COLUMNS if mixtures is None else WIDTH
     two = BlockLocal2D((HEIGHT, columns), BLOCK, FLANGE)
     model = made(ONE if dims == 1 else two, num_mixtures=mixtures)
@@ -99,7 +99,7 @@ def test_no_leak(dims, mixtures):
 
 
 @PATTERNS
-def test_writing_equals_the_uncached_loop(pattern):
+def test_generation_equals_the_uncached_loop(pattern):
     model = made(pattern)
     tokens = ImageTokens.of(model)
     written, scores = generate(model, tokens.start(B), Sample(seed=5), tokens.length, eos_id=-1)
@@ -119,7 +119,7 @@ def test_writing_equals_the_uncached_loop(pattern):
 
 
 @pytest.mark.parametrize("dims", [1, 2])
-def test_writing_of_whole_pixels_equals_the_uncached_loop(dims):
+def test_generation_of_whole_pixels_equals_the_uncached_loop(dims):
     model = made(
         ONE if dims == 1 else BlockLocal2D((HEIGHT, WIDTH), (2, 2), (1, 1)), num_mixtures=K
     )
@@ -136,9 +136,10 @@ def test_writing_of_whole_pixels_equals_the_uncached_loop(dims):
     assert len(np.unique(written)) > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixtures", [None, K])
 def test_training_lowers_the_bits_per_dim(mixtures):
-    """Of images of one colour to below what any model without pixels before could have."""
+    """Images of one colour: a model must use earlier pixels to reach this loss."""
     colours = np.random.default_rng(0).integers(0, V, (32, 1, 1, 1))
     images = np.broadcast_to(colours, (32, *SHAPE))
     model = image_transformer(
@@ -163,7 +164,7 @@ SOURCES = np.random.default_rng(2).integers(0, V, (B, *SMALL))
 
 
 @PATTERNS
-def test_super_resolution_writes_what_one_pass_would(pattern):
+def test_super_resolution_generation_equals_one_pass(pattern):
     model = super_resolution_transformer(V + 2, SMALL, SHAPE, 1, **SIZES, pattern=pattern)
     oracles.scramble(model, scale=0.6)
     tokens, source = ImageTokens.of(model), ImageTokens(SMALL, V).encode(SOURCES).numpy()
@@ -177,7 +178,7 @@ def test_super_resolution_writes_what_one_pass_would(pattern):
     np.testing.assert_allclose(scores, best.sum(1), rtol=1e-3)
 
 
-def test_super_resolution_sees_the_whole_source_and_no_later_pixel():
+def test_super_resolution_attends_to_the_source_but_not_to_later_pixels():
     model = super_resolution_transformer(V + 2, SMALL, SHAPE, 1, **SIZES, pattern=TWO)
     oracles.scramble(model, scale=0.6)
     tokens, source = ImageTokens.of(model), ImageTokens(SMALL, V).encode(SOURCES).numpy()
@@ -197,7 +198,7 @@ def test_super_resolution_sees_the_whole_source_and_no_later_pixel():
     assert not np.any(differs[:7]) and differs[7]
 
 
-def test_errors():
+def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="`pattern` must be causal.*Local"):
         made(Local(3, causal=False))
     with pytest.raises(ValueError, match=r"`pattern` must be of images of \(3, 4\).*\(3, 8\)"):

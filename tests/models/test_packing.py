@@ -1,11 +1,11 @@
-"""Several sequences in one row: each has the logits, and gives the gradients, that it has alone."""
+"""Packed rows: each sequence has the logits and gradients that it has alone in a row."""
 
 import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from models import pages
+from models import formulas
 from other_backend import INSTALLED, run_on
 
 from keras_attn import models
@@ -20,7 +20,7 @@ from keras_attn.layers import (
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.patterns import Local
 
-V, D = pages.V, pages.D
+V, D = formulas.V, formulas.D
 LENGTHS = (5, 3, 7)  # of the sequences of a row, or of its targets
 SOURCE_LENGTHS = (2, 7, 3)
 LONGEST, PADDING = 7, 2  # as long as a table of learned positions, less than a row
@@ -46,7 +46,7 @@ print(json.dumps([float(loss), float(abs(whole[:, 2:6] - alone).max())]))
 
 
 def by_parts(**attention):
-    """A model of other values: reversible blocks that turn by positions in a window."""
+    """A model with other values of the axes: reversible blocks, rotary positions, a window."""
 
     def block(index):
         return TransformerBlock(
@@ -58,45 +58,47 @@ def by_parts(**attention):
 
 
 def without_memory(build, **arguments):
-    return pages.without_memory(build(**pages.SIZES, **arguments))
+    return formulas.without_memory(build(**formulas.SIZES, **arguments))
 
 
 MODELS = {
-    "gpt": lambda: models.gpt(**pages.SIZES, max_length=LONGEST),
+    "gpt": lambda: models.gpt(**formulas.SIZES, max_length=LONGEST),
     "deep_char_transformer": lambda: models.deep_char_transformer(
-        **pages.SIZES, max_length=LONGEST
+        **formulas.SIZES, max_length=LONGEST
     ),
     "transformer_xl": lambda: without_memory(models.transformer_xl, memory_length=3),
     "adaptive_span_transformer": lambda: without_memory(
         models.adaptive_span_transformer, max_span=4, ramp=2
     ),
-    "sparse_transformer": lambda: models.sparse_transformer(**pages.SIZES, image_shape=(3, 3, 1)),
+    "sparse_transformer": lambda: models.sparse_transformer(
+        **formulas.SIZES, image_shape=(3, 3, 1)
+    ),
     "reversible": lambda: by_parts(pattern=Local(3), position="rotary"),
-    "transformer": lambda: models.transformer(**pages.SIZES),
-    "universal_transformer": lambda: models.universal_transformer(**pages.SIZES),
-    "act": lambda: models.universal_transformer(**pages.SIZES, depth="act"),
+    "transformer": lambda: models.transformer(**formulas.SIZES),
+    "universal_transformer": lambda: models.universal_transformer(**formulas.SIZES),
+    "act": lambda: models.universal_transformer(**formulas.SIZES, depth="act"),
 }
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request):
-    return pages.scrambled(MODELS[request.param]())
+    return formulas.scrambled(MODELS[request.param]())
 
 
 def packed(sequences):
-    """One row with all sequences, and their numbers."""
+    """Return one row with all sequences, and their segment ids."""
     ids = np.concatenate([*sequences, np.zeros(PADDING, "int32")])
     numbers = [np.full(len(sequence), k) for k, sequence in enumerate(sequences, start=1)]
     return ids[None], np.concatenate([*numbers, np.zeros(PADDING)]).astype("int32")[None]
 
 
 def padded(sequences):
-    """One row for each sequence."""
+    """Return one row for each sequence."""
     return np.stack([np.pad(sequence, (0, LONGEST - len(sequence))) for sequence in sequences])
 
 
 def inputs_of(model, sources, targets, pack):
-    """The inputs of a model, by `pack`."""
+    """Return the inputs of a model, made by `pack`."""
     if isinstance(model, models.CausalLanguageModel):
         sides = {"token_ids": (targets, "segment_ids")}
     else:
@@ -114,20 +116,20 @@ def inputs_of(model, sources, targets, pack):
 
 
 def logits_of(model, sources=SOURCES, targets=TARGETS):
-    """The logits of each target, out of one packed row."""
+    """Return the logits of each target, cut out of one packed row."""
     logits = oracles.numpy_of(model(inputs_of(model, sources, targets, packed)))[0]
     return np.split(logits[: sum(LENGTHS)], np.cumsum(LENGTHS)[:-1])
 
 
-def test_each_sequence_has_the_logits_that_it_has_alone(model):
+def test_packed_sequences_have_the_logits_of_separate_rows(model):
     for number, logits in enumerate(logits_of(model)):
         alone = inputs_of(model, SOURCES[number : number + 1], TARGETS[number : number + 1], packed)
         alone = {name: ids[:, :-PADDING] for name, ids in alone.items() if "segment" not in name}
         np.testing.assert_allclose(logits, model(alone)[0], atol=1e-5)
 
 
-def test_no_leak(model):
-    """Another token changes its own sequence, and not one bit of its neighbours."""
+def test_later_tokens_have_no_influence(model):
+    """A changed token changes its own sequence, and no bit of the others."""
     before = logits_of(model)
     sides = [SOURCES, TARGETS]
     if isinstance(model, models.CausalLanguageModel):
@@ -141,8 +143,8 @@ def test_no_leak(model):
         assert np.all(np.any(after[1] != before[1], axis=-1))
 
 
-def test_limit_a_row_of_one_sequence_is_a_plain_row(model):
-    """And of three, it is not: what the other tests compare would tell."""
+def test_packed_row_of_one_sequence_equals_a_plain_row(model):
+    """A row of three sequences differs, so the other tests can fail."""
     inputs = inputs_of(model, SOURCES, TARGETS, packed)
     real = inputs[list(inputs)[-1]] > 0
     tokens = {name: ids for name, ids in inputs.items() if "segment" not in name}
@@ -156,8 +158,8 @@ def test_limit_a_row_of_one_sequence_is_a_plain_row(model):
 
 @pytest.mark.parametrize("name", ["gpt", "transformer", "act"])
 def test_gradients_are_those_of_padded_rows(name):
-    """Losses that layers add, as the ponder loss, among them."""
-    model, loss = pages.scrambled(MODELS[name]()), LabelSmoothedCrossentropy()
+    """The losses include those that layers add, such as the ponder loss."""
+    model, loss = formulas.scrambled(MODELS[name]()), LabelSmoothedCrossentropy()
     found = []
     for pack in (packed, padded):
         labels = packed(LABELS)[0] if pack is packed else padded(LABELS)
@@ -172,18 +174,19 @@ def test_gradients_are_those_of_padded_rows(name):
     assert all(np.any(grad != 0) for grad in found[0])
 
 
-def test_inputs_stay_those_of_plain_rows():
-    """What exports and fingerprints ask a model for; segment ids of None are none."""
-    model = models.gpt(**pages.SIZES, max_length=LONGEST)
+def test_segment_inputs_are_not_inputs_of_the_graph():
+    """Exports and fingerprints see no segment inputs; segment ids of None count as absent."""
+    model = models.gpt(**formulas.SIZES, max_length=LONGEST)
     assert list(model.input) == ["token_ids"]
     plain = model({"token_ids": padded(TARGETS)})
     nothing = model({"token_ids": padded(TARGETS), "segment_ids": None})
     np.testing.assert_array_equal(nothing, plain)
 
 
-def test_fit_save_and_a_model_around(tmp_path):
-    """In graphs compiled by XLA, with any integers; in a file; as a part of another model."""
-    model = models.transformer(**{**pages.SIZES, "num_layers": 1}, dropout=0.0)
+@pytest.mark.slow
+def test_packed_models_fit_save_and_nest(tmp_path):
+    """Packed rows work in graphs compiled by XLA, with any integers, from a file, and nested."""
+    model = models.transformer(**{**formulas.SIZES, "num_layers": 1}, dropout=0.0)
     inputs = inputs_of(model, SOURCES, TARGETS, packed)
     inputs = {name: ids.astype("int64") for name, ids in inputs.items()}
     model.compile("sgd", LabelSmoothedCrossentropy(), jit_compile=True)
@@ -199,14 +202,15 @@ def test_fit_save_and_a_model_around(tmp_path):
     np.testing.assert_allclose(around(inputs), model(inputs), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", INSTALLED)
-def test_other_backends(backend):
+def test_packed_logits_are_equal_on_all_backends(backend):
     loss, error = run_on(backend, ELSEWHERE)
     assert np.isfinite(loss) and error < 1e-5
 
 
 def universal(**arguments):
-    return models.universal_transformer(**pages.SIZES, **arguments)
+    return models.universal_transformer(**formulas.SIZES, **arguments)
 
 
 ONES = np.ones((1, 4), "int32")
@@ -218,7 +222,7 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
     "build, inputs, message",
     [
         (
-            lambda: models.reformer(**pages.SIZES, axial_shape=(2, 2), chunk_length=2),
+            lambda: models.reformer(**formulas.SIZES, axial_shape=(2, 2), chunk_length=2),
             {"token_ids": ONES, "segment_ids": ONES},
             "on hashes.*LSH",
         ),
@@ -233,7 +237,7 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
             "each side.*without `source_segment_ids`",
         ),
         (
-            lambda: models.transformer_xl(**pages.SIZES, memory_length=3),
+            lambda: models.transformer_xl(**formulas.SIZES, memory_length=3),
             {"token_ids": ONES, "segment_ids": ONES},
             "without a memory.*SegmentMemory",
         ),
@@ -244,7 +248,7 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
         ),
     ],
 )
-def test_what_sees_the_whole_row_is_refused(build, inputs, message):
+def test_layers_that_mix_sequences_are_refused(build, inputs, message):
     model = build()
     state = model.initial_memory(1) if getattr(model, "memory", None) else {}
     with pytest.raises(ValueError, match=message):

@@ -18,7 +18,7 @@ M = 1e6
 
 @functools.cache
 def abstract(name, **overrides):
-    """A preset whose weights have shapes but no numbers, so that the big ones take no memory."""
+    """Return a preset whose weights have shapes but no numbers, and take no memory."""
     with keras.StatelessScope(initialize_variables=False):
         model = create(name, **overrides)
     # Keras would else make the numbers as soon as another such scope ends, gigabytes of them.
@@ -37,7 +37,7 @@ def attention(n, d):
 
 
 def kernels(n, d, key_size=None, size=None, shared=False):
-    """Of an attention without biases; with shared queries and keys only one of the two."""
+    """Return the kernel shapes of an attention without biases; shared queries and keys have one."""
     size = size or d // n
     return (1 if shared else 2) * [(d, n, key_size or size)] + [(d, n, size), (n, size, d)]
 
@@ -51,13 +51,13 @@ def norm(d):
 
 
 def block(n, d, f, cross=False):
-    """The weights of one block, in no particular order."""
+    """Return the weight shapes of one block, in no particular order."""
     shapes = attention(n, d) + norm(d) + feed_forward(d, f) + norm(d)
     return shapes + attention(n, d) + norm(d) if cross else shapes
 
 
 def clusters(v, d, cutoffs, div_val):
-    """Tables, projections and biases of an adaptive softmax, the first projection twice."""
+    """Return the shapes of an adaptive softmax's weights, the first projection twice."""
     edges = [0, *cutoffs, v]
     sizes = [end - first for first, end in zip(edges[:-1], edges[1:], strict=True)]
     widths = [d // div_val**i for i in range(len(sizes))]
@@ -67,7 +67,7 @@ def clusters(v, d, cutoffs, div_val):
 
 
 def image_shapes(s):
-    """Of 32 x 32 pixels in three colours; sines for positions."""
+    """Return the weight shapes for 32 x 32 pixels in three colours, with sines as positions."""
     n, d = s[N], s[D]
     size = s.get("key_dim", d // n)
     into = [(d, n, size), (n, size)]
@@ -130,7 +130,7 @@ def expected_shapes(name):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_shapes_of_all_weights(name):
+def test_weight_shapes_follow_from_the_sizes(name):
     """A snapshot that protects checkpoints, computed from the sizes and not from the model."""
     found = sorted(tuple(w.shape) for w in abstract(name).weights)
     assert found == sorted(expected_shapes(name))
@@ -196,7 +196,7 @@ def test_parameter_counts_of_transformer_xl(name, published):
     "name, published", [("adaptive_span_enwik8_small", 38), ("adaptive_span_enwik8_large", 209)]
 )
 def test_parameter_counts_of_adaptive_span(name, published):
-    """With one table of distances for all layers and logits of their own, as the authors' code.
+    """The authors' code has one table of distances for all layers, and untied logits.
 
     The small one then has 38.5, which the authors' table gives as 38, and as 39 for text8.
     """
@@ -239,7 +239,7 @@ def test_parameters_of_one_layer():
 @pytest.mark.parametrize(
     "name, rate", [("transformer_base", 0.1), ("transformer_big", 0.3), ("transformer_tiny", 0.3)]
 )
-def test_dropout_of_the_paper(name, rate):
+def test_dropout_rates_are_the_papers(name, rate):
     model = abstract(name, vocabulary_size=10)
     assert model.dropout == rate
     assert {layer.dropout for layer in model.encoder.blocks + model.decoder.blocks} == {rate}
@@ -272,12 +272,12 @@ def test_gpt2_starts_the_residual_projections_smaller():
         assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
 
 
-def test_overrides():
+def test_overrides_replace_preset_sizes():
     model = create("transformer_tiny", vocabulary_size=50, num_layers=1)
     assert model.embedding.vocabulary_size == 50 and len(model.decoder.blocks) == 1
 
 
 @pytest.mark.parametrize("name", ["transformer", "", None])
-def test_unknown_name(name):
+def test_unknown_preset_raises(name):
     with pytest.raises(ValueError, match=f"Received: name={name!r}.*transformer_base.*gpt2_small"):
         create(name)

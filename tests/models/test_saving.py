@@ -1,16 +1,14 @@
-"""Models and layers survive files: a fresh process loads them and gives the same numbers."""
+"""Models and layers loaded from files, also in a fresh process, give the same numbers."""
 
 import json
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from fork_server import run_python
 
 from keras_attn.depth import Stack
 from keras_attn.layers import (
@@ -42,7 +40,6 @@ from keras_attn.positions import Learned, Sinusoidal
 from keras_attn.residuals import PreNorm
 from keras_attn.scores import Additive
 
-HOUSE = Path(__file__).resolve().parents[2]
 D = 6
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 7}
 IDS = np.array([[5, 7, 9, 3], [8, 3, 0, 0]])
@@ -50,7 +47,7 @@ SEGMENTS = np.array([[0, 1, 1, 1], [0, 0, 0, 0]])
 
 
 def parts():
-    """Every layer that the models do not use, or use with other arguments."""
+    """Return a model of layers that the other models do not use, or use with other arguments."""
 
     def block(index):
         return TransformerBlock(
@@ -117,8 +114,13 @@ MODELS = {
     ),
 }
 VARIANTS = ("memory", "states", "pixels", "super-resolution", "universal convolution")
-PAGES = [name for name in MODELS if name not in ("parts", *VARIANTS)]
+BUILDERS = [name for name in MODELS if name not in ("parts", *VARIANTS)]
+OTHERS = [name for name in BUILDERS if name not in ("transformer", "adaptive softmax")]
 WITH_MEMORY = ("transformer_xl", "adaptive softmax", "adaptive_span_transformer")
+
+
+def slow(name):
+    return pytest.param(name, marks=pytest.mark.slow)
 
 
 def inputs_of(name, batch=2, length=4):
@@ -169,8 +171,9 @@ for path, inputs, expected in pickle.load(open(sys.argv[1], "rb")):
 """
 
 
-def test_loading_in_a_fresh_process(tmp_path):
-    """In one process for all, since starting one takes seconds; it knows no policy but float32."""
+@pytest.mark.slow
+def test_files_load_in_a_fresh_process(tmp_path):
+    """One process loads all files; its dtype policy is float32."""
     tasks = []
     for name, policy in [*((name, "float32") for name in MODELS), ("parts", "mixed_bfloat16")]:
         keras.config.set_dtype_policy(policy)
@@ -181,26 +184,20 @@ def test_loading_in_a_fresh_process(tmp_path):
         assert np.ptp(output) > 0.1
         tasks.append((path, inputs, output))
     (tmp_path / "tasks").write_bytes(pickle.dumps(tasks))
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, str(tmp_path / "tasks")],
-        cwd=HOUSE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python("-c", LOAD, str(tmp_path / "tasks"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == [path for path, _, _ in tasks]
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_no_part_of_a_built_model_is_not(name):
-    """On JAX Keras would trace it anew in each `fit`, and run it step by step in each `predict`."""
+def test_every_part_of_a_built_model_is_built(name):
+    """With an unbuilt layer, Keras on JAX retraces in each `fit`, and runs `predict` eagerly."""
     model = MODELS[name]()
     assert [layer.path for layer in model._flatten_layers() if not layer.built] == []
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_configuration_makes_the_same_model(name):
+@pytest.mark.parametrize("name", BUILDERS)
+def test_config_rebuilds_the_same_model(name):
     model = made(name)
     again = type(model).from_config(json.loads(json.dumps(model.get_config())))
     assert json.dumps(again.get_config()) == json.dumps(model.get_config())
@@ -210,8 +207,8 @@ def test_a_configuration_makes_the_same_model(name):
     )
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
+@pytest.mark.parametrize("name", ["transformer", "adaptive softmax", *map(slow, OTHERS)])
+def test_loaded_model_has_its_class_and_one_shared_table(tmp_path, name):
     model, inputs = made(name), inputs_of(name)
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
@@ -226,15 +223,16 @@ def test_a_loaded_model_is_of_its_class_and_shares_its_table(tmp_path, name):
         np.testing.assert_allclose(logits[:, 0], model(inputs)[:, 0], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         name
-        for name in ("parts", *PAGES)
+        for name in ("parts", *BUILDERS)
         if name not in ("gpt", "image", "adaptive softmax", "fixed per head")
     ],
 )
-def test_saved_model_of_any_batch_and_length(tmp_path, name):
+def test_saved_model_serves_any_batch_and_length(tmp_path, name):
     model = made(name)
     model.export(tmp_path / name, verbose=False)
     loaded = tf.saved_model.load(tmp_path / name)

@@ -1,7 +1,7 @@
 import numpy as np
 import oracles
 import pytest
-from models import pages
+from models import formulas
 
 from keras_attn.models import sparse_transformer
 
@@ -11,7 +11,7 @@ SHAPE = (4, STRIDE, 1)
 
 def built(**arguments):
     arguments = {"image_shape": SHAPE, **arguments}
-    return pages.scrambled(sparse_transformer(**pages.SIZES, **arguments))
+    return formulas.scrambled(sparse_transformer(**formulas.SIZES, **arguments))
 
 
 def near(i):
@@ -35,65 +35,65 @@ def gelu_sigmoid(x):
 
 
 def oracle(model, masks):
-    """Logits of IDS, with one mask (T, T) or (N, T, T) a layer."""
-    x, table = pages.embedded(model, pages.IDS)
+    """Return the logits of IDS, with one mask (T, T) or (N, T, T) a layer."""
+    x, table = formulas.embedded(model, formulas.IDS)
     rows, columns, channels = (oracles.numpy_of(t) for t in model.position.tables)
     width, depth = model.position.width, model.position.channels
-    for t in range(pages.T):
+    for t in range(formulas.T):
         x[:, t] += rows[t // (width * depth)] + columns[t // depth % width] + channels[t % depth]
     for layer, mask in zip(model.depth.blocks, masks, strict=True):
-        steps = pages.sublayers(layer, pages.scaled_dot(mask), gelu_sigmoid)
-        x = pages.pre_norm(x, steps)
-    return pages.closing(model, x) @ table.T
+        steps = formulas.sublayers(layer, formulas.scaled_dot(mask), gelu_sigmoid)
+        x = formulas.pre_norm(x, steps)
+    return formulas.closing(model, x) @ table.T
 
 
 @pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head", "full"])
 @pytest.mark.parametrize("first, second", [(near, column), (block, summary)])
-def test_oracle(factors, first, second):
+def test_output_equals_the_formula(factors, first, second):
     model = built(factors=factors, summary=2 if second is summary else None)
-    one, other = pages.allowed(first), pages.allowed(second)
+    one, other = formulas.allowed(first), formulas.allowed(second)
     masks = {
         "merged": [one | other] * 2,
         "interleaved": [one, other],
         "per_head": [np.stack([one, other])] * 2,
-        "full": [np.tri(pages.T, dtype=bool)] * 2,
+        "full": [np.tri(formulas.T, dtype=bool)] * 2,
     }[factors]
-    found = model({"token_ids": pages.IDS})
+    found = model({"token_ids": formulas.IDS})
     np.testing.assert_allclose(found, oracle(model, masks), atol=1e-4)
 
 
-def test_oracle_of_an_image_with_channels_and_narrow_keys():
-    """A row of the image is the stride."""
+def test_image_with_channels_and_narrow_keys_equals_the_formula():
+    """The stride is a row of the image."""
     model = built(image_shape=(3, 2, 2), key_dim=2)
-    mask = pages.allowed(near) | pages.allowed(column)
-    found = model({"token_ids": pages.IDS})
+    mask = formulas.allowed(near) | formulas.allowed(column)
+    found = model({"token_ids": formulas.IDS})
     np.testing.assert_allclose(found, oracle(model, [mask] * 2), atol=1e-4)
-    assert model.depth.blocks[0].attention.value_dim == pages.D // pages.N
+    assert model.depth.blocks[0].attention.value_dim == formulas.D // formulas.N
 
 
 @pytest.mark.parametrize("summary", [None, 1])
-def test_limit_a_stride_as_long_as_the_text_is_dense(summary):
-    model = built(stride=pages.T, summary=summary)
-    expected = oracle(model, [oracles.causal(pages.T, pages.T)] * 2)
-    np.testing.assert_allclose(model({"token_ids": pages.IDS}), expected, atol=1e-4)
+def test_stride_of_the_whole_text_equals_causal(summary):
+    model = built(stride=formulas.T, summary=summary)
+    expected = oracle(model, [oracles.causal(formulas.T, formulas.T)] * 2)
+    np.testing.assert_allclose(model({"token_ids": formulas.IDS}), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("summary", [None, 2])
-def test_no_leak(summary):
-    pages.check_no_leak(built(summary=summary))
+def test_later_tokens_have_no_influence(summary):
+    formulas.check_no_leak(built(summary=summary))
 
 
 @pytest.mark.parametrize("factors", ["merged", "interleaved", "per_head"])
 @pytest.mark.parametrize("summary", [None, 2])
 def test_steps_and_generation_equal_one_pass(factors, summary):
     model = built(factors=factors, summary=summary)
-    pages.check_steps(model)
+    formulas.check_steps(model)
     if (factors, summary) == ("interleaved", 2):
-        pages.check_generation(model)
+        formulas.check_generation(model)
 
 
-def test_initial_deviations():
-    """As the authors': sqrt(0.125 / d_in), and into the residual 1 / sqrt(2 L) of that."""
+def test_initial_standard_deviations_are_the_authors():
+    """The authors' deviations: sqrt(0.125 / d_in), times 1 / sqrt(2 L) into the residual."""
     sizes = {"vocabulary_size": 100, "num_layers": 8, "num_heads": 2, "hidden_dim": 64}
     model = sparse_transformer(**sizes, intermediate_dim=96, image_shape=SHAPE)
     layer = model.depth.blocks[3]
@@ -108,18 +108,18 @@ def test_initial_deviations():
         assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
 
 
-def test_unknown_factors():
+def test_unknown_factors_raise():
     with pytest.raises(ValueError, match="factors='both'"):
         built(factors="both")
 
 
 @pytest.mark.parametrize("num_layers", [0, "2"])
-def test_no_number_of_layers(num_layers):
+def test_invalid_num_layers_raises(num_layers):
     with pytest.raises(ValueError, match=f"num_layers={num_layers!r}"):
-        sparse_transformer(**{**pages.SIZES, "num_layers": num_layers}, image_shape=SHAPE)
+        sparse_transformer(**{**formulas.SIZES, "num_layers": num_layers}, image_shape=SHAPE)
 
 
 def test_one_head_cannot_have_two_factors():
     with pytest.raises(ValueError, match="at least two heads.*num_heads=1"):
-        sizes = {**pages.SIZES, "num_heads": 1}
+        sizes = {**formulas.SIZES, "num_heads": 1}
         sparse_transformer(**sizes, image_shape=SHAPE, factors="per_head")

@@ -1,6 +1,6 @@
-"""One word of a page swapped gives the neighbour's model, and that trains.
+"""A builder with the value of one axis replaced gives another model, and that trains.
 
-The word is swapped in the page's source, as a reader would.
+The value is replaced in the builder's source, as a reader would.
 """
 
 import inspect
@@ -11,15 +11,15 @@ import sys
 import keras
 import numpy as np
 import pytest
-from models import pages
+from models import formulas
 
 from keras_attn import depth, models, patterns, positions, residuals, scores
 from keras_attn.memory import StatefulSegments
 
 AXES = (depth, patterns, positions, residuals, scores)
 NAMES = {name: value for axis in AXES for name, value in vars(axis).items()}
-IMAGE = (pages.T, 1, 1)
-# The arguments of each page beside its sizes.
+IMAGE = (formulas.T, 1, 1)
+# The arguments of each builder beside its sizes.
 ARGUMENTS = {
     "transformer": {},
     "bert": {"max_length": 12},
@@ -36,7 +36,7 @@ ARGUMENTS = {
         "image_shape": IMAGE,
         "num_encoder_layers": 1,
     },
-    "gtrxl": {"state_shape": 1, "heads": {"logits": pages.V}, "memory_length": 3},
+    "gtrxl": {"state_shape": 1, "heads": {"logits": formulas.V}, "memory_length": 3},
 }
 HEADS = "head_size(hidden_dim, num_heads)"
 CAUSAL = {
@@ -137,49 +137,57 @@ SWAPS = {
 
 
 def swapped(name, old, new):
-    """The page with every `old` of its function made `new`."""
-    page = getattr(models, name)
-    source = inspect.getsource(page)
+    """Return the builder with every `old` of its function replaced by `new`."""
+    builder = getattr(models, name)
+    source = inspect.getsource(builder)
     body = source.index('"""', source.index('"""') + 3)
     assert old in source[body:], f"{name} has no {old}"
     source = source[:body] + source[body:].replace(old, new)
-    names = {**NAMES, **vars(sys.modules[page.__module__])}
+    names = {**NAMES, **vars(sys.modules[builder.__module__])}
     exec(compile(source, f"{name} with {new}", "exec"), names)
     return names[name]
 
 
-def built(name, page, num_layers=pages.L):
-    sizes = {**pages.SIZES, **ARGUMENTS[name], "num_layers": num_layers}
+def built(name, builder, num_layers=formulas.L):
+    sizes = {**formulas.SIZES, **ARGUMENTS[name], "num_layers": num_layers}
     if "state_shape" in sizes:
         del sizes["vocabulary_size"]
-    return page(**sizes, dropout=0.0)
+    return builder(**sizes, dropout=0.0)
 
 
 def inputs_of(model):
-    inputs = {key: pages.IDS for key in model.input if key.endswith("ids")}
+    inputs = {key: formulas.IDS for key in model.input if key.endswith("ids")}
     if "states" in model.input:
-        inputs["states"] = pages.IDS[..., None] / pages.V
-    return {**inputs, "segment_ids": pages.IDS % 2} if "segment_ids" in inputs else inputs
+        inputs["states"] = formulas.IDS[..., None] / formulas.V
+    return {**inputs, "segment_ids": formulas.IDS % 2} if "segment_ids" in inputs else inputs
 
 
 def described(model):
-    """Its configuration, but for the numbers of names."""
+    """Return a model's configuration without the numbers in names."""
     return re.sub(r"_\d+", "", json.dumps(model.get_config()))
 
 
-@pytest.mark.parametrize("name, axis", [(name, axis) for name in SWAPS for axis in SWAPS[name]])
-def test_a_page_with_a_word_swapped_trains(name, axis):
+def one_axis_each():
+    """Return all cases, of which all but one a builder are slow; the axes take turns."""
+    for number, (name, swaps) in enumerate(SWAPS.items()):
+        for index, axis in enumerate(swaps):
+            is_fast = index == number % len(swaps)
+            yield pytest.param(name, axis, marks=[] if is_fast else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name, axis", one_axis_each())
+def test_builder_with_one_swapped_axis_trains(name, axis):
     # One layer is quicker, but for what it is that repeats it, and for layers that differ.
     num_layers = 2 if axis == "depth" or name == "reformer" else 1
     model = built(name, swapped(name, *SWAPS[name][axis]), num_layers)
     assert described(model) != described(built(name, getattr(models, name), num_layers))
     inputs = inputs_of(model)
     if isinstance(model.output, dict):
-        model = StatefulSegments(model, batch_size=len(pages.IDS))
+        model = StatefulSegments(model, batch_size=len(formulas.IDS))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(0.01), loss, run_eagerly=True)
     before = [w.numpy() for w in model.trainable_weights]
-    assert np.all(np.isfinite(model.train_on_batch(inputs, pages.IDS)))
+    assert np.all(np.isfinite(model.train_on_batch(inputs, formulas.IDS)))
     after = [w.numpy() for w in model.trainable_weights]
     assert all(np.all(np.isfinite(w)) for w in after)
     unchanged = [
@@ -191,7 +199,7 @@ def test_a_page_with_a_word_swapped_trains(name, axis):
     assert [path for path in unchanged if not path.endswith(("key_bias", "span"))] == []
 
 
-def test_what_cannot_be_undone_is_refused():
-    """The one word that does not fit its neighbours: a sum that is normalised cannot be undone."""
+def test_reversible_depth_refuses_post_norm():
+    """A normalised sum cannot be undone, so a reversible depth needs pre-norm."""
     with pytest.raises(ValueError, match="`residual='pre_norm'`, whose sum can be undone"):
         built("reformer", swapped("reformer", '"pre_norm"', '"post_norm"'))

@@ -1,4 +1,4 @@
-"""The encoder-decoder against the paper in loops, and the laws of padding, batches and steps."""
+"""The encoder-decoder against the paper's formulas; invariants of padding, batches and steps."""
 
 import math
 
@@ -31,7 +31,7 @@ def model(request):
     return model
 
 
-def test_oracle(model):
+def test_output_equals_the_formula(model):
     pre_norm = model.encoder.norm is not None
     weights = {
         "table": oracles.numpy_of(model.embedding.table),
@@ -47,7 +47,7 @@ def test_oracle(model):
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
-def test_padding_changes_nothing(model):
+def test_padding_has_no_influence(model):
     def longer(ids, by):
         return np.pad(ids, ((0, 0), (0, by)))
 
@@ -57,7 +57,7 @@ def test_padding_changes_nothing(model):
     np.testing.assert_allclose(after[:, :4][real], before[real], atol=1e-5)
 
 
-def test_a_batch_equals_its_rows(model):
+def test_rows_of_a_batch_are_independent(model):
     together = np.asarray(model(IDS))
     for row in range(3):
         source, target = (ids[row][ids[row] != 0][None] for ids in (SOURCE, TARGET))
@@ -66,8 +66,8 @@ def test_a_batch_equals_its_rows(model):
 
 
 @pytest.mark.parametrize("mode", ["eager", "predict"])
-def test_no_leak(model, mode):
-    """Later target tokens and padded source tokens leave the logits as they are, bit by bit."""
+def test_later_tokens_have_no_influence(model, mode):
+    """Later target tokens and padded source tokens change no bit of the logits."""
 
     def run(ids):
         return model.predict(ids, verbose=0) if mode == "predict" else np.asarray(model(ids))
@@ -80,7 +80,7 @@ def test_no_leak(model, mode):
     assert np.all(np.any(after[:2, 2:] != before[:2, 2:], axis=-1))
 
 
-def test_every_source_token_matters(model):
+def test_every_source_token_has_influence(model):
     before = np.asarray(model(IDS))
     changed = np.where(SOURCE != 0, 14, 0)
     assert np.all(np.any(np.asarray(model({**IDS, "source_ids": changed})) != before, axis=-1))
@@ -88,8 +88,8 @@ def test_every_source_token_matters(model):
 
 @pytest.mark.parametrize("chunks", [[1, 1, 1, 1], [2, 1, 1], [4]], ids=str)
 @pytest.mark.parametrize("slots", [6, None])
-def test_limit_steps_equal_the_whole(model, slots, chunks):
-    """Ragged sources; a prompt of several tokens; more slots than tokens, or a cache that grows."""
+def test_cached_steps_equal_one_pass(model, slots, chunks):
+    """Sources are ragged; prompts have several tokens; caches have spare slots, or grow."""
     whole = np.asarray(model(IDS))
     constants, cache = model.start(IDS, max_length=slots)
     start = 0
@@ -104,7 +104,7 @@ def test_limit_steps_equal_the_whole(model, slots, chunks):
         start += length
 
 
-def test_a_step_is_one_graph(model):
+def test_one_graph_serves_all_steps(model):
     traces = []
 
     @tf.function
@@ -134,7 +134,7 @@ def test_logits_are_products_with_the_table_unscaled(model):
     )
 
 
-def test_dropout_falls_on_the_sum_of_embedding_and_position():
+def test_dropout_applies_to_the_sum_of_embedding_and_position():
     """A table of c times the identity shows the hidden layer in the logits."""
     dim, rate, c = 6, 0.5, 2.0
     embedding = TokenEmbedding(dim, dim, embeddings_initializer=keras.initializers.Identity(c))
@@ -178,6 +178,6 @@ def test_dtype_policies(residual, policy):
         ({"residual": "sandwich"}, "residual='sandwich'"),
     ],
 )
-def test_errors(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         transformer(**{**SIZES, **arguments})

@@ -3,7 +3,7 @@ import functools
 import numpy as np
 import oracles
 import pytest
-from models import pages
+from models import formulas
 
 from keras_attn.models import transformer_xl
 
@@ -17,67 +17,69 @@ def clamp(request):
 
 @pytest.fixture(scope="module")
 def model(clamp):
-    model = transformer_xl(**pages.SIZES, memory_length=pages.T, clamp_length=clamp)
-    return pages.scrambled(model)
+    model = transformer_xl(**formulas.SIZES, memory_length=formulas.T, clamp_length=clamp)
+    return formulas.scrambled(model)
 
 
 def relative(layer, x, clamp):
-    """Logits of a query with the content and with the distance of each key, pair by pair."""
-    query, key = pages.heads(layer, x, "query"), pages.heads(layer, x, "key")
+    """Return logits by content and by distance, pair by pair."""
+    query, key = formulas.heads(layer, x, "query"), formulas.heads(layer, x, "key")
     u, v, kernel = (oracles.numpy_of(w) for w in (layer.score.u, layer.score.v, layer.score.kernel))
     batch, count, length, size = query.shape
     logits = np.zeros((batch, count, length, length))
     for i in range(length):
         for j in range(i + 1):
             distance = min(i - j, clamp or length)
-            r = np.einsum("d,dnh->nh", oracles.sinusoids(distance, pages.D, "concat"), kernel)
+            r = np.einsum("d,dnh->nh", oracles.sinusoids(distance, formulas.D, "concat"), kernel)
             by_content = np.sum((query[:, :, i] + u) * key[:, :, j], axis=-1)
             by_distance = np.sum((query[:, :, i] + v) * r, axis=-1)
             logits[:, :, i, j] = (by_content + by_distance) / np.sqrt(size)
-    return pages.weigh(layer, x, logits, oracles.causal(length, length))
+    return formulas.weigh(layer, x, logits, oracles.causal(length, length))
 
 
-def test_oracle(model, clamp):
-    x, table = pages.embedded(model, pages.IDS)
+def test_output_equals_the_formula(model, clamp):
+    x, table = formulas.embedded(model, formulas.IDS)
     for layer in model.depth.blocks:
-        x = pages.post_norm(x, pages.sublayers(layer, functools.partial(relative, clamp=clamp)))
-    one_pass = pages.without_memory(model)({"token_ids": pages.IDS})
+        x = formulas.post_norm(
+            x, formulas.sublayers(layer, functools.partial(relative, clamp=clamp))
+        )
+    one_pass = formulas.without_memory(model)({"token_ids": formulas.IDS})
     np.testing.assert_allclose(one_pass, x @ table.T, atol=2e-4)
 
 
 @pytest.mark.parametrize("ends", [(4, 7, 11), (1, 2, 11)])
-def test_limit_segments_with_all_in_memory_equal_one_pass(model, ends):
-    one_pass = pages.without_memory(model)({"token_ids": pages.IDS})
-    np.testing.assert_allclose(pages.read(model, ends), one_pass, atol=2e-4)
+def test_segments_with_full_memory_equal_one_pass(model, ends):
+    one_pass = formulas.without_memory(model)({"token_ids": formulas.IDS})
+    np.testing.assert_allclose(formulas.read(model, ends), one_pass, atol=2e-4)
 
 
-def test_a_longer_memory_takes_the_same_weights(model, clamp):
-    """As the paper evaluates: here the short memory forgets, and the long one does not."""
+def test_weights_do_not_depend_on_memory_length(model, clamp):
+    """As in the paper's evaluation: the short memory forgets, the long one does not."""
     short, long = (
-        transformer_xl(**pages.SIZES, memory_length=length, clamp_length=clamp)
+        transformer_xl(**formulas.SIZES, memory_length=length, clamp_length=clamp)
         for length in (2, 20)
     )
     for other in (short, long):
         other.set_weights(model.get_weights())
-    expected = pages.read(model, (4, 7, 11))
-    np.testing.assert_allclose(pages.read(long, (4, 7, 11)), expected, atol=2e-4)
-    assert np.abs(pages.read(short, (4, 7, 11)) - expected)[:, 7:].max() > 1e-2
+    expected = formulas.read(model, (4, 7, 11))
+    np.testing.assert_allclose(formulas.read(long, (4, 7, 11)), expected, atol=2e-4)
+    assert np.abs(formulas.read(short, (4, 7, 11)) - expected)[:, 7:].max() > 1e-2
 
 
-def test_no_leak(model):
-    pages.check_no_leak(model)
+def test_later_tokens_have_no_influence(model):
+    formulas.check_no_leak(model)
 
 
 def test_steps_and_generation_equal_one_pass(model, clamp):
-    pages.check_steps(model)
+    formulas.check_steps(model)
     if clamp:
-        pages.check_generation(model)
+        formulas.check_generation(model)
 
 
 @pytest.mark.parametrize("div_val", [1, 2])
-def test_cutoffs_make_an_adaptive_softmax(div_val):
-    model = transformer_xl(**pages.SIZES, memory_length=3, cutoffs=[4, 9], div_val=div_val)
-    pages.scrambled(model)
+def test_cutoffs_select_an_adaptive_softmax(div_val):
+    model = transformer_xl(**formulas.SIZES, memory_length=3, cutoffs=[4, 9], div_val=div_val)
+    formulas.scrambled(model)
     table = model.embedding
     assert [tuple(w.shape) for w in table.tables] == [
         (4, 6),
@@ -87,5 +89,5 @@ def test_cutoffs_make_an_adaptive_softmax(div_val):
     assert model.head.embedding is table
     # All projections but the first are those of the way in.
     assert len(model.head.projections) == (div_val > 1)
-    logits = pages.read(model, (4, 7, 11)).astype("float64")
+    logits = formulas.read(model, (4, 7, 11)).astype("float64")
     np.testing.assert_allclose(np.exp(logits).sum(-1), 1.0, atol=1e-5)

@@ -1,4 +1,4 @@
-"""One block for all steps, against the paper in loops; with halting, against its own uncached loop."""
+"""One block for all steps, against the paper's formulas; with halting, against an uncached loop."""
 
 import math
 
@@ -41,7 +41,7 @@ def made(**arguments):
 
 
 def oracle(model):
-    """Equations 4 to 8: each side's one block, before each step of which positions are added."""
+    """Equations 4 to 8: positions are added before each step of each side's block."""
     table = oracles.numpy_of(model.embedding.table)
 
     def run(ids, layer, allowed, **context):
@@ -62,13 +62,13 @@ def oracle(model):
     )
 
 
-def test_oracle():
+def test_output_equals_the_formula():
     model = made()
     np.testing.assert_allclose(model(IDS), oracle(model), atol=1e-4)
 
 
-def test_limit_all_steps_where_none_asks_to_stop():
-    """Halting probabilities near 0 leave the whole weight to the last step."""
+def test_zero_halting_probability_takes_all_steps():
+    """With halting probabilities near 0 the last step has all the weight."""
     halting, plain = made(depth="act"), made()
     for one, other in ((plain.encoder, halting.encoder), (plain.decoder, halting.decoder)):
         other.block.set_weights(one.block.get_weights())
@@ -77,14 +77,14 @@ def test_limit_all_steps_where_none_asks_to_stop():
     np.testing.assert_allclose(halting(IDS)[REAL], plain(IDS)[REAL], atol=1e-5)
 
 
-def test_as_many_weights_for_any_number_of_steps():
+def test_number_of_weights_does_not_depend_on_steps():
     shapes = [[tuple(w.shape) for w in made(num_layers=n).weights] for n in (1, 5)]
     assert shapes[0] == shapes[1]
 
 
 @TRANSITIONS
 @pytest.mark.parametrize("depth", ["recurrent", "act"])
-def test_no_leak(depth, transition):
+def test_later_tokens_have_no_influence(depth, transition):
     model = made(depth=depth, transition=transition, halting_bias=0.0)
     before = np.asarray(model(IDS))
     changed = TARGET.copy()
@@ -96,8 +96,8 @@ def test_no_leak(depth, transition):
     np.testing.assert_allclose(np.asarray(model(longer))[:, :4][REAL], before[REAL], atol=2e-5)
 
 
-def test_every_position_of_a_side_takes_steps_of_its_own():
-    """So that what follows is tested with some halted and others not."""
+def test_each_position_takes_its_own_number_of_steps():
+    """The model of the other tests has halted and running positions."""
     model = made(depth="act", num_layers=6)
     *_, states = model.decoder(
         oracles.random(2, 5, 6), oracles.random(2, 3, 6), return_hidden_states=True
@@ -110,7 +110,7 @@ def test_every_position_of_a_side_takes_steps_of_its_own():
 @TRANSITIONS
 @pytest.mark.parametrize("depth", ["recurrent", "act"])
 @pytest.mark.parametrize("slots", [6, None])
-def test_limit_steps_equal_the_whole(depth, slots, transition):
+def test_cached_steps_equal_one_pass(depth, slots, transition):
     model = made(depth=depth, num_layers=5, transition=transition)
     whole = np.asarray(model(IDS))
     constants, cache = model.start(IDS, max_length=slots)
@@ -147,8 +147,8 @@ def test_greedy_equals_the_uncached_loop(depth, transition):
 
 @TRANSITIONS
 @pytest.mark.parametrize("depth", ["recurrent", "act"])
-def test_a_beams_score_is_that_of_its_text_read_whole(depth, transition):
-    """Beams reach positions through slots in another order, which the timestep must not follow."""
+def test_beam_scores_equal_those_of_one_pass(depth, transition):
+    """Beams reorder the slots; the timestep must depend on positions only."""
     model = made(depth=depth, transition=transition)
     ids, scores = generate(model, SOURCE, Beam(3, length_penalty=0.0), 4, eos_id=-1)
     assert len(np.unique(scores)) == 3
@@ -175,8 +175,8 @@ def test_parts_and_their_file():
     assert float(model.encoder.halting_bias) == -3.0
 
 
-def test_a_source_with_positions_of_its_own():
-    """What an image of another size needs; the same layer for both gives what it always gave."""
+def test_source_position_is_used_for_the_source():
+    """A source of another size needs its own position; the same layer for both changes nothing."""
     model = made(position=None)
     parts = {"embedding": model.embedding, "encoder": model.encoder, "decoder": model.decoder}
     both = EncoderDecoder(**parts, position="sinusoidal")
@@ -191,7 +191,7 @@ def test_a_source_with_positions_of_its_own():
     np.testing.assert_allclose(np.asarray(logits)[:2], np.asarray(one(IDS))[:2], atol=1e-4)
 
 
-def test_errors():
+def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="depth='stack'"):
         made(depth="stack")
     with pytest.raises(ValueError, match="transition='linear'"):

@@ -59,8 +59,8 @@ MODELS = {
 
 
 @pytest.mark.parametrize("build, arguments, inputs", MODELS.values(), ids=MODELS)
-def test_weights_are_drawn_apart(build, arguments, inputs):
-    """Two tables from one initializer object would begin with the same numbers."""
+def test_each_weight_has_its_own_initial_numbers(build, arguments, inputs):
+    """Tables from one initializer object must have different numbers."""
     random = [w.numpy().ravel() for w in build(**{**SIZES, **arguments}).weights]
     random = [w for w in random if np.ptp(w) > 0]
     for i, first in enumerate(random):
@@ -70,7 +70,7 @@ def test_weights_are_drawn_apart(build, arguments, inputs):
 
 
 def test_xla_trains_the_same():
-    """Keras chooses XLA by itself on accelerators only, so it is asked for here."""
+    """XLA is requested here, since Keras chooses it on accelerators only."""
     weights = []
     for jit_compile in (False, True):
         keras.utils.set_random_seed(0)

@@ -5,11 +5,8 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention import block_local as windows
-from keras_attn.attention import chunked as rows
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange
-from keras_attn.attention.softmax import attend
+from keras_attn.attention.inputs import AttentionInputs, PositionRange, TileSizes
+from keras_attn.attention.softmax import attend_logits
 from keras_attn.patterns import AdaptiveSpan, Local, adaptive_span
 from keras_attn.scores import DotProduct
 
@@ -17,13 +14,8 @@ B, N, H, HV, D = 2, 3, 4, 5, 8
 MAX_SPAN, RAMP = 24, 4
 
 
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    """So small that few positions make many tiles, and few keys are a short span."""
-    monkeypatch.setattr(rows, "TILE_SCORES", 1)
-    monkeypatch.setattr(windows, "TILE_SCORES", 700)
-    monkeypatch.setattr(adaptive_span, "SHORTEST", 6)
-    monkeypatch.setattr(adaptive_span, "LARGEST_BLOCK", 4)
+# Few positions make many tiles, and few keys are a short span.
+TILES = TileSizes(chunk_scores=1, block_scores=700, least_window=6, most_block=4)
 
 
 def built(parts=None, ramp=RAMP, max_span=MAX_SPAN, **keywords):
@@ -80,14 +72,14 @@ def operands_of(query, key, value, inputs, real=None):
     if query.shape[2] is not None and key.shape[2] is not None:
         length, num_keys = query.shape[2], key.shape[2]
     places = PositionRange(num_keys - length, length), PositionRange(0, num_keys)
-    return AttentionInputs(query, key, value, *places, DotProduct(), real=real, inputs=inputs)
+    return AttentionInputs(query, key, value, *places, DotProduct(), key_mask=real, layer_input=inputs, tile_sizes=TILES)
 
 
 def by_matrix(pattern, operands):
-    mask, bias = pattern.matrix(operands)
-    if operands.real is not None:
-        mask = tf.logical_and(mask, operands.real[:, :, None])
-    return attend(DotProduct()(operands.query, operands.key) + bias, operands.value, mask)
+    mask, bias = pattern.dense_mask_and_bias(operands)
+    if operands.key_mask is not None:
+        mask = tf.logical_and(mask, operands.key_mask[:, :, None])
+    return attend_logits(DotProduct()(operands.query, operands.key) + bias, operands.value, mask)
 
 
 def by_plan(pattern, operands):
@@ -207,13 +199,13 @@ def test_xla():
 def test_small_spans_compute_few_keys(monkeypatch):
     """One graph, in which the spans choose how far back a window reaches as it runs."""
     pattern, counts = built([0.0] * N), tf.Variable(tf.zeros(MAX_SPAN, tf.int32))
-    compute = adaptive_span.windows
+    compute = adaptive_span.attend_block_local
 
     def counted(operands, allowed, block, before, **keywords):
         counts.scatter_nd_add([[before]], [1])
         return compute(operands, allowed, block, before, **keywords)
 
-    monkeypatch.setattr(adaptive_span, "windows", counted)
+    monkeypatch.setattr(adaptive_span, "attend_block_local", counted)
     run = tf.function(lambda *tensors: by_plan(pattern, operands_of(*tensors))[0])
     tensors = inputs_of(61, 61)
     # Blocks of 4 for spans of at most 6, 12 and 24 keys: 2, 3 and 6 blocks before a query's own.
@@ -286,7 +278,7 @@ def test_span_summary():
 def test_the_soft_mask_is_float32():
     tensors = [tf.cast(x, "bfloat16") for x in inputs_of(9, 9)]
     for dynamic in (False, True):
-        _, bias = built(dynamic=dynamic).matrix(operands_of(*tensors))
+        _, bias = built(dynamic=dynamic).dense_mask_and_bias(operands_of(*tensors))
         assert bias.dtype == tf.float32
 
 

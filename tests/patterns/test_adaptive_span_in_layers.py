@@ -5,24 +5,20 @@ import numpy as np
 import oracles
 import pytest
 
+from keras_attn.attention.inputs import TileSizes
 from keras_attn.export import unservable_ops
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.patterns import AdaptiveSpan, adaptive_span
+from keras_attn.patterns import AdaptiveSpan
 from keras_attn.scores import LearnedRelative, Relative
 
 B, N, H, D = 2, 3, 4, 8
 MAX_SPAN, RAMP = 24, 4
 
 
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    monkeypatch.setattr(adaptive_span, "SHORTEST", 6)
-    monkeypatch.setattr(adaptive_span, "LARGEST_BLOCK", 4)
-
-
 def layer_of(pattern, **keywords):
     layer = MultiHeadAttention(N, H, pattern=pattern, **keywords)
+    layer.tile_sizes = TileSizes(least_window=6, most_block=4)
     layer.build((None, None, D))
     return layer
 

@@ -6,13 +6,11 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention import block_sparse as gathered
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange, positions_tensor
-from keras_attn.attention.softmax import attend
+from keras_attn.attention.inputs import AttentionInputs, PositionRange, TileSizes, positions_tensor
+from keras_attn.attention.softmax import attend_logits
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import BlockLocal2D, Causal, Local, block_raster_order
-from keras_attn.scores import DotProduct
+from keras_attn.scores import DotProduct, Score
 
 B, N, H = 2, 3, 5
 # Image, block, flange: divided evenly; ragged at both edges; one block; blocks and a flange larger
@@ -51,11 +49,6 @@ def allowed_by_definition(image, block, flange):
     return allowed
 
 
-@pytest.fixture(autouse=True)
-def _small_tiles(monkeypatch):
-    monkeypatch.setattr(gathered, "TILE_SCORES", 2**9)
-
-
 @pytest.mark.parametrize("image, block, flange", SHAPES)
 def test_order(image, block, flange):
     order = block_raster_order(image, block)
@@ -82,16 +75,22 @@ def test_truth(image, block, flange):
 
 
 def by_distance(query, key, query_positions, key_positions):
-    """A score that needs to know where its queries and keys stand."""
     i, j = positions_tensor(query_positions), positions_tensor(key_positions)
     distance = tf.cast(i[..., :, None] - j[..., None, :], "float32")
     return DotProduct()(query, key) + tf.sin(distance)
 
 
+class ByDistance(Score):
+    def __call__(self, query, key, query_positions, key_positions):
+        return by_distance(query, key, query_positions, key_positions)
+
+
 def operands(query, key, value, real=None):
     length, num_keys = (x.shape[2] or tf.shape(x)[2] for x in (query, key))
     positions = PositionRange(num_keys - length, length), PositionRange(0, num_keys)
-    return AttentionInputs(query, key, value, *positions, by_distance, real=real)
+    tiles = TileSizes(block_scores=2**9)
+    arguments = query, key, value, *positions, ByDistance()
+    return AttentionInputs(*arguments, key_mask=real, tile_sizes=tiles)
 
 
 def value_and_gradients(function, inputs):
@@ -114,7 +113,7 @@ def check_plan(shape, length, num_keys, wrap=lambda implementation: implementati
 
         def truth(query, key, value):
             ranks = np.arange(num_keys, dtype="int32")
-            return attend(by_distance(query, key, ranks[-length:], ranks), value, mask)[0]
+            return attend_logits(by_distance(query, key, ranks[-length:], ranks), value, mask)[0]
 
         def implementation(query, key, value):
             return pattern.attend(operands(query, key, value, real))[0]

@@ -7,10 +7,8 @@ import pytest
 import tensorflow as tf
 
 from keras_attn import patterns
-from keras_attn.attention import block_local as windows
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange
-from keras_attn.attention.softmax import FORBIDDEN, attend
+from keras_attn.attention.inputs import AttentionInputs, PositionRange, TileSizes
+from keras_attn.attention.softmax import FORBIDDEN, attend_logits
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import LSH, Causal, PerHead
 from keras_attn.scores import DotProduct, SharedQK
@@ -27,9 +25,7 @@ CASES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _many_tiles(monkeypatch):
-    monkeypatch.setattr(windows, "TILE_SCORES", 2 * B * N * CHUNK * 2 * CHUNK)
+MANY_TILES = TileSizes(block_scores=2 * B * N * CHUNK * 2 * CHUNK)
 
 
 def tensors(length, seed=0):
@@ -46,7 +42,8 @@ def padding(length):
 def operands_of(query, value, real=None, **more):
     query, value = tf.convert_to_tensor(query), tf.convert_to_tensor(value)
     here = PositionRange(0, query.shape[2] if query.shape[2] else tf.shape(query)[2])
-    return AttentionInputs(query, query, value, here, here, SharedQK(), real=real, **more)
+    arguments = query, query, value, here, here, SharedQK()
+    return AttentionInputs(*arguments, key_mask=real, tile_sizes=MANY_TILES, **more)
 
 
 def plan(pattern, query, value, real=None, **more):
@@ -56,12 +53,12 @@ def plan(pattern, query, value, real=None, **more):
 def matrix(pattern, query, value, real=None, **more):
     """As `MultiHeadAttention` computes what a pattern's matrix says."""
     operands = operands_of(query, value, real, **more)
-    mask, bias = pattern.matrix(operands)
+    mask, bias = pattern.dense_mask_and_bias(operands)
     if real is not None:
         mask = tf.logical_and(mask, real[:, :, None])
     logits = tf.cast(operands.score(operands.query, operands.key), "float32") + bias
     drop = operands.drop_by(operands.seed)
-    return attend(logits, operands.value, mask, drop)[0]
+    return attend_logits(logits, operands.value, mask, drop)[0]
 
 
 def times_seen(buckets, pattern):
@@ -160,7 +157,7 @@ def full(query, value, causal):
     allowed = np.tri(length, k=-1, dtype=bool) if causal else ~np.eye(length, dtype=bool)
     if causal:
         allowed[0, 0] = True
-    return attend(SharedQK()(query, query), tf.constant(value), tf.constant(allowed))[0].numpy()
+    return attend_logits(SharedQK()(query, query), tf.constant(value), tf.constant(allowed))[0].numpy()
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -267,7 +264,7 @@ def test_dropout_reaches_every_weight():
         def drop(weights, seed):
             return weights * factor
 
-        found = plan(LSH(CHUNK, 2), query, value, drop=drop, seed=seed)
+        found = plan(LSH(CHUNK, 2), query, value, dropout_fn=drop, seed=seed)
         np.testing.assert_allclose(found, factor * kept, atol=1e-5)
 
 
@@ -287,15 +284,15 @@ def test_fewer_queries_than_keys_meet_all_of_the_past_but_themselves():
     query, value = tf.constant(query), tf.constant(value)
     last, here = query[:, :, 7:], PositionRange(0, 9)
     operands = AttentionInputs(last, query, value, PositionRange(7, 2), here, SharedQK())
-    mask, bias = LSH(CHUNK).matrix(operands)
-    output, _ = attend(SharedQK()(last, query) + bias, value, mask)
+    mask, bias = LSH(CHUNK).dense_mask_and_bias(operands)
+    output, _ = attend_logits(SharedQK()(last, query) + bias, value, mask)
     np.testing.assert_allclose(output, full(query, value, causal=True)[:, :, 7:], atol=1e-5)
 
     def unknown(last, query, value):
         start, length = tf.shape(query)[2] - tf.shape(last)[2], tf.shape(last)[2]
         positions = PositionRange(start, length), PositionRange(0, tf.shape(query)[2])
-        mask, bias = LSH(CHUNK).matrix(AttentionInputs(last, query, value, *positions, SharedQK()))
-        return attend(SharedQK()(last, query) + bias, value, mask)[0]
+        mask, bias = LSH(CHUNK).dense_mask_and_bias(AttentionInputs(last, query, value, *positions, SharedQK()))
+        return attend_logits(SharedQK()(last, query) + bias, value, mask)[0]
 
     spec = tf.TensorSpec((B, N, None, H))
     run = tf.function(unknown, input_signature=[spec, spec, tf.TensorSpec((B, N, None, HV))])

@@ -8,12 +8,11 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from index_sets import CASES, DISTINCT, NUM_HEADS, WAYS, shrink_tiles, truth
+from index_sets import CASES, DISTINCT, NUM_HEADS, SMALL_TILES, WAYS, truth
 from keras import ops
 
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange
-from keras_attn.attention.softmax import FORBIDDEN, attend
+from keras_attn.attention.inputs import AttentionInputs, PositionRange
+from keras_attn.attention.softmax import FORBIDDEN, attend_logits
 from keras_attn.ops.random import RepeatedSeed
 from keras_attn.scores import DotProduct
 
@@ -21,14 +20,9 @@ B, N, T, H = 2, NUM_HEADS, 37, 5
 CAUSAL = [name for name in DISTINCT if CASES[name][0].causal]
 
 
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    shrink_tiles(monkeypatch)
-
-
 def operands(query, key, value, **more):
     places = PositionRange(0, query.shape[2]), PositionRange(0, key.shape[2])
-    return AttentionInputs(query, key, value, *places, DotProduct(), **more)
+    return AttentionInputs(query, key, value, *places, DotProduct(), tile_sizes=SMALL_TILES, **more)
 
 
 def inputs(length=T, dtype="float32", batch=B):
@@ -37,7 +31,7 @@ def inputs(length=T, dtype="float32", batch=B):
 
 
 def output_of(pattern, arrays, real=None):
-    return np.asarray(pattern.attend(operands(*map(tf.constant, arrays), real=real))[0])
+    return np.asarray(pattern.attend(operands(*map(tf.constant, arrays), key_mask=real))[0])
 
 
 @pytest.mark.parametrize("case", CAUSAL)
@@ -72,7 +66,7 @@ def test_where_all_is_padding_output_and_gradient_are_zero(case):
     with tf.GradientTape() as tape:
         tape.watch([query, key, value])
         real = tf.zeros((B, 1, T), "bool")
-        output, _ = pattern.attend(operands(query, key, value, real=real))
+        output, _ = pattern.attend(operands(query, key, value, key_mask=real))
         loss = tf.reduce_sum(output)
     gradients = tape.gradient(loss, [query, key, value], unconnected_gradients="zero")
     for x in (output, *gradients):
@@ -84,7 +78,7 @@ def test_the_log_weight_is_the_log_of_the_sum_of_exponentials(case):
     pattern, sets = CASES[case]
     query, key, value = inputs()
     real = np.random.default_rng(1).random((B, 1, T)) < 0.6
-    output, log_weight = pattern.attend(operands(query, key, value, real=real), log_weight=True)
+    output, log_weight = pattern.attend(operands(query, key, value, key_mask=real), log_weight=True)
     np.testing.assert_allclose(output, output_of(pattern, [query, key, value], real), atol=1e-6)
     allowed = truth(sets, T, T)[None] & real[:, :, None]
     logits = np.einsum("bnth,bnsh->bnts", *(oracles.numpy_of(x) for x in (query, key))) / H**0.5
@@ -134,7 +128,7 @@ def test_no_tensor_of_the_graph_is_a_matrix_of_scores(case):
 
 def test_the_matrix_is_seen_where_there_is_one():
     def matrix(x):
-        return attend(x.score(x.query, x.key), x.value)[0]
+        return attend_logits(x.score(x.query, x.key), x.value)[0]
 
     assert max(math.prod(shape) for _, shape in tensors_of(matrix, 64)) >= 64 * 64
 

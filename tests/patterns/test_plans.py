@@ -8,13 +8,12 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from index_sets import CASES, DISTINCT, NUM_HEADS, W, shrink_tiles, truth
+from index_sets import CASES, DISTINCT, NUM_HEADS, SMALL_TILES, W, truth
 from keras import ops
 
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange, positions_tensor
+from keras_attn.attention.inputs import AttentionInputs, PositionRange, positions_tensor
 from keras_attn.ops.shapes import size
-from keras_attn.scores import Additive, DotProduct
+from keras_attn.scores import Additive, DotProduct, ScoreLayer
 
 B, N, H, HV = 4, NUM_HEADS, 5, 2
 PRIME = 37  # more than the least rows of a tile
@@ -22,7 +21,7 @@ LENGTHS = (1, W - 1, W, W + 1, 2 * W + 1, PRIME)
 
 
 @keras.saving.register_keras_serializable("test")
-class ByDistance(keras.layers.Layer):
+class ByDistance(ScoreLayer):
     """q . k + a_n sin(i - j), which some tiles look up in a table of all distances."""
 
     def build(self, query_shape, key_shape=None):
@@ -113,8 +112,13 @@ def plan_of(pattern, score, **more):
         places = PositionRange(num_keys - length, length), PositionRange(0, num_keys)
         with tf.GradientTape() as tape:
             tape.watch([query, key, value])
-            operands = AttentionInputs(query, key, value, *places, score, real=real, **more)
-            output, _ = pattern.attend(operands)
+            inputs = AttentionInputs(
+                *(query, key, value, *places, score),
+                key_mask=real,
+                tile_sizes=SMALL_TILES,
+                **more,
+            )
+            output, _ = pattern.attend(inputs)
             loss = tf.reduce_sum(output * upstream)
         sources = [query, key, value, *weights]
         return output, *tape.gradient(loss, sources, unconnected_gradients="zero")
@@ -152,11 +156,6 @@ def check(run, sets, formula, length, num_keys, padded, atol=1e-5, dtype="float3
     empty = ~np.broadcast_to(allowed.any(-1), (B, N, length))
     for result in found[:2]:
         assert np.all(result[empty] == 0)
-
-
-@pytest.fixture(autouse=True)
-def small_tiles(monkeypatch):
-    shrink_tiles(monkeypatch)
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -9,8 +9,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.inputs import AttentionInputs, PositionRange
 from keras_attn.patterns import LSH
 from keras_attn.scores import SharedQK
 

@@ -80,12 +80,12 @@ def test_a_graph_of_unknown_sizes():
 
 def test_names_and_config():
     assert isinstance(positions.get("rotary"), Rotary)
-    assert isinstance(positions.get_of_heads("rotary"), Rotary)
+    assert isinstance(positions.get_for_heads("rotary"), Rotary)
     layer = Rotary(max_wavelength=500, name="turn")
     again = Rotary.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     np.testing.assert_array_equal(again(X), layer(X))
-    assert positions.get_of_heads(keras.saving.serialize_keras_object(layer)).max_wavelength == 500
+    assert positions.get_for_heads(keras.saving.serialize_keras_object(layer)).max_wavelength == 500
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 6), (2, 3, 5, 6)])
@@ -101,8 +101,8 @@ def test_check_layer(shape):
         (lambda: Rotary()(X[0]), r"`x` must have shape.*\(7, 10\)"),
         (lambda: Rotary()(X[..., :5]), r"even.*\(2, 7, 5\)"),
         (lambda: Rotary()(X, np.arange(3)), r"`positions`.*\(7,\).*\(3,\)"),
-        (lambda: positions.get_of_heads("sinusoidal"), "position='sinusoidal'.*rotary"),
-        (lambda: positions.get_of_heads(Sinusoidal()), "position=<Sinusoidal.*rotary"),
+        (lambda: positions.get_for_heads("sinusoidal"), "position='sinusoidal'.*rotary"),
+        (lambda: positions.get_for_heads(Sinusoidal()), "position=Sinusoidal\(\).*rotary"),
     ],
 )
 def test_errors(call, message):

@@ -212,12 +212,15 @@ def test_parity_counts_steps_and_is_exported(tmp_path):
     np.testing.assert_allclose(*answer.values(), model(examples.inputs), atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "made, options",
     [
-        (SequenceRun, ("--task", "copy", "--model", "transformer")),
-        (SequenceRun, ("--task", "reverse", "--depth", "recurrent")),
+        pytest.param(
+            *(SequenceRun, ("--task", "copy", "--model", "transformer")), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            *(SequenceRun, ("--task", "reverse", "--depth", "recurrent")), marks=pytest.mark.slow
+        ),
         (ParityRun, ("--task", "parity", "--model", "rnn")),
     ],
 )

@@ -196,6 +196,7 @@ def test_table_1_is_measured(tmp_path, monkeypatch):
     assert (tmp_path / "complexity.png").exists()
 
 
+@pytest.mark.slow
 def test_a_run_writes_card_and_picture(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "SETTLE_SECONDS", 0.0)
     monkeypatch.setenv("PYTHONPATH", str(HERE.parents[2]))

@@ -6,23 +6,25 @@ import keras
 import pytest
 
 from recipes.benchmarks import requirements, sparse_models
-from recipes.benchmarks.contenders import depth, language_model
+from recipes.benchmarks.contenders import gradient
 from recipes.benchmarks.contenders import segment_memory as contenders
 
 
 @pytest.mark.parametrize("kind", ["plain", "remat", "reversible"])
 def test_a_training_step_has_a_gradient(kind):
-    task = depth.training_step(kind, num_layers=1, batch=2, length=67, width=64)
+    task = gradient.stack_step(kind, num_layers=1, batch=2, length=67, width=64)
     assert task.units == 2 * 67 and 0 < task.call() < math.inf
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.slow)]
+)
 def test_a_training_step_in_mixed_precision(policy):
     """It computes in low precision, and adds gradients of float32 weights."""
     found = []
     for chosen in ("float32", policy):
         keras.utils.set_random_seed(0)
-        task = depth.training_step("remat", 1, batch=2, length=67, width=64, policy=chosen)
+        task = gradient.stack_step("remat", 1, batch=2, length=67, width=64, policy=chosen)
         found.append(task.call())
     assert found[0] != found[1] == pytest.approx(found[0], rel=0.1)
 
@@ -49,9 +51,10 @@ def test_rates_count_tokens():
     assert requirements.rates(rows, "ours", "theirs", "makes")["value"] == pytest.approx(4)
 
 
-@pytest.mark.parametrize("model", sparse_models.TWINS)
-def test_twins_have_a_gradient(model):
+@pytest.mark.slow
+@pytest.mark.parametrize("model", sparse_models.BASELINES)
+def test_sparse_models_and_their_baselines_have_a_gradient(model):
     small = ["--num-layers=2", "--num-heads=2", "--hidden-dim=8", "--intermediate-dim=11"]
     for contender in sparse_models.contenders(model, 128):
-        task = language_model.training_step([*contender.options["options"], *small])
+        task = gradient.language_model_step([*contender.options["options"], *small])
         assert task.units == 128 and 0 < task.call() < math.inf

@@ -54,6 +54,7 @@ def test_all_ways_hold_the_same_tokens(path, has_sources):
     assert len(found[0]) == sum(len(target) + 1 for target in TARGETS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", contenders.WAYS)
 def test_a_step_of_each_way(path, way, monkeypatch):
     small = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}

@@ -1,4 +1,4 @@
-"""The benchmark of the server: answers are checked, lost ones counted, numbers worked out by hand."""
+"""The benchmark of the server: wrong and lost answers are counted, numbers follow by hand."""
 
 import os
 import pathlib
@@ -44,6 +44,7 @@ def server(export, tmp_path_factory):
         yield started
 
 
+@pytest.mark.slow
 def test_a_short_load_without_a_fault(server, export):
     assert newest(export) == str(export / "3")
     model = InProcess(newest(export))
@@ -67,6 +68,7 @@ def test_a_short_load_without_a_fault(server, export):
     }
 
 
+@pytest.mark.slow
 def test_wrong_and_lost_answers_are_counted(server):
     load = Load(server, {"a": ("B", 1.0)}, clients=2)
     load.run(0.3)
@@ -79,8 +81,9 @@ def test_wrong_and_lost_answers_are_counted(server):
     assert not load.seconds and not load.wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", [RestConnection, GrpcConnection])
-def test_a_refusal_is_an_error(server, client, monkeypatch):
+def test_a_refused_request_is_an_error(server, client, monkeypatch):
     monkeypatch.setattr("recipes.benchmarks.serving_clients.MODEL", "other")
     with pytest.raises(Exception, match="Servable not found"):
         client(server)("a")
@@ -107,14 +110,15 @@ def test_memory_is_sampled():
     assert seconds == sorted(seconds)
 
 
-def test_a_server_that_does_not_start_says_why(tmp_path):
+@pytest.mark.slow
+def test_a_server_that_does_not_start_reports_the_reason(tmp_path):
     log = tmp_path / "log"
     with pytest.raises(RuntimeError, match="must be a directory that holds"):
         with serving_process.serving(tmp_path / "missing", log):
             pass
 
 
-def test_the_page():
+def test_the_card_has_rates_and_requirements():
     def soak(rate):
         return {
             "requests": 1234,
@@ -143,6 +147,7 @@ def test_the_page():
     assert "| REST | 16.0 | 8.5 |" in lines and "| in process | 16.0 | 4.5 |" in lines
 
 
+@pytest.mark.slow
 def test_an_untrained_model_is_exported(tmp_path, monkeypatch):
     monkeypatch.setattr(serving_model, "LAYERS", 1)
     folder = untrained(tmp_path / "export", ["1 May 2001", "2 June 1999"])

@@ -60,6 +60,7 @@ def test_an_unexpected_error_keeps_its_traceback(capsys):
         exit_code_and_message(ZeroDivisionError("a fault of ours"), capsys)
 
 
+@pytest.mark.slow
 def test_one_of_several_processes_does_not_wait_for_the_others_at_its_end():
     """They may be waiting for it; what it ends with is kept."""
     program = """

@@ -12,7 +12,7 @@ from recipes.translate.dates import FORMATS, LOCALES, date_pairs
 
 @pytest.fixture(scope="module")
 def drawn():
-    return date_pairs(num_train=20_000, num_validation=1_000, num_test=1_000)
+    return date_pairs(num_train=6_000, num_validation=1_000, num_test=1_000)
 
 
 def all_pairs(parts):
@@ -26,7 +26,7 @@ def spelled(day, locales=LOCALES, formats=FORMATS):
 
 def test_sizes_are_those_asked_for(drawn):
     assert {part: len(pairs) for part, pairs in drawn.items()} == {
-        "train": 20_000,
+        "train": 6_000,
         "val": 1_000,
         "test": 1_000,
     }

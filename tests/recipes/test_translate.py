@@ -12,6 +12,7 @@ import recipe_runs
 import tensorflow as tf
 from recipe_runs import card, error_of
 
+from keras_attn.text import PackedBatches
 from recipes.settings import save_settings
 from recipes.translate.task import parallel_text
 from recipes.translate.training import TranslationRun
@@ -201,14 +202,13 @@ def test_bad_options_are_reported(capsys, broken, tmp_path):
 @pytest.mark.slow
 def test_packed_rows_hold_every_pair(data, tmp_path):
     """An epoch has as many steps as there are packed batches."""
-    assert run(data, tmp_path, "--epochs", "2", "--packing", "36") == 0
-    from keras_attn.text import PackedBatches, load
-
-    tokenizer, sides = load(str(tmp_path / "tokenizer.model")), []
+    packing = ("--epochs", "2", "--packing", "36")
+    arguments = command(data, tmp_path, *packing)[3:]
+    started = TranslationRun(recipe_runs.parse("translate", *arguments))
+    started.train()
+    tokenizer, sides = started.corpus.tokens.tokenizer, []
     for language in ("en", "xx"):
         with gzip.open(data / f"train.{language}.gz", "rt") as file:
             sides.append(tokenizer.encode_as_lists(file.read().splitlines()))
-    packed = PackedBatches(
-        *sides, tokens_per_batch=card(tmp_path)["options"]["tokens_per_batch"], row_length=36
-    )
-    assert card(tmp_path)["steps"] == 2 * len(packed)
+    packed = PackedBatches(*sides, tokens_per_batch=256, row_length=36)
+    assert started.steps() == 2 * len(packed)

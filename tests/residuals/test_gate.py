@@ -82,7 +82,7 @@ def gated(layer, x, y):
 
 
 @OF_ALL
-def test_oracle(kind):
+def test_output_equals_the_formula(kind):
     layer = scrambled(kind)
     np.testing.assert_allclose(layer.after(X, Y), gated(layer, X, Y), atol=1e-5)
     expected = oracles.layer_norm(X, *oracles.norm_weights(layer.norm), layer.epsilon)
@@ -90,7 +90,7 @@ def test_oracle(kind):
 
 
 @OF_ALL
-def test_the_sublayer_counts_by_its_positive_part(kind):
+def test_gate_uses_the_relu_of_the_sublayer(kind):
     layer = scrambled(kind)
     np.testing.assert_array_equal(layer.after(X, -np.abs(Y)), layer.after(X, 0 * Y))
     np.testing.assert_array_equal(layer.after(X, Y), layer.after(X, np.maximum(Y, 0)))
@@ -98,13 +98,13 @@ def test_the_sublayer_counts_by_its_positive_part(kind):
 
 
 @OF_BIASED
-def test_limit_a_large_bias_is_the_identity(kind):
+def test_large_bias_makes_the_gate_the_identity(kind):
     layer = built(kind, bias=50)
     np.testing.assert_allclose(layer.after(X, Y), X, atol=1e-6)
 
 
 @OF_BIASED
-def test_the_larger_the_bias_the_nearer_the_identity(kind):
+def test_larger_bias_moves_the_gate_towards_the_identity(kind):
     """Which a bias of the wrong sign is not."""
     layer = scrambled(kind)
     moved = []
@@ -125,13 +125,13 @@ def test_the_bias_starts_as_given_and_is_learned(kind):
     assert np.abs(tape.gradient(loss, layer.gate_bias.value)).min() > 0
 
 
-def test_a_new_gru_gate_mostly_keeps_what_came_in():
+def test_new_gru_gate_mostly_keeps_its_input():
     layer = built("gru", kernel_initializer="zeros")
     kept = 1 - sigmoid(-2.0)
     np.testing.assert_allclose(layer.after(X, Y), kept * X, rtol=1e-5)
 
 
-def test_limits_without_weights():
+def test_zero_weights_give_the_closed_forms():
     gru = built("gru", bias=0, kernel_initializer="zeros")
     np.testing.assert_allclose(gru.after(X, Y), X / 2, atol=1e-6)
     layer = built("input", kernel_initializer="zeros")
@@ -141,7 +141,7 @@ def test_limits_without_weights():
 
 
 @pytest.mark.parametrize("reset_after", [False, True])
-def test_a_gru_gate_is_no_keras_gru_cell(reset_after):
+def test_gru_gate_differs_from_keras_gru_cell(reset_after):
     """Keras's z says how much stays, so the matrices of z turn round; a reset after the product is
     another formula."""
     layer = scrambled("gru")
@@ -164,7 +164,7 @@ def test_a_gru_gate_is_no_keras_gru_cell(reset_after):
 
 
 @pytest.mark.parametrize("kind", ["gru", "highway"])
-def test_a_deep_stack_starts_as_the_identity(kind):
+def test_deep_gated_stack_starts_near_the_identity(kind):
     """From the first block's input to the last one's output: no norm stands in between."""
     gate = Gate(kind, bias=50)
 
@@ -178,7 +178,7 @@ def test_a_deep_stack_starts_as_the_identity(kind):
     assert len(biases) == 24 and len({id(w) for w in biases}) == 24
 
 
-def test_each_matrix_is_drawn_as_the_square_that_it_is():
+def test_each_gate_matrix_is_initialised_as_a_square():
     width = 64
     layer = Gate()
     layer.build((None, None, width))
@@ -201,7 +201,10 @@ def test_names_defaults_and_config():
     np.testing.assert_array_equal(again.after(X, Y), layer.after(X, Y))
 
 
-@OF_ALL
+@pytest.mark.parametrize(
+    "kind",
+    ["gru", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "gru")],
+)
 def test_check_layer(kind):
     """A norm before the sublayer is no part of the layer's own call; the block below has it."""
     checks = ["config", "implicit_mask", "precision", "graph", "xla", "unknown_sizes"]
@@ -216,7 +219,7 @@ def test_check_layer_of_a_block():
     check_layer(block, (2, 5, 6), only=checks).raise_if_any()
 
 
-def test_errors():
+def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="`kind` must be one of 'gru', 'input'.*kind='lstm'"):
         Gate("lstm")
     with pytest.raises(ValueError, match="`bias` must be a number.*bias='x'"):

@@ -23,7 +23,7 @@ def norm(layer, x):
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1])
-def test_oracle(epsilon):
+def test_output_equals_the_formula(epsilon):
     post, pre = (built(kind, epsilon=epsilon) for kind in (PostNorm, PreNorm))
     np.testing.assert_array_equal(post.before(X), X)
     np.testing.assert_allclose(post.after(X, Y), norm(post, X + Y), atol=1e-5)
@@ -66,6 +66,6 @@ def test_names(name, kind):
 
 
 @pytest.mark.parametrize("given", ["sandwich", None, PostNorm, keras.layers.Dense(3)])
-def test_errors(given):
+def test_invalid_arguments_raise(given):
     with pytest.raises(ValueError, match="residual.*Received: residual=.*post_norm, pre_norm"):
         residuals.get(given)

@@ -43,9 +43,9 @@ def test_oracle(max_distance):
 
 
 @pytest.mark.parametrize("pattern", PLANS, ids=repr)
-def test_in_tiles(pattern, monkeypatch):
+def test_in_tiles(pattern):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
-    check_in_tiles(built(6), formula, pattern, monkeypatch, atol=2e-5)
+    check_in_tiles(built(6), formula, pattern, atol=2e-5)
 
 
 def test_step_by_step_equals_the_full_pass():

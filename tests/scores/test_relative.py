@@ -8,7 +8,7 @@ import tensorflow as tf
 from distance_scores import KEY, PLANS, QUERY, B, H, N, S, T, check_in_tiles, check_positions
 
 from keras_attn import scores
-from keras_attn.attention.positions import PositionRange
+from keras_attn.attention.inputs import PositionRange
 from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
@@ -55,9 +55,9 @@ def test_only_differences_of_positions_count():
 
 @pytest.mark.parametrize("clamp_length", [None, 3])
 @pytest.mark.parametrize("pattern", PLANS, ids=repr)
-def test_in_tiles(pattern, clamp_length, monkeypatch):
+def test_in_tiles(pattern, clamp_length):
     """Every plan gives what the formula over the whole matrix does, gradients of weights too."""
-    check_in_tiles(built(clamp_length=clamp_length), formula, pattern, monkeypatch, atol=5e-5)
+    check_in_tiles(built(clamp_length=clamp_length), formula, pattern, atol=5e-5)
 
 
 @pytest.mark.parametrize("max_length", [9, None])

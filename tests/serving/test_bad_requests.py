@@ -1,6 +1,6 @@
-"""Whatever a client sends, it is told what is wrong, and the next client is served.
+"""Malformed requests get an error that says what is wrong, and the next client is served.
 
-KERAS_ATTN_SERVING_REQUESTS sets how many requests are made up; the default suits a test run.
+KERAS_ATTN_SERVING_REQUESTS sets the number of requests; the default suits a test run.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from bad_requests import (
 )
 from hypothesis import strategies as st
 
-REQUESTS = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 1000))
+REQUESTS = int(os.environ.get("KERAS_ATTN_SERVING_REQUESTS", 400))
 CHECK_EVERY = 50
 PREDICT = "/v1/models/toy:predict"
 # What our server may say over gRPC to a request that it can read.
@@ -32,7 +32,7 @@ OWN_ERRORS = {"INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "UNIMPLEME
 
 
 def made_up(share, strategy):
-    """A test of so many percent of the requests, each an example of the strategy."""
+    """Make a hypothesis test of so many percent of the requests."""
 
     def decorate(function):
         # The same requests in every run: a failure is found again.
@@ -50,7 +50,7 @@ def made_up(share, strategy):
 
 @pytest.fixture(scope="module")
 def ours(server):
-    """Our server: what others do with nonsense is theirs."""
+    """Our server; the claims do not hold for others."""
     if not server.is_ours:
         pytest.skip("the limits and the log are those of our server")
     yield server
@@ -60,7 +60,7 @@ def ours(server):
 
 @pytest.fixture
 def check(ours):
-    """Called after each request: now and then a right one must be answered rightly."""
+    """Function to call after each request: every 50th time a valid request must succeed."""
     count = 0
 
     def check():
@@ -81,7 +81,7 @@ def check(ours):
 
 @pytest.fixture
 def post(ours):
-    """Sends a body over a connection that stays open; returns the status and the parsed answer."""
+    """Function that posts a body over an open connection and returns status and parsed answer."""
     with contextlib.closing(
         http.client.HTTPConnection(ours.host, ours.rest_port, timeout=60)
     ) as connection:
@@ -109,7 +109,7 @@ def post(ours):
         yield post
 
 
-def test_json_that_must_be_refused(post, check):
+def test_malformed_json_requests_are_answered_with_400(post, check):
     @made_up(30, st.one_of(*(strategy.map(lambda b, k=k: (k, b)) for k, strategy in BAD.items())))
     def run(request):
         kind, content = request
@@ -120,7 +120,7 @@ def test_json_that_must_be_refused(post, check):
     run()
 
 
-def test_json_of_any_kind(post, check):
+def test_random_json_requests_get_a_valid_answer_or_error(post, check):
     path = st.tuples(
         st.sampled_from(["toy", "toy", "toy/versions/7", "foo", "toy/versions/8", "toy/labels/a"]),
         st.sampled_from(["predict", "predict", "classify", "regress"]),
@@ -141,7 +141,7 @@ def test_json_of_any_kind(post, check):
 
 
 def is_whole(content):
-    """Whether a request ends where its body does, as far as its head tells."""
+    """Return True if a request ends where its body does, by its head."""
     head, end, sent = content.replace(b"\r\n", b"\n").partition(b"\n\n")
     lengths = re.findall(rb"(?im)^content-length: *([0-9]+)$", head)
     chunked = re.search(rb"(?im)^transfer-encoding: *chunked$", head)
@@ -149,7 +149,7 @@ def is_whole(content):
 
 
 def exchange(server, content):
-    """The bytes that come back before the server closes the connection."""
+    """Return the bytes that come back before the server closes the connection."""
     with socket.create_connection((server.host, server.rest_port), timeout=60) as connection:
         connection.sendall(content)
         received = b""
@@ -162,7 +162,7 @@ def exchange(server, content):
     return received
 
 
-def test_http_that_is_wrong(ours, check):
+def test_malformed_http_is_answered_or_closed(ours, check):
     @made_up(20, http_requests() | st.binary(max_size=200))
     def run(content):
         received = exchange(ours, content)
@@ -181,7 +181,7 @@ def test_http_that_is_wrong(ours, check):
     run()
 
 
-def test_grpc_of_any_kind(ours, check):
+def test_random_grpc_messages_get_a_valid_answer_or_error(ours, check):
     with ours.channel() as channel:
         methods = {name: channel.unary_unary(name) for name in METHODS}
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.point(n=20)
 
 
 def signature(inputs, outputs):
-    """A signature of the given shapes: a dictionary from name to sizes, -1 for a free one."""
+    """Return a signature of shapes: a dictionary from name to sizes, -1 for a free one."""
     proto = SignatureDef()
     for group, shapes in ((proto.inputs, inputs), (proto.outputs, outputs)):
         for name, shape in shapes.items():
@@ -32,7 +32,7 @@ def signature(inputs, outputs):
 
 
 class Model:
-    """Stands for a loaded model: doubles what it gets, and remembers what that was."""
+    """Loaded model that doubles its input and records it."""
 
     name, version = "model", 1
 
@@ -52,7 +52,7 @@ class Model:
 
 
 class Requests:
-    """Sends requests to a batching model, each from a thread of its own."""
+    """Requests to a model with batching, each on a thread of its own."""
 
     def __init__(self, model, **options):
         options = {"num_batch_threads": 1, "batch_timeout_micros": FOREVER, **options}
@@ -71,7 +71,7 @@ class Requests:
         self.scheduler.submit = submit_and_tell
 
     def send(self, x, caller=None, **more):
-        """Returns when the request is in the queue, or was answered without one."""
+        """Return when the request is in the queue, or was answered without one."""
         feeds = {"x": np.array(x), **{name: np.array(value) for name, value in more.items()}}
         self._queued.clear()
         future = self.pool.submit(self.servable.run, feeds, ["y"], caller)
@@ -98,7 +98,7 @@ def test_requests_run_together_and_each_gets_its_own_rows():
     assert model.seen == [{"x": [[1], [2], [3], [4], [5]]}]
 
 
-def test_a_batch_does_not_wait_for_ever():
+def test_a_batch_runs_when_its_timeout_has_passed():
     model = Model()
     requests = Requests(model, max_batch_size=5, batch_timeout_micros=20_000)
     assert answer(requests.send([[1]])) == [[2]]
@@ -114,7 +114,7 @@ def test_shorter_tensors_are_padded_with_their_own_first_element():
     assert model.seen == [{"x": [[1, 2, 3], [7, 7, 7], [8, 7, 7]]}]
 
 
-def test_an_empty_tensor_cannot_be_padded_and_harms_nobody():
+def test_an_empty_tensor_fails_to_be_padded_and_fails_alone():
     requests = Requests(Model(), max_batch_size=2, pad_variable_length_inputs=True)
     good, empty = requests.send([[1, 2]]), requests.send(np.zeros((1, 0)))
     message = "Got empty tensor in batch of non-empty tensors."
@@ -122,7 +122,7 @@ def test_an_empty_tensor_cannot_be_padded_and_harms_nobody():
     assert answer(good) == [[2, 4]]
 
 
-def test_other_shapes_without_padding():
+def test_different_shapes_fail_without_padding():
     model = Model()
     requests = Requests(model, max_batch_size=2)
     for future in [requests.send([[1, 2]]), requests.send([[3]])]:
@@ -142,7 +142,7 @@ def test_a_batch_is_filled_with_the_first_row_of_its_last_request():
     assert model.seen == [{"x": [[1], [2], [3], [2], [2]]}]
 
 
-def test_a_full_queue():
+def test_a_full_queue_refuses_requests():
     model = Model()
     model.go.clear()
     requests = Requests(model, max_batch_size=2, max_enqueued_batches=2)
@@ -155,7 +155,7 @@ def test_a_full_queue():
         "The batch scheduling queue to which this task was submitted is full; currently 2 batches "
         "enqueued and max_enqueued_batches is 2",
     )
-    queued.append(requests.send([[8]]))  # There is room in the open batch.
+    queued.append(requests.send([[8]]))  # The open batch has space.
     model.go.set()
     assert [answer(future) for future in [running, *queued]] == [
         [[2], [4]],
@@ -165,7 +165,7 @@ def test_a_full_queue():
     ]
 
 
-def test_a_request_larger_than_a_batch():
+def test_a_request_larger_than_a_batch_is_refused():
     message = "Task size 3 is larger than maximum input batch size 2"
     requests = Requests(Model(), max_batch_size=2)
     assert refusal(requests.send([[1], [2], [3]])) == ("INVALID_ARGUMENT", message)
@@ -193,14 +193,14 @@ def test_a_large_request_is_split():
         ({"x": [-1, -1], "ids": [-1]}, {"ids": [1, 2, 3]}),
     ],
 )
-def test_what_has_no_rows_runs_apart(inputs, more):
+def test_requests_without_rows_run_alone(inputs, more):
     model = Model(inputs)
     requests = Requests(model, max_batch_size=2)
     assert answer(requests.send([[1], [2]], **more)) == [[2], [4]]
     assert len(model.seen) == 1
 
 
-def test_an_answer_without_rows():
+def test_outputs_without_rows_end_batching_of_that_signature():
     model = Model(outputs={"y": [-1]}, answer=lambda feeds: [feeds["x"].sum(axis=0)])
     requests = Requests(model, max_batch_size=3)
     first, second = requests.send([[1], [2]]), requests.send([[3]])
@@ -231,7 +231,7 @@ def test_a_shape_that_contradicts_the_signature_joins_no_batch():
     assert (answer(requests.send([[2]])), answer(good)) == ([[4]], [[2]])
 
 
-def test_a_time_limit_ends_the_waiting():
+def test_a_time_limit_ends_the_wait_in_the_queue():
     model = Model()
     requests = Requests(model, max_batch_size=2)
     message = "Run() timeout exceeded while waiting in batching queue"
@@ -241,7 +241,7 @@ def test_a_time_limit_ends_the_waiting():
     assert model.seen == [{"x": [[2]]}], "nobody waited for the answer of the first"
 
 
-def test_a_time_limit_ends_the_running():
+def test_a_time_limit_ends_a_running_batch_for_its_request():
     model = Model()
     model.go.clear()
     requests = Requests(model, max_batch_size=2)
@@ -251,7 +251,7 @@ def test_a_time_limit_ends_the_running():
     assert answer(patient) == [[4]]
 
 
-def test_a_client_that_goes_away_leaves_the_queue():
+def test_a_cancelled_request_leaves_the_queue():
     model = Model()
     requests = Requests(model, max_batch_size=2)
     caller = RequestContext()
@@ -263,7 +263,7 @@ def test_a_client_that_goes_away_leaves_the_queue():
     assert model.seen == [{"x": [[2]]}]
 
 
-def test_a_server_that_batches(start_server, toys, tmp_path):
+def test_a_server_with_batching_pads_and_answers_each_request(start_server, toys, tmp_path):
     base = tmp_path / "base"
     base.mkdir()
     toys.export(base, 1)

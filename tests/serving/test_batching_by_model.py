@@ -12,7 +12,7 @@ from serving.errors import ServingError
 COMMON = BatchingOptions(max_batch_size=2, num_batch_threads=3, thread_pool_name="common")
 
 
-def test_a_version_brings_all_but_the_threads(tmp_path):
+def test_a_version_overrides_all_options_but_the_threads(tmp_path):
     assert read_own_batching_options(tmp_path, COMMON) is None
     (tmp_path / "batching_params.pbtxt").write_text(
         'max_batch_size { value: 5 } num_batch_threads { value: 7 } thread_pool_name { value: "a" }'
@@ -52,7 +52,7 @@ def test_queues_of_one_scheduler_have_their_own_sizes():
         scheduler.submit("small", [Task(3)], run, small)
 
 
-def test_a_server_batches_only_who_asks_for_it(start_server, toys, tmp_path, waiting):
+def test_only_versions_with_parameters_are_batched(start_server, toys, tmp_path, waiting):
     base = tmp_path / "base"
     base.mkdir()
     toys.export_small(tmp_path, 2)

@@ -1,11 +1,11 @@
-"""The batching parameters file (tensorflow_serving/servables/tensorflow/session_bundle_config.proto)."""
+"""Batching parameters file (session_bundle_config.proto of TensorFlow Serving)."""
 
 import pytest
 
 from serving.batching_options import BatchingOptions, read_batching_options
 
 
-def test_the_parameters_of_a_file(tmp_path):
+def test_a_parameters_file_sets_the_options(tmp_path):
     path = tmp_path / "batching.config"
     path.write_text(
         "max_batch_size { value: 8 } batch_timeout_micros { value: 5 } "
@@ -33,7 +33,7 @@ def test_the_parameters_of_a_file(tmp_path):
         ("allowed_batch_sizes: [1000, 1000]", "monotonically increasing"),
     ],
 )
-def test_parameters_that_do_not_fit(tmp_path, text, message):
+def test_wrong_parameters_are_refused(tmp_path, text, message):
     path = tmp_path / "batching.config"
     path.write_text(text)
     with pytest.raises(ValueError, match=message) as info:

@@ -1,4 +1,4 @@
-"""Exports whose variables were exchanged: TensorFlow's own hash of them, and what is said."""
+"""Exports whose variables were exchanged, detected by TensorFlow's own hash."""
 
 import shutil
 
@@ -29,7 +29,7 @@ def exchange(folder, exports):
         shutil.copy(file, folder / "variables" / file.name)
 
 
-def test_the_hash_is_the_one_that_tensorflow_reads(exports):
+def test_the_hash_equals_tensorflows(exports):
     hashes = {
         tf.saved_model.experimental.read_fingerprint(str(exports / version)).checkpoint_hash
         for version in "12"
@@ -38,7 +38,7 @@ def test_the_hash_is_the_one_that_tensorflow_reads(exports):
     assert all(has_own_variables(exports / version) for version in "12")
 
 
-def test_exchanged_variables_are_refused_with_a_sentence(copy, exports):
+def test_exchanged_variables_are_refused(copy, exports):
     exchange(copy, exports)
     assert not has_own_variables(copy)
     with pytest.raises(ServingError, match="variables/ are not those that it was") as info:
@@ -46,7 +46,7 @@ def test_exchanged_variables_are_refused_with_a_sentence(copy, exports):
     assert info.value.code == Code.DATA_LOSS
 
 
-def test_one_changed_byte(copy):
+def test_one_changed_byte_is_detected(copy):
     index = copy / "variables" / "variables.index"
     content = bytearray(index.read_bytes())
     content[-1] ^= 1
@@ -54,13 +54,13 @@ def test_one_changed_byte(copy):
     assert not has_own_variables(copy)
 
 
-def test_a_hash_that_cannot_be_read(copy):
+def test_an_unreadable_hash_is_refused(copy):
     (copy / "fingerprint.pb").write_bytes(b"\xff")
     assert not has_own_variables(copy)
 
 
 @pytest.mark.parametrize("missing", ["fingerprint.pb", "variables", "the hash"])
-def test_without_a_hash_or_variables_there_is_nothing_to_compare(copy, exports, missing):
+def test_exports_without_a_hash_or_variables_pass(copy, exports, missing):
     exchange(copy, exports)
     if missing == "the hash":
         (copy / "fingerprint.pb").write_bytes(b"")

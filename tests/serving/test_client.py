@@ -1,4 +1,4 @@
-"""The clients on a server: what they send and read, over REST as over gRPC; the command line."""
+"""Clients on a server, over REST and over gRPC, and their command line."""
 
 import pathlib
 import shutil
@@ -23,7 +23,7 @@ def url(server):
 
 @pytest.fixture(params=["rest", "grpc"])
 def connect(request, server, url):
-    """A function that makes a client of the toy, over either API."""
+    """Function that makes a client of the toy model, over either API."""
 
     def make(**options):
         if request.param == "rest":
@@ -39,7 +39,7 @@ def client(connect):
         yield made
 
 
-def test_texts(client):
+def test_translate_answers_each_text(client):
     answers = client.translate(TEXTS)
     assert [answer.text for answer in answers] == [f"{VERSION}:{text}" for text in TEXTS]
     scores = [-len(text.encode()) / 10 for text in TEXTS]
@@ -49,7 +49,7 @@ def test_texts(client):
     assert client.translate(iter([long]))[0].text == f"{VERSION}:{long}"
 
 
-def test_numbers_of_every_kind(client):
+def test_numbers_of_every_dtype_keep_their_value(client):
     outputs = client.predict({"a": [0.5, -1], "b": (3, 4)}, "numbers")
     assert outputs == {"sum": [3.5, 3.0], "twice": [6, 8]}
     ends = {
@@ -72,7 +72,7 @@ def test_numbers_of_every_kind(client):
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3, 5), (1, 1, 1, 7)])
-def test_a_float32_comes_back_as_it_went(client, shape):
+def test_a_float32_keeps_its_bits(client, shape):
     bits = np.random.default_rng(5).integers(0, 2**32, shape, np.uint32)
     sent = np.array(bits).view(np.float32)
     sent = np.where(np.isnan(sent), np.float32(1), sent)
@@ -82,16 +82,16 @@ def test_a_float32_comes_back_as_it_went(client, shape):
         np.testing.assert_array_equal(found.view(np.uint32), sent.view(np.uint32))
 
 
-def test_numbers_that_are_none(client):
+def test_nan_and_infinity_are_passed(client):
     found = client.predict({"x": [float("nan"), float("inf"), -float("inf")]}, "echo")["y"]
     np.testing.assert_array_equal(found, [np.nan, np.inf, -np.inf])
 
 
-def test_a_single_number_and_a_single_output(client):
+def test_a_single_output_has_its_name(client):
     assert client.predict({"x": [1.0, 2.5]}, "total") == {"total": 3.5}
 
 
-def test_bytes_and_strings(client):
+def test_outputs_named_bytes_are_bytes_and_others_text(client):
     assert client.predict({"x": [b"\xff\x00", "ä"]}, "as_bytes") == {
         "x_bytes": [b"\xff\x00", "ä".encode()]
     }
@@ -110,7 +110,7 @@ def test_bytes_and_strings(client):
         ({"x": ["a"]}, "missing", "missing"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence_and_not_asked_again(
+def test_refused_inputs_raise_one_sentence_and_are_not_retried(
     client, inputs, signature, words, monkeypatch
 ):
     monkeypatch.setattr("time.sleep", None)  # nobody waits
@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_one_sentence_and_not_asked_again(
     assert client.place in str(info.value) or "input" in str(info.value)
 
 
-def test_what_cannot_be_sent(client, connect):
+def test_inputs_that_cannot_be_sent_raise_a_client_error(client, connect):
     for texts in ("abc", 5):
         with pytest.raises(clients.ClientError, match=f"of strings. Received: texts={texts!r}"):
             client.translate(texts)
@@ -140,39 +140,39 @@ def test_what_cannot_be_sent(client, connect):
             client.predict(*question)
 
 
-def test_a_client_that_is_closed_says_so(server):
+def test_a_closed_client_raises_a_client_error(server):
     client = clients.GrpcClient(f"{server.host}:{server.grpc_port}", "toy")
     client.close()
     with pytest.raises(clients.ClientError, match="cannot ask: .* closed"):
         client.translate(["a"])
 
 
-def test_no_limit_at_all(connect):
+def test_an_infinite_timeout_works(connect):
     with connect(timeout=float("inf")) as client:
         assert client.translate(["a"])[0].text == f"{VERSION}:a"
 
 
-def test_the_port_for_grpc_is_no_address_for_rest(server):
+def test_the_grpc_port_as_rest_address_is_reported(server):
     client = clients.RestClient(f"http://{server.host}:{server.grpc_port}/v1/models/toy")
     with pytest.raises(clients.ClientError, match="no HTTP, as at the port for gRPC") as info:
         client.translate(["a"])
     assert str(info.value).isprintable()
 
 
-def test_names_beyond_ascii_are_found(url):
-    """As far as the server's own word, which names the model."""
+def test_model_names_beyond_ascii_are_sent(url):
+    """The server's error names the model."""
     client = clients.RestClient(f"{url}/modèle 1")
     with pytest.raises(clients.ClientError, match=r"answered 404: .*Latest\(modèle 1\)"):
         client.translate(["a"])
 
 
-def test_a_time_limit_ends_a_call(connect):
+def test_a_timeout_ends_a_call(connect):
     with connect(timeout=0.3) as client:
         with pytest.raises(clients.ClientError, match="did not answer within 0.3 seconds"):
             client.predict({"steps": [500_000]}, "slow")
 
 
-def test_versions_can_be_named(server, url):
+def test_a_version_or_a_label_can_be_chosen(server, url):
     address = f"{server.host}:{server.grpc_port}"
     for good, bad in (
         (
@@ -193,7 +193,7 @@ def test_versions_can_be_named(server, url):
             labelled.translate(["a"])
 
 
-def test_one_translation_per_line(server, url, run_module, capsys):
+def test_the_command_line_prints_one_translation_per_line(server, url, run_module, capsys):
     expected = "".join(f"{VERSION}:{text}\n" for text in TEXTS)
     over_rest = run_module("serving.client", "--url", f"{url}/toy", *TEXTS)
     assert (over_rest.returncode, over_rest.stdout, over_rest.stderr) == (0, expected, "")
@@ -205,7 +205,7 @@ def test_one_translation_per_line(server, url, run_module, capsys):
     assert (float(score), text) == (pytest.approx(-0.3), f"{VERSION}:one\n")
 
 
-def test_an_unknown_model_is_one_sentence(url, capsys):
+def test_an_unknown_model_is_reported_in_one_sentence(url, capsys):
     assert main(["--url", f"{url}/nope", "a"]) == 1
     assert capsys.readouterr() == (
         "",
@@ -224,7 +224,7 @@ def test_an_unknown_model_is_one_sentence(url, capsys):
         ["--url", "http://127.0.0.1:9/v1/models/a", "--retries=-1"],
     ],
 )
-def test_no_server_is_one_sentence(capsys, where):
+def test_a_missing_server_is_reported_in_one_sentence(capsys, where):
     assert main([*where, "a"]) == 1
     output = capsys.readouterr()
     assert output.out == ""
@@ -232,7 +232,7 @@ def test_no_server_is_one_sentence(capsys, where):
     assert output.err.count("\n") == 1
 
 
-def test_answers_that_cannot_be_written_are_one_sentence(url):
+def test_a_full_disk_is_reported_in_one_sentence(url):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "serving.client", "--url", f"{url}/toy", "one"],
@@ -250,13 +250,13 @@ def test_answers_that_cannot_be_written_are_one_sentence(url):
     "arguments",
     [[], ["a"], ["--url", "http://a"], ["--url", "http://a/b", "--model_name", "c", "d"]],
 )
-def test_usage(arguments):
+def test_wrong_usage_exits_with_code_two(arguments):
     with pytest.raises(SystemExit) as info:
         main(arguments)
     assert info.value.code == 2
 
 
-def test_a_copy_of_the_folder_asks_over_rest_without_any_package(url, tmp_path):
+def test_a_copied_client_folder_needs_no_package_for_rest(url, tmp_path):
     folder = clients.__path__[0]
     shutil.copytree(folder, tmp_path / "ask", ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
@@ -270,7 +270,7 @@ def test_a_copy_of_the_folder_asks_over_rest_without_any_package(url, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{VERSION}:one\n", "")
 
 
-def test_grpc_needs_no_tensorflow(server):
+def test_the_grpc_client_imports_no_tensorflow(server):
     code = """
 import sys
 from serving.client import GrpcClient

@@ -1,4 +1,4 @@
-"""What the clients refuse before they ask anyone: no server runs."""
+"""Arguments that the clients refuse; no server runs."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from serving import client as clients
 
 @pytest.fixture(params=["rest", "grpc"])
 def make(request):
-    """A function that makes a client of either API."""
+    """Function that makes a client of either API."""
     if request.param == "rest":
         return lambda **options: clients.RestClient("http://127.0.0.1:9/v1/models/toy", **options)
     return lambda **options: clients.GrpcClient("127.0.0.1:9", "toy", **options)
@@ -16,14 +16,14 @@ def make(request):
 @pytest.mark.parametrize(
     "options", [{"timeout": 0}, {"timeout": "5"}, {"retries": -1}, {"retries": None}]
 )
-def test_bounds_that_are_none(make, options):
+def test_wrong_timeout_and_retries_are_refused(make, options):
     ((name, value),) = options.items()
     with pytest.raises(ValueError, match=f"`{name}` must .* Received: {name}={value!r}"):
         make(**options)
 
 
 @pytest.mark.parametrize("headers", ["Authorization", {"a": 1}, {"a b": "c"}, {"a": "hidden\n"}])
-def test_headers_that_are_none(make, headers):
+def test_wrong_headers_are_refused_without_their_value(make, headers):
     with pytest.raises(ValueError, match="`headers` must be") as info:
         make(headers=headers)
     assert "hidden" not in str(info.value)
@@ -42,7 +42,7 @@ def test_headers_that_are_none(make, headers):
         "http://127.0.0.1:18601/v1/models/a?version=1",
     ],
 )
-def test_a_url_that_is_none(url):
+def test_a_wrong_url_is_refused(url):
     with pytest.raises(ValueError, match="`url` must be a model's address, http://HOST:PORT") as e:
         clients.RestClient(url)
     assert repr(url) in str(e.value)
@@ -61,20 +61,20 @@ def test_a_url_that_is_none(url):
         (("127.0.0.1:9",), {"version": 1, "label": "a"}, "not both"),
     ],
 )
-def test_what_names_no_model_over_grpc(arguments, options, words):
+def test_wrong_grpc_arguments_are_refused(arguments, options, words):
     with pytest.raises(ValueError, match=words):
         clients.GrpcClient(*arguments, **options)
 
 
 class Remembering(clients.Client):
-    """A model whose memory holds nothing."""
+    """Client of a model whose memory is empty."""
 
     def _predict(self, inputs, signature_name, limit):
         return {"memory": []} if signature_name == "initial_memory" else inputs
 
 
 @pytest.mark.parametrize("segment", [{}, {"token_ids": [5]}, {"token_ids": [[5]], "states": [[6]]}])
-def test_a_step_of_no_segment(segment):
+def test_a_session_step_without_rows_is_refused(segment):
     session = Remembering("m", 1, 0).session()
     assert session.step(token_ids=[[5, 7]]) == {"token_ids": [[5, 7]], "lengths": [2]}
     with pytest.raises(clients.ClientError, match="reads rows of `token_ids` or of `states`"):

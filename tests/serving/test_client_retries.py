@@ -1,4 +1,4 @@
-"""When a client asks again, how long it waits, and when it gives up."""
+"""Retries of the clients: which failures, which pauses, which limits."""
 
 import concurrent.futures
 import contextlib
@@ -24,7 +24,7 @@ GOOD = json.dumps({"outputs": {"translation": ["b"], "score": [-1.5]}}).encode()
 
 @contextlib.contextmanager
 def rest_server(*script):
-    """Answers the n-th request by the n-th of the script and later ones by the last; and a list."""
+    """Answer the n-th request by the n-th step of a script; yield the URL and the times."""
     seen = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -59,18 +59,18 @@ def answer(handler, status, body, announced=None):
 
 
 def reset(handler):
-    """The connection goes before the answer."""
+    """Close the connection before the answer."""
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     handler.connection.close()
 
 
 def half(handler):
-    """The connection goes in the middle of the answer."""
+    """Close the connection in the middle of the answer."""
     answer(handler, 200, GOOD[:9], len(GOOD))
 
 
 def trickle(handler):
-    """A byte now and then, for ever: no single wait is long."""
+    """Send single bytes without end, so that no single wait is long."""
     handler.send_response(200)
     handler.end_headers()
     with contextlib.suppress(OSError):
@@ -87,14 +87,14 @@ def stall(handler):
     "script",
     [[503, 200], [429, 503, 200], [reset, 200], [half, 200], [reset, 429, half, 503, 200]],
 )
-def test_what_passes_is_asked_again(script):
+def test_passing_failures_are_retried(script):
     with rest_server(*script) as (url, seen):
         assert RestClient(url).translate(["a"]) == [("b", -1.5)]
         assert len(seen) == len(script)
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 500, 501, 504])
-def test_what_does_not_pass_is_asked_once(status):
+def test_lasting_failures_are_not_retried(status):
     with rest_server(status) as (url, seen):
         with pytest.raises(ClientError) as info:
             RestClient(url).translate(["a"])
@@ -102,7 +102,7 @@ def test_what_does_not_pass_is_asked_once(status):
         assert len(seen) == 1 and not info.value.may_pass
 
 
-def test_attempts_are_counted():
+def test_the_error_names_the_number_of_attempts():
     with rest_server(503) as (url, seen):
         with pytest.raises(ClientError) as info:
             RestClient(url, retries=2).translate(["a"])
@@ -114,7 +114,7 @@ def test_attempts_are_counted():
 
 
 @pytest.mark.parametrize("step", [503, trickle, stall])
-def test_the_time_limit_is_for_all_attempts(step):
+def test_the_timeout_covers_all_attempts(step):
     with rest_server(step) as (url, _):
         start = time.monotonic()
         with pytest.raises(ClientError):
@@ -142,7 +142,7 @@ def test_pauses_double_up_to_five_seconds_and_vary(monkeypatch):
     assert len(set(runs)) == 5
 
 
-def test_a_server_that_speaks_something_else():
+def test_a_server_of_another_protocol_is_reported():
     def garbage(handler):
         handler.wfile.write(b"SSH-2.0-x\r\n")
 
@@ -165,14 +165,14 @@ def test_a_server_that_speaks_something_else():
         {"translation": ["b"], "x_bytes": [{"b64": "b"}]},
     ],
 )
-def test_an_answer_that_is_none(outputs):
+def test_an_answer_of_the_wrong_form_raises_a_client_error(outputs):
     body = json.dumps({"outputs": outputs}).encode()
     with rest_server(lambda handler: answer(handler, 200, body)) as (url, _):
         with pytest.raises(ClientError, match="did not answer each text|cannot be sent or read"):
             RestClient(url).translate(["a"])
 
 
-def test_headers_are_sent_and_a_writer_completes():
+def test_headers_are_sent_and_complete_reads_continuations():
     def check(handler):
         token = handler.headers["Authorization"]
         answer(handler, 200, json.dumps({"outputs": {"continuation": [token]}}).encode())
@@ -185,7 +185,7 @@ def test_headers_are_sent_and_a_writer_completes():
 
 
 class Scripted(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """The same over gRPC: a status code is an error, None an answer."""
+    """Script of a gRPC server: a status code is an error, None an answer."""
 
     def __init__(self, *script):
         self.script, self.seen, self.headers = script, 0, None
@@ -220,7 +220,7 @@ def grpc_server(servicer, port=0):
         server.stop(0).wait()
 
 
-def test_grpc_asks_again_and_sends_headers():
+def test_grpc_retries_passing_failures_and_sends_headers():
     codes = grpc.StatusCode
     servicer = Scripted(codes.UNAVAILABLE, codes.RESOURCE_EXHAUSTED, codes.CANCELLED, None)
     with grpc_server(servicer) as address:
@@ -230,7 +230,7 @@ def test_grpc_asks_again_and_sends_headers():
 
 
 @pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "NOT_FOUND", "INTERNAL", "UNIMPLEMENTED"])
-def test_grpc_asks_once(code):
+def test_grpc_does_not_retry_lasting_failures(code):
     servicer = Scripted(grpc.StatusCode[code])
     with grpc_server(servicer) as address, GrpcClient(address) as client:
         with pytest.raises(ClientError, match=f"answered {code}: no {code}$"):
@@ -239,7 +239,7 @@ def test_grpc_asks_once(code):
 
 
 @pytest.mark.parametrize("kind", ["rest", "grpc"])
-def test_a_server_that_comes_up_while_a_client_waits(kind):
+def test_retries_find_a_server_that_starts_later(kind):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 

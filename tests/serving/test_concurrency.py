@@ -1,4 +1,4 @@
-"""Many clients at once: every answer is the asker's own, and nobody waits for nothing."""
+"""Many clients at once: each gets its own answers, without needless waits."""
 
 import concurrent.futures
 import contextlib
@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 
-def test_thirty_two_clients_over_rest_and_grpc(server):
+def test_thirty_two_concurrent_clients_get_their_own_answers(server):
     with server.channel() as channel, concurrent.futures.ThreadPoolExecutor(32) as pool:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
@@ -34,7 +34,7 @@ def test_thirty_two_clients_over_rest_and_grpc(server):
             assert future.result() == [f"00000007:{text}" for text in texts]
 
 
-def test_a_slow_request_does_not_hold_up_a_quick_one(server):
+def test_a_slow_request_does_not_delay_a_quick_one(server):
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         slow = pool.submit(server.predict, {"signature_name": "slow", "instances": [300_000]})
         quick = 0

@@ -1,4 +1,4 @@
-"""The page at `/`: as it is served, and in a browser where there is one."""
+"""Page at `/`: its bytes, and its behaviour in a browser where one is installed."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ MAX_BYTES = 60
 
 
 class Names:
-    """What the page asks a manager."""
+    """Manager with model names alone."""
 
     def __init__(self, *names):
         self._names = list(names)
@@ -30,12 +30,12 @@ class Names:
         return self._names
 
 
-def test_the_page_needs_nothing_from_elsewhere():
+def test_the_page_loads_nothing_from_other_sites():
     html = pathlib.Path(serving.__file__).with_name("demo.html").read_text(encoding="utf-8")
     assert not re.search(r"https?://|//\w|@import|<link|<img|\bsrc=|\burl\(", html)
 
 
-def test_names_are_no_code_and_only_the_pages_own_script_runs():
+def test_model_names_are_escaped_and_only_the_page_script_runs():
     name = '</script><script>alert("x")</script>'
     content, headers = DemoPage(Names("a", name)).content()
     (script,) = re.findall("<script>(.*?)</script>", content.decode(), re.DOTALL)
@@ -69,7 +69,7 @@ def served(translator, start_server, toys, tmp_path_factory):
         yield server
 
 
-def test_what_is_served(served):
+def test_the_page_is_served_at_the_root_only(served):
     status, headers, content = served.request("GET", "/")
     assert status == 200 and headers["content-type"] == "text/html; charset=utf-8"
     assert 'const MODELS = ["masked", "toy", "words"];' in content.decode()
@@ -101,7 +101,7 @@ def browser():
 
 @pytest.fixture
 def page(browser, served, waiting):
-    """The page, freshly loaded, and what a person does with it."""
+    """The page, freshly loaded."""
     return Page(browser, f"http://{served.host}:{served.rest_port}/", waiting)
 
 
@@ -145,7 +145,7 @@ def shown(token):
     return token.decode().replace(" ", "\u2423") or "end"
 
 
-def test_a_sentence_its_translation_score_and_attention(page, translator):
+def test_the_page_shows_translation_score_and_attention(page, translator):
     page.translate("the cat ran")
     assert page.wait_for("translation")
     expected = {
@@ -171,14 +171,14 @@ def test_a_sentence_its_translation_score_and_attention(page, translator):
     assert [entry for entry in page.browser.get_log("browser") if "favicon" not in str(entry)] == []
 
 
-def test_texts_are_shown_and_never_run(page):
+def test_texts_are_never_run_as_code(page):
     page.translate("<b>bold</b> & <script>", model="toy")
     assert page.wait_for("translation") == "3:<b>bold</b> & <script>"
     assert page["score"].text == "score -2.2000"
     assert not page["attention"].is_displayed() and not page.all("#answer b")
 
 
-def test_a_model_that_does_not_translate_says_so(page):
+def test_a_model_without_translations_is_reported(page):
     page.choose("model", "masked")
     assert page.wait_for("error").startswith("The model masked does not translate: it has no")
     page.choose("model", "toy")  # and the next one is not to blame
@@ -187,7 +187,7 @@ def test_a_model_that_does_not_translate_says_so(page):
     assert not page["error"].is_displayed()
 
 
-def test_the_servers_sentence_is_shown(page, served):
+def test_the_page_shows_the_servers_error(page, served):
     long = "a" * (MAX_BYTES + 1)
     page.translate(long)
     _, body = served.json("POST", "/v1/models/words:predict", {"instances": [long]})
@@ -195,7 +195,7 @@ def test_the_servers_sentence_is_shown(page, served):
     assert not page["answer"].is_displayed()
 
 
-def test_a_server_that_is_gone(page, served):
+def test_a_stopped_server_is_reported(page, served):
     """The last test: it stops the server."""
     page.translate("a", model="toy")
     assert page.wait_for("translation") == "3:a"

@@ -1,4 +1,4 @@
-"""The files for the real server: each parses, and they agree with one another and with ours."""
+"""Files for the real server: each parses, and they agree with one another and with ours."""
 
 import pathlib
 import re
@@ -10,9 +10,9 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
 from serving.batching_options import read_batching_options
+from serving.client.messages_pb2 import MonitoringConfig
 from serving.config_files import read_config
 from serving.flags import parse_flags
-from serving.serving_config_pb2 import MonitoringConfig
 
 FOLDER = pathlib.Path(serving.__file__).parent
 CONFIGS = {"models.config", "batching.config", "monitoring.config"}
@@ -20,7 +20,7 @@ IMAGE_PORTS = {8500, 8501}  # gRPC and REST, by the image's own start script
 
 
 def manifests():
-    """The manifests by kind."""
+    """Return the manifests by kind."""
     documents = yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text(encoding="utf-8"))
     return {document["kind"]: document for document in documents}
 
@@ -48,13 +48,13 @@ def container():
     return found
 
 
-def test_the_batching_parameters():
+def test_the_shipped_batching_parameters_are_valid():
     options = read_batching_options(FOLDER / "batching.config")
     assert options.pad_variable_length_inputs
     assert 0 < options.batch_timeout_micros < 100_000
 
 
-def test_compose_mounts_what_it_names(compose, model):
+def test_compose_mounts_every_file_it_names(compose, model):
     mounts = dict(
         volume.rsplit(":", 2)[:2] for volume in compose["volumes"] if "MODELS" not in volume
     )
@@ -70,7 +70,7 @@ def test_compose_mounts_what_it_names(compose, model):
     assert compose["healthcheck"]["test"][-1].endswith("/127.0.0.1/8501")
 
 
-def test_kubernetes_refers_to_what_there_is(container, model):
+def test_kubernetes_objects_refer_to_each_other(container, model):
     found = manifests()
     assert load("kustomization.yaml")["resources"] == ["kubernetes.yaml"]
     (generated,) = load("kustomization.yaml")["configMapGenerator"]
@@ -99,7 +99,7 @@ def test_kubernetes_refers_to_what_there_is(container, model):
     }
 
 
-def test_kubernetes_asks_for_the_models_status(container, model):
+def test_kubernetes_probes_ask_for_the_model_status(container, model):
     found = manifests()
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert set(ports.values()) == IMAGE_PORTS
@@ -124,16 +124,16 @@ def test_kubernetes_asks_for_the_models_status(container, model):
     assert container["resources"]["requests"]["cpu"]  # what the autoscaler's percentage is of
 
 
-def test_one_image_everywhere(compose, container):
+def test_all_files_name_the_same_image(compose, container):
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     images = {compose["image"], container["image"], *re.findall(r"tensorflow/serving:[\w.]+", text)}
     assert len(images) == 1
 
 
-def test_the_same_flags_and_files_on_our_server(
+def test_our_server_runs_with_the_kubernetes_flags_and_files(
     start_server, toys, tmp_path, container, model, waiting
 ):
-    """As Kubernetes starts the real one: probes, predictions in batches, metrics."""
+    """Probes, predictions in batches and metrics, as Kubernetes starts the real server."""
     base = tmp_path / "translate"
     base.mkdir()
     toys.export(base, 1)

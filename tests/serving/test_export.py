@@ -1,26 +1,18 @@
 """A real export on the server: the same answers as in Python, over REST and over gRPC."""
 
 import concurrent.futures
-import importlib.util
 import json
-import pathlib
 
 import numpy as np
 import pytest
+from servers import running, wait_for
 
 from keras_attn import export, models, text
 from keras_attn.generation import Beam
 
 QUESTIONS = ["the cat ran", "", "   ", "zebra \U0001f600 好", "the dog sat " * 300]
 MAX_LENGTH = 7
-
-
-def _conftest():
-    path = pathlib.Path(__file__).with_name("conftest.py")
-    spec = importlib.util.spec_from_file_location("serving_conftest", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +40,8 @@ def exported(translator, tmp_path_factory):
 @pytest.fixture(scope="module")
 def served(exported, tmp_path_factory):
     log = tmp_path_factory.mktemp("log") / "server.log"
-    with _conftest().running(log, "--model_name=words", f"--model_base_path={exported}") as server:
-        _conftest().wait_for(lambda: server.states("words").get(1) == "AVAILABLE")
+    with running(log, "--model_name=words", f"--model_base_path={exported}") as server:
+        wait_for(lambda: server.states("words").get(1) == "AVAILABLE")
         yield server
 
 
@@ -58,7 +50,7 @@ def expected(translator):
     return translator[1].translate(QUESTIONS)
 
 
-def test_rest_rows_and_columns(served, expected):
+def test_rest_answers_equal_python(served, expected):
     texts, scores = expected
     status, rows = served.predict({"instances": QUESTIONS}, model="words")
     assert status == 200
@@ -71,7 +63,7 @@ def test_rest_rows_and_columns(served, expected):
         assert alone["predictions"][0]["translation"] == answer
 
 
-def test_grpc(served, expected):
+def test_grpc_answers_equal_python(served, expected):
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -88,7 +80,7 @@ def test_grpc(served, expected):
     )
 
 
-def test_ids_that_a_server_padded_with_their_first_element(served, translator, expected):
+def test_ids_padded_with_their_first_element_are_decoded_right(served, translator, expected):
     tokenizer = translator[1].tokenizer
     ids, lengths = (x.numpy() for x in tokenizer.encode([QUESTIONS[0], "a"]))
     real = np.arange(ids.shape[1]) < lengths[:, None]
@@ -106,7 +98,7 @@ def test_ids_that_a_server_padded_with_their_first_element(served, translator, e
 
 
 @pytest.mark.point(n=20)
-def test_the_same_answers_in_batches(exported, translator, expected, tmp_path):
+def test_batched_answers_equal_python(exported, translator, expected, tmp_path):
     config = tmp_path / "batching.config"
     config.write_text(
         "max_batch_size { value: 5 } batch_timeout_micros { value: 500000 } "
@@ -128,7 +120,7 @@ def test_the_same_answers_in_batches(exported, translator, expected, tmp_path):
 
     flags = ["--model_name=words", f"--model_base_path={exported}", "--enable_batching"]
     with (
-        _conftest().running(
+        running(
             tmp_path / "log",
             *flags,
             f"--batching_parameters_file={config}",

@@ -38,7 +38,7 @@ OTHERS = {
     "masked": lambda: models.bert(V, **SIZES, max_length=5),
 }
 MODULES = {
-    **dict.fromkeys(WRITERS, lambda model: export.TokenGenerator(model, "greedy", *LENGTHS.values())),
+    **dict.fromkeys(WRITERS, lambda m: export.TokenGenerator(m, "greedy", *LENGTHS.values())),
     **dict.fromkeys(TRANSLATORS, lambda model: export.IdTranslator(model, "greedy", 3)),
     **dict.fromkeys([*SEGMENTS, "agent"], export.SegmentSteps),
     **dict.fromkeys(IMAGES, export.ImageGenerator),
@@ -79,7 +79,7 @@ def asked(served, waiting, model, signature="serving_default", **inputs):
     return answer["outputs"]
 
 
-def test_an_actor_holds_its_memory(served, exported, waiting):
+def test_an_actor_passes_its_memory_through_the_client(served, exported, waiting):
     _, steps = exported["agent"]
     state = asked(served, waiting, "agent", "initial_memory", batch_size=2)
     for states in np.split(STATES, 3, axis=1):
@@ -92,7 +92,7 @@ def test_an_actor_holds_its_memory(served, exported, waiting):
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_images_are_drawn_and_scored(served, exported, waiting, name):
+def test_served_images_and_scores_equal_python(served, exported, waiting, name):
     _, images = exported[name]
     expected = images.generate(4, 3)
     found = asked(served, waiting, name, batch_size=4, seed=3)
@@ -102,7 +102,7 @@ def test_images_are_drawn_and_scored(served, exported, waiting, name):
     np.testing.assert_allclose(bits, wanted, rtol=1e-4)
 
 
-def test_images_are_enlarged(served, exported, waiting):
+def test_served_enlarged_images_equal_python(served, exported, waiting):
     small = [[[[0], [4]]], [[[2], [2]]]]
     found = asked(served, waiting, "larger", images=small, seed=5)
     expected = exported["larger"][1].generate(small, 5)
@@ -110,7 +110,7 @@ def test_images_are_enlarged(served, exported, waiting):
     np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
 
 
-def test_masked_tokens_are_told(served, exported, waiting):
+def test_served_encoder_outputs_equal_python(served, exported, waiting):
     ids, lengths = [[5, 3, 10, 1], [7, 2, 2, 2]], [4, 2]
     inputs = {"token_ids": ids, "lengths": lengths}
     real = np.arange(4) < np.array(lengths)[:, None]
@@ -122,7 +122,7 @@ def test_masked_tokens_are_told(served, exported, waiting):
 
 
 @pytest.mark.parametrize("name", [*WRITERS, *TRANSLATORS])
-def test_ids_are_written(served, exported, waiting, name):
+def test_served_ids_equal_python(served, exported, waiting, name):
     ids, lengths = [[5, 3, 10, 1], [7, 2, 2, 2]], [4, 2]
     if name in WRITERS:
         inputs = {"token_ids": ids, "lengths": lengths}
@@ -135,7 +135,7 @@ def test_ids_are_written(served, exported, waiting, name):
 
 
 @pytest.mark.parametrize("name", SEGMENTS)
-def test_a_text_goes_in_by_segments(served, exported, waiting, name):
+def test_segments_with_memory_equal_the_whole_text(served, exported, waiting, name):
     ids = np.array([[5, 3, 10, 1], [7, 2, 4, 8]])
     state = asked(served, waiting, name, "initial_memory", batch_size=2)
     for segment in np.split(ids, 2, axis=1):
@@ -147,7 +147,7 @@ def test_a_text_goes_in_by_segments(served, exported, waiting, name):
 
 
 @pytest.mark.parametrize("name", ["xl", "agent"])
-def test_a_session_of_the_client_holds_the_memory(served, exported, waiting, name):
+def test_a_client_session_keeps_the_memory(served, exported, waiting, name):
     """Eight steps over REST and over gRPC, as in Python. One that fails changes nothing."""
     waiting(lambda: served.states(name).get(1) == "AVAILABLE")
     segment, output = ("states", "policy") if name == "agent" else ("token_ids", "logits")
@@ -178,7 +178,7 @@ def test_a_session_of_the_client_holds_the_memory(served, exported, waiting, nam
     np.testing.assert_allclose(found[0], expected, atol=1e-4)
 
 
-def test_an_export_that_answers_otherwise_than_when_written(start_server, tmp_path, waiting):
+def test_an_export_with_changed_answers_is_refused(start_server, tmp_path, waiting):
     """Version 2 has the weights of another model, and no hash that tells it: by its answers it is
     refused, and version 1 goes on.
     """

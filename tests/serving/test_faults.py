@@ -1,4 +1,4 @@
-"""Faults while many ask: no answer is lost, and each is right for the version that gave it."""
+"""Faults under load: no answer is lost, and each is that of the version that gave it."""
 
 import concurrent.futures
 import contextlib
@@ -18,14 +18,14 @@ UNFINISHED = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nContent-Length
 
 
 class Served:
-    """A server that batches, and the directory in which it finds its versions."""
+    """Server with batching, and its base path."""
 
     def __init__(self, server, base, toys, waiting):
         self.server, self.base, self.toys, self.waiting = server, base, toys, waiting
         self.newest = 1
 
     def unpublished(self):
-        """A version's directory, complete, beside the base path; and its number."""
+        """Write a complete version beside the base path; return its directory and number."""
         self.newest += 1
         elsewhere = self.base.parent / "unpublished"
         elsewhere.mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ class Served:
         return elsewhere / str(self.newest), self.newest
 
     def publish(self):
-        """The number of a new version that will be served."""
+        """Write a new version into the base path and return its number."""
         folder, version = self.unpublished()
         folder.rename(self.base / str(version))
         return version
@@ -72,7 +72,7 @@ def never_goes_back(traffic):
 
 
 @pytest.mark.point(n=17)
-def test_twenty_swaps(served):
+def test_twenty_swaps_lose_no_request(served):
     before = served.newest
     with Traffic(served.server) as traffic:
         for _ in range(20):
@@ -84,8 +84,8 @@ def test_twenty_swaps(served):
     assert states.pop(before + 20) == "AVAILABLE" and set(states.values()) == {"END"}
 
 
-def test_files_that_appear_slowly(served):
-    """As a copy over a slow network makes them: the directory first, then file by file."""
+def test_a_version_copied_slowly_is_loaded_when_complete(served):
+    """A slow copy: first the directory, then file by file."""
     old = served.publish()
     with Traffic(served.server) as traffic:
         traffic.wait_for_answers(of=old)
@@ -117,7 +117,7 @@ def with_a_corrupt_graph(folder):
 
 @pytest.mark.point(n=17)
 @pytest.mark.parametrize("spoil", [without_a_variables_file, with_a_corrupt_graph])
-def test_a_version_that_cannot_be_loaded(served, spoil):
+def test_a_broken_version_leaves_the_old_one_serving(served, spoil):
     old = served.publish()
     with Traffic(served.server) as traffic:
         traffic.wait_for_answers(of=old)
@@ -136,7 +136,7 @@ def test_a_version_that_cannot_be_loaded(served, spoil):
 
 
 @pytest.mark.point(n=17)
-def test_a_base_path_that_empties_and_fills(served):
+def test_an_emptied_base_path_unloads_until_it_fills(served):
     old = served.publish()
     with Traffic(served.server, refusals=["404", "NOT_FOUND"]) as traffic:
         traffic.wait_for_answers(of=old)
@@ -151,8 +151,8 @@ def test_a_base_path_that_empties_and_fills(served):
     assert set(traffic.counts()) <= {old - 1, old, new, "404", "NOT_FOUND"}
 
 
-def test_clients_that_stall_or_go_away(served):
-    """They hold no thread: the others go on as before, and who stalls is told in the end."""
+def test_stalled_clients_do_not_delay_others(served):
+    """Stalled clients hold no thread, and get an error in the end."""
 
     def connect(content):
         connection = socket.create_connection(
@@ -182,8 +182,8 @@ def test_clients_that_stall_or_go_away(served):
 
 @pytest.mark.point(n=5)
 @pytest.mark.point(n=20)
-def test_a_full_queue(served):
-    """Who is refused may ask again; who was taken is answered."""
+def test_a_full_queue_refuses_and_recovers(served):
+    """Refused requests succeed later, and admitted requests are answered."""
     version = served.publish()
     served.newest += 1
     served.toys.export(served.base, served.newest)
@@ -196,7 +196,7 @@ def test_a_full_queue(served):
         Traffic(served.server, refusals, threads=12) as traffic,
         served.server.channel() as channel,
     ):
-        # The only thread that runs batches is busy; five of twelve find room in the queue.
+        # The only thread that runs batches is busy; the queue holds five of twelve requests.
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         busy = stub.Predict.future(slow, timeout=2)
         served.waiting(lambda: traffic.counts()["503"] and traffic.counts()["UNAVAILABLE"])
@@ -207,7 +207,7 @@ def test_a_full_queue(served):
     assert set(traffic.counts()) <= {version, served.newest, *refusals}
 
 
-def test_sigterm_in_mid_request(start_server, toys, tmp_path):
+def test_sigterm_lets_running_requests_finish(start_server, toys, tmp_path):
     toys.export(tmp_path, 1)
     flags = ["--model_name=toy", f"--model_base_path={tmp_path}"]
     with start_server(*flags) as server, server.channel() as channel:
@@ -221,7 +221,7 @@ def test_sigterm_in_mid_request(start_server, toys, tmp_path):
         request.inputs["steps"].CopyFrom(tf.make_tensor_proto([steps]))
 
         def quick(number):
-            """How the server refuses the first request that it does not take."""
+            """Return the error of the first request that the server refuses."""
             while True:
                 try:
                     assert over_rest(server, f"{number}") == 1

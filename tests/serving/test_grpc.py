@@ -15,7 +15,7 @@ from tensorflow_serving.apis import (
 
 @pytest.fixture
 def call(server):
-    """Calls a method of either service by name."""
+    """Function that calls a method of either service by name."""
     with server.channel() as channel:
         stubs = (
             prediction_service_pb2_grpc.PredictionServiceStub(channel),
@@ -46,7 +46,7 @@ def refusal(call, method, request):
 
 @pytest.mark.point(n=7)
 @pytest.mark.point(n=13)
-def test_predict(call):
+def test_predict_answers_with_version_and_signature(call):
     response = call("Predict", predict_request(text=["a", "ü"]))
     assert response.model_spec.name == "toy"
     assert response.model_spec.version.value == 7
@@ -69,7 +69,7 @@ def test_predict_by_version_and_by_signature(call):
     assert list(response.outputs["twice"].int_val) == [4]
 
 
-def test_every_dtype_comes_back(call):
+def test_every_dtype_round_trips(call):
     inputs = {
         "double": np.float64([0.1, 2]),
         "long": np.int64([2**63 - 1, -5]),
@@ -84,7 +84,7 @@ def test_every_dtype_comes_back(call):
         np.testing.assert_array_equal(got, expected)
 
 
-def test_half_precision_is_fine_over_grpc(call):
+def test_half_precision_round_trips(call):
     outputs = call("Predict", predict_request("half", x=np.float32([0.1, 2]))).outputs
     np.testing.assert_array_equal(tf.make_ndarray(outputs["y"]), np.float16([0.1, 2]))
     sent = tf.constant([1.5, 2], tf.bfloat16).numpy()
@@ -99,7 +99,7 @@ def test_strings_are_bytes(call):
 
 
 @pytest.mark.point(n=13)
-def test_output_filter(call):
+def test_output_filter_selects_outputs(call):
     inputs = {"a": np.float32([1]), "b": np.int32([2])}
     response = call("Predict", predict_request("numbers", ["twice"], **inputs))
     assert list(response.outputs) == ["twice"]
@@ -111,7 +111,7 @@ def test_output_filter(call):
 
 
 @pytest.mark.point(n=13)
-def test_the_names_must_be_the_signatures(call):
+def test_input_names_must_equal_the_signature(call):
     a, b = np.float32([1]), np.int32([2])
     code, text = refusal(call, "Predict", predict_request("numbers", a=a))
     assert code == "INVALID_ARGUMENT"
@@ -126,7 +126,7 @@ def test_the_names_must_be_the_signatures(call):
     assert text.startswith("Signature input alias: b(feed name: ")
 
 
-def test_a_wrong_dtype(call):
+def test_a_wrong_dtype_is_refused(call):
     code, text = refusal(call, "Predict", predict_request(text=np.float32([1])))
     assert code == "INVALID_ARGUMENT"
     assert "to be string but float is provided" in text
@@ -142,7 +142,7 @@ def test_a_wrong_dtype(call):
         lambda tensor: setattr(tensor, "dtype", 99),
     ],
 )
-def test_a_broken_tensor(call, change):
+def test_a_malformed_tensor_is_refused(call, change):
     request = predict_request("echo", x=np.float32([1, 2]))
     change(request.inputs["x"])
     code, text = refusal(call, "Predict", request)
@@ -152,7 +152,7 @@ def test_a_broken_tensor(call, change):
 
 @pytest.mark.point(n=6)
 @pytest.mark.point(n=7)
-def test_what_is_not_there(call):
+def test_unknown_signature_model_and_label_are_refused(call):
     for change, code, message in [
         ({"signature": "nope"}, "FAILED_PRECONDITION", 'Serving signature key "nope" not found.'),
         ({"model": "foo"}, "NOT_FOUND", "Servable not found for request: Latest(foo)"),
@@ -173,7 +173,7 @@ def test_what_is_not_there(call):
         ("GetModelStatus", get_model_status_pb2.GetModelStatusRequest),
     ],
 )
-def test_no_model_spec(call, method, request_type):
+def test_a_missing_model_spec_is_refused(call, method, request_type):
     assert refusal(call, method, request_type()) == ("INVALID_ARGUMENT", "Missing ModelSpec")
 
 
@@ -185,19 +185,19 @@ def test_long_errors_are_truncated(call):
 
 
 @pytest.mark.point(n=21)
-def test_messages_beyond_four_megabytes(call):
+def test_messages_beyond_four_megabytes_pass(call):
     text = "x" * (6 << 20)
     outputs = call("Predict", predict_request("as_text", x=[text])).outputs
     assert outputs["x"].string_val[0] == text.encode()
 
 
 @pytest.mark.parametrize("timeout", [None, 60, 1e8])
-def test_a_deadline_that_is_far_or_not_there(call, timeout):
+def test_far_and_missing_deadlines_are_accepted(call, timeout):
     assert call("Predict", predict_request(text=["a"]), timeout=timeout).outputs
 
 
 @pytest.mark.point(n=21)
-def test_a_deadline(call):
+def test_a_deadline_ends_a_call(call):
     request = predict_request("slow", steps=np.int32([1_000_000_000]))
     with pytest.raises(grpc.RpcError) as info:
         call("Predict", request, timeout=0.3)
@@ -205,7 +205,7 @@ def test_a_deadline(call):
 
 
 @pytest.mark.point(n=15)
-def test_metadata(call):
+def test_metadata_holds_the_signatures(call):
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     request.model_spec.name = "toy"
     response = call("GetModelMetadata", request)
@@ -216,7 +216,7 @@ def test_metadata(call):
 
 
 @pytest.mark.point(n=15)
-def test_metadata_fields(call):
+def test_wrong_metadata_fields_are_refused(call):
     request = get_model_metadata_pb2.GetModelMetadataRequest()
     request.model_spec.name = "toy"
     message = "GetModelMetadataRequest must specify at least one metadata_field"
@@ -228,7 +228,7 @@ def test_metadata_fields(call):
 
 @pytest.mark.point(n=14)
 @pytest.mark.point(n=18)
-def test_status(call):
+def test_status_lists_the_versions(call):
     request = get_model_status_pb2.GetModelStatusRequest()
     request.model_spec.name = "toy"
     (status,) = call("GetModelStatus", request).model_version_status

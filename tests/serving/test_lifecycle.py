@@ -28,13 +28,13 @@ def flags(base):
 
 
 def answer(server, model="toy"):
-    """The version that answers, or the status code of a refusal."""
+    """Return the version that answers, or the status code of a refusal."""
     status, body = server.predict({"instances": ["a"]}, model)
     return int(body["predictions"][0]["translation"].split(":")[0]) if status == 200 else status
 
 
 def stream(server, stop):
-    """Versions that answered, one request after the other until told to stop."""
+    """Send requests until `stop` is set; return the versions that answered."""
     answers = []
     while not stop.is_set():
         answers.append(answer(server))
@@ -102,7 +102,7 @@ def test_versions_come_and_go_under_load(start_server, toys, tmp_path, waiting):
 @pytest.mark.point(n=3)
 @pytest.mark.point(n=16)
 @pytest.mark.point(n=18)
-def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting):
+def test_policies_labels_and_reload_choose_what_is_served(start_server, toys, tmp_path, waiting):
     for version in (1, 2, 3):
         toys.export(tmp_path, version)
     config = f"""
@@ -176,7 +176,7 @@ def test_models_policies_labels_and_reload(start_server, toys, tmp_path, waiting
 
 
 @pytest.mark.point(n=16)
-def test_which_directories_are_versions(tmp_path):
+def test_integer_directories_are_versions(tmp_path):
     for name in ("1", "00000023", "4a", "-5", "6.0", "temp", str(2**63), str(2**63 - 1)):
         (tmp_path / name).mkdir()
     assert sorted(find_versions(tmp_path)) == [1, 23, 2**63 - 1]
@@ -184,7 +184,7 @@ def test_which_directories_are_versions(tmp_path):
 
 @pytest.mark.point(n=19)
 @pytest.mark.parametrize("records", [1000, 1001])
-def test_the_number_of_warm_up_records(toys, tmp_path, records):
+def test_too_many_warmup_records_are_refused(toys, tmp_path, records):
     request = predict_pb2.PredictRequest()
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
     toys.export(tmp_path, 1, warmup=[request] * records)
@@ -200,7 +200,7 @@ def test_the_number_of_warm_up_records(toys, tmp_path, records):
 
 @pytest.mark.point(n=19)
 @pytest.mark.point(n=21)
-def test_warm_up_and_a_time_limit(start_server, toys, tmp_path, waiting):
+def test_a_failing_warmup_leaves_the_old_version(start_server, toys, tmp_path, waiting):
     good, bad = predict_pb2.PredictRequest(), predict_pb2.PredictRequest()
     for request, text in ((good, "text"), (bad, "wrong")):
         request.model_spec.name = "toy"

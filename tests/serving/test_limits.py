@@ -1,4 +1,4 @@
-"""Requests that bring too much: refused with a sentence, and the server goes on."""
+"""Requests beyond the limits are refused with a sentence, and the server keeps serving."""
 
 import concurrent.futures
 import contextlib
@@ -54,21 +54,21 @@ def refusal(server, **inputs):
     return info.value.code().name, info.value.details()
 
 
-def test_rows(limited):
+def test_too_many_rows_are_refused(limited):
     message = "Input text must have at most 7 rows. Received: 8"
     assert limited.predict({"instances": ["a"] * 8}) == (400, {"error": message})
     assert refusal(limited, text=["a"] * 8) == ("INVALID_ARGUMENT", message)
     assert limited.predict({"instances": ["a"] * 7})[0] == 200
 
 
-def test_strings(limited):
+def test_too_long_strings_are_refused(limited):
     message = "A string of input text must have at most 1000 bytes. Received: 1001"
     assert limited.predict({"instances": ["ü" * 500 + "a"]}) == (400, {"error": message})
     assert refusal(limited, text=["a" * 1001]) == ("INVALID_ARGUMENT", message)
     assert limited.predict({"instances": ["ü" * 500]})[0] == 200
 
 
-def test_bytes(limited):
+def test_too_large_requests_are_refused(limited):
     body = b'{"instances": ["a"]}'
     assert limited.predict((body + b" " * 4000)[:4000].decode())[0] == 200
     message = "The request must have at most 4000 bytes. Received: 4001 or more"
@@ -78,7 +78,7 @@ def test_bytes(limited):
     assert code == "RESOURCE_EXHAUSTED"
 
 
-def test_a_body_without_a_length_and_without_an_end(limited):
+def test_an_endless_chunked_body_is_refused(limited):
     with socket.create_connection((limited.host, limited.rest_port), timeout=30) as connection:
         connection.sendall(
             b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -88,8 +88,8 @@ def test_a_body_without_a_length_and_without_an_end(limited):
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_request_that_does_not_come(limited):
-    """Its head, nothing of it, a head that drips, a second head, or the body."""
+def test_connections_without_a_complete_request_are_closed(limited):
+    """A partial head, no byte, a head byte by byte, a second partial head, a partial body."""
     head = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: a\r\n"
     whole = b"GET /v1/models/toy HTTP/1.1\r\nHost: a\r\n\r\n"
     sent = {"head": head, "nothing": b"", "drip": head, "second": whole, "body": head}
@@ -117,7 +117,7 @@ def test_a_request_that_does_not_come(limited):
 
 
 @pytest.mark.parametrize("brackets", [("[", "]"), ('{"a":', "}"), ("[", ""), ('{"a":[', "]}")])
-def test_depth(limited, brackets):
+def test_deep_nesting_is_refused(limited, brackets):
     opening, closing = brackets
     value = opening * 30 + "1" + closing * 30
     status, answer = limited.predict(f'{{"signature_name": "echo", "inputs": {value}}}')
@@ -125,7 +125,7 @@ def test_depth(limited, brackets):
     assert closing == "" or "nested too deeply" in answer["error"]
 
 
-def test_depth_is_counted_and_not_the_brackets():
+def test_brackets_in_strings_do_not_count_as_depth():
     limits = Limits(max_json_depth=3)
     body = b'{"a": [[1], [2], {"b": 1}], "c": "[[[["}'
     limits.check_depth({"a": [[1], [2], {"b": 1}], "c": "[[[["}, body)
@@ -133,11 +133,11 @@ def test_depth_is_counted_and_not_the_brackets():
         limits.check_depth({"a": [[1], [[2]]]}, body)
 
 
-def test_strings_of_an_empty_tensor():
+def test_an_empty_string_tensor_passes_the_limits():
     Limits(max_string_bytes=1).check_tensors({"x": np.zeros((0, 2), object)})
 
 
-def test_a_shape_that_takes_more_than_a_message_may(limited):
+def test_a_shape_larger_than_a_request_is_refused(limited):
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "toy", "echo"
     tensor = request.inputs["x"]
@@ -180,7 +180,7 @@ def test_a_shape_is_refused_before_it_takes_memory(monkeypatch, dtype, sizes, me
         run_predict_request(None, request, limits=Limits())
 
 
-def test_ids_are_counted_and_floats_are_not():
+def test_the_limit_of_ids_does_not_count_floats():
     limits = Limits(max_ids=6)
     limits.check_tensors({"x": np.zeros([7, 5], np.float32), "y": np.zeros([3, 2], np.int32)})
     for dtype in (np.int32, np.bool_, object):
@@ -189,14 +189,14 @@ def test_ids_are_counted_and_floats_are_not():
 
 
 @pytest.mark.point(n=5)
-def test_requests_that_wait(limited, waiting):
+def test_too_many_waiting_rest_requests_are_refused(limited, waiting):
     body = {"signature_name": "slow", "instances": [2_000_000_000]}
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(limited.predict, body) for _ in range(8)]
         waiting(lambda: sum(future.done() for future in answers) == 5)
         busy = {"error": "The server is busy: 1 requests wait already"}
         assert limited.predict({"instances": ["a"]}) == (429, busy)
-        # Whoever asks for a state is told.
+        # Questions for a state are answered.
         assert limited.states() == {1: "AVAILABLE"}
         assert limited.json("GET", "/v1/models/toy/metadata")[0] == 200
         statuses = sorted(future.result()[0] for future in answers)
@@ -204,7 +204,7 @@ def test_requests_that_wait(limited, waiting):
     assert statuses == [429] * 5 + [504] * 3
 
 
-def test_grpc_calls_that_wait(limited, waiting):
+def test_too_many_waiting_grpc_calls_are_refused(limited, waiting):
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "toy", "slow"
     request.inputs["steps"].CopyFrom(tf.make_tensor_proto(np.int32([2_000_000_000])))

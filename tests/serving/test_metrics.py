@@ -27,7 +27,7 @@ def key(name, **labels):
 
 
 @pytest.mark.point(n=22)
-def test_what_is_counted(start_server, toys, tmp_path):
+def test_requests_runs_batches_and_loads_are_counted(start_server, toys, tmp_path):
     base = tmp_path / "base"
     base.mkdir()
     toys.export(base, 1)
@@ -78,7 +78,7 @@ def test_what_is_counted(start_server, toys, tmp_path):
         ("", None),
     ],
 )
-def test_the_path(tmp_path, text, path):
+def test_the_configuration_sets_the_path(tmp_path, text, path):
     file = tmp_path / "monitoring.config"
     file.write_text(text)
     assert read_metrics_path(file) == path
@@ -91,7 +91,7 @@ def test_the_path(tmp_path, text, path):
         ('prometheus_config { enable: true path: "a" }', "must start with a slash"),
     ],
 )
-def test_files_that_do_not_fit(tmp_path, text, message):
+def test_wrong_monitoring_configurations_are_refused(tmp_path, text, message):
     file = tmp_path / "monitoring.config"
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
@@ -99,5 +99,5 @@ def test_files_that_do_not_fit(tmp_path, text, message):
 
 
 @pytest.mark.point(n=22)
-def test_without_a_file_there_is_no_page(server):
+def test_metrics_are_off_by_default(server):
     assert server.request("GET", "/monitoring/prometheus/metrics")[0] == 404

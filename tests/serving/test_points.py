@@ -1,7 +1,8 @@
-"""What TensorFlow Serving promises, point by point: `pytest tests/serving -m "point(n=7)"`."""
+"""Points of conformance with TensorFlow Serving: `pytest tests/serving -m "point(n=7)"`."""
 
 import ast
 import collections
+import functools
 import pathlib
 
 import pytest
@@ -32,6 +33,7 @@ POINTS = {
 }
 
 
+@functools.cache
 def by_point():
     found = collections.defaultdict(list)
     for path in sorted(pathlib.Path(__file__).parent.glob("test_*.py")):
@@ -43,9 +45,9 @@ def by_point():
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_point_has_a_test(point):
+def test_every_point_has_a_test(point):
     assert by_point()[point]
 
 
-def test_no_test_is_of_a_point_that_is_not_there():
+def test_every_marked_point_exists():
     assert set(by_point()) <= set(POINTS)

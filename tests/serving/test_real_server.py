@@ -1,34 +1,36 @@
-"""Where `tensorflow_model_server` is on the PATH, the suite starts it and asks it the same."""
+"""Start and use `tensorflow_model_server` where it is on the PATH."""
 
 import os
-import pathlib
-import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).parent
+from servers import OURS, REAL, programs, running
+
+PROGRAM = """#!{python} -S
+import http.server, pathlib, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(404)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(b"{{}}")
+
+pathlib.Path({flags!r}).write_text(" ".join(sys.argv[1:]))
+ports = [int(flag.split("=")[1]) for flag in sys.argv if flag.startswith("--rest_api_port=")]
+http.server.HTTPServer(("127.0.0.1", *ports), Handler).serve_forever()
+"""
 
 
-def test_it_is_started_with_its_flags_and_asked(tmp_path):
-    """With a program of that name which notes how it was called and does what our server does."""
-    program = tmp_path / "tensorflow_model_server"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/flags\nexec {sys.executable} -m serving.server "$@"\n'
-    )
+def test_the_real_server_is_started_with_its_own_flags_and_asked(tmp_path, monkeypatch):
+    """By a program of that name which writes its flags and answers over HTTP."""
+    program, flags = tmp_path / REAL, tmp_path / "flags"
+    program.write_text(PROGRAM.format(python=sys.executable, flags=str(flags)))
     program.chmod(0o755)
-    variables = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    variables.pop("KERAS_ATTN_SERVING_ADDRESS", None)
-    # One test file suffices, since all get their server from the same fixture.
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        + [HERE / "test_status_and_metadata.py", "-k", program.name],
-        cwd=HERE.parents[1],
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout and "failed" not in done.stdout
-    flags = (tmp_path / "flags").read_text()
-    assert flags.startswith("--model_name=toy --model_base_path=/")
-    assert " --rest_api_port=" in flags and " --port=" in flags
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("servers.ADDRESS", None)
+    assert programs() == [OURS, REAL]
+    with running(tmp_path / "log", "--model_name=toy", program=REAL) as server:
+        assert not server.is_ours
+        assert server.states() == {}
+    written = flags.read_text()
+    assert written.startswith("--model_name=toy --rest_api_port=") and " --port=" in written

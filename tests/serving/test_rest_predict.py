@@ -38,7 +38,7 @@ def test_rows_of_values_and_of_objects_give_the_same(server):
 
 
 @pytest.mark.point(n=10)
-def test_columns(server):
+def test_column_form_with_and_without_names(server):
     status, answer = server.predict({"inputs": {"text": ["a", "b"]}})
     assert status == 200
     assert answer["outputs"]["translation"] == ["00000007:a", "00000007:b"]
@@ -46,18 +46,18 @@ def test_columns(server):
 
 
 @pytest.mark.point(n=12)
-def test_one_output_is_not_wrapped(server):
+def test_a_single_output_is_unwrapped(server):
     assert server.predict(row("as_text", "p", "q")) == (200, {"predictions": ["p", "q"]})
     assert server.predict(column("as_text", ["p"])) == (200, {"outputs": ["p"]})
 
 
-def test_an_empty_column_is_a_batch_of_none(server):
+def test_an_empty_column_is_an_empty_batch(server):
     assert server.predict(column("as_text", [])) == (200, {"outputs": []})
 
 
 @pytest.mark.point(n=10)
 @pytest.mark.point(n=12)
-def test_several_inputs(server):
+def test_several_inputs_in_rows_and_columns(server):
     status, answer = server.predict(row("numbers", {"a": 1.5, "b": 2}, {"b": -3, "a": 1}))
     assert status == 200
     assert answer["predictions"] == [{"sum": 3.5, "twice": 4}, {"sum": -2.0, "twice": -6}]
@@ -66,7 +66,7 @@ def test_several_inputs(server):
 
 
 @pytest.mark.point(n=10)
-def test_extra_columns_are_ignored_and_extra_row_keys_are_not(server):
+def test_extra_columns_are_ignored_and_extra_row_keys_are_refused(server):
     extra = {"a": [1], "b": [3], "c": [5]}
     assert server.predict(column("numbers", extra))[0] == 200
     status, message = error(server, row("numbers", {"a": 1, "b": 2, "c": 3}))
@@ -101,7 +101,7 @@ def test_extra_columns_are_ignored_and_extra_row_keys_are_not(server):
         ("[" * 100000, "JSON Parse error:"),
     ],
 )
-def test_requests_that_are_not_formed_well(server, body, message):
+def test_malformed_requests_are_refused(server, body, message):
     status, text = error(server, body)
     assert status == 400
     assert message in text
@@ -109,7 +109,7 @@ def test_requests_that_are_not_formed_well(server, body, message):
 
 @pytest.mark.point(n=4)
 @pytest.mark.parametrize("quoted", [b'["\\ud800"]', b'["\xff"]', b'"\xff"', b'"\xed\xa0\x80"'])
-def test_an_error_is_utf8_whatever_it_quotes(server, quoted):
+def test_errors_are_utf8_whatever_they_quote(server, quoted):
     body = b'{"signature_name": ' + quoted + b', "inputs": [1]}'
     status, _, content = server.request("POST", "/v1/models/toy:predict", body)
     assert status == 400
@@ -145,7 +145,7 @@ def test_long_values_in_errors_are_cut(server):
         (column("echo", {"x": [[1], [2, 3]]}), "Encountered list at unexpected size: 2"),
     ],
 )
-def test_shapes_that_do_not_fit(server, body, message):
+def test_wrong_shapes_are_refused(server, body, message):
     status, text = error(server, body)
     assert status == 400
     assert message in text
@@ -166,7 +166,7 @@ def test_shapes_that_do_not_fit(server, body, message):
         ("flag", 1, "bool", "JSON Value: 1 Type: Number"),
     ],
 )
-def test_types_that_do_not_fit(server, name, value, dtype, shown):
+def test_wrong_types_are_refused(server, name, value, dtype, shown):
     inputs = {"double": [1.0, 2.0], "long": [1, 2], "byte": [1, 2], "flag": [True, False]}
     inputs[name] = [inputs[name][0], value]
     status, text = error(server, column("types", inputs))
@@ -176,7 +176,7 @@ def test_types_that_do_not_fit(server, name, value, dtype, shown):
 
 
 @pytest.mark.point(n=11)
-def test_types_that_fit(server):
+def test_extreme_values_of_each_type_round_trip(server):
     inputs = {
         "double": [1, 0.1],
         "long": [2**63 - 1, -(2**63)],
@@ -200,7 +200,7 @@ def test_a_float32_is_written_with_six_digits_or_nine(server, value):
 
 
 @pytest.mark.point(n=11)
-def test_numbers_that_json_does_not_have(server):
+def test_nan_and_infinity_round_trip(server):
     _, _, content = server.request(
         "POST",
         "/v1/models/toy:predict",
@@ -220,7 +220,7 @@ def test_bytes_after_the_document_are_ignored(server):
 
 @pytest.mark.point(n=11)
 @pytest.mark.point(n=12)
-def test_base64_goes_in_and_comes_out(server):
+def test_base64_round_trips(server):
     data = bytes(range(256))
     sent = {"b64": base64.b64encode(data).decode()}
     assert server.predict(row("as_bytes", sent)) == (200, {"predictions": [sent]})
@@ -230,20 +230,20 @@ def test_base64_goes_in_and_comes_out(server):
     assert b"\xfe\xff" in content, "a string output is written as it is"
 
 
-def test_any_rank(server):
+def test_tensors_of_any_rank_round_trip(server):
     nested = [[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]
     assert server.predict(column("echo", {"x": nested})) == (200, {"outputs": nested})
     assert server.predict(column("echo", {"x": [[], []]})) == (200, {"outputs": [[], []]})
     assert server.predict(row("echo", 1.0, 2.0)) == (200, {"predictions": [1.0, 2.0]})
 
 
-def test_more_dimensions_than_a_tensor_has(server):
+def test_more_dimensions_than_a_tensor_has_are_refused(server):
     status, _ = error(server, '{"signature_name": "echo", "inputs": ' + "[" * 300 + "]" * 300 + "}")
     assert status == 400
 
 
 @pytest.mark.point(n=12)
-def test_outputs_that_have_no_rows(server):
+def test_outputs_without_rows_need_the_column_form(server):
     assert server.predict(column("total", [1, 2])) == (200, {"outputs": 3.0})
     status, text = error(server, row("total", 1, 2))
     assert (status, text) == (400, "Tensor name: total has no shape information ")
@@ -255,7 +255,7 @@ def test_outputs_that_have_no_rows(server):
 @pytest.mark.point(n=5)
 @pytest.mark.point(n=11)
 @pytest.mark.point(n=12)
-def test_half_precision_has_no_json(server):
+def test_half_precision_is_refused_in_json(server):
     status, text = error(server, row("half", 1.0))
     assert (status, text) == (400, "Failed to write JSON value for tensor type: half")
     status, text = error(server, column("takes_bfloat16", [1.0]))
@@ -263,20 +263,20 @@ def test_half_precision_has_no_json(server):
 
 
 @pytest.mark.point(n=7)
-def test_a_signature_that_is_not_there(server):
+def test_an_unknown_signature_is_refused(server):
     message = 'Serving signature name: "nope" not found in signature def'
     assert error(server, row("nope", 1)) == (400, message)
 
 
 @pytest.mark.point(n=4)
-def test_an_error_of_the_graph(server):
+def test_an_error_of_the_graph_is_reported(server):
     status, text = error(server, row("fails", -1.0))
     assert status == 400
     assert "assertion failed: [not positive]" in text
     assert server.predict(row("fails", 1.0)) == (200, {"predictions": [1.0]})
 
 
-def test_a_long_text(server):
+def test_a_long_text_round_trips(server):
     text = "ü🎉" * 5000
     status, answer = server.predict({"instances": [text]})
     assert status == 200
@@ -285,7 +285,7 @@ def test_a_long_text(server):
 
 @pytest.mark.parametrize("form", ["instances", "inputs"])
 @pytest.mark.parametrize("rank", [64, 65, 254])
-def test_more_dimensions_than_an_array_has(form, rank):
+def test_more_dimensions_than_an_array_has_are_refused(form, rank):
     value = 1.0
     for _ in range(rank):
         value = [value]

@@ -32,14 +32,14 @@ BODY = {"instances": ["a"]}
         ("DELETE", "/v1/models/toy"),
     ],
 )
-def test_a_path_or_verb_that_does_not_parse(server, method, path):
+def test_malformed_paths_and_verbs_are_refused(server, method, path):
     status, answer = server.json(method, path, json.dumps(BODY))
     assert status == 400
     assert answer == {"error": f"Malformed request: {method} {path}"}
 
 
 @pytest.mark.point(n=2)
-def test_a_version_beyond_int64(server):
+def test_a_version_beyond_int64_is_refused(server):
     status, _, content = server.request("POST", f"/v1/models/toy/versions/{2**63}:predict", BODY)
     assert status == 400
     # The real server sends this status without a body.
@@ -57,7 +57,7 @@ def test_a_version_that_fits_int64_is_looked_up(server, digits):
 
 
 @pytest.mark.point(n=2)
-def test_no_model_name(server):
+def test_a_missing_model_name_is_refused(server):
     assert server.json("GET", "/v1/models") == (400, {"error": "Missing model name in request."})
 
 
@@ -82,14 +82,14 @@ def test_a_path_outside_the_api_is_not_found_and_not_json(server, path):
         "/v1/models/toy:predict?key=value",
     ],
 )
-def test_ways_to_name_the_same_model(server, path):
+def test_paths_match_in_any_case_with_versions_and_escapes(server, path):
     status, answer = server.json("POST", path, BODY)
     assert status == 200, answer
     assert answer["predictions"][0]["translation"].endswith(":a")
 
 
 @pytest.mark.point(n=1)
-def test_the_name_is_decoded_after_the_path_is_cut(server):
+def test_the_name_is_decoded_after_the_path_is_split(server):
     status, answer = server.json("POST", "/v1/models/to%2Fy%3A:predict", BODY)
     assert status == 404
     assert answer == {"error": "Servable not found for request: Latest(to/y:)"}
@@ -106,7 +106,7 @@ def test_the_words_at_the_end_are_case_sensitive(server):
 
 @pytest.mark.point(n=4)
 @pytest.mark.point(n=6)
-def test_unknown_model_version_and_label(server):
+def test_unknown_models_versions_and_labels_are_refused(server):
     for path, status, message in [
         ("foo:predict", 404, "Servable not found for request: Latest(foo)"),
         ("foo/versions/50:predict", 404, "Servable not found for request: Specific(foo, 50)"),
@@ -121,7 +121,7 @@ def test_unknown_model_version_and_label(server):
     "origin, status",
     [("https://example.org", 200), ("http://a", 200), (None, 400), ("ftp://a", 400)],
 )
-def test_preflight(server, origin, status):
+def test_preflight_needs_an_http_origin(server, origin, status):
     headers = {"Origin": origin} if origin else {}
     answer = server.request("OPTIONS", "/v1/models/toy:predict", headers=headers)
     assert answer[0] == status
@@ -139,7 +139,7 @@ def test_preflight(server, origin, status):
         ("PUT", "/v1/models/toy", 400),
     ],
 )
-def test_every_answer_is_json_and_names_no_other_site(server, method, path, expected):
+def test_every_answer_is_json_without_cors_headers(server, method, path, expected):
     status, headers, content = server.request(method, path, BODY)
     assert (status, headers["content-type"]) == (expected, "application/json")
     assert not [name for name in headers if name.lower().startswith("access-control")]
@@ -148,7 +148,7 @@ def test_every_answer_is_json_and_names_no_other_site(server, method, path, expe
 
 @pytest.mark.point(n=5)
 @pytest.mark.parametrize("code", Code)
-def test_the_status_of_every_code(code):
+def test_every_code_has_its_http_status(code):
     """ToHTTPStatusCode of http_server.cc."""
     expected = {
         **{"OK": 200, "CANCELLED": 499, "INVALID_ARGUMENT": 400, "FAILED_PRECONDITION": 400},
@@ -160,7 +160,7 @@ def test_the_status_of_every_code(code):
 
 
 @pytest.mark.point(n=3)
-def test_a_content_type_is_not_asked_for(server):
+def test_the_content_type_of_requests_is_ignored(server):
     headers = {"Content-Type": "text/plain"}
     status, _, _ = server.request("POST", "/v1/models/toy:predict", BODY, headers)
     assert status == 200

@@ -12,7 +12,7 @@ AVAILABLE = {
 @pytest.mark.point(n=14)
 # A label does not narrow the answer, whether there is one or not.
 @pytest.mark.parametrize("path", ["toy", "toy/versions/7", "toy/versions/07", "toy/labels/any"])
-def test_status(server, path):
+def test_status_of_a_model_and_of_a_version(server, path):
     answer = server.json("GET", f"/v1/models/{path}")
     assert answer == (200, {"model_version_status": [AVAILABLE]})
 
@@ -27,13 +27,13 @@ def test_status(server, path):
         ("foo/versions/50", "Could not find version 50 of model foo"),
     ],
 )
-def test_status_of_what_is_not_there(server, path, message):
+def test_status_of_unknown_models_and_versions_is_not_found(server, path, message):
     assert server.json("GET", f"/v1/models/{path}") == (404, {"error": message})
 
 
 @pytest.mark.point(n=15)
 @pytest.mark.parametrize("path", ["toy/metadata", "toy/versions/7/metadata"])
-def test_metadata(server, path):
+def test_metadata_holds_full_signatures(server, path):
     status, answer = server.json("GET", f"/v1/models/{path}")
     assert status == 200
     assert answer["model_spec"] == {"name": "toy", "signature_name": "", "version": "7"}
@@ -53,7 +53,7 @@ def test_metadata(server, path):
 
 
 @pytest.mark.point(n=15)
-def test_metadata_of_an_unknown_rank(server):
+def test_metadata_marks_an_unknown_rank(server):
     _, answer = server.json("GET", "/v1/models/toy/metadata")
     signature = answer["metadata"]["signature_def"]["signature_def"]["echo"]
     assert signature["inputs"]["x"]["tensor_shape"] == {"dim": [], "unknown_rank": True}
@@ -61,6 +61,6 @@ def test_metadata_of_an_unknown_rank(server):
 
 @pytest.mark.point(n=6)
 @pytest.mark.point(n=15)
-def test_metadata_of_what_is_not_there(server):
+def test_metadata_of_an_unknown_version_is_not_found(server):
     message = "Servable not found for request: Specific(toy, 50)"
     assert server.json("GET", "/v1/models/toy/versions/50/metadata") == (404, {"error": message})

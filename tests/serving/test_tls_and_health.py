@@ -41,7 +41,7 @@ def config(**values):
     return "".join(f'{name}: "{value}"\n' for name, value in quoted.items())
 
 
-def test_only_clients_with_a_certificate(start_server, toys, tmp_path, pem):
+def test_tls_accepts_only_clients_with_a_certificate(start_server, toys, tmp_path, pem):
     base = tmp_path / "base"
     base.mkdir()
     toys.export(base, 1)
@@ -92,7 +92,7 @@ def test_only_clients_with_a_certificate(start_server, toys, tmp_path, pem):
         ("custom_ca", "client_verify needs"),
     ],
 )
-def test_what_tls_needs(tmp_path, missing, message):
+def test_tls_needs_key_certificate_and_authority(tmp_path, missing, message):
     file = tmp_path / "ssl.config"
     values = dict.fromkeys(("server_key", "server_cert", "custom_ca"), "-----BEGIN")
     del values[missing]
@@ -101,7 +101,7 @@ def test_what_tls_needs(tmp_path, missing, message):
         read_credentials(file)
 
 
-def test_keys_and_certificates_that_do_not_fit(tmp_path, pem):
+def test_keys_and_certificates_must_fit(tmp_path, pem):
     file = tmp_path / "ssl.config"
 
     def refusal(**names):
@@ -117,7 +117,7 @@ def test_keys_and_certificates_that_do_not_fit(tmp_path, pem):
     assert refusal(custom_ca="nobody").startswith("custom_ca must be a certificate in PEM form. ")
 
 
-def test_a_file_that_is_none(tmp_path):
+def test_a_missing_tls_file_is_reported(tmp_path):
     with pytest.raises(ValueError, match="cannot be read"):
         read_credentials(tmp_path / "ssl.config")
 
@@ -149,7 +149,7 @@ def refused_over_rest(server):
     return False
 
 
-def test_who_watches_is_told_of_the_stop_while_a_request_runs(
+def test_watchers_see_not_serving_while_a_running_request_finishes(
     start_server, toys, tmp_path, waiting
 ):
     toys.export(tmp_path, 1)

@@ -130,7 +130,8 @@ def export(base_path, version, warmup=()):
     signatures = {
         name: getattr(toy, name)
         for name in (
-            "numbers types echo as_bytes as_text half takes_bfloat16 total uneven fails slow classify regress"
+            "numbers types echo as_bytes as_text half takes_bfloat16 total uneven fails slow "
+            "classify regress"
         ).split()
     }
     tf.saved_model.save(toy, str(unfinished), {"serving_default": toy.translate, **signatures})

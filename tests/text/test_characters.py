@@ -56,7 +56,7 @@ def test_any_text_survives(sentences):
 
 @hypothesis.given(st.binary())
 @hypothesis.settings(max_examples=50, deadline=None)
-def test_any_bytes_have_an_answer(content):
+def test_any_bytes_decode_as_python_decodes_them(content):
     tokenizer = Characters("".join(map(chr, range(128))))
     decoded = tokenizer.decode(tokenizer.encode([content])[0]).numpy()[0].decode()
     # Python replaces invalid bytes by the same rule of the Unicode Standard.
@@ -73,12 +73,12 @@ def test_any_bytes_have_an_answer(content):
         ("a\ud800", "surrogates"),
     ],
 )
-def test_unfit_vocabularies_are_refused(characters, message):
+def test_bad_vocabularies_raise(characters, message):
     with pytest.raises(ValueError, match=message):
         Characters(characters)
 
 
-def test_bad_training_arguments_are_named():
+def test_bad_training_arguments_raise():
     with pytest.raises(ValueError, match="Received: vocabulary_size=4"):
         Characters.train(["a"], vocabulary_size=4)
     with pytest.raises(ValueError, match="`sentences` holds no character"):

@@ -25,7 +25,7 @@ class Sharing(tf.distribute.OneDeviceStrategy):
 
 
 def parts_of(batches, signature):
-    """What each of six replicas gets, by the number of the batch."""
+    """Return the rows of each of six replicas, by the number of the batch."""
     parts = []
     for index in range(2):
         strategy = Sharing(index)

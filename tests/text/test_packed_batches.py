@@ -95,7 +95,7 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, 
 @settings(deadline=None, max_examples=200)
 @given(LENGTHS)
 def test_oracle_of_first_fit(lengths):
-    """One thing after another, the longest first, each in the first row with room for it."""
+    """Pack one item after another, the longest first, each into the first row with space."""
     order = sorted(lengths, key=lambda pair: (max(pair), *pair[::-1]), reverse=True)
     rows = []
     for pair in order:

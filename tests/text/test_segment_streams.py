@@ -15,7 +15,7 @@ def distinct(*lengths):
 
 
 def read(streams, num_rows):
-    """What each row reads: a list of (inputs, targets) for each text or part that it reads."""
+    """Return a list of (inputs, targets) for each text or part that each row reads."""
     rows = [[] for _ in range(num_rows)]
     shapes = set()
     for index in range(len(streams)):

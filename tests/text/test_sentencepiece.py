@@ -90,7 +90,7 @@ def test_runs_of_spaces_become_one():
         ((["", "  ", "\n"], 60), "`sentences` holds no text"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_bad_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         SentencePiece.train(*arguments)
 
@@ -106,7 +106,7 @@ def test_the_smallest_vocabulary_named_by_the_error_suffices():
         SentencePiece.train(SENTENCES, needed - 1)
 
 
-def test_an_unknown_normalisation_is_named():
+def test_an_unknown_normalisation_raises():
     with pytest.raises(ValueError, match="normalization='nonsense'"):
         SentencePiece.train(SENTENCES, 60, normalization="nonsense")
 
@@ -121,7 +121,7 @@ def test_a_model_with_other_marks_is_refused():
 
 
 @pytest.mark.parametrize("model", [b"", b"junk", "text", None])
-def test_what_is_no_model_is_refused(model):
+def test_bytes_that_are_no_model_are_refused(model):
     with pytest.raises(ValueError, match="not a SentencePiece model"):
         SentencePiece(model)
 

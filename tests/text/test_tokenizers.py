@@ -1,4 +1,4 @@
-"""What both tokenizers must do, in Python, in a graph, and from a saved file."""
+"""Behaviour of all tokenizers, in Python, in a graph, and from a saved file."""
 
 import json
 import os
@@ -101,7 +101,7 @@ def test_decoding_stops_at_the_first_eos_and_drops_marks(tokenizer):
 
 
 @pytest.mark.parametrize("surprise", ["ж", "☃", "𝄞", "\0", "\u2028"])
-def test_what_the_vocabulary_lacks_is_unknown(tokenizer, surprise):
+def test_characters_outside_the_vocabulary_are_unknown(tokenizer, surprise):
     ids, _ = tokenizer.encode([f"is {surprise} one"])
     assert (ids.numpy() == UNK).sum() == 1
     assert decoded(tokenizer, ids) == ["is \ufffd one"]
@@ -141,7 +141,7 @@ def test_max_length_must_leave_room_for_eos(tokenizer):
         tokenizer.encode(["a"], max_length=0)
 
 
-def test_lists_are_the_rows_without_marks(tokenizer):
+def test_encode_as_lists_gives_the_rows_without_marks(tokenizer):
     sentences = ["", *SENTENCES, ""]
     ids, lengths = tokenizer.encode(sentences)
     rows = tokenizer.encode_as_lists(sentences)
@@ -209,7 +209,7 @@ def test_tokenizers_work_without_tensorflow(tmp_path):
         assert json.loads(line) == expected
 
 
-def test_a_graph_gives_what_python_gives(tokenizer):
+def test_a_graph_equals_eager_mode(tokenizer):
     service = Service(tokenizer)
     for batch in (SENTENCES, SENTENCES[:1], ["", "a"]):
         ids, lengths = tokenizer.encode(batch)
@@ -248,7 +248,7 @@ def test_a_save_that_fails_leaves_the_earlier_file(tokenizer, tmp_path, monkeypa
 
 @pytest.mark.parametrize("load", [text.load, SentencePiece.load, Characters.load])
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"{junk", b"junk", b"[1]"])
-def test_loading_something_else_says_so(load, content, tmp_path):
+def test_loading_another_file_raises(load, content, tmp_path):
     path = tmp_path / "tokenizer"
     if content is not None:
         path.write_bytes(content)
@@ -302,7 +302,7 @@ def test_exports_answer_in_a_fresh_process(exports, loader):
     assert done.stdout.decode().split("\n") == [*SENTENCES, "", "\ufffd"] * len(TOKENIZERS) + [""]
 
 
-def test_seeding_does_not_break_what_was_made_before(tokenizer, exports):
+def test_seeding_does_not_break_existing_tokenizers(tokenizer, exports):
     """It drops the kernels of eager mode, and with them what belongs to a kernel."""
     service = Service(tokenizer)
     loaded = [tf.saved_model.load(str(exports / name)) for name in TOKENIZERS]

@@ -4,7 +4,7 @@ import pytest
 
 from keras_attn.viz import axes, plot_axes
 
-ROOMS = ["scores", "patterns", "positions", "residuals", "depth", "memory"]
+MODULES = ["scores", "patterns", "positions", "residuals", "depth", "memory"]
 
 
 def labels(figure):
@@ -17,16 +17,17 @@ def test_every_axis_question_and_value_is_drawn():
         assert {axis, question, *(label for label, _ in values)} <= set(drawn)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_value_that_the_package_has_is_in_the_picture(room):
-    module = importlib.import_module(f"keras_attn.{room}")
+@pytest.mark.parametrize("name", MODULES)
+def test_every_value_of_the_package_is_in_the_picture(name):
+    module = importlib.import_module(f"keras_attn.{name}")
     classes = {n for n in module.__all__ if isinstance(getattr(module, n), type)}
-    drawn = {name for _, _, values in axes.AXES for _, name in values}
-    not_values = {"Pattern", "Residual", "Both", "Either"}  # `p & q | r` stands for two of them
-    assert {f"{room}.{name}" for name in classes - not_values} <= drawn
+    drawn = {value for _, _, values in axes.AXES for _, value in values}
+    bases = {"Pattern", "Position", "Residual", "Score", "ScoreLayer"}
+    not_values = bases | {"Both", "Either"}  # `p & q | r` stands for these two
+    assert {f"{name}.{value}" for value in classes - not_values} <= drawn
 
 
-def test_only_what_the_package_has_is_filled(monkeypatch):
+def test_only_existing_values_are_filled(monkeypatch):
     monkeypatch.setattr(axes, "works", {"patterns.Causal", "depth.Stack"}.__contains__)
     filled = [
         text.get_text()
@@ -45,13 +46,13 @@ def test_only_what_the_package_has_is_filled(monkeypatch):
         ("nowhere.Causal", False),
     ],
 )
-def test_works_asks_the_package(name, expected):
+def test_works_looks_a_name_up_in_the_package(name, expected):
     assert axes.works(name) is expected
 
 
-def test_chips_stay_inside_the_picture():
+def test_boxes_stay_inside_the_picture():
     for _, _, values in axes.AXES:
-        chips = axes._place(values)
-        assert len({(x, line) for _, _, x, line in chips}) == len(values)
-        for label, _, x, _ in chips:
-            assert x + len(label) * axes.CHARACTER + 2 * axes.CHIP_PADDING <= axes.WIDTH - axes.LEFT
+        boxes = axes._place(values)
+        assert len({(x, line) for _, _, x, line in boxes}) == len(values)
+        for label, _, x, _ in boxes:
+            assert x + len(label) * axes.CHARACTER + 2 * axes.BOX_PADDING <= axes.WIDTH - axes.LEFT

@@ -16,7 +16,7 @@ def pictures(figure):
 
 
 @pytest.mark.parametrize("pattern", [Dense(), Local(3), Local(2, causal=False), Strided(4)])
-def test_the_picture_is_the_truth(pattern):
+def test_the_picture_shows_the_allowed_pairs(pattern):
     figure = plot_pattern(pattern, LENGTH)
     (picture,) = pictures(figure)
     row = np.arange(LENGTH)
@@ -27,7 +27,7 @@ def test_the_picture_is_the_truth(pattern):
     assert axes.images[0].get_clim() == (0, 1)
 
 
-def test_a_panel_for_each_head():
+def test_each_head_has_a_panel():
     heads = [Local(2), Strided(3, "column"), Dense()]
     figure = plot_pattern(PerHead(heads), LENGTH)
     row = np.arange(LENGTH)
@@ -38,7 +38,7 @@ def test_a_panel_for_each_head():
         assert axes.get_title().replace("\n", " ") == f"head {number}: {head!r}"
 
 
-def test_a_soft_pattern_is_drawn_as_soft_as_it_is():
+def test_the_shade_of_a_soft_pattern_is_its_factor():
     pattern = AdaptiveSpan(8, ramp=4)
     with pytest.raises(ValueError, match="`pattern` must be built"):
         plot_pattern(pattern, LENGTH)
@@ -50,8 +50,27 @@ def test_a_soft_pattern_is_drawn_as_soft_as_it_is():
             assert picture[i, j] == pytest.approx(expected, abs=1e-6)
 
 
+def test_a_dynamic_span_is_drawn_for_given_inputs():
+    pattern = AdaptiveSpan(8, ramp=4, dynamic=True)
+    pattern.build((None, 1, None, None), (None, None, 2))
+    with pytest.raises(ValueError, match=r"pass `inputs` of shape \(9, 2\). Received: inputs=None"):
+        plot_pattern(pattern, LENGTH)
+    with pytest.raises(ValueError, match=r"`inputs` must have shape \(9, None\)"):
+        plot_pattern(pattern, LENGTH, inputs=np.ones((LENGTH + 1, 2)))
+    pattern.kernel.assign([[0.0], [1.0]])
+    pattern.bias.assign([0.0])
+    inputs = np.zeros((LENGTH, 2))
+    inputs[-1] = 5, np.log(3)  # sigmoid(log 3) = 3 / 4
+    (picture,) = pictures(plot_pattern(pattern, LENGTH, inputs=inputs))
+    for i, j in np.ndindex(LENGTH, LENGTH):
+        span = 6 if i == LENGTH - 1 else 4
+        expected = min(max((4 + span - (i - j)) / 4, 0), 1) if 0 <= i - j < 8 else 0
+        assert picture[i, j] == pytest.approx(expected, abs=1e-6)
+    assert pattern.losses == []
+
+
 def test_a_pattern_of_content_is_drawn_for_given_vectors():
-    """Two groups of vectors: each meets its own, before it; who has none there meets itself."""
+    """Each vector attends to earlier ones of its group, or to itself if it is the first."""
     groups = np.array([0, 1, 0, 0, 1, 1])
     vectors = np.where(groups[:, None] == 0, 1.0, -1.0) * np.ones((6, 4))
     (picture,) = pictures(plot_pattern(LSH(6, num_buckets=2), 6, vectors))
@@ -62,17 +81,17 @@ def test_a_pattern_of_content_is_drawn_for_given_vectors():
 
 
 @pytest.mark.parametrize("pattern, length", [("causal", 3), (Local, 3), (Local(2), 0)])
-def test_what_cannot_be_drawn_is_refused(pattern, length):
+def test_wrong_patterns_and_lengths_are_refused(pattern, length):
     with pytest.raises(ValueError, match="`pattern` must be a pattern|`length`.*length=0"):
         plot_pattern(pattern, length)
 
 
 def test_vectors_of_another_length_are_refused():
-    with pytest.raises(ValueError, match=r"`vectors` must have shape \(6, H\).*\(5, 4\)"):
+    with pytest.raises(ValueError, match=r"`vectors` must have shape \(6, None\).*\(5, 4\)"):
         plot_pattern(LSH(6), 6, np.ones((5, 4)))
 
 
-def test_the_catalogue_shows_every_pattern_as_it_is_written():
+def test_plot_patterns_shows_every_pattern_and_its_source():
     shown = dict(examples())
     kinds = {type(pattern) for pattern in shown.values()}
     everything = {getattr(patterns, name) for name in patterns.__all__}

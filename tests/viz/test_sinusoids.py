@@ -7,7 +7,7 @@ import pytest
 from keras_attn.viz import plot_sinusoids
 
 
-def test_the_picture_is_the_formula_of_the_paper():
+def test_the_picture_shows_the_formula_of_the_paper():
     num_positions, hidden_dim = 5, 6
     picture = plot_sinusoids(num_positions, hidden_dim).axes[0].images[0]
     table = np.zeros((num_positions, hidden_dim))
@@ -19,7 +19,7 @@ def test_the_picture_is_the_formula_of_the_paper():
     np.testing.assert_allclose(picture.get_array(), table, atol=1e-6)
 
 
-def test_the_colours_span_every_value_of_a_sine():
+def test_the_colour_scale_covers_all_values_of_a_sine():
     assert plot_sinusoids(4, 8).axes[0].images[0].get_clim() == (-1, 1)
 
 

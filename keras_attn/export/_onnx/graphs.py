@@ -47,8 +47,8 @@ def _outputs_pixel_parameters(model):
 class _TopKGreedy(Greedy):
     """Greedy decoding by `top_k`: Keras's argmax uses a bitcast, which ONNX lacks."""
 
-    def _choose(self, logits, step):
-        _, log_prob = super()._choose(logits, step)
+    def choose(self, logits, step):
+        _, log_prob = super().choose(logits, step)
         return tf.math.top_k(logits, 1).indices[:, 0], log_prob
 
 

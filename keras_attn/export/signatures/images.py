@@ -5,14 +5,13 @@ import math
 import tensorflow as tf
 
 from keras_attn import registry
-from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation import Sample, SamplePixels
-from keras_attn.generation.generate import NAMES
-from keras_attn.generation.task import Task
+from keras_attn.generation.decoding import STRATEGIES, decode
+from keras_attn.generation.loop import DecodingOptions
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.models.image_tokens import ImageTokens
-from keras_attn.ops.crossentropy import crossentropy
 from keras_attn.ops.logistics import num_parameters
+from keras_attn.ops.token_losses import crossentropy
 
 
 class ImageGenerator(tf.Module):
@@ -122,11 +121,10 @@ def _generate_images(model, inputs, tokens, strategy, seed):
             strategy = SamplePixels(
                 likelihood.num_mixtures, likelihood.channels, likelihood.num_values
             )
-    strategy = registry.resolve(strategy, NAMES, "strategy")
+    strategy = registry.resolve(strategy, STRATEGIES, "strategy")
     config = strategy.get_config()
     if "seed" in config:
         strategy = type(strategy).from_config({**config, "seed": seed})
-    task = Task(tokens.length, tokens.start_id, eos_id=-1, grows=True)
-    with loop_invariants():
-        ids, score = strategy.decode(model, inputs, task)
+    options = DecodingOptions(tokens.length, tokens.start_id, eos_id=-1, grows=True)
+    ids, score = decode(model, inputs, strategy, options)
     return {"images": tokens.decode(ids), "score": score}

@@ -5,7 +5,7 @@ import tensorflow as tf
 from keras_attn.export.checks import check_lengths, check_vocabularies, length_mask
 from keras_attn.export.signatures.token_encoder import TOKEN_SPECS
 from keras_attn.generation import generate
-from keras_attn.ops.crossentropy import crossentropy
+from keras_attn.ops.token_losses import crossentropy
 
 
 class TokenGenerator(tf.Module):

@@ -41,27 +41,25 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
     Args:
         pattern: string. Class of `keras_attn.patterns`.
         arguments: list. Of its constructor.
-        gflop: float. What one call computes at least.
+        gflop: float. Least operations of one call.
     """
     import jax
 
     from keras_attn import patterns, scores
-    from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
-    from keras_attn.layers.fused_attention import attend_fused, fuses
+    from keras_attn.attention.fused import attend_fused, can_fuse
+    from keras_attn.attention.inputs import AttentionInputs, PositionRange
 
     pattern, score = getattr(patterns, pattern)(*arguments), scores.get("scaled_dot")
     positions = PositionRange(0, length)
     facts = {"gflop": gflop, **device()}
 
     def attend(query, key, value):
-        operands = AttentionInputs(query, key, value, positions, positions, score)
-        planned = pattern.prefers_blockwise(length, length)
-        if fuses(operands, pattern, planned=planned):
+        given = AttentionInputs(query, key, value, positions, positions, score)
+        if can_fuse(given, pattern, pattern.prefers_blockwise(length, length)):
             facts["by"] = "kernel"
-            return attend_fused(operands, pattern)
+            return attend_fused(given, pattern)[0]
         facts["by"] = "implementation"
-        return pattern.attend(operands)[0]
+        return pattern.attend(given)[0]
 
     @jax.jit
     def with_gradients(*inputs):
@@ -78,14 +76,14 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
 
 
 def device():
-    """Return the name of the implementation, for the card."""
+    """Return the device and its platform, for the card."""
     import jax
 
     return {"device": jax.devices()[0].device_kind, "platform": jax.default_backend()}
 
 
 def device_mb():
-    """The most memory of the device that this process has held; None where JAX does not tell."""
+    """Return the peak memory of this process on the device; None where JAX does not report it."""
     import jax
 
     held = jax.devices()[0].memory_stats()

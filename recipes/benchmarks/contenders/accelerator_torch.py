@@ -81,7 +81,7 @@ def device():
 
 
 def noting_memory(task):
-    """The same task, which notes the most memory of the device that the process has held."""
+    """Return the task, with the peak memory of the process on the device among its facts."""
     import torch
 
     def call():

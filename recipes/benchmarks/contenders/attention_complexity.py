@@ -38,8 +38,7 @@ def convolutional(length, width):
 def _attention(pattern, length, width):
     from keras import ops
 
-    from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
+    from keras_attn.attention.inputs import AttentionInputs, PositionRange
     from keras_attn.scores import DotProduct
 
     positions = PositionRange(0, length)

@@ -1,4 +1,4 @@
-"""keras_attn: the plan of a pattern on queries, keys and values, and the layer around it."""
+"""keras_attn: a pattern on queries, keys and values, and the layer around it."""
 
 from ..operations import HEAD_DIM, HEADS
 from .attention_inputs import heads, sequence
@@ -16,13 +16,12 @@ def core(
         score: string. Name of the score axis.
     """
     from keras_attn import patterns, scores
-    from keras_attn.attention.inputs import AttentionInputs
-    from keras_attn.attention.positions import PositionRange
+    from keras_attn.attention.inputs import AttentionInputs, PositionRange
 
     pattern = getattr(patterns, pattern)(*arguments, **(keyword_arguments or {}))
     score = scores.get(score)
     positions = PositionRange(0, length)
-    shares_query = getattr(score, "shares_query", False)
+    shares_query = score.shares_query
 
     def attend(query, *others):
         key, value = (query, *others) if shares_query else others
@@ -33,7 +32,7 @@ def core(
 
 
 def layer(length, gflop, backward=False):
-    """`MultiHeadAttention` by its causal plan, on one sequence."""
+    """`MultiHeadAttention` without a matrix of scores, causal, on one sequence."""
     from keras_attn.layers import MultiHeadAttention
 
     attention = MultiHeadAttention(HEADS, HEAD_DIM, pattern="causal", implementation="blockwise")

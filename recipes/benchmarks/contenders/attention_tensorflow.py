@@ -1,4 +1,4 @@
-"""TensorFlow: the matrix product that others are measured by, and how its users call a function."""
+"""TensorFlow: the matrix product of the GEMM rate, and functions as plain graphs."""
 
 from ..workload import Task
 
@@ -18,8 +18,8 @@ def graph_task(function, arrays, gflop, backward=False, weights=()):
     Args:
         function: of the tensors, one of them or a layer.
         arrays: iterable of the inputs.
-        gflop: float. What one call computes at least.
-        backward: bool. Whether to compute the gradients of half the sum of squared outputs too.
+        gflop: float. Least operations of one call.
+        backward: bool. True to compute the gradients of half the sum of squared outputs too.
         weights: variables whose gradients are computed beside those of the inputs.
     """
     import tensorflow as tf

@@ -12,7 +12,7 @@ THREADS = 2
 
 
 def prepare(run, folder, sentences, batch):
-    """Write what each contender reads: the model, and sentences with the model's translations.
+    """Write the files of each contender: the model, and sentences with its translations.
 
     Args:
         run: directory of a finished run of `recipes.translate`.
@@ -176,7 +176,7 @@ def _ctranslate2(model, tokenizer, directory, lengths, quantize):
 
 
 _ENGINES = {"saved_model": _saved_model, "onnx": _onnx, "ctranslate2": _ctranslate2}
-# The files, or beginnings of their names, that hold weights and little else.
+# Names of the files that hold the weights, or their beginnings.
 _WEIGHTS = ("variables.data", "model.bin", "model.onnx")
 
 

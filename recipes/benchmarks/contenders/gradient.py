@@ -1,8 +1,66 @@
-"""A training step without an optimizer, for what it takes and how long."""
+"""Training steps without an optimizer, for time and memory of a stack of blocks or of a model."""
 
+from ..operations import HEAD_DIM
 from ..workload import Task
+from .attention_inputs import sequence
 
+DROPOUT = 0.1
 SHORT = 64
+VOCABULARY_SIZE = 256
+
+
+def stack_step(kind, num_layers, batch, length, width, implementation="auto", policy="float32"):
+    """The gradient of half the sum of squared outputs by all weights.
+
+    Args:
+        kind: string. "plain", "remat" or "reversible".
+        num_layers, batch, length: ints.
+        width: int, a multiple of the head size.
+        implementation: as that of `MultiHeadAttention`.
+        policy: string. The dtype policy of Keras.
+    """
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    keras.config.set_dtype_policy(policy)
+    from keras_attn.depth import Reversible, Stack
+    from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+
+    def block(index):
+        return TransformerBlock(
+            MultiHeadAttention(
+                width // HEAD_DIM, HEAD_DIM, pattern="causal", implementation=implementation
+            ),
+            FeedForward(4 * width),
+            residual="pre_norm",
+            dropout=DROPOUT,
+        )
+
+    if kind == "reversible":
+        depth = Reversible(block, num_layers)
+    else:
+        depth = Stack(block, num_layers, remat=kind == "remat")
+    x = tf.constant(np.repeat(sequence(length, width), batch, axis=0))
+    depth.build(x.shape)
+    return gradient_task(depth, x)
+
+
+def language_model_step(options):
+    """The gradient of half the sum of squared logits by all weights, for one text.
+
+    Args:
+        options: list of strings, the recipe's command line.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    from ...language_model.architectures import build
+    from ...language_model.options import RecipeOptions
+
+    options = RecipeOptions.parse(options)
+    ids = np.random.default_rng(0).integers(1, VOCABULARY_SIZE, (1, options.context), "int32")
+    return gradient_task(build(options, VOCABULARY_SIZE), tf.constant(ids))
 
 
 def gradient_task(model, x):
@@ -20,10 +78,10 @@ def gradient_task(model, x):
         with tf.GradientTape() as tape:
             output = model(x, training=True)
         gradients = tape.gradient(output, weights, output_gradients=output)
-        # Each is used up at once, so that what is kept is what the gradient needs.
+        # Each gradient is reduced at once, so that only the activations stay in memory.
         return tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in gradients])
 
     signature = [tf.TensorSpec((x.shape[0], None, *x.shape[2:]), x.dtype)]
     graph = tf.function(step, signature, autograph=False)
-    graph(x[:, :SHORT])  # What the graph itself takes, for any length, is there from here on.
+    graph(x[:, :SHORT])  # allocates the memory of the graph itself
     return Task(call=lambda: float(graph(x)), units=x.shape[0] * x.shape[1])

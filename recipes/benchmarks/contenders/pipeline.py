@@ -1,4 +1,4 @@
-"""Batches of real sentences, with the padding of three ways to make them: alone, and in training."""
+"""Three ways to batch real sentences, and their padding: alone, and in training."""
 
 from ..workload import Task
 from .fit import LEARNING_RATE
@@ -91,7 +91,7 @@ def _load(path):
 
 
 def _batches(sentences, way, tokens_per_batch, row_length, shuffle=True):
-    """Batches of one of the `WAYS`; a text alone is the target of itself, where there must be two."""
+    """Return the batches of one of the `WAYS`; without sources the targets take their place."""
     from keras_attn.text import PackedBatches, TokenBatches
 
     if way == PACKED:
@@ -103,7 +103,7 @@ def _batches(sentences, way, tokens_per_batch, row_length, shuffle=True):
 
 
 class _InAnyOrder:
-    """So many batches of pairs as they come, shuffled, each padded to its longest."""
+    """Shuffled batches of a fixed number of pairs, each padded to its longest."""
 
     def __init__(self, sources, targets, number):
         import numpy as np

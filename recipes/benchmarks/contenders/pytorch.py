@@ -59,7 +59,7 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
 
 
 def training_task(model, shape, batch, length, steps, policy, smoothing, device="cpu"):
-    """Optimizer steps of a model that is on the device, which they are waited for."""
+    """Optimizer steps of a model on the device, synchronised after each call."""
     import torch
 
     arrays = translation_batch(batch, length, shape.vocabulary_size)

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from keras_attn.attention import block_local as windows
-from keras_attn.attention import chunked as rows
+from keras_attn.attention.inputs import TileSizes
 from keras_attn.patterns import (
     BlockLocal1D,
     BlockLocal2D,
@@ -13,7 +12,6 @@ from keras_attn.patterns import (
     Local,
     PerHead,
     Strided,
-    local,
 )
 
 W = 5  # the window, block and stride of most cases
@@ -127,9 +125,5 @@ def truth(sets, length, num_keys):
     return allowed
 
 
-def shrink_tiles(monkeypatch):
-    """So small that a few positions make many tiles, of one block and of several."""
-    monkeypatch.setattr(rows, "TILE_SCORES", 1)  # which leaves 32 rows
-    monkeypatch.setattr(windows, "TILE_SCORES", 700)
-    monkeypatch.setattr(rows, "SMALLEST_GROUP", 4)
-    monkeypatch.setattr(local, "LARGEST_BLOCK", 3)
+# A few positions make many tiles, of one block and of several; chunks of the least length, 32.
+SMALL_TILES = TileSizes(chunk_scores=1, block_scores=700, least_group=4, most_block=3)

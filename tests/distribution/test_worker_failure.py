@@ -10,13 +10,13 @@ import pytest
 from other_backend import needs_jax
 from scripts import cluster
 
-from keras_attn.distribution import lost_worker
+from keras_attn.distribution import worker_failure_message
 
 # Trains for as long as it is let; the second of two workers kills itself after some steps.
 PROGRAM = """
 import os, signal, sys
 import keras, numpy as np
-from keras_attn.distribution import lost_worker, strategy
+from keras_attn.distribution import worker_failure_message, strategy
 from keras_attn.text.datasets import dataset_of, rows_to_feed
 
 class Killed(keras.callbacks.Callback):
@@ -46,13 +46,14 @@ with place.scope():
 try:
     model.fit(data, verbose=0, callbacks=[Killed()], shuffle=False)
 except Exception as error:
-    print(lost_worker(error), flush=True)
+    print(worker_failure_message(error), flush=True)
     os._exit(75)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", pytest.param("jax", marks=needs_jax)])
-def test_the_survivor_says_so_and_ends(backend):
+def test_the_surviving_worker_reports_the_failure_and_exits(backend):
     common = {"KERAS_BACKEND": backend, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     workers = [
         subprocess.Popen(
@@ -75,10 +76,10 @@ def test_the_survivor_says_so_and_ends(backend):
     assert "Another worker of this run is gone" in output
 
 
-def test_other_errors_are_not_explained_away():
+def test_other_errors_give_no_message():
     import tensorflow as tf
 
-    assert lost_worker(ValueError("Collective ops is aborted")) is None
-    assert lost_worker(tf.errors.UnavailableError(None, None, "no such host")) is None
+    assert worker_failure_message(ValueError("Collective ops is aborted")) is None
+    assert worker_failure_message(tf.errors.UnavailableError(None, None, "no such host")) is None
     lost = tf.errors.AbortedError(None, None, "Collective ops is aborted by: something")
-    assert "Start all workers again" in lost_worker(lost)
+    assert "Start all workers again" in worker_failure_message(lost)

@@ -86,7 +86,7 @@ def test_regress_over_grpc(stub):
     assert [item.value for item in response.result.regressions] == [0.5, 1.0]
 
 
-def test_both_at_once(stub):
+def test_multi_inference_answers_several_signatures(stub):
     request = fill(inference_pb2.MultiInferenceRequest())
     task(request, "regress", REGRESS)
     task(request, "classify", CLASSIFY)
@@ -112,13 +112,13 @@ def test_both_at_once(stub):
         ("classify", "regress", "Expected one output Tensor."),
     ],
 )
-def test_signatures_of_the_wrong_kind(server, signature, action, message):
+def test_signatures_of_the_wrong_kind_are_refused(server, signature, action, message):
     status, answer = post(server, action, {"signature_name": signature, "examples": [{"x": 0.5}]})
     assert status == 400
     assert message in answer["error"]
 
 
-def test_examples_that_the_model_cannot_read(server):
+def test_examples_that_the_model_cannot_parse_are_refused(server):
     status, answer = post(server, "regress", {"signature_name": "regress", "examples": [{"x": 1}]})
     assert status == 400
     assert "Data types don't match" in answer["error"]
@@ -154,12 +154,12 @@ def test_examples_that_the_model_cannot_read(server):
         ({"signature_name": 1}, "'signature_name' key must be a string value."),
     ],
 )
-def test_json_that_is_no_example(server, body, message):
+def test_malformed_json_examples_are_refused(server, body, message):
     status, answer = post(server, "regress", body)
     assert (status, answer["error"][-len(message) :]) == (400, message)
 
 
-def test_what_becomes_of_json_values():
+def test_json_values_become_features():
     proto = input_pb2.Input()
     values = {"a": ["ü", {"b64": "AP8="}], "b": [True, -(2**63)], "c": [0.5, 1e300], "d": 10**20}
     read_examples({"examples": [{**values, "e": []}]}, proto)
@@ -172,7 +172,7 @@ def test_what_becomes_of_json_values():
     assert feature["e"].WhichOneof("kind") is None
 
 
-def test_no_examples(stub):
+def test_empty_requests_are_refused(stub):
     with pytest.raises(ServingError, match="Input is empty."):
         serialized_examples(input_pb2.Input())
     request = fill(regression_pb2.RegressionRequest(), "regress", ())
@@ -181,7 +181,7 @@ def test_no_examples(stub):
     assert refusal(stub.Regress, request) == ("INVALID_ARGUMENT", "Missing ModelSpec")
 
 
-def test_tasks_that_do_not_fit(stub):
+def test_wrong_multi_inference_tasks_are_refused(stub):
     for tasks, code, message in [
         ([], "INVALID_ARGUMENT", "ModelSpec has no name specified."),
         ([("regress", "other")], "UNIMPLEMENTED", "Unsupported signature method_name: other"),

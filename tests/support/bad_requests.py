@@ -1,4 +1,4 @@
-"""Requests that are wrong in many ways, for `tests/serving/test_bad_requests.py`: hypothesis makes them.
+"""Malformed requests for `tests/serving/test_bad_requests.py`, made by hypothesis.
 
 They are about the signatures of `tests/serving/toy_models.py`.
 """

@@ -1,6 +1,7 @@
-"""The one entry to decoding."""
+"""Generation of token sequences with a model and a decoding strategy."""
 
-import functools
+import threading
+import weakref
 
 import keras
 from keras import ops
@@ -8,35 +9,41 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation.beam import Beam
-from keras_attn.generation.greedy import Greedy
-from keras_attn.generation.sample import Sample
-from keras_attn.generation.task import Task
+from keras_attn.generation.loop import DecodingOptions
+from keras_attn.generation.sampling import Greedy, Sample
 
-NAMES = {"greedy": Greedy, "sample": Sample, "beam": Beam}
+# Compiled functions that are kept for each model.
+MAX_FUNCTIONS = 16
+
+STRATEGIES = {"greedy": Greedy, "sample": Sample, "beam": Beam}
+
+_lock = threading.Lock()
+# model -> {arguments: compiled function}, the least recently used first
+_functions_of = weakref.WeakKeyDictionary()
 
 
 def generate(
     model, inputs, strategy="greedy", max_length=64, *, bos_id=2, eos_id=3, jit_compile=False
 ):
-    """Writes with a model: a target for each source, or the continuation of each prompt.
+    """Generate a target for each source, or the continuation of each prompt.
 
         y_t = choose(p(. | y_<t, input)),   until eos_id or max_length tokens
 
-    Runs inside one graph, with caches, and equals the loop without caches. Called inside a
-    `tf.function` it becomes part of that function; called eagerly it is compiled once for each
-    model and strategy.
+    The loop is one graph with caches, and equals the loop without caches. Inside a `tf.function` it
+    becomes part of that function; called eagerly it is compiled once for each model and strategy,
+    and the compiled function is freed with the model.
 
     Args:
-        model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. A
-            model of your own qualifies by `start`, `step` and `reads_prompt`, as theirs.
+        model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
+            model with their `start`, `step` and `reads_prompt` works.
         inputs: int (B, S), padded with 0 on the right; each row has at least one token.
         strategy: `"greedy"`, `"sample"`, `"beam"`, or a `Greedy`, `Sample` or `Beam`.
-        max_length: int. Most tokens to write, `eos_id` included.
+        max_length: int. Most tokens to generate, `eos_id` included.
         bos_id: int. The token before the first target token.
         eos_id: int. The token that ends a sequence; -1 for never.
-        jit_compile: bool. Whether to compile with XLA: the fastest in process. Each new shape is
-            compiled anew, and an XLA graph does not belong into an export. Also needed inside a
-            `tf.function(jit_compile=True)` of your own, since without it the caches grow.
+        jit_compile: bool. Compile with XLA: the fastest in process. Each new shape is compiled
+            again, and an XLA graph cannot be exported. Inside a `tf.function(jit_compile=True)` of
+            your own it is required, since without it the caches grow.
 
     Returns:
         ids int32 (B, max_length), without `bos_id`, with `eos_id`, then 0; and scores float32
@@ -78,13 +85,13 @@ def generate(
             f"Received: shape={tuple(inputs.shape)}, dtype={inputs.dtype}."
         )
     _check_positions(model, inputs.shape[1], max_length)
-    strategy = registry.resolve(strategy, NAMES, "strategy")
+    strategy = registry.resolve(strategy, STRATEGIES, "strategy")
     decode = _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile)
     return decode(ops.cast(inputs, "int32"))
 
 
 def _check_positions(model, length, max_length):
-    """Refuses more tokens than the model has positions for; the last one written needs none."""
+    """Raise if the model has too few positions; the last generated token needs none."""
     positions = getattr(model, "max_length", None)
     read = (length or 1) if model.reads_prompt else 1
     if positions is not None and read + max_length - 1 > positions:
@@ -101,35 +108,57 @@ def _check_positions(model, length, max_length):
         )
 
 
-@functools.lru_cache(maxsize=16)
 def _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile):
-    on_tensorflow = keras.backend.backend() == "tensorflow"
-    task = Task(max_length, bos_id, eos_id, grows=on_tensorflow and not jit_compile)
+    """Return the decoding function of a model, compiled at most once for the same arguments."""
+    key = strategy, max_length, bos_id, eos_id, jit_compile
+    with _lock:
+        functions = _functions_of.setdefault(model, {})
+        function = functions.pop(key, None)
+        if function is None:
+            on_tensorflow = keras.backend.backend() == "tensorflow"
+            grows = on_tensorflow and not jit_compile
+            options = DecodingOptions(max_length, bos_id, eos_id, grows)
+            # The functions live as long as the model, so they must not keep it alive.
+            function = _compile(weakref.ref(model), strategy, options, jit_compile)
+        functions[key] = function  # the last one is the most recently used
+        if len(functions) > MAX_FUNCTIONS:
+            del functions[next(iter(functions))]
+    return function
 
-    def decode(inputs):
-        with loop_invariants():
-            return strategy.decode(model, inputs, task)
 
-    if not on_tensorflow:
+def _compile(model_ref, strategy, options, jit_compile):
+    def run(inputs):
+        return decode(model_ref(), inputs, strategy, options)
+
+    if keras.backend.backend() != "tensorflow":
         if jit_compile:
             raise ValueError(
                 "`jit_compile=True` needs the TensorFlow backend. "
                 f"Received: backend={keras.backend.backend()!r}."
             )
-        return decode
+        return run
     import tensorflow as tf
 
-    ids = tf.TensorSpec((None, None), tf.int32)
-    signature = None if jit_compile else [ids]
-    compiled = tf.function(decode, signature, autograph=False, jit_compile=jit_compile)
+    signature = None if jit_compile else [tf.TensorSpec((None, None), tf.int32)]
+    compiled = tf.function(run, signature, autograph=False, jit_compile=jit_compile)
     if jit_compile or isinstance(strategy, Beam):
         return compiled
 
-    def run(inputs):
-        # A step is hundreds of small operations in a row, and to hand each to a pool of threads
-        # takes as long as to run it. Not for beams: such a loop's body is not rewritten for
+    def run_in_one_thread(inputs):
+        # A step is hundreds of small operations in a row, and handing each to a pool of threads
+        # takes as long as running it. Not for beams: such a loop's body is not rewritten for
         # oneDNN, whose products of several queries are much faster at large batches.
         with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
             return compiled(inputs)
 
-    return run
+    return run_in_one_thread
+
+
+def decode(model, inputs, strategy, options):
+    """Decode with a strategy inside the current graph; see `generate`.
+
+    Args:
+        inputs: int32 (B, S). strategy: a strategy object. options: `DecodingOptions`.
+    """
+    with loop_invariants():
+        return strategy.decode(model, inputs, options)

@@ -7,7 +7,7 @@ from keras_attn.generation import generate
 
 
 def check_greedy(model, prompts, max_length):
-    """Each token written is the one that a pass over all tokens before it, padding apart, chooses."""
+    """Check that each token is the choice of a pass over all real tokens before it."""
     ids, _ = generate(model, prompts, max_length=max_length, eos_id=-1)
     for row, prompt in zip(np.asarray(ids), prompts, strict=True):
         text = [token for token in prompt if token]

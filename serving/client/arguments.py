@@ -1,20 +1,15 @@
-"""Checks of a client's constructor arguments."""
+"""Checks of a client's constructor arguments; each raises a `ValueError`."""
 
 import numbers
 import re
 import urllib.parse
 
-_URL = "http://HOST:PORT/v1/models/NAME"
 _INT64 = 2**63
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
-def url_to_ask(url):
-    """Return a model's address as it is sent, percent-encoded.
-
-    Raises:
-        ValueError: if it is not a model's address.
-    """
+def quoted_url(url):
+    """Return a model's address as it is sent, percent-encoded."""
     try:
         parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
         has_host = parts.hostname and (parts.port is None or parts.port > 0)
@@ -22,20 +17,19 @@ def url_to_ask(url):
         has_host = False
     is_plain = has_host and not (parts.query or parts.fragment or "@" in parts.netloc)
     if not is_plain or parts.scheme not in ("http", "https") or not parts.path.strip("/"):
-        raise ValueError(f"`url` must be a model's address, {_URL}. Received: url={url!r}.")
+        raise ValueError(
+            "`url` must be a model's address, http://HOST:PORT/v1/models/NAME. "
+            f"Received: url={url!r}."
+        )
     path = urllib.parse.quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~", errors="replace")
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def check_address(address):
-    """Raise a ValueError if an address is not one for gRPC."""
+def check_grpc_model(address, model_name, version, label):
+    """Refuse what does not name a server and one model or version."""
     is_url = isinstance(address, str) and address.startswith(("http://", "https://"))
     if not isinstance(address, str) or not address or is_url:
         raise ValueError(f"`address` must be HOST:PORT. Received: address={address!r}.")
-
-
-def check_model(model_name, version, label):
-    """Raise a ValueError if these do not name a model or one version of it."""
     if not isinstance(model_name, str) or not model_name:
         raise ValueError(f"`model_name` must be a string. Received: model_name={model_name!r}.")
     if version is not None and label is not None:
@@ -51,16 +45,9 @@ def check_model(model_name, version, label):
 
 
 def checked_headers(headers):
-    """Return a dict of headers, empty for None.
-
-    Raises:
-        ValueError: if a name or a value is not valid in HTTP. It does not show values, which may be
-            secret.
-    """
+    """Return a dict of headers, empty for None. Errors do not show values, which may be secret."""
     if headers is not None and not isinstance(headers, dict):
-        raise ValueError(
-            f"`headers` must be a dict of strings. Received: a {type(headers).__name__}."
-        )
+        raise ValueError(f"`headers` must be a dict of strings. Received: {type(headers)}.")
     for name, value in (headers or {}).items():
         is_name = isinstance(name, str) and _HEADER_NAME.fullmatch(name)
         is_line = isinstance(value, str) and value.isascii() and value.isprintable()

@@ -1,8 +1,34 @@
-"""Weights and losses of tokens, some of which do not count."""
+"""Cross-entropy and weights of tokens, for losses, metrics and layers that have a loss."""
 
 from keras import ops
 
-from keras_attn.ops.crossentropy import crossentropy
+from keras_attn.backend import operations
+
+
+def crossentropy(labels, logits, label_smoothing=0.0):
+    """Compute -sum_v q(v) log softmax(logits)(v) with q = (1 - s) one_hot(label) + s / V.
+
+    With lse = logsumexp(logits) this is lse - (1 - s) logits[label] - s mean(logits), so that
+    neither q nor log softmax is ever stored.
+
+    Args:
+        labels: integer tensor (...), each in [0, V).
+        logits: float tensor (..., V); computed in float32 whatever its dtype.
+        label_smoothing: float in [0, 1), s.
+
+    Returns:
+        float32 tensor (...).
+    """
+    pairs = zip(labels.shape, logits.shape)
+    if len(logits.shape) != len(labels.shape) + 1 or any(
+        label != logit and None not in (label, logit) for label, logit in pairs
+    ):
+        raise ValueError(
+            "`logits` must have the axes of `labels` and then the vocabulary. "
+            f"Received: labels of shape {tuple(labels.shape)}, "
+            f"logits of shape {tuple(logits.shape)}."
+        )
+    return operations.crossentropy(labels, logits, label_smoothing)
 
 
 def token_weights(labels, ignore_class, sample_weight=None):
@@ -62,8 +88,8 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
         )
     if label_smoothing:
         raise ValueError(
-            "`label_smoothing` needs the logits of all words; losses of shape (B, T), which a layer "
-            "has computed itself, need `label_smoothing=0.0`. "
+            "`label_smoothing` needs the logits of all words; losses of shape (B, T), which a "
+            "layer has computed itself, need `label_smoothing=0.0`. "
             f"Received: label_smoothing={label_smoothing}"
         )
     return ops.cast(predictions, "float32")

@@ -1,6 +1,6 @@
-"""Whole language models in float64, from the weights of a page and the keys that a query may meet.
+"""Whole language models in float64, from a model's weights and the keys that each query attends to.
 
-Letters as in `oracles`. `formula(layer, x)` is the attention of a page: (B, T, D) -> (B, T, D).
+Letters as in `oracles`. `formula(layer, x)` is the attention of a model: (B, T, D) -> (B, T, D).
 """
 
 import numpy as np
@@ -23,9 +23,9 @@ PROMPTS = np.array([[5, 9, 3, 7], [8, 4, 0, 0]], "int32")
 
 
 def scrambled(model, scale=0.6, seed=0):
-    """Random weights; a small table, so that a token does not just write itself again.
+    """Randomise the weights, with a small table, so that a token does not just predict itself.
 
-    Padding has none, so that no model writes it.
+    Padding has a zero vector, so that no model predicts it.
     """
     for number, weight in enumerate(model.weights):
         noise = np.random.default_rng([seed, number]).normal(0.0, scale, weight.shape)
@@ -37,19 +37,19 @@ def scrambled(model, scale=0.6, seed=0):
 
 
 def allowed(keys):
-    """(T, T) of the set of keys of each query."""
+    """Return the mask (T, T) of the set of keys of each query."""
     return np.array([[j in keys(i) for j in range(T)] for i in range(T)])
 
 
 def heads(layer, x, name):
-    """Queries, keys or values (B, N, T, H)."""
+    """Return queries, keys or values (B, N, T, H)."""
     kernel, bias = getattr(layer, f"{name}_kernel"), getattr(layer, f"{name}_bias")
     x = np.einsum("btd,dnh->bnth", x, oracles.numpy_of(kernel))
     return x if bias is None else x + oracles.numpy_of(bias)[:, None]
 
 
 def weigh(layer, x, logits, mask):
-    """Values (B, T, D) weighted by what is allowed of exp(logits) (B, N, T, T); 0 if nothing is."""
+    """Return values (B, T, D) weighted by the allowed part of exp(logits), (B, N, T, T)."""
     weights = np.where(mask, np.exp(logits), 0.0)
     total = weights.sum(-1, keepdims=True)
     weights = weights / np.where(total == 0, 1, total)
@@ -68,7 +68,7 @@ def scaled_dot(mask):
 
 
 def sublayers(block, formula, activation=lambda value: max(value, 0.0)):
-    """A block's two sublayers, each with its norm, as functions of (B, T, D)."""
+    """Return a block's two sublayers, each with its norm, as functions of (B, T, D)."""
 
     def norm(residual):
         weights = oracles.norm_weights(residual.norm)
@@ -102,19 +102,19 @@ def closing(model, x):
 
 
 def embedded(model, ids):
-    """Rows of the table as the model scales them, and the table."""
+    """Return the scaled embeddings of ids, and the table."""
     table = oracles.numpy_of(model.embedding.table)
     return table[ids] * (np.sqrt(D) if model.embedding.scaled else 1.0), table
 
 
 def without_memory(model):
-    """The same layers, which read a text in one pass."""
+    """Return a model without a memory, of the same layers."""
     parts = {"position": model.position, "head": model.head}
     return CausalLanguageModel(model.embedding, model.depth, **parts)
 
 
 def read(model, ends):
-    """Logits of a text that goes in segment by segment."""
+    """Return the logits of a text that is read segment by segment."""
     state, logits, start = model.initial_memory(len(IDS)), [], 0
     for end in ends:
         outputs = model({"token_ids": ops.convert_to_tensor(IDS[:, start:end]), **state})
@@ -124,7 +124,7 @@ def read(model, ends):
 
 
 def check_steps(model):
-    """Steps with a cache give the logits of one pass."""
+    """Check that steps with a cache give the logits of one pass."""
     plain = without_memory(model) if model.memory is not None else model
     expected = np.asarray(plain({"token_ids": IDS}))
     constants, cache = model.start({"token_ids": IDS}, max_length=T)
@@ -135,7 +135,7 @@ def check_steps(model):
 
 
 def check_generation(model):
-    """Greedy decoding, of prompts of different length, writes what one pass would choose."""
+    """Check that greedy decoding of prompts of two lengths equals the argmax of one pass."""
     plain = without_memory(model) if model.memory is not None else model
     ids = np.asarray(generate(model, PROMPTS, "greedy", 4, eos_id=-1)[0])
     assert np.all(ids > 0)
@@ -146,7 +146,7 @@ def check_generation(model):
 
 
 def check_no_leak(model):
-    """Other tokens from place 6 on change no logit before, bit for bit, and all from there on."""
+    """Check that changed tokens from position 6 on change all logits from there on, none before."""
     plain = without_memory(model) if model.memory is not None else model
     before, changed = np.asarray(plain({"token_ids": IDS})), IDS.copy()
     changed[:, 6:] = changed[:, 6:] % (V - 1) + 1

@@ -20,7 +20,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 # Keras runs on other backends without TensorFlow installed: an import of it is an error there.
 FORBID_TENSORFLOW = """

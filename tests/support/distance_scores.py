@@ -4,11 +4,8 @@ import numpy as np
 import oracles
 import tensorflow as tf
 
-from keras_attn.attention import block_local as windows
-from keras_attn.attention import chunked as rows
-from keras_attn.attention.inputs import AttentionInputs
-from keras_attn.attention.positions import PositionRange
-from keras_attn.attention.softmax import attend
+from keras_attn.attention.inputs import AttentionInputs, PositionRange, TileSizes
+from keras_attn.attention.softmax import attend_logits
 from keras_attn.patterns import Causal, Dense, Fixed, Local, Strided
 
 B, N, T, S, H = 2, 3, 5, 7, 4
@@ -49,11 +46,9 @@ def check_positions(layer, formula, atol):
     np.testing.assert_allclose(layer(QUERY, KEY), default, atol=atol)
 
 
-def check_in_tiles(layer, formula, pattern, monkeypatch, atol):
+def check_in_tiles(layer, formula, pattern, atol):
     """A plan gives what the formula over the whole matrix does, gradients of weights too."""
-    monkeypatch.setattr(rows, "TILE_SCORES", 1)
-    monkeypatch.setattr(windows, "TILE_SCORES", 700)
-    monkeypatch.setattr(rows, "SMALLEST_GROUP", 4)
+    tiles = TileSizes(chunk_scores=1, block_scores=700, least_group=4)
     length = 37
     inputs = [tf.constant(oracles.random(B, N, length, H, seed=n)) for n in range(3)]
     places = PositionRange(0, length), PositionRange(0, length)
@@ -72,10 +67,11 @@ def check_in_tiles(layer, formula, pattern, monkeypatch, atol):
     def matrix(query, key, value):
         operands = AttentionInputs(query, key, value, *places, layer)
         logits = layer(query, key, query_positions=places[0], key_positions=places[1])
-        return attend(logits, value, pattern.matrix(operands)[0])[0]
+        return attend_logits(logits, value, pattern.dense_mask_and_bias(operands)[0])[0]
 
     def plan(query, key, value):
-        return pattern.attend(AttentionInputs(query, key, value, *places, layer))[0]
+        inputs = AttentionInputs(query, key, value, *places, layer, tile_sizes=tiles)
+        return pattern.attend(inputs)[0]
 
     for found, wanted in zip(run(plan), run(matrix), strict=True):
         scale = max(1.0, np.abs(wanted).max())

@@ -5,14 +5,14 @@ import os
 import socket
 from pathlib import Path
 
-from fork_server import run_python
+from fork_server import ROOT, run_python
 
-TESTS = Path(__file__).resolve().parent
+SUPPORT = Path(__file__).resolve().parent
 
 
 def result_of(*arguments):
     """Return the last line that a script prints, read as JSON; arguments as the interpreter's."""
-    path = f"{TESTS}{os.pathsep}{TESTS.parent}"
+    path = f"{SUPPORT}{os.pathsep}{ROOT}"
     done = run_python(*arguments, environment={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

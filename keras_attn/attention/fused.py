@@ -1,0 +1,83 @@
+"""Attention by the fused kernel of `keras.ops.dot_product_attention`, where it gives the same.
+
+The kernel keeps no matrix of scores, as a plan does, and computes a tile without leaving the chip.
+It takes half precision, sums products and takes the softmax in float32, and supports only dot
+products, masks and causal order. A mask takes 2^15 off a float16 logit, 2^41 off a bfloat16 one: a
+forbidden key weighs exactly nothing unless logits differ by about as much.
+"""
+
+import keras
+from keras import ops
+
+from keras_attn.attention.inputs import PositionRange
+from keras_attn.backend.operations import has_fused_attention
+
+# Only JAX has the kernel.
+IS_POSSIBLE = keras.backend.backend() == "jax"
+
+
+def can_fuse(inputs, pattern, is_blockwise=False, many_pairs=2**28):
+    """Return True if the kernel gives the same, to the rounding of the dtype, and is faster.
+
+    It gives the same for dot products, patterns of positions and weights without dropout. It is
+    faster than a matrix of scores, and than a plan that computes all pairs or half of them.
+
+    Args:
+        inputs: `AttentionInputs`.
+        pattern: of the pattern axis.
+        is_blockwise: bool. True if the choice is between the kernel and the pattern's plan.
+        many_pairs: int. From this number of pairs (B, T, S) on a plan stays: the kernel needs its
+            mask of all pairs, half a gigabyte in half precision, where the plan needs none.
+    """
+    if inputs.score.kernel_scale(inputs.query.shape[-1]) is None or not pattern.is_of_positions:
+        return False
+    if inputs.dropout_fn is not None or keras.config.is_flash_attention_enabled() is False:
+        return False
+    if not has_fused_attention(inputs.query, inputs.key, inputs.value):
+        return False
+    if not is_blockwise:
+        return True
+    batch, _, length, _ = inputs.query.shape
+    pairs = batch * length * inputs.key.shape[2]
+    return _needs_no_mask(inputs, pattern) or (
+        pattern.simple_rule is not None and pairs < many_pairs
+    )
+
+
+def attend_fused(inputs, pattern):
+    """Compute the output (B, N, T, H) of inputs that `can_fuse`; None stands for the scores."""
+    tensors = inputs.query, inputs.key, inputs.value
+    query, key, value = (ops.swapaxes(x, 1, 2) for x in tensors)  # (B, T, N, H)
+    mask = None
+    if not _needs_no_mask(inputs, pattern):
+        mask = inputs.dense_mask(pattern.dense_mask_and_bias(inputs)[0])
+        mask = ops.broadcast_to(mask, (*mask.shape[:2], query.shape[1], key.shape[1]))
+    output = ops.dot_product_attention(
+        *(query, key, value),
+        mask=mask,
+        scale=inputs.score.kernel_scale(query.shape[-1]),
+        # Beside a mask that forbids the same, it spares the kernel half of the tiles.
+        is_causal=pattern.simple_rule == "causal" and _is_aligned(inputs),
+    )
+    output = ops.swapaxes(output, 1, 2)
+    if mask is None:
+        return output, None
+    # The kernel gives a fully masked query uniform weights; set its output to zero.
+    return output * ops.cast(ops.any(mask, axis=-1, keepdims=True), output.dtype), None
+
+
+def _needs_no_mask(inputs, pattern):
+    """Return True if all pairs are allowed, or all but those that causality forbids."""
+    if inputs.key_mask is not None or inputs.attention_mask is not None:
+        return False
+    return pattern.simple_rule == "full" or pattern.simple_rule == "causal" and _is_aligned(inputs)
+
+
+def _is_aligned(inputs):
+    """Return True if queries and keys have the same positions, in order.
+
+    The kernel counts both from the first; with more keys than queries ours are the last.
+    """
+    positions = inputs.query_positions, inputs.key_positions
+    length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
+    return all(isinstance(x, PositionRange) for x in positions) and length == num_keys is not None

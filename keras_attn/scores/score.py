@@ -1,0 +1,59 @@
+"""Base classes of the score axis."""
+
+import keras
+
+from keras_attn import registry
+
+
+class Score(registry.Value):
+    """A measure of how alike a query and a key are.
+
+        (query (B, N, T, H), key (B, N, S, H), query_positions, key_positions) -> logits (B, N, T, S)
+
+    for any tile of queries and keys. A score of one's own overrides `__call__`; one with weights is a
+    subclass of `ScoreLayer` and overrides `call`. A score is saved with the layer that holds it.
+    """
+
+    # True asks the layer to project queries and keys by one projection.
+    shares_query = False
+    # True if logits depend on positions too: plans ask such a score for a `distance_table`.
+    uses_positions = False
+    # True if the score has weights: those of all heads, in an order that only the score knows.
+    has_weights = False
+    trainable_variables = ()
+
+    def __call__(self, query, key, query_positions=None, key_positions=None):
+        raise NotImplementedError(f"{type(self).__name__} must define `__call__`.")
+
+    def build_for(self, query_shape, key_shape):
+        """Create the weights for per-head queries (B, N, T, H) and keys (B, N, S, H)."""
+
+    def distance_table(self, distances):
+        """Return a tensor that serves all `distances`, or None if the score needs none.
+
+        A plan computes it once and calls the score with `table=` and `distances=` in each tile.
+
+        Args:
+            distances: `keras_attn.attention.inputs.PositionRange`.
+        """
+        return None
+
+    def kernel_scale(self, head_dim):
+        """Return the factor of a plain dot product, which fused kernels compute; None for others."""
+        return None
+
+
+class ScoreLayer(keras.layers.Layer, Score):
+    """A score with weights; subclasses override `build` and `call`."""
+
+    has_weights = True
+    # A score with weights equals only itself.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+    __repr__ = registry.ArgumentRepr.__repr__
+
+    def build_for(self, query_shape, key_shape):
+        registry.build_once(self, query_shape, key_shape)
+
+    def compute_output_shape(self, query_shape, key_shape):
+        return (*query_shape[:3], key_shape[2])
