@@ -59,9 +59,8 @@ class Comparison:
         # Processes can join only before anything is computed.
         self.devices = distribution.strategy(options.devices)
         check_agreement(self.devices, {**self._settings, "values": list(chosen)})
-        self.is_first = (
-            worker_of_strategy(self.devices)[0] == 0
-        )  # of several processes only one writes
+        # Of several processes only the first one writes.
+        self.is_first = worker_of_strategy(self.devices)[0] == 0
         self.names = [n for n in known if n in chosen or os.path.exists(self._result_path(n))]
         self.corpus = Corpus.load(name, splits, options)
         self.corpus.check_rows(options.batch_size, "train", "valid")

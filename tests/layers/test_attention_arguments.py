@@ -211,3 +211,31 @@ def test_any_initializer_of_keras_will_do():
     np.testing.assert_array_equal(np.reshape(layer.key_kernel, (8, 8)), 5 * np.eye(8))
     assert np.all(layer.output_kernel.numpy() == np.float32(1 / 3))
     assert np.all(layer.value_bias.numpy() == np.float32(1 / 3))
+
+
+def test_repr_shows_the_arguments_that_differ_from_their_defaults():
+    layer = MultiHeadAttention(8, 64, pattern=patterns.Local(256))
+    assert repr(layer) == "MultiHeadAttention(8, 64, pattern=Local(256))"
+    layer = MultiHeadAttention(8, 64, 32, score="relative", num_key_value_heads=2, use_bias=False)
+    assert repr(layer) == (
+        "MultiHeadAttention(8, 64, value_dim=32, score=Relative(), num_key_value_heads=2, "
+        "use_bias=False)"
+    )
+    both = patterns.Local(3, causal=False) & patterns.Causal()
+    assert repr(both) == "Both(Local(3, causal=False), Causal())"
+
+
+@pytest.mark.parametrize("score, position", [("relative", None), ("shared_qk", "rotary")])
+def test_a_float64_policy_computes_in_float64(score, position):
+    x = oracles.random(2, 5, 8).astype("float64")
+    layer = MultiHeadAttention(2, 4, score=score, position=position, dtype="float64")
+    output, weights = layer(x, x, return_attention_scores=True)
+    dtypes = {keras.backend.standardize_dtype(y.dtype) for y in (output, weights)}
+    assert dtypes == {"float64"}
+    np.testing.assert_allclose(np.sum(weights, axis=-1), 1, rtol=1e-15)
+    spec, spec_weights = layer(
+        keras.Input((5, 8), dtype="float64"),
+        *[keras.Input((5, 8), dtype="float64")],
+        return_attention_scores=True,
+    )
+    assert (spec.dtype, spec_weights.dtype) == ("float64", "float64")

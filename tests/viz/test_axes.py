@@ -22,7 +22,8 @@ def test_every_value_of_the_package_is_in_the_picture(name):
     module = importlib.import_module(f"keras_attn.{name}")
     classes = {n for n in module.__all__ if isinstance(getattr(module, n), type)}
     drawn = {value for _, _, values in axes.AXES for _, value in values}
-    not_values = {"Pattern", "Residual", "Both", "Either"}  # `p & q | r` stands for two of them
+    bases = {"Pattern", "Position", "Residual", "Score", "ScoreLayer"}
+    not_values = bases | {"Both", "Either"}  # `p & q | r` stands for these two
     assert {f"{name}.{value}" for value in classes - not_values} <= drawn
 
 
