@@ -3,8 +3,6 @@
 import keras
 import numpy as np
 
-from keras_attn.export.versions import new_version
-
 from ..plots import draw_lines
 from .algorithmic_run import AlgorithmicRun
 from .architectures import parity_rnn
@@ -42,6 +40,8 @@ class ParityRun(AlgorithmicRun):
 
     def export(self):
         """Write the next version under `export/`: `vectors` (B, T, width) to logits (B, 1)."""
+        from keras_attn.export.versions import new_version  # needs TensorFlow
+
         versions = new_version(self.path("export"), self.options.export_version)
         with versions as (temporary, self.exported):
             self.model.export(temporary, verbose=False)

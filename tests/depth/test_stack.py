@@ -170,3 +170,9 @@ def test_stacks_may_be_blocks():
     for outer in (Stack(wide, 2), Recurrent(wide, 2), ACT(wide, 2)):
         with pytest.raises(ValueError, match=rf"Reversible\(\[.* makes {2 * D} of {D}"):
             outer.build(X.shape)
+
+
+def test_repr_shows_the_first_block():
+    assert repr(Stack(block, 2)).startswith("Stack([TransformerBlock(MultiHeadAttention(3, 2, ")
+    assert repr(Stack(block, 2)).endswith("FeedForward(5)), ...], 2)")
+    assert repr(Recurrent(block, 3, "timestep")).endswith("FeedForward(5)), 3, position=Timestep())")

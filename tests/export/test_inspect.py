@@ -40,9 +40,14 @@ def copied(exported, tmp_path):
     return shutil.copytree(exported[1], tmp_path / "3")
 
 
-def test_signatures_sizes_and_outputs_are_reported(exported):
+@pytest.fixture(scope="module")
+def inspection(exported):
+    return export.inspect(exported[1])
+
+
+def test_signatures_sizes_and_outputs_are_reported(exported, inspection):
     model, directory = exported
-    found = export.inspect(directory)
+    found = inspection
     texts = {"score": ("float32", (None,)), "translation": ("string", (None,))}
     counts = dict.fromkeys(["source_lengths", "lengths"], ("int32", (None,)))
     tokens = dict.fromkeys(["source_tokens", "tokens"], ("string", (None, None)))
@@ -87,11 +92,10 @@ def test_operations_of_a_function_count_once(tmp_path):
     assert all(hasattr(tf.raw_ops, name) for name in ops)
 
 
-def test_every_operation_of_the_export_has_a_known_version(exported):
+def test_every_operation_of_the_export_has_a_known_version(inspection):
     """It is 2.10, by an operation that TensorFlow writes into every SavedModel."""
-    found = export.inspect(exported[1])
-    assert set(found.ops) <= set(FIRST_VERSION)
-    assert found.serving_version == "2.10"
+    assert set(inspection.ops) <= set(FIRST_VERSION)
+    assert inspection.serving_version == "2.10"
 
 
 @pytest.mark.parametrize(

@@ -240,3 +240,10 @@ def attention():
 def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_repr_shows_the_arguments_that_differ_from_their_defaults():
+    layer = block(pattern="causal", residual="pre_norm")
+    text = "TransformerBlock(MultiHeadAttention(3, 4, pattern=Causal()), FeedForward(13)"
+    assert repr(layer) == f"{text}, residual=PreNorm())"
+    assert repr(block(pattern="causal")) == f"{text})"

@@ -1,10 +1,12 @@
 """Runs trained on JAX without TensorFlow, then tested and exported on TensorFlow."""
 
 import json
+from pathlib import Path
 
 import pytest
 from other_backend import needs_jax, start_on
 
+ROOT = Path(__file__).resolve().parents[2]
 TRANSLATE = [
     *("--preset", "transformer_tiny", "--num-layers", "1", "--tokenizer", "characters"),
     *("--epochs", "2", "--tokens-per-batch", "96", "--packing", "24", "--max-length", "24"),
@@ -23,6 +25,14 @@ pytestmark = [needs_jax, pytest.mark.slow]
 
 def run(backend, recipe, *options):
     return start_on(backend, RECIPE.format(recipe), *options)
+
+
+def test_every_recipe_is_imported_on_jax_without_tensorflow():
+    names = sorted(path.parent.name for path in ROOT.glob("recipes/*/training.py"))
+    assert "translate" in names
+    program = "".join(f"import recipes.{name}.training\n" for name in names)
+    done = start_on("jax", program)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_a_run_changes_its_backend(tmp_path):
