@@ -1,5 +1,7 @@
 """LSH against the sets of keys that the paper defines, given the buckets."""
 
+import functools
+
 import keras
 import numpy as np
 import oracles
@@ -57,7 +59,7 @@ def matrix(pattern, query, value, real=None, **more):
     if real is not None:
         mask = tf.logical_and(mask, real[:, :, None])
     logits = tf.cast(operands.score(operands.query, operands.key), "float32") + bias
-    drop = operands.drop_by(operands.seed)
+    drop = functools.partial(operands.drop, seed=operands.seed)
     return attend_logits(logits, operands.value, mask, drop)[0]
 
 
