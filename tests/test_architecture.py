@@ -132,7 +132,6 @@ def test_names_in_all_exist():
     assert missing == []
 
 
-@pending
 def test_no_name_hides_a_submodule():
     """`package.name` is the submodule, never a function imported from it."""
     hidden = []
@@ -152,7 +151,6 @@ def test_files_stay_short():
     assert [name_of(path) for path in CODE if lines[path] > longest[path]] == []
 
 
-@pending
 def test_docstrings_begin_with_an_imperative_or_a_noun():
     riddles = re.compile(r"(What|Whether|Where|How|Who)\b")
     found = [
@@ -164,9 +162,8 @@ def test_docstrings_begin_with_an_imperative_or_a_noun():
     assert found == []
 
 
-@pending
 def test_prose_calls_packages_and_errors_by_their_names():
-    metaphors = re.compile(r"\b(is told|houses?|rooms?|floors?\b(?![(`])|lobby)\b")
+    metaphors = re.compile(r"\b(is told|houses?|rooms?|floors?\b(?![(`]| division)|lobby)\b")
     found = []
     for path in PUBLISHED:
         with open(path, "rb") as file:

@@ -72,7 +72,7 @@ class AttentionSubject(Subject):
             raise NotApplicable(f"the layer takes no `{name}`")
 
     def allowed(self, query_length, num_keys, causal=False):
-        """Who may meet whom, bool (N or 1, T, S): the queries are the last T of S positions."""
+        """The pattern's mask, bool (N or 1, T, S): the queries are the last T of S positions."""
         keys = np.arange(num_keys)
         queries = keys[num_keys - query_length :]
         mask = self.pattern.mask(ops.convert_to_tensor(queries), ops.convert_to_tensor(keys))
@@ -97,13 +97,13 @@ class AttentionSubject(Subject):
         return self.copy(dropout=0.4) if has_dropout else None
 
     def is_of_content(self):
-        """Whether equal keys have equal scores wherever they stand, as far as one can know."""
+        """True if equal keys are known to have equal scores at any position."""
         score = getattr(self.layer, "score", None)
         is_of_content = score is None or isinstance(score, (Additive, DotProduct))
         return is_of_content and position_of_heads(self.layer) is None
 
 
 def position_of_heads(layer):
-    """What the layer's queries and keys go through before they meet; None if nothing."""
+    """The position layer of queries and keys; None without one."""
     position = getattr(layer, "position", None)
     return position if getattr(position, "acts_on_heads", False) else None

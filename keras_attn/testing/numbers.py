@@ -18,7 +18,7 @@ def coarse(x):
 
 
 def equal(found, expected):
-    """Whether two results are the same, bit by bit."""
+    """True if two results are the same, bit by bit."""
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, expected, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What the checks found."""
+"""The findings of all checks."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ class Report:
 
     @property
     def ok(self):
-        """Whether there is no defect."""
+        """True if there is no defect."""
         return not self.defects
 
     def raise_if_any(self):

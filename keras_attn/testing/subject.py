@@ -31,7 +31,7 @@ class Subject:
             self.call(layer, *self.inputs)
 
     def accepts(self, name):
-        """Whether the layer's `call` has an argument of that name."""
+        """True if the layer's `call` has an argument of that name."""
         return name in inspect.signature(self.layer.call).parameters
 
     def masks(self, inputs):
@@ -69,7 +69,7 @@ class Subject:
         return keras.Model([*inputs, *given.values()], layer(*inputs, **given, **arguments))
 
     def model_inputs(self, inputs):
-        """What `model` is fed with."""
+        """The inputs of `model`."""
         return [*inputs, *self.masks(inputs).values()]
 
     def smaller(self):
@@ -106,7 +106,7 @@ def is_float(x):
 
 
 def has_length(x):
-    """Whether the second axis is a sequence: of vectors, or of ids."""
+    """True if the second axis is a sequence: of vectors, or of ids."""
     return x.ndim >= 3 or (x.ndim == 2 and not is_float(x))
 
 

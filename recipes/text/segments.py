@@ -6,7 +6,7 @@ import numpy as np
 class EndlessSegments:
     """Epochs of segments of a text that is read over and over.
 
-    A model with a memory reads the segments in their order and is told by `reset` where a text
+    A model with a memory reads the segments in their order; the input `reset` is true where a text
     begins. A model without reads them in a random order for each pass: consecutive segments are
     similar, and a small batch of them estimates the gradient poorly.
 

@@ -55,7 +55,7 @@ def alignment(subject):
 
 
 def no_leak(subject):
-    """What a query may not meet does not change its output by a bit."""
+    """Masked keys and values do not change a query's output by a bit."""
     subject.need_positions()
     x, other = subject.value, random(*subject.value.shape, seed=4, scale=3)
     length = x.shape[1]

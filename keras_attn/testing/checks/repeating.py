@@ -28,7 +28,7 @@ def repeatable(subject):
 
 
 def batch_independence(subject):
-    """What a row gives does not depend on the other rows."""
+    """The output of a row does not depend on the other rows."""
     floats = [is_float(x) for x in subject.inputs]
     if not any(floats) or subject.inputs[0].shape[0] < 2:
         raise NotApplicable("there is no second row of vectors to change")

@@ -50,7 +50,7 @@ def _inputs(subject):
 
 
 def _saved(model, use):
-    """What `use` makes of the path of the saved model."""
+    """The result of `use` on the path of the saved model."""
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "model.keras")
         model.save(path)
