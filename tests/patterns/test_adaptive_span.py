@@ -216,7 +216,15 @@ def test_small_spans_compute_few_keys(monkeypatch):
         expected, _ = by_matrix(pattern, operands_of(*tensors))
         np.testing.assert_allclose(output, expected, atol=1e-5)
         assert {n: c for n, c in enumerate(counts.numpy()) if c} == {before: 1}
-    assert pattern.keys_per_query(1000) < 4 * (1 + 3)
+
+
+def test_keys_per_query_is_of_the_shortest_window():
+    """The cost that a graph with the default tiles has before any span grows: two short blocks."""
+    least = TileSizes.least_window
+    assert AdaptiveSpan(1024, ramp=4).keys_per_query(10000) == 2 * least
+    assert AdaptiveSpan(1024, ramp=4).keys_per_query(least) == least
+    assert AdaptiveSpan(1024, ramp=least + 8).keys_per_query(10000) == 2 * (least + 8)
+    assert AdaptiveSpan(24, ramp=4).keys_per_query(1000) == 2 * 24
 
 
 @pytest.mark.parametrize("face", [by_plan, by_matrix])

@@ -197,7 +197,7 @@ def test_cost():
 
 def test_value():
     pattern = BlockLocal2D([4, 6], (2, 3), (np.int64(1), 0))
-    assert repr(pattern) == "BlockLocal2D(image_shape=(4, 6), query_shape=(2, 3), flange=(1, 0))"
+    assert repr(pattern) == "BlockLocal2D((4, 6), (2, 3), (1, 0))"
     layer = MultiHeadAttention(2, 4, pattern=pattern)
     assert MultiHeadAttention.from_config(layer.get_config()).pattern == pattern
     config = keras.saving.serialize_keras_object(pattern)

@@ -137,7 +137,7 @@ def drop_half(weights, seed):
     return keras.random.dropout(weights, 0.5, seed=RepeatedSeed(seed))
 
 
-DROPPING = {"drop": drop_half, "seed": tf.constant([3, 5])}
+DROPPING = {"dropout_fn": drop_half, "seed": tf.constant([3, 5])}
 
 
 def run_dropping(case, mode="eager"):
@@ -178,7 +178,7 @@ def kept(case, second=5):
     """Which pairs dropout keeps, where all allowed pairs weigh the same."""
     pattern, sets = CASES[case]
     nothing, one_hot = tf.zeros((B, N, T, H)), tf.eye(T, batch_shape=(B, N))
-    given = {"drop": drop_half, "seed": tf.constant([3, second])}
+    given = {"dropout_fn": drop_half, "seed": tf.constant([3, second])}
     output, _ = pattern.attend(operands(nothing, nothing, one_hot, **given))
     weights = np.asarray(output) * truth(sets, T, T).sum(-1, keepdims=True)[None]
     return weights, np.broadcast_to(truth(sets, T, T), weights.shape)

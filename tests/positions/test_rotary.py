@@ -102,7 +102,7 @@ def test_check_layer(shape):
         (lambda: Rotary()(X[..., :5]), r"even.*\(2, 7, 5\)"),
         (lambda: Rotary()(X, np.arange(3)), r"`positions`.*\(7,\).*\(3,\)"),
         (lambda: positions.get_for_heads("sinusoidal"), "position='sinusoidal'.*rotary"),
-        (lambda: positions.get_for_heads(Sinusoidal()), "position=Sinusoidal\(\).*rotary"),
+        (lambda: positions.get_for_heads(Sinusoidal()), r"position=Sinusoidal\(\).*rotary"),
     ],
 )
 def test_errors(call, message):
