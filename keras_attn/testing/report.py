@@ -1,17 +1,46 @@
-"""The findings of all checks."""
+"""Running checks and reporting the defects that they find.
+
+A check is a function of a subject (`keras_attn.testing.subject`) that yields a sentence for each
+defect. An exception that it raises is a defect too, except `NotApplicable`.
+"""
 
 import dataclasses
+import re
+
+
+class NotApplicable(Exception):
+    """Raised by a check that does not apply to the layer; the message is the reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Defect:
+    """One defect of a layer.
+
+    Args:
+        check: str. Name of the check that found it.
+        sentence: str. The change or call that was made, the expected result and the actual one.
+
+    Example:
+        >>> from keras_attn.testing import Defect
+        >>> print(Defect("no_leak", "Changing key 7 changed the output of query 3."))
+        no_leak: Changing key 7 changed the output of query 3.
+    """
+
+    check: str
+    sentence: str
+
+    def __str__(self):
+        return f"{self.check}: {self.sentence}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The defects of a layer, and which checks stand behind them.
+    """The defects of a layer, and the checks that ran.
 
-    `str(report)` is a list for reading. A check that does not apply to the layer is not passed
-    over in silence: `skipped` says why.
+    `str(report)` is a readable list, with the reason for each check that was skipped.
 
     Args:
-        layer: str. What was checked.
+        layer: str. Name of the class of the layer.
         checked: tuple of str. Names of the checks that ran.
         defects: tuple of `Defect`.
         skipped: dict from the name of a check that did not run to the reason.
@@ -37,7 +66,7 @@ class Report:
         return not self.defects
 
     def raise_if_any(self):
-        """Raises an `AssertionError` with the whole list if there is a defect."""
+        """Raise an `AssertionError` with the whole list if there is a defect."""
         if not self.ok:
             raise AssertionError(str(self))
 
@@ -49,5 +78,42 @@ class Report:
         return "\n  ".join([f"{self.layer}: {found}", *map(str, self.defects), *skipped])
 
 
-def _count(things, name):
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+def _count(items, name):
+    return f"{len(items)} {name}{'' if len(items) == 1 else 's'}"
+
+
+def run_checks(subject, checks, *, only, skip):
+    """Run the chosen checks on a subject.
+
+    Args:
+        checks: dict from name to check.
+        only: names of the checks to run, or None for all.
+        skip: names of the checks to leave out.
+
+    Returns:
+        A `Report`.
+    """
+    checked, defects, skipped = [], [], {}
+    for name, check in checks.items():
+        if name in skip or (only and name not in only):
+            continue
+        try:
+            sentences = list(check(subject))
+        except NotApplicable as reason:
+            skipped[name] = str(reason)
+            continue
+        except Exception as error:
+            sentences = [f"The check raised an exception: {_format_exception(error)}"]
+        checked.append(name)
+        defects.extend(Defect(name, sentence) for sentence in sentences)
+    layer = type(subject.layer)
+    name = f"{layer.__module__}.{layer.__qualname__}"
+    return Report(name, tuple(checked), tuple(defects), skipped)
+
+
+def _format_exception(error):
+    """Format an exception as a short line."""
+    # Keras colours its messages and appends all arguments of the call.
+    text = str(error).split("Arguments received by")[0]
+    text = " ".join(re.sub(r"\x1b\[\d*m", "", text).split())
+    return f"{type(error).__name__}: {text if len(text) <= 300 else text[:300] + '...'}"

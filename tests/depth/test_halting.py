@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from keras import ops
 
 from keras_attn.depth import halting
-from keras_attn.testing.slopes import gradients
+from keras_attn.testing.numerics import compute_gradients
 
 GRAVES = {}
 TENSOR2TENSOR = {"strict": True, "remainder_at_last": False}
@@ -75,12 +75,12 @@ def test_idle_units_take_no_step():
 def test_gradient_in_closed_form():
     """d(N + R)/dh_n = -1 before N, else 0; dp_n/dh_n = 1 before N, dp_N/dh_n = -1, else 0."""
     probabilities = np.array([0.1, 0.3, 0.5, 0.4, 0.7])[:, None]
-    (slope,) = gradients(lambda h: ops.sum(sum(run(h, 5, 0.01)[1:])), [probabilities])
+    (slope,) = compute_gradients(lambda h: ops.sum(sum(run(h, 5, 0.01)[1:])), [probabilities])
     np.testing.assert_array_equal(slope[:, 0], [-1, -1, -1, 0, 0])
     expected = np.zeros((5, 5))
     expected[[0, 1, 2], [0, 1, 2]], expected[3, :3] = 1, -1
     for n in range(5):
-        (slope,) = gradients(lambda h, n=n: ops.sum(run(h, 5, 0.01)[0][n]), [probabilities])
+        (slope,) = compute_gradients(lambda h, n=n: ops.sum(run(h, 5, 0.01)[0][n]), [probabilities])
         np.testing.assert_array_equal(slope[:, 0], expected[n])
 
 

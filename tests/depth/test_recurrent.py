@@ -151,14 +151,14 @@ def test_segments_with_memory_equal_one_pass():
 
 
 def test_remat_changes_no_gradient():
-    from keras_attn.testing.slopes import gradients
+    from keras_attn.testing.numerics import compute_gradients
 
     layer = built("timestep")
     again = Recurrent.from_config({**layer.get_config(), "remat": True})
     again.build(X.shape)
     again.set_weights(layer.get_weights())
     kept, computed = (
-        gradients(lambda x, one=one: ops.sum(one(x) ** 3), [X], one.trainable_weights)
+        compute_gradients(lambda x, one=one: ops.sum(one(x) ** 3), [X], one.trainable_weights)
         for one in (layer, again)
     )
     for one, other in zip(kept, computed, strict=True):

@@ -1,4 +1,4 @@
-"""The kit finds nothing in layers that are right, and in each broken one what is broken."""
+"""check_attention over our attention, that of Keras, and layers with one defect each."""
 
 import keras
 import pytest
@@ -8,28 +8,28 @@ from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Fixed, Local, PerHead, Strided
 from keras_attn.testing import check_attention
 
-# What a pattern, a score or shared heads can break.
-OF_THE_PLAN = [
+# Checks that depend on the pattern, the score and shared heads.
+PATTERN_CHECKS = [
     *("formula", "limits", "alignment", "no_leak", "padding", "empty_rows", "scores"),
     "gradients",
 ]
-# What any mistake in who meets whom may show in.
-OF_MASKS = [
+# Checks that a defect of any mask may fail.
+MASK_CHECKS = [
     *("building", "formula", "limits", "alignment", "no_leak", "padding", "implicit_mask"),
     *("empty_rows", "scores", "float_mask", "mask_arguments"),
 ]
 
 
-def ours(**arguments):
+def attention_layer(**arguments):
     return MultiHeadAttention(2, 4, implementation="blockwise", **arguments)
 
 
-def found_by(report):
+def failed_checks(report):
     return {defect.check for defect in report.defects}
 
 
 def test_our_attention_has_no_defect():
-    report = check_attention(ours(pattern="causal", dropout=0.1))
+    report = check_attention(attention_layer(pattern="causal", dropout=0.1))
     report.raise_if_any()
     assert report.skipped == {}
     assert {"fresh_process", "export", "formula", "no_leak"} <= set(report.checked)
@@ -38,29 +38,29 @@ def test_our_attention_has_no_defect():
 @pytest.mark.parametrize(
     "layer",
     [
-        ours(),
-        ours(pattern=Local(5)),
-        ours(pattern=Strided(4), num_key_value_heads=1),
-        ours(pattern=Fixed(4, 1)),
-        ours(pattern=BlockLocal1D(4, lookback=2)),
-        ours(pattern=BlockLocal2D((4, 6), (2, 2), (1, 1))),
-        ours(pattern=PerHead([Local(3), Strided(4)])),
-        ours(pattern=Local(3) | Fixed(4, 1)),
+        attention_layer(),
+        attention_layer(pattern=Local(5)),
+        attention_layer(pattern=Strided(4), num_key_value_heads=1),
+        attention_layer(pattern=Fixed(4, 1)),
+        attention_layer(pattern=BlockLocal1D(4, lookback=2)),
+        attention_layer(pattern=BlockLocal2D((4, 6), (2, 2), (1, 1))),
+        attention_layer(pattern=PerHead([Local(3), Strided(4)])),
+        attention_layer(pattern=Local(3) | Fixed(4, 1)),
         MultiHeadAttention(2, 4, pattern="causal", score="additive", use_bias=False),
         MultiHeadAttention(2, 4, value_dim=3, output_shape=5),
     ],
     ids=lambda layer: repr(layer.pattern),
 )
 def test_our_patterns_and_scores_have_no_defect(layer):
-    report = check_attention(layer, only=OF_THE_PLAN, length=24)
+    report = check_attention(layer, only=PATTERN_CHECKS, length=24)
     report.raise_if_any()
     assert {"formula", "padding", "scores"} <= set(report.checked)
 
 
 def test_known_defects_of_keras():
-    """Those of Keras 3.15; a later one that mends some of them may shorten the list."""
+    """Defects of Keras 3.15; a later version may fix some of them and shorten the list."""
     report = check_attention(keras.layers.MultiHeadAttention(2, 4), slow=False)
-    assert found_by(report) == {
+    assert failed_checks(report) == {
         "config",  # flash_attention
         "alignment",
         "empty_rows",
@@ -75,17 +75,17 @@ def test_known_defects_of_keras():
         assert part in text
 
 
-def test_the_pattern_of_a_layer_can_be_given():
+def test_the_pattern_argument_is_checked_against_the_layer():
     layer = keras.layers.MultiHeadAttention(2, 4, sliding_window=3)
     checks = ["formula", "no_leak"]
     right = check_attention(layer, pattern=Local(3, causal=False), only=checks)
     wrong = check_attention(layer, pattern=Local(2, causal=False), only=checks)
-    assert found_by(wrong) == {"formula", "no_leak"}
+    assert failed_checks(wrong) == {"formula", "no_leak"}
     # Keras's own window counts from the first key, so it differs where there are more keys.
     assert {d.check for d in right.defects} <= {"formula"}
 
 
-def test_a_layer_that_does_all_right_has_no_defect():
+def test_a_correct_layer_has_no_defect():
     report = check_attention(toys.Attention(), slow=False)
     report.raise_if_any()
     assert report.skipped == {}
@@ -115,18 +115,18 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda toy: toy.__name__)
-def test_each_broken_layer_is_found_by_the_checks_meant_for_it(broken):
-    report = check_attention(broken(), length=7, only=[*OF_MASKS, *BROKEN[broken]])
-    assert found_by(report) == BROKEN[broken]
+def test_each_defect_fails_exactly_its_checks(broken):
+    report = check_attention(broken(), length=7, only=[*MASK_CHECKS, *BROKEN[broken]])
+    assert failed_checks(report) == BROKEN[broken]
 
 
-def test_a_lost_argument_is_found():
+def test_config_check_finds_a_missing_argument():
     report = check_attention(toys.LosesHeads(num_heads=3), only=["config"])
-    assert found_by(report) == {"config"}
+    assert failed_checks(report) == {"config"}
     assert "`num_heads`" in str(report)
 
 
-def test_the_layer_itself_is_only_built():
+def test_checks_do_not_change_the_layer():
     layer = MultiHeadAttention(2, 4)
     layer.build((None, None, 6), (None, None, 6))
     before = layer.get_weights()

@@ -1,4 +1,4 @@
-"""check_layer over our layers, and over layers that are broken in one thing each."""
+"""check_layer over our layers, and over layers with one defect each."""
 
 import keras
 import numpy as np
@@ -46,7 +46,7 @@ OURS = {
 }
 
 
-# A norm before the sublayer is no part of the layer's own call.
+# The layer's own call does not apply the norm before the sublayer.
 SKIPPED = {"pre norm": ["gradients"]}
 
 
@@ -55,8 +55,8 @@ def test_our_layers_have_no_defect(name):
     check_layer(*OURS[name](), skip=SKIPPED.get(name, ()), slow=False).raise_if_any()
 
 
-def test_files_of_our_layers():
-    """The slow checks, on the layer that holds most of the others."""
+def test_saved_files_of_our_layers_have_no_defect():
+    """The slow checks, on the layer that contains most of the others."""
     report = check_layer(*OURS["block with a context"](), only=["fresh_process", "export"])
     report.raise_if_any()
     assert report.checked == ("fresh_process", "export")
@@ -71,7 +71,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda toy: toy.__name__)
-def test_each_broken_layer_is_found_by_the_checks_meant_for_it(broken):
+def test_each_defect_fails_exactly_its_checks(broken):
     report = check_layer(broken(), X, skip=["implicit_mask"], slow=False)
     assert {defect.check for defect in report.defects} == BROKEN[broken]
 
@@ -88,18 +88,18 @@ def test_each_broken_layer_is_found_by_the_checks_meant_for_it(broken):
         (keras.layers.ZeroPadding1D, "implicit_mask"),
     ],
 )
-def test_a_check_alone_finds_what_it_is_for(broken, check):
+def test_a_single_check_finds_its_defect(broken, check):
     report = check_layer(broken(), X, only=[check])
     assert {defect.check for defect in report.defects} == {check}
 
 
-def test_a_fresh_process_finds_what_the_file_does_not_hold(monkeypatch):
+def test_fresh_process_check_finds_state_outside_the_file(monkeypatch):
     monkeypatch.setattr(toys.ReadsAGlobal, "factor", 2.0)
     report = check_layer(toys.ReadsAGlobal(), X, only=["saving", "fresh_process"])
     assert {defect.check for defect in report.defects} == {"fresh_process"}
 
 
-def test_what_does_not_apply_is_said():
+def test_a_check_that_does_not_apply_is_reported_as_skipped():
     report = check_layer(TokenEmbedding(11, 6), IDS, only=["implicit_mask"])
     assert report.ok and report.checked == ()
     assert report.skipped == {"implicit_mask": "the first input is not a sequence of vectors"}
@@ -114,6 +114,6 @@ def test_what_does_not_apply_is_said():
         (lambda: check_layer(FeedForward(7), X, skip="graph"), "`skip` must be a list.*'graph'"),
     ],
 )
-def test_errors(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

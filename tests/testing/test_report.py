@@ -1,11 +1,11 @@
-"""What a report says."""
+"""The text of a report."""
 
 import pytest
 
 from keras_attn.testing import Defect, Report
 
 
-def test_a_report_reads_as_a_list():
+def test_a_report_lists_defects_and_skipped_checks():
     report = Report(
         "a.Layer",
         ("graph", "scores", "padding"),
@@ -23,7 +23,7 @@ def test_a_report_reads_as_a_list():
         report.raise_if_any()
 
 
-def test_a_report_without_defects():
+def test_a_report_without_defects_is_ok():
     report = Report("a.Layer", ("graph",), ())
     assert report.ok and report.raise_if_any() is None
     assert str(report) == "a.Layer: no defect, 1 check"

@@ -1,11 +1,11 @@
-"""A small attention layer that does everything right, and copies with one thing wrong each."""
+"""A small correct attention layer, and subclasses and other layers with one defect each."""
 
 import keras
 from keras import ops
 
 
 class Attention(keras.layers.Layer):
-    """Plain multi-head attention; the methods are what the broken ones replace."""
+    """Plain multi-head attention; the broken subclasses override its methods."""
 
     def __init__(self, num_heads=2, key_dim=4, dropout=0.0, seed=7, **kwargs):
         super().__init__(**kwargs)
@@ -251,7 +251,7 @@ class FixesBatch(keras.layers.Layer):
 
 
 class ReadsAGlobal(keras.layers.Layer):
-    """Gives what a variable of its module says, which a fresh process does not know."""
+    """Multiplies by a class attribute, which a fresh process does not know."""
 
     factor = 1.0
 

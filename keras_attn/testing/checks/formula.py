@@ -1,117 +1,159 @@
-"""The numbers of an attention layer against its formula."""
+"""The output of an attention layer equals numpy loops of its formula."""
+
+import math
 
 import numpy as np
 from keras import ops
 
 from keras_attn.scores import DotProduct
-from keras_attn.testing import oracle
-from keras_attn.testing.attention_subject import position_of_heads
-from keras_attn.testing.numbers import apart, random
-from keras_attn.testing.running import NotApplicable
-from keras_attn.testing.subject import array
+from keras_attn.testing.numerics import compare, random, to_array
+from keras_attn.testing.report import NotApplicable
+from keras_attn.testing.subject import position_of_heads
 
 
 def formula(subject):
-    """The output is that of loops in numpy over the pairs that the pattern allows.
+    """The output equals numpy loops over the pairs that the pattern allows.
 
     Weights are read in the order of `keras.layers.MultiHeadAttention`. A score other than a dot
-    product is the layer's own, asked for one pair of query and key at a time; so is a position
-    of heads.
+    product is computed by the layer's own score, one pair of query and key at a time. A position
+    layer of heads is the layer's own too.
     """
-    subject.need_positions()
+    subject.require_position_pattern()
     layer = subject.copy()
     projections = _projections(layer)
     query, value = subject.query, subject.value
     key = random(*value.shape, seed=2)
-    real = subject.real(value)
-    pairs = np.random.default_rng(3).random((*query.shape[:2], value.shape[1])) < 0.6
-    calls = {"self-attention": {"query": value, "value": value}}
-    cross = {"query": query, "value": value}
-    calls["attention to more keys than queries"] = cross
+    key_mask = subject.key_mask(value)
+    pair_mask = np.random.default_rng(3).random((*query.shape[:2], value.shape[1])) < 0.6
+    self_attention, cross = {"query": value, "value": value}, {"query": query, "value": value}
+    calls = {
+        "self-attention": self_attention,
+        "attention to more keys than queries": cross,
+    }
     if subject.accepts("attention_mask") or subject.accepts("value_mask"):
-        calls["attention with a padding mask"] = {**cross, "real": real}
+        calls["attention with a padding mask"] = {**cross, "key_mask": key_mask}
     if subject.accepts("attention_mask"):
-        calls["attention with an `attention_mask`"] = {**cross, "pairs": pairs}
-        calls["attention with both masks"] = {**cross, "pairs": pairs, "real": real}
+        calls["attention with an `attention_mask`"] = {**cross, "pair_mask": pair_mask}
+        both = {**cross, "pair_mask": pair_mask, "key_mask": key_mask}
+        calls["attention with both masks"] = both
     if True in subject.causal_flags():
-        calls["causal self-attention"] = {"query": value, "value": value, "causal": True}
+        calls["causal self-attention"] = {**self_attention, "causal": True}
     if subject.accepts("key") and projections["key"][0].shape[0] == key.shape[-1]:
-        calls["attention with keys of their own"] = {**cross, "key": key}
+        calls["attention with separate keys"] = {**cross, "key": key}
     for name, call in calls.items():
         yield from _compare(subject, layer, projections, name, **call)
 
 
 def _compare(subject, layer, projections, name, query, value, key=None, **masks):
-    allowed = _allowed(subject, query, value, **masks)
     q, k, v = (
-        oracle.projections(x.astype("float64"), *projections[part])
+        _project(x.astype("float64"), *projections[part])
         for x, part in ((query, "query"), (value if key is None else key, "key"), (value, "value"))
     )
-    shared = q.shape[1] // k.shape[1]
-    k, v = np.repeat(k, shared, axis=1), np.repeat(v, shared, axis=1)
+    group_size = q.shape[1] // k.shape[1]
+    k, v = np.repeat(k, group_size, axis=1), np.repeat(v, group_size, axis=1)
+    allowed = _allowed_pairs(subject, query, value, **masks)
     allowed = np.broadcast_to(allowed, (*q.shape[:3], k.shape[2]))
-    expected, weights = oracle.attention(_logits(layer, q, k), v, *projections["output"], allowed)
-    # What a query with no key gets is the matter of another check.
-    met = allowed.any(axis=-1)
+    expected, weights = _attend(_logits(layer, q, k), v, *projections["output"], allowed)
+    # The check `empty_rows` covers queries without keys.
+    has_keys = allowed.any(axis=-1)
+    in_every_head = has_keys.all(axis=1)
     output = subject.attend(layer, query, value, key, **masks)
-    every_head = met.all(axis=1)
-    far = apart([output[every_head]], [expected[every_head]], 1e-4)
-    if far:
-        yield f"The output of {name} is not softmax(scores) V over the allowed keys: {far}."
+    sentence = f"The output of {name} was expected to be softmax(scores) V over the allowed keys"
+    yield from compare(sentence, [output[in_every_head]], [expected[in_every_head]], 1e-4)
     if subject.accepts("return_attention_scores"):
         _, scores = subject.attend(layer, query, value, key, scores=True, **masks)
-        far = apart([scores], [weights], 1e-4) if scores.shape != weights.shape else None
-        far = far or apart([scores[met]], [weights[met]], 1e-4)
-        if far:
-            yield f"The attention scores of {name} are not the weights of the formula: {far}."
+        if scores.shape == weights.shape:
+            scores, weights = scores[has_keys], weights[has_keys]
+        sentence = f"The attention scores of {name} were expected to be the formula's weights"
+        yield from compare(sentence, [scores], [weights], 1e-4)
 
 
-def _allowed(subject, query, value, real=None, pairs=None, causal=False):
+def _allowed_pairs(subject, query, value, key_mask=None, pair_mask=None, causal=False):
     """Bool (B or 1, N or 1, T, S)."""
-    allowed = subject.allowed(query.shape[1], value.shape[1], causal)[None]
-    if real is not None:
-        allowed = allowed & real[:, None, None]
-    return allowed if pairs is None else allowed & pairs[:, None]
+    allowed = subject.pattern_mask(query.shape[1], value.shape[1], causal)[None]
+    if key_mask is not None:
+        allowed = allowed & key_mask[:, None, None]
+    return allowed if pair_mask is None else allowed & pair_mask[:, None]
+
+
+def _project(x, kernel, bias):
+    """Project each vector: x (B, S, D), kernel (D, N, H), bias (N, H) -> (B, N, S, H)."""
+    batch, length, _ = x.shape
+    _, heads, size = kernel.shape
+    out = np.zeros((batch, heads, length, size))
+    for b, n, s in np.ndindex(batch, heads, length):
+        out[b, n, s] = x[b, s] @ kernel[:, n] + bias[n]
+    return out
+
+
+def _dot_products(query, key, scaled):
+    """Logits (B, N, T, S) of query (B, N, T, H) and key (B, N, S, H)."""
+    batch, heads, length, size = query.shape
+    logits = np.zeros((batch, heads, length, key.shape[2]))
+    for b, n, t, s in np.ndindex(*logits.shape):
+        logits[b, n, t, s] = query[b, n, t] @ key[b, n, s]
+    return logits / math.sqrt(size) if scaled else logits
+
+
+def _attend(logits, value, output_kernel, output_bias, allowed):
+    """The output (B, T, D) and the weights (B, N, T, S).
+
+    Args:
+        logits: (B, N, T, S). value: (B, N, S, Hv). allowed: bool, as the logits.
+        output_kernel: (N, Hv, D). output_bias: (D,).
+    """
+    batch, heads, length, num_keys = logits.shape
+    weights = np.zeros(logits.shape)
+    output = np.zeros((batch, length, output_kernel.shape[2])) + output_bias
+    for b, n, t in np.ndindex(batch, heads, length):
+        keys = [s for s in range(num_keys) if allowed[b, n, t, s]]
+        largest = max((logits[b, n, t, s] for s in keys), default=0.0)
+        exponentials = {s: math.exp(logits[b, n, t, s] - largest) for s in keys}
+        for s in keys:
+            weights[b, n, t, s] = exponentials[s] / sum(exponentials.values())
+            output[b, t] += weights[b, n, t, s] * (value[b, n, s] @ output_kernel[n])
+    return output, weights
 
 
 def _logits(layer, query, key):
+    """Logits (B, N, T, S) of the layer's score; the queries are at the last positions."""
     score = getattr(layer, "score", DotProduct())
     batch, heads, length, size = query.shape
-    keys = key.shape[2]
+    num_keys = key.shape[2]
     position = position_of_heads(layer)
     if position is not None:
         query, key = (
-            array(position(ops.convert_to_tensor(x), np.arange(keys - x.shape[2], keys)))
+            to_array(position(ops.convert_to_tensor(x), np.arange(num_keys - x.shape[2], num_keys)))
             for x in (query, key)
         )
     if isinstance(score, DotProduct):
-        return oracle.dot_products(query, key, score.scaled)
+        return _dot_products(query, key, score.scaled)
 
-    # Each pair is a batch row of its own, so that it cannot see the others.
-    def alone(x, axis):
+    # Each pair is its own batch row, so pairs cannot affect each other.
+    def one_pair_a_row(x, axis):
         x = np.expand_dims(np.moveaxis(x, 1, 2), axis)  # (B, T, 1, N, H) or (B, 1, S, N, H)
-        x = np.broadcast_to(x, (batch, length, keys, heads, size))
+        x = np.broadcast_to(x, (batch, length, num_keys, heads, size))
         return ops.convert_to_tensor(x.reshape(-1, heads, 1, size).astype("float32"))
 
-    places = np.broadcast_to(np.arange(keys), (batch, length, keys))
-    where = np.broadcast_to(np.arange(keys - length, keys)[:, None], places.shape)
+    keys = np.broadcast_to(np.arange(num_keys), (batch, length, num_keys))
+    queries = np.broadcast_to(np.arange(num_keys - length, num_keys)[:, None], keys.shape)
     logits = score(
-        alone(query, 2),
-        alone(key, 1),
-        query_positions=ops.convert_to_tensor(where.reshape(-1, 1, 1).astype("int32")),
-        key_positions=ops.convert_to_tensor(places.reshape(-1, 1, 1).astype("int32")),
+        one_pair_a_row(query, 2),
+        one_pair_a_row(key, 1),
+        query_positions=ops.convert_to_tensor(queries.reshape(-1, 1, 1).astype("int32")),
+        key_positions=ops.convert_to_tensor(keys.reshape(-1, 1, 1).astype("int32")),
     )
-    logits = ops.convert_to_numpy(logits).reshape(batch, length, keys, heads)
+    logits = ops.convert_to_numpy(logits).reshape(batch, length, num_keys, heads)
     return np.moveaxis(logits, 3, 1).astype("float64")
 
 
 def _projections(layer):
-    """Kernel and bias of each projection, in float64."""
-    weights = [array(weight).astype("float64") for weight in layer.weights]
+    """Read the kernel and the bias of each projection, in float64, by name."""
+    weights = [to_array(weight).astype("float64") for weight in layer.weights]
     step = 2 if len(weights) > 1 and weights[1].ndim == 2 else 1
     found = {}
-    for place, name in enumerate(("query", "key", "value", "output")):
-        kernel, *bias = weights[place * step : (place + 1) * step] or [np.zeros(0)]
+    for index, name in enumerate(("query", "key", "value", "output")):
+        kernel, *bias = weights[index * step : (index + 1) * step] or [np.zeros(0)]
         outer = 2 if name == "output" else 1
         is_projection = kernel.ndim == 3 and (
             step == 1 or (len(bias) == 1 and bias[0].shape == kernel.shape[outer:])
@@ -130,7 +172,7 @@ def _projections(layer):
         or shapes["output"][:2] != (shapes["query"][1], shapes["value"][2])
     ):
         raise NotApplicable(
-            "the weights do not stand in the order of `keras.layers.MultiHeadAttention`: "
+            "the weights are not in the order of `keras.layers.MultiHeadAttention`: "
             f"{[weight.shape for weight in weights]}"
         )
     return found

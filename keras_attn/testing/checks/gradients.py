@@ -1,87 +1,91 @@
-"""The gradient is finite, reaches every weight, and is the slope."""
+"""The gradient is finite, reaches every weight, and equals finite differences."""
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.testing.numbers import random
-from keras_attn.testing.slopes import gradients as gradients_of
-from keras_attn.testing.subject import array, arrays, is_float
+from keras_attn.testing.numerics import (
+    compute_gradients,
+    is_float,
+    random,
+    to_array,
+    to_arrays,
+)
 
-# So small that few relus change sides within it.
+# Small, so that few relus change sides within a step.
 STEP = 0.002
 
 
 def gradients(subject):
-    """The gradient is finite, reaches every weight, and is the slope of the output."""
+    """The gradient is finite, reaches every weight, and equals finite differences."""
     layer = subject.copy()
     floats = [index for index, x in enumerate(subject.inputs) if is_float(x)]
     masks = subject.masks(subject.inputs)
     weights = layer.trainable_weights
 
-    def results(*tensors):
+    def call(*tensors):
         inputs = list(subject.inputs)
         for index, tensor in zip(floats, tensors, strict=True):
             inputs[index] = tensor
         return subject.raw_call(layer, *inputs, **masks)
 
     inputs = [subject.inputs[index] for index in floats]
-    found = gradients_of(lambda *tensors: projection(results(*tensors)), inputs, weights)
+    found = compute_gradients(lambda *tensors: weighted_sum(call(*tensors)), inputs, weights)
     names = [f"input {index}" for index in floats] + [f"weight {w.path}" for w in weights]
-    for place, (name, gradient) in enumerate(zip(names, found, strict=True)):
+    for index, (name, gradient) in enumerate(zip(names, found, strict=True)):
         if gradient is None:
             yield f"No gradient reaches {name}."
         elif not np.isfinite(gradient).all():
             yield f"The gradient by {name} is not finite."
         else:
-            yield from _compare(name, gradient, _slope_along(results, inputs, weights, place))
+            yield from _compare(name, gradient, _finite_difference(call, inputs, weights, index))
 
 
-def projection(results):
-    """One number that every entry of the results has a share in."""
+def weighted_sum(results):
+    """Sum of all float results with random weights: a scalar that depends on every entry."""
     parts = [ops.cast(x, "float32") for x in keras.tree.flatten(results) if is_float(x)]
-    return sum(ops.sum(x * _share(x.shape)) for x in parts)
+    return sum(ops.sum(x * _sum_weights(x.shape)) for x in parts)
 
 
-def _share(shape):
+def _sum_weights(shape):
     return random(*shape, seed=11)
 
 
-def _compare(name, gradient, slope_along):
-    """Along the gradient itself, the slope is the gradient's length."""
+def _compare(name, gradient, finite_difference):
+    """Compare the slope along the gradient's own direction to the gradient's length."""
     length = float(np.linalg.norm(gradient))
     direction = gradient / length if length > 1e-3 else random(*gradient.shape, seed=13)
     direction = direction / max(float(np.linalg.norm(direction)), 1e-30)
     expected = float(np.sum(gradient * direction))
-    slope = slope_along(direction)
+    slope = finite_difference(direction)
     # Wide enough for the kinks of a relu, which a step may cross.
     if abs(slope - expected) > 0.03 * max(1.0, abs(slope)):
         yield (
-            f"Along the gradient by {name} the output was expected to grow by "
-            f"{slope:.4g} for each step of 1, as it does, but the gradient says {expected:.4g}."
+            f"Along the gradient by {name}, the slope of the output is {slope:.4g} by finite "
+            f"differences, but {expected:.4g} by the gradient."
         )
 
 
-def _slope_along(results, inputs, weights, place):
-    """Function from a direction to the central difference, for one input or weight."""
+def _finite_difference(call, inputs, weights, index):
+    """Return a function from a direction to the central difference of one input or weight."""
 
-    def at(offset):
-        if place < len(inputs):
+    def evaluate(offset):
+        if index < len(inputs):
             moved = list(inputs)
-            moved[place] = moved[place] + offset
-            return arrays(results(*moved))
-        weight = weights[place - len(inputs)]
-        before = array(weight)
+            moved[index] = moved[index] + offset
+            return to_arrays(call(*moved))
+        weight = weights[index - len(inputs)]
+        before = to_array(weight)
         weight.assign(before + offset)
         try:
-            return arrays(results(*inputs))
+            return to_arrays(call(*inputs))
         finally:
             weight.assign(before)
 
     def slope(direction):
         step = (STEP * direction).astype("float32")
-        changes = zip(at(step), at(-step), strict=True)
+        changes = zip(evaluate(step), evaluate(-step), strict=True)
         changes = [a.astype("float64") - b for a, b in changes if a.dtype == "float32"]
-        return sum(float(np.sum(x * _share(x.shape))) for x in changes) / (2 * STEP)
+        return sum(float(np.sum(x * _sum_weights(x.shape))) for x in changes) / (2 * STEP)
 
     return slope

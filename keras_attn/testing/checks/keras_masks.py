@@ -7,86 +7,89 @@ import numpy as np
 from keras import ops
 
 from keras_attn.attention.masks import keras_mask
-from keras_attn.testing.numbers import apart, equal, random
-from keras_attn.testing.running import NotApplicable
-from keras_attn.testing.subject import arrays, is_float
+from keras_attn.testing.numerics import compare, equal, is_float, random, to_arrays
+from keras_attn.testing.report import NotApplicable
 
 
 def implicit_mask(subject):
-    """The mask of the inputs is honoured, passed on, and not warned about."""
-    marked = [index for index, x in enumerate(subject.inputs) if is_float(x) and x.ndim == 3]
-    if marked[:1] != [0]:
+    """The mask of the inputs is used and passed on, and causes no warning."""
+    masked = [index for index, x in enumerate(subject.inputs) if is_float(x) and x.ndim == 3]
+    if masked[:1] != [0]:
         raise NotApplicable("the first input is not a sequence of vectors")
-    real = [_mask(x) if index in marked else None for index, x in enumerate(subject.inputs)]
+    masks = [_padding_mask(x) if i in masked else None for i, x in enumerate(subject.inputs)]
     layer = subject.copy()
-
-    def call(inputs):
-        given = [
-            ops.convert_to_tensor(x) if mask is None else Marked(mask)(ops.convert_to_tensor(x))
-            for x, mask in zip(inputs, real, strict=True)
-        ]
-        return keras.tree.flatten(subject.raw_call(layer, *given))
-
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        results = call(subject.inputs)
-    complaints = [str(warning.message) for warning in told if "mask" in str(warning.message)]
-    if complaints:
-        yield f"Called with Keras masks, it warned without need: {complaints[0]}"
+        results = _call_with_masks(subject, layer, subject.inputs, masks)
+    messages = [str(warning.message) for warning in caught if "mask" in str(warning.message)]
+    if messages:
+        yield f"A call with Keras masks caused an unnecessary warning: {messages[0]}"
     passed_on = keras_mask(results[0])
     if passed_on is None:
         yield "The Keras mask of the first input was not passed on with the output."
-    elif not np.array_equal(ops.convert_to_numpy(passed_on), real[0]):
-        yield "The output's Keras mask was expected to be that of the first input, but is another."
-    outputs = arrays(results)
-    if outputs[0].shape[:2] != real[0].shape:
+    elif not np.array_equal(ops.convert_to_numpy(passed_on), masks[0]):
+        yield "The output's Keras mask was expected to be that of the first input, but differs."
+    outputs = to_arrays(results)
+    if outputs[0].shape[:2] != masks[0].shape:
         return
-    other = [
+    changed = [
         x if mask is None else np.where(mask[..., None], x, random(*x.shape, seed=7, scale=5))
-        for x, mask in zip(subject.inputs, real, strict=True)
+        for x, mask in zip(subject.inputs, masks, strict=True)
     ]
-    if not equal([arrays(call(other))[0][real[0]]], [outputs[0][real[0]]]):
-        yield (
-            "Changing the inputs where their Keras mask says padding changed the output "
-            "where it says real."
-        )
-    yield from _in_a_model(subject, layer, real, marked)
+    after = to_arrays(_call_with_masks(subject, layer, changed, masks))
+    if not equal([after[0][masks[0]]], [outputs[0][masks[0]]]):
+        yield "Changing the inputs at masked positions changed the output at unmasked positions."
+    yield from _compare_with_masking(subject, layer, masks)
 
 
-def _in_a_model(subject, layer, real, marked):
-    """The same through `keras.layers.Masking`, in a graph."""
+def attention_implicit_mask(subject):
+    """Keras's mask is used, passed on, and equivalent to the same mask given by name."""
+    yield from implicit_mask(subject)
+    layer, query, x = subject.copy(), subject.query, subject.value
+    mask = subject.key_mask(x)
+    expected = [subject.attend(layer, query, x, key_mask=mask)]
+    found = to_arrays(_call_with_masks(subject, layer, (query, x), (None, mask)))
+    sentence = "The Keras mask of `value` was expected to act as the same mask given by name"
+    yield from compare(sentence, found, expected)
+
+
+def _compare_with_masking(subject, layer, masks):
+    """Compare a graph with `keras.layers.Masking` to an eager call with the same masks."""
     inputs = [keras.Input((None, *x.shape[2:]), dtype=str(x.dtype)) for x in subject.inputs]
-    masking = [keras.layers.Masking()(x) if i in marked else x for i, x in enumerate(inputs)]
-    model = keras.Model(inputs, layer(*masking))
-    model.compile(jit_compile=False)
-    numbers = [
-        x if mask is None else x * mask[..., None].astype(x.dtype)
-        for x, mask in zip(subject.inputs, real, strict=True)
+    masked = [
+        x if mask is None else keras.layers.Masking()(x)
+        for x, mask in zip(inputs, masks, strict=True)
     ]
-    expected = arrays(
-        subject.raw_call(
-            layer,
-            *(
-                x if mask is None else Marked(mask)(ops.convert_to_tensor(x))
-                for x, mask in zip(numbers, real, strict=True)
-            ),
-        )
-    )
-    found = arrays(model.predict_on_batch(numbers))
-    far = apart([found[0][real[0]]], [expected[0][real[0]]])
-    if far:
-        yield f"After `keras.layers.Masking` in a model, {far}."
+    model = keras.Model(inputs, layer(*masked))
+    model.compile(jit_compile=False)
+    arrays = [
+        x if mask is None else x * mask[..., None].astype(x.dtype)
+        for x, mask in zip(subject.inputs, masks, strict=True)
+    ]
+    expected = to_arrays(_call_with_masks(subject, layer, arrays, masks))
+    found = to_arrays(model.predict_on_batch(arrays))
+    sentence = "After `Masking` in a model, the output was expected to be that of an eager call"
+    yield from compare(sentence, [found[0][masks[0]]], [expected[0][masks[0]]])
 
 
-def _mask(x):
-    """The first row ends with padding."""
+def _padding_mask(x):
+    """Mask whose first row ends with padding."""
     mask = np.ones(x.shape[:2], bool)
     mask[0, -(x.shape[1] // 3) :] = False
     return mask
 
 
-class Marked(keras.layers.Layer):
-    """Gives its input a Keras mask."""
+def _call_with_masks(subject, layer, inputs, masks):
+    """Call the layer on inputs with Keras masks; the results are a flat list of tensors."""
+    tensors = [
+        ops.convert_to_tensor(x) if mask is None else AttachMask(mask)(ops.convert_to_tensor(x))
+        for x, mask in zip(inputs, masks, strict=True)
+    ]
+    return keras.tree.flatten(subject.raw_call(layer, *tensors))
+
+
+class AttachMask(keras.layers.Layer):
+    """Identity that attaches a Keras mask to its input."""
 
     def __init__(self, mask):
         super().__init__()

@@ -1,0 +1,160 @@
+"""Properties of attention that hold for any weights."""
+
+import numpy as np
+
+from keras_attn.testing.checks.precision import check_scores_dtype, farthest_sum
+from keras_attn.testing.numerics import compare, random
+from keras_attn.testing.report import NotApplicable
+from keras_attn.testing.subject import get_state, set_state
+
+
+def limits(subject):
+    """One key gives its value; equal keys give the mean of the values."""
+    subject.require_position_pattern()
+    layer = subject.copy()
+    query, value = subject.query[:, :1], subject.value
+    if not subject.pattern_mask(1, 1).all():
+        raise NotApplicable("the pattern forbids the only key")
+    alone = subject.attend(layer, query, value[:, :1])
+    changed = subject.attend(layer, query + 3, value[:, :1])
+    yield from compare("With one key, any query was expected to give its value", [changed], [alone])
+    allowed = subject.pattern_mask(1, value.shape[1])
+    if not subject.accepts("key") or not subject.ignores_positions() or allowed.shape[0] > 1:
+        return
+    key = np.broadcast_to(value[:, :1], value.shape)
+    each = [
+        subject.attend(layer, query, value[:, s : s + 1], key[:, :1])
+        for s in np.flatnonzero(allowed[0, 0])
+    ]
+    found, mean = subject.attend(layer, query, value, key), np.mean(each, axis=0)
+    yield from compare("With equal keys, the mean of their values was expected", [found], [mean])
+
+
+def alignment(subject):
+    """With more keys than queries, a causal layer treats the queries as the last positions."""
+    subject.require_position_pattern()
+    flags = subject.causal_flags()
+    if not (subject.pattern.causal or True in flags):
+        raise NotApplicable("the layer is not causal and takes no `use_causal_mask`")
+    layer, x = subject.copy(), subject.value
+    last = subject.query_length
+    for causal in flags:
+        whole = subject.attend(layer, x, x, causal=causal)[:, -last:]
+        found = subject.attend(layer, x[:, -last:], x, causal=causal)
+        sentence = (
+            "The causal mask is not aligned to the last key, which decoding with a cache needs: "
+            f"alone against all {x.shape[1]} keys{_describe_flags(causal)}, the last {last} "
+            "queries were expected to give the same output as among all queries"
+        )
+        yield from compare(sentence, [found], [whole])
+
+
+def no_leak(subject):
+    """Masked keys and values do not change a query's output by a bit."""
+    subject.require_position_pattern()
+    x, other = subject.value, random(*subject.value.shape, seed=4, scale=3)
+    length = x.shape[1]
+    query = random(*x.shape, seed=6)
+    forbidden = {
+        causal: ~subject.pattern_mask(length, length, causal).any(axis=0)
+        for causal in subject.causal_flags()
+    }
+    forbidden = {causal: pairs for causal, pairs in forbidden.items() if pairs.any()}
+    if not forbidden:
+        raise NotApplicable("every query may attend to every key")
+    layers = {False: subject.copy(), True: subject.copy_with_dropout()}
+    for causal, pairs in forbidden.items():
+        for training, layer in layers.items():
+            for scores in subject.score_flags() if layer is not None else ():
+                flags = {"causal": causal, "scores": scores, "training": training}
+                keys = np.flatnonzero(pairs.any(axis=0))
+                if scores or training:  # every key in the plain call, a few in the others
+                    keys = keys[:: max(1, len(keys) // 3)]
+                leak = _first_leak(subject, layer, query, x, other, pairs, keys, flags)
+                if leak:
+                    t, s = leak
+                    yield (
+                        f"Changing the value at position {s} changed the output of the query at "
+                        f"{t}, which may not attend to it{_describe_flags(**flags)}."
+                    )
+
+
+def _first_leak(subject, layer, query, value, other, forbidden, keys, flags):
+    """The first (query, key) whose forbidden key changes the output; None if none does."""
+    seeds = get_state(layer)
+
+    def attend(value):
+        if flags["training"]:
+            set_state(layer, seeds)  # so that dropout drops the same entries
+        results = subject.attend(layer, query, value, **flags)
+        return results[0] if flags["scores"] else results
+
+    before = attend(value)
+    for s in keys:
+        changed = value.copy()
+        changed[:, s] = other[:, s]
+        differs = (attend(changed) != before).any(axis=(0, 2))
+        if (differs & forbidden[:, s]).any():
+            return int(np.flatnonzero(differs & forbidden[:, s])[0]), int(s)
+    return None
+
+
+def _describe_flags(causal=False, scores=False, training=False):
+    return (
+        f"{', with `use_causal_mask=True`' if causal else ''}"
+        f"{', with `return_attention_scores=True`' if scores else ''}"
+        f"{', with dropout in training' if training else ''}"
+    )
+
+
+def scores(subject):
+    """Scores are weights (B, N, T, S) in float32; returning them changes no output by a bit."""
+    subject.require_argument("return_attention_scores")
+    layer, with_dropout = subject.copy(), subject.copy_with_dropout()
+    query, x = subject.query, subject.value
+    calls = {"": {}}
+    if subject.accepts("attention_mask") or subject.accepts("value_mask"):
+        calls[", with padding"] = {"key_mask": subject.key_mask(x)}
+    if subject.accepts("use_causal_mask"):
+        calls[_describe_flags(causal=True)] = {"causal": True}
+    if with_dropout is not None:
+        calls[_describe_flags(training=True)] = {"training": True}
+    for condition, call in calls.items():
+        called = with_dropout if "training" in call else layer
+        seeds = get_state(called)
+        plain = subject.attend(called, query, x, **call)
+        set_state(called, seeds)
+        output, found = subject.attend(called, query, x, scores=True, **call)
+        if not np.array_equal(output, plain):
+            yield (
+                f"`return_attention_scores=True`{condition} changed the output, "
+                f"by up to {np.abs(output - plain).max():.2g}; expected the same bits."
+            )
+        if "training" not in call:
+            yield from _check_weights(subject, found, condition)
+    _, found = subject.raw_call(layer, query, x, return_attention_scores=True)
+    yield from check_scores_dtype(found)
+    found = subject.predict(subject.model(layer, return_attention_scores=True), (query, x))
+    expected = subject.attend(layer, query, x, key_mask=subject.key_mask(x), scores=True)
+    sentence = "In a functional model, output and scores were expected as in a call"
+    yield from compare(sentence, found, expected)
+
+
+def _check_weights(subject, found, condition):
+    query, x = subject.query, subject.value
+    heads = subject.config.get("num_heads", found.shape[1] if found.ndim > 1 else 1)
+    shape = (len(x), heads, query.shape[1], x.shape[1])
+    if found.shape != shape:
+        yield (
+            f"Scores of shape (B, N, T, S) = {shape} were expected{condition}, but the shape is "
+            f"{found.shape}."
+        )
+        return
+    total, distance = farthest_sum(found)
+    if distance > 1e-5:
+        yield (
+            f"Rows of scores were expected to sum to 1, or 0 if empty{condition}; one sums to "
+            f"{total:.6g}."
+        )
+    if (found < 0).any():
+        yield f"Scores of 0 and more were expected{condition}, but one is {found.min():.3g}."
