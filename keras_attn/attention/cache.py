@@ -84,6 +84,19 @@ def check_cache(cache, num_heads, key_dim, value_dim):
         check_shape(cache[name], f"cache['{name}']", (None, num_heads, None, width))
 
 
+def check_slot_positions(cache, pattern, key_positions):
+    """Refuse positions of more or fewer keys than the ring holds if `cache` is a ring."""
+    if key_positions is None or not _may_be_ring(cache, pattern):
+        return
+    shape, num_slots = ops.convert_to_tensor(key_positions).shape, cache["key"].shape[2]
+    if isinstance(shape[-1], int) and num_slots is not None and shape[-1] != num_slots:
+        raise ValueError(
+            "`key_positions` must be those of the cache's slots; a cache that keeps every key is "
+            "`KVCache(max_length, whole=True)`. Received: key_positions of shape "
+            f"{tuple(shape)}, a cache of the last {num_slots} keys."
+        )
+
+
 def extend_cache(cache, key, value, is_ring=False):
     """Return `cache` with per-head `key` and `value` (B, N, T, H) in its next T slots.
 
@@ -163,12 +176,8 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
     """
     if "index" not in cache:
         return cache, _view_all(cache, size(cache["key"], 2))
-    length, num_slots = key.shape[2], cache["key"].shape[2]
-    ring_size = None if cache["index"] is None else pattern.cache_size()
-    is_ring = ring_size is not None and num_slots in (None, ring_size)
-    if key_positions is not None:
-        _check_slots(ops.convert_to_tensor(key_positions).shape, num_slots, is_ring)
-        is_ring = False
+    length = key.shape[2]
+    is_ring = key_positions is None and _may_be_ring(cache, pattern)
     new = extend_cache(cache, key, value, is_ring)
     if is_ring:
         return new, _view_ring(new) if length == 1 else _view_ring_and_new(cache, key, value)
@@ -176,6 +185,11 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
     if length == 1 and key_positions is None:
         view = _view_decode_keys(new, num_slots, pattern, query_positions)
     return new, view or _view_all(new, num_slots)
+
+
+def _may_be_ring(cache, pattern):
+    ring_size = None if cache.get("index") is None else pattern.cache_size()
+    return ring_size is not None and cache["key"].shape[2] in (None, ring_size)
 
 
 def _view_all(cache, num_slots):
@@ -230,12 +244,3 @@ def _view_ring_and_new(cache, key, value):
 
 def _view_positions(key, value, positions):
     return CacheView(key, value, positions, positions >= 0, columns=ops.maximum(positions, 0))
-
-
-def _check_slots(shape, num_slots, is_ring):
-    if is_ring and isinstance(shape[-1], int) and shape[-1] != num_slots is not None:
-        raise ValueError(
-            "`key_positions` must be those of the cache's slots; a cache that keeps every key is "
-            "`KVCache(max_length, whole=True)`. Received: key_positions of shape "
-            f"{tuple(shape)}, a cache of the last {num_slots} keys."
-        )

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn import patterns, positions, registry, scores
 from keras_attn.attention import fused
-from keras_attn.attention.cache import check_cache, read_cache
+from keras_attn.attention.cache import check_cache, check_slot_positions, read_cache
 from keras_attn.attention.inputs import (
     AttentionInputs,
     TileSizes,
@@ -224,6 +224,7 @@ class MultiHeadAttention(HeadProjections):
             `AttentionInputs`; the `CacheView` and the new cache, None without a cache.
         """
         if cache is not None:
+            check_slot_positions(cache, pattern, positions[1])
             # `Layer.__call__` fills in Keras's masks of the new values: a cache needs all slots'.
             for name, x in (("value_mask", value), ("key_mask", key)):
                 if masks[name] is not None and masks[name] is keras_mask(x):
