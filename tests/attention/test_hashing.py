@@ -120,7 +120,10 @@ def test_normal_numbers():
         assert error < 4 * math.sqrt(variance / x.size)
     below = (x < 1.0).mean()
     assert abs(below - (1 + math.erf(1 / math.sqrt(2))) / 2) < 0.005
-    for other in (x.ravel()[1:], stateless_normal(x.shape, tf.constant([3, 5])).numpy().ravel()[1:]):
+    for other in (
+        x.ravel()[1:],
+        stateless_normal(x.shape, tf.constant([3, 5])).numpy().ravel()[1:],
+    ):
         assert abs(np.corrcoef(x.ravel()[:-1], other)[0, 1]) < 0.015
 
 

@@ -6,7 +6,9 @@ from keras_attn.attention.inputs import AttentionInputs, PositionRange
 def test_operands_of_some_heads_and_other_parts():
     x = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     real, shared = np.ones((2, 1, 4), bool), np.arange(12).reshape(1, 3, 4)
-    operands = AttentionInputs(x, x, x, shared, PositionRange(0, 4), None, key_mask=real, seed=np.array([1, 2]))
+    operands = AttentionInputs(
+        x, x, x, shared, PositionRange(0, 4), None, key_mask=real, seed=np.array([1, 2])
+    )
     for heads in ([1, 2], [0, 2]):
         some = operands.heads(heads)
         np.testing.assert_array_equal(some.query, x[:, heads])

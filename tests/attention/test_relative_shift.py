@@ -80,7 +80,9 @@ def test_unknown_lengths():
     @tf.function(input_signature=[tf.TensorSpec([None, N, None, H]), tf.TensorSpec([], tf.int32)])
     def run(query, num_keys):
         length = tf.shape(query)[2]
-        needed = distances_between(PositionRange(num_keys - length, length), PositionRange(0, num_keys))
+        needed = distances_between(
+            PositionRange(num_keys - length, length), PositionRange(0, num_keys)
+        )
         d = tf.cast(table_columns(needed), "float32")
         table = tf.sin(d * tf.range(1.0, H + 1)[:, None])
         return distance_products(query, table, needed, needed)

@@ -101,7 +101,11 @@ class ByDistance(Score):
 
 @pytest.mark.parametrize("shape", [(1, 1, T), (B, N, T)])
 @pytest.mark.parametrize(
-    "attend", [lambda x: attend_block_local(x, lambda i, j: j <= i, T), lambda x: attend_chunked(x, lambda i, j: j <= i)]
+    "attend",
+    [
+        lambda x: attend_block_local(x, lambda i, j: j <= i, T),
+        lambda x: attend_chunked(x, lambda i, j: j <= i),
+    ],
 )
 def test_positions_in_any_order(attend, shape):
     """A row of the batch and a head may each have an order of its own, as after sorting."""
@@ -150,7 +154,9 @@ def test_groups_of_queries_that_see_more_and_more_keys(length, step, earlier):
     )
     distance = step * (PLACES[earlier:length, None] - PLACES[:length])
     wanted = expected(distance >= 0, np.sin(distance), query, key, value)
-    found = attend_chunked(given, lambda i, j: j <= i, visible=lambda end: earlier + end, log_weight=True)
+    found = attend_chunked(
+        given, lambda i, j: j <= i, visible=lambda end: earlier + end, log_weight=True
+    )
     assert_equal(found, wanted)
 
 

@@ -236,7 +236,9 @@ def test_a_key_must_be_real_by_both_masks():
     layer, others = built(), np.array([[0, 1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 1, 1, 0]], bool)
     both = layer(X, CONTEXT, value_mask=REAL, key_mask=others)
     np.testing.assert_array_equal(both, layer(X, CONTEXT, value_mask=REAL & others))
-    np.testing.assert_array_equal(layer(X, CONTEXT, key_mask=REAL), layer(X, CONTEXT, value_mask=REAL))
+    np.testing.assert_array_equal(
+        layer(X, CONTEXT, key_mask=REAL), layer(X, CONTEXT, value_mask=REAL)
+    )
 
 
 def test_query_mask_becomes_the_mask_of_the_output_and_changes_no_number():

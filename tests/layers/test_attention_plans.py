@@ -83,9 +83,7 @@ def test_scores_never_change_the_output(pattern):
     plain = layer(X, CONTEXT, value_mask=REAL)
     output, scores = layer(X, CONTEXT, value_mask=REAL, return_attention_scores=True)
     np.testing.assert_array_equal(output, plain)
-    expected = built(pattern, "dense")(
-        X, CONTEXT, value_mask=REAL, return_attention_scores=True
-    )[1]
+    expected = built(pattern, "dense")(X, CONTEXT, value_mask=REAL, return_attention_scores=True)[1]
     np.testing.assert_array_equal(scores, expected)
 
 
@@ -167,7 +165,9 @@ def test_causal_plan_of_unknown_lengths(score):
 
 
 def test_an_unknown_plan_is_refused():
-    with pytest.raises(ValueError, match=r"`implementation` must be one of .*implementation='fast'"):
+    with pytest.raises(
+        ValueError, match=r"`implementation` must be one of .*implementation='fast'"
+    ):
         MultiHeadAttention(2, 4, implementation="fast")
 
 
@@ -181,7 +181,9 @@ def test_a_pattern_per_head_of_another_number_of_heads_is_refused():
 def model_of_every_pattern(score="scaled_dot"):
     x = keras.Input((None, D))
     found = [
-        MultiHeadAttention(NUM_HEADS, H, pattern=pattern, implementation="blockwise", score=score)(x, x)
+        MultiHeadAttention(NUM_HEADS, H, pattern=pattern, implementation="blockwise", score=score)(
+            x, x
+        )
         for pattern, _ in CASES.values()
     ]
     model = keras.Model(x, keras.layers.Add()(found))

@@ -72,7 +72,16 @@ def operands_of(query, key, value, inputs, real=None):
     if query.shape[2] is not None and key.shape[2] is not None:
         length, num_keys = query.shape[2], key.shape[2]
     places = PositionRange(num_keys - length, length), PositionRange(0, num_keys)
-    return AttentionInputs(query, key, value, *places, DotProduct(), key_mask=real, layer_input=inputs, tile_sizes=TILES)
+    return AttentionInputs(
+        query,
+        key,
+        value,
+        *places,
+        DotProduct(),
+        key_mask=real,
+        layer_input=inputs,
+        tile_sizes=TILES,
+    )
 
 
 def by_matrix(pattern, operands):

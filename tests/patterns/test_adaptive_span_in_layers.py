@@ -25,7 +25,9 @@ def layer_of(pattern, **keywords):
 
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_scores_of_a_layer_sum_to_one(implementation):
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False), implementation=implementation)
+    layer = layer_of(
+        AdaptiveSpan(MAX_SPAN, RAMP, 0.2, include_self=False), implementation=implementation
+    )
     x = oracles.random(B, 31, D)
     output, scores = layer(x, x, return_attention_scores=True)
     sums = np.sum(scores, axis=-1)
@@ -49,7 +51,9 @@ def test_loss_of_static_spans(implementation, length):
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_loss_of_dynamic_spans(implementation):
     """The mean over heads and those positions that are not padding."""
-    layer = layer_of(AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True), implementation=implementation)
+    layer = layer_of(
+        AdaptiveSpan(MAX_SPAN, RAMP, span_loss=0.01, dynamic=True), implementation=implementation
+    )
     oracles.scramble(layer)
     x, real = oracles.random(B, 9, D), np.ones((B, 9), bool)
     real[1, 4:] = False

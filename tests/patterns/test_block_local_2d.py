@@ -145,7 +145,9 @@ def test_plan_in_a_graph(shape, kind):
 def test_no_leak(implementation):
     """What comes later in block-raster order changes nothing, to the bit."""
     size = 35
-    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D(*SHAPES[1]), implementation=implementation)
+    layer = MultiHeadAttention(
+        2, 4, pattern=BlockLocal2D(*SHAPES[1]), implementation=implementation
+    )
     x = oracles.random(1, size, 6)
     before = np.asarray(layer(x, x))
     for rank in (0, 1, 6, 20, 34):
@@ -182,7 +184,10 @@ def test_limit_of_a_single_row_is_blocks_of_a_sequence():
 def test_combined(combine):
     pattern = combine(BlockLocal2D(*SHAPES[1]))
     x = oracles.random(B, 35, 6)
-    layers = [MultiHeadAttention(2, 4, pattern=pattern, implementation=implementation) for implementation in ("blockwise", "dense")]
+    layers = [
+        MultiHeadAttention(2, 4, pattern=pattern, implementation=implementation)
+        for implementation in ("blockwise", "dense")
+    ]
     for layer in layers:
         layer.build(x.shape)
     layers[1].set_weights(layers[0].get_weights())
@@ -222,7 +227,9 @@ def test_errors(shape, message):
 
 @pytest.mark.parametrize("implementation", ["dense", "blockwise"])
 def test_a_sequence_longer_than_the_image(implementation):
-    layer = MultiHeadAttention(2, 4, pattern=BlockLocal2D((4, 6), (2, 3), (1, 1)), implementation=implementation)
+    layer = MultiHeadAttention(
+        2, 4, pattern=BlockLocal2D((4, 6), (2, 3), (1, 1)), implementation=implementation
+    )
     x = oracles.random(1, 25, 6)
     with pytest.raises(ValueError, match=r"`image_shape`.*image_shape=\(4, 6\), 25 positions"):
         layer(x, x)

@@ -159,7 +159,9 @@ def full(query, value, causal):
     allowed = np.tri(length, k=-1, dtype=bool) if causal else ~np.eye(length, dtype=bool)
     if causal:
         allowed[0, 0] = True
-    return attend_logits(SharedQK()(query, query), tf.constant(value), tf.constant(allowed))[0].numpy()
+    return attend_logits(SharedQK()(query, query), tf.constant(value), tf.constant(allowed))[
+        0
+    ].numpy()
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -293,7 +295,9 @@ def test_fewer_queries_than_keys_meet_all_of_the_past_but_themselves():
     def unknown(last, query, value):
         start, length = tf.shape(query)[2] - tf.shape(last)[2], tf.shape(last)[2]
         positions = PositionRange(start, length), PositionRange(0, tf.shape(query)[2])
-        mask, bias = LSH(CHUNK).dense_mask_and_bias(AttentionInputs(last, query, value, *positions, SharedQK()))
+        mask, bias = LSH(CHUNK).dense_mask_and_bias(
+            AttentionInputs(last, query, value, *positions, SharedQK())
+        )
         return attend_logits(SharedQK()(last, query) + bias, value, mask)[0]
 
     spec = tf.TensorSpec((B, N, None, H))

@@ -54,7 +54,11 @@ def test_output_and_gradients(memory_length, clamp_length, implementation):
     x, memory = oracles.random(B, T, D), oracles.random(B, memory_length, D, seed=1)
     expected, layer = peer(memory, x, clamp_length)
     ours = MultiHeadAttention(
-        *(N, H), score=Relative(D, clamp_length), pattern="causal", use_bias=False, implementation=implementation
+        *(N, H),
+        score=Relative(D, clamp_length),
+        pattern="causal",
+        use_bias=False,
+        implementation=implementation,
     )
     ours.build((None, None, D))
     copy_weights(ours, layer)
