@@ -28,7 +28,7 @@ class Beam(Value):
     Example:
         >>> from keras_attn.generation import Beam
         >>> Beam()
-        Beam(beams=4, length_penalty=0.6)
+        Beam()
 
     Differs from the paper: the paper stops at input length + 50 tokens; here `max_length` does.
 

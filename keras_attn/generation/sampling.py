@@ -58,7 +58,7 @@ class Sample(Value):
     Example:
         >>> from keras_attn.generation import Sample
         >>> Sample(temperature=0.8, top_k=40, seed=1)
-        Sample(temperature=0.8, top_k=40, top_p=None, seed=1)
+        Sample(temperature=0.8, top_k=40, seed=1)
 
     Differs from the paper: none.
 

@@ -3,6 +3,8 @@
 import pytest
 from other_backend import INSTALLED, run_on
 
+pytestmark = pytest.mark.slow
+
 # JAX keeps the state outside the model within an epoch, and takes it from there when it begins.
 PROGRAM = """
 import json, signal, tempfile
@@ -11,8 +13,6 @@ import numpy as np
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.metrics import Perplexity
 from keras_attn.callbacks import Resume, Terminated
-
-pytestmark = pytest.mark.slow
 
 ROWS, T = 3, 4
 TOKENS = np.random.default_rng(0).integers(1, 11, (5 * ROWS, T))

@@ -8,14 +8,14 @@ from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.metrics import Perplexity, TokenAccuracy
 from keras_attn.optimizers import Noam
 
+pytestmark = pytest.mark.slow
+
 VALUES = """
 import json, sys
 import numpy as np
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.optimizers import Noam
 from keras_attn.metrics import Perplexity, TokenAccuracy
-
-pytestmark = pytest.mark.slow
 
 rng = np.random.default_rng(0)
 labels, logits = rng.integers(0, 4, (3, 6)), rng.normal(size=(3, 6, 4)).astype("float32")

@@ -312,7 +312,7 @@ def test_cross_attention_works_with_a_memory():
 def test_value():
     memory = SegmentMemory(7)
     assert memory == SegmentMemory.from_config(memory.get_config()) != SegmentMemory(8)
-    assert repr(memory) == "SegmentMemory(memory_length=7)"
+    assert repr(memory) == "SegmentMemory(7)"
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(memory))
     assert again == memory
     state = memory.initial(2, 3, 5, "bfloat16")

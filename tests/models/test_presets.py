@@ -279,5 +279,5 @@ def test_overrides_replace_preset_sizes():
 
 @pytest.mark.parametrize("name", ["transformer", "", None])
 def test_unknown_preset_raises(name):
-    with pytest.raises(ValueError, match=f"Received: name={name!r}.*transformer_base.*gpt2_small"):
+    with pytest.raises(ValueError, match=f"Received: name={name!r}.*gpt2_small.*transformer_base"):
         create(name)

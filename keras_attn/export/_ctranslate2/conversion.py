@@ -68,7 +68,8 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
     check_float32(model)
     if tokenizer is not None:
         check_vocabularies(model, tokenizer)
-    max_length = min(max_length, getattr(model.position, "max_length", max_length))
+    if model.position is not None and model.position.max_length is not None:
+        max_length = min(max_length, model.position.max_length)
     if max_length < 2:
         raise ValueError(f"`max_length` must be at least 2. Received: max_length={max_length}.")
     path = os.path.abspath(os.fspath(path))
