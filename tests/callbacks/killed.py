@@ -96,13 +96,14 @@ def die_in_writing(number):
     """Kills this process when half of the bytes of its file of that number are written."""
     savez, left = np.savez, itertools.count(number, -1)
 
-    def half(file, *arrays, **numbers):
+    def half(path, *arrays, **numbers):
         if next(left) > 1:
-            return savez(file, *arrays, **numbers)
+            return savez(path, *arrays, **numbers)
         savez(whole := io.BytesIO(), *arrays, **numbers)
-        file.write(whole.getvalue()[: whole.tell() // 2])
-        file.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
+        with open(path, "wb") as file:
+            file.write(whole.getvalue()[: whole.tell() // 2])
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     np.savez = half
 
