@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes an environment, installs everything and runs the tests:
-#   bash tests/run.sh               the fast tests, at most 8 minutes on two cores
-#   bash tests/run.sh --all         all tests, at most 20 minutes
+#   bash tests/run.sh               the fast tests
+#   bash tests/run.sh --all         all tests
 #   bash tests/run.sh [--all] ...   pytest gets the other arguments: a folder, -k, -x
 # KERAS_ATTN_VENV names an environment to make and keep; without it a temporary one is used.
 set -euo pipefail

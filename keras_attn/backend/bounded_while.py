@@ -44,4 +44,4 @@ def can_loop(tensors):
 @per_backend
 def loop_in_graph(condition, step, state, max_steps, add_loss):
     """Compute `bounded_while` by a loop of the graph."""
-    raise NotImplementedError
+    raise NotImplementedError("This backend has no loop in a graph: `can_loop` is False here.")

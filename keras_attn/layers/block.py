@@ -85,7 +85,7 @@ class Block(ArgumentRepr, keras.layers.Layer):
         Returns:
             The output; and a dict of what else the call asks for: `scores`, then `cache`.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define `apply`.")
 
     def call(
         self,

@@ -110,7 +110,7 @@ def all_files(directory):
 
 
 def test_the_file_is_a_quarter(tmp_path):
-    """Of the variables always; of all files if weights are most of them."""
+    """The variables always shrink to a quarter; all files do if weights are most of them."""
     model = models.bert(499, 1, 2, 512, 4096, max_length=64)
     plain = export.saved_model(model, tmp_path)
     small = export.saved_model(model, tmp_path, quantize="int8")
