@@ -112,8 +112,7 @@ class ACT(ReplicaLosses, Recurrent):
         super().__init__(block, max_steps, position, **kwargs)
         if self.remat:
             raise ValueError(
-                "`remat` does not fit `ACT`, whose loop ends early. "
-                "Received: remat=True."
+                "`remat` does not fit `ACT`, whose loop ends early. Received: remat=True."
             )
         check_halting(epsilon=epsilon, ponder_loss=ponder_loss, halting_bias=halting_bias)
         check_choice(VARIANTS, variant=variant)

@@ -14,136 +14,114 @@ from keras_attn.models.papers.transformer_xl import transformer_xl
 from keras_attn.models.papers.universal_transformer import universal_transformer
 from keras_attn.patterns import BlockLocal2D
 
+_SIZES = "vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim", "dropout"
 
-def _sizes(vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim, dropout, **more):
-    return {
-        "vocabulary_size": vocabulary_size,
-        "num_layers": num_layers,
-        "num_heads": num_heads,
-        "hidden_dim": hidden_dim,
-        "intermediate_dim": intermediate_dim,
-        "dropout": dropout,
-        **more,
-    }
+
+def _preset(builder, *sizes, **more):
+    return builder, {**dict(zip(_SIZES, sizes)), **more}
 
 
 # Bytes and words are the papers', and one more token, 0, for padding. Where a paper evaluates with
 # another memory than it trains with, this is that of training.
-_WIKITEXT103 = {"cutoffs": [20000, 40000, 200000]}
-_GTRXL = {
-    "state_shape": 256,
-    "num_layers": 12,
-    "num_heads": 8,
-    "hidden_dim": 512,
-    "intermediate_dim": 1024,
-    "memory_length": 512,
-}
+_WIKITEXT103 = [20000, 40000, 200000]
 PRESETS = {
     # Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny).
-    "transformer_tiny": (transformer, _sizes(8000, 4, 4, 128, 256, 0.3)),
-    "transformer_base": (transformer, _sizes(37000, 6, 8, 512, 2048, 0.1)),
-    "transformer_big": (transformer, _sizes(37000, 6, 16, 1024, 4096, 0.3)),
+    "transformer_tiny": _preset(transformer, 8000, 4, 4, 128, 256, 0.3),
+    "transformer_base": _preset(transformer, 37000, 6, 8, 512, 2048, 0.1),
+    "transformer_big": _preset(transformer, 37000, 6, 16, 1024, 4096, 0.3),
     # Devlin et al. 2018; Radford et al. 2019.
-    "bert_base": (bert, _sizes(30522, 12, 12, 768, 3072, 0.1, max_length=512)),
-    "bert_large": (bert, _sizes(30522, 24, 16, 1024, 4096, 0.1, max_length=512)),
-    "gpt2_small": (gpt, _sizes(50257, 12, 12, 768, 3072, 0.1, max_length=1024)),
+    "bert_base": _preset(bert, 30522, 12, 12, 768, 3072, 0.1, max_length=512),
+    "bert_large": _preset(bert, 30522, 24, 16, 1024, 4096, 0.1, max_length=512),
+    "gpt2_small": _preset(gpt, 50257, 12, 12, 768, 3072, 0.1, max_length=1024),
     # Al-Rfou et al. 2018: T12 and T64.
-    "deep_char_12": (deep_char_transformer, _sizes(257, 12, 8, 512, 2048, 0.2, max_length=512)),
-    "deep_char_64": (deep_char_transformer, _sizes(257, 64, 8, 512, 2048, 0.55, max_length=512)),
+    "deep_char_12": _preset(deep_char_transformer, 257, 12, 8, 512, 2048, 0.2, max_length=512),
+    "deep_char_64": _preset(deep_char_transformer, 257, 64, 8, 512, 2048, 0.55, max_length=512),
     # Dai et al. 2019, by the authors' scripts, which have none of the model with 18 layers.
-    "transformer_xl_enwik8_12": (
-        transformer_xl,
-        _sizes(206, 12, 8, 512, 2048, 0.1, memory_length=512),
+    "transformer_xl_enwik8_12": _preset(
+        transformer_xl, 206, 12, 8, 512, 2048, 0.1, memory_length=512
     ),
-    "transformer_xl_enwik8_24": (
-        transformer_xl,
-        _sizes(206, 24, 8, 1024, 3072, 0.15, attention_dropout=0.15, memory_length=768),
+    "transformer_xl_enwik8_24": _preset(
+        *(transformer_xl, 206, 24, 8, 1024, 3072, 0.15), attention_dropout=0.15, memory_length=768
     ),
-    "transformer_xl_wikitext103_base": (
-        transformer_xl,
-        _sizes(267736, 16, 10, 410, 2100, 0.1, memory_length=150, **_WIKITEXT103),
+    "transformer_xl_wikitext103_base": _preset(
+        *(transformer_xl, 267736, 16, 10, 410, 2100, 0.1), memory_length=150, cutoffs=_WIKITEXT103
     ),
-    "transformer_xl_wikitext103_large": (
-        transformer_xl,
-        _sizes(
-            *(267736, 18, 16, 1024, 4096, 0.2),
-            **{"attention_dropout": 0.2, "memory_length": 384, "div_val": 4, **_WIKITEXT103},
-        ),
+    "transformer_xl_wikitext103_large": _preset(
+        *(transformer_xl, 267736, 18, 16, 1024, 4096, 0.2),
+        attention_dropout=0.2,
+        memory_length=384,
+        div_val=4,
+        cutoffs=_WIKITEXT103,
     ),
     # Sukhbaatar et al. 2019, by the authors' scripts.
-    "adaptive_span_enwik8_small": (
-        adaptive_span_transformer,
-        _sizes(206, 12, 8, 512, 2048, 0.3, max_span=8192),
+    "adaptive_span_enwik8_small": _preset(
+        adaptive_span_transformer, 206, 12, 8, 512, 2048, 0.3, max_span=8192
     ),
-    "adaptive_span_enwik8_large": (
-        adaptive_span_transformer,
-        _sizes(206, 24, 8, 768, 4096, 0.4, max_span=8192),
+    "adaptive_span_enwik8_large": _preset(
+        adaptive_span_transformer, 206, 24, 8, 768, 4096, 0.4, max_span=8192
     ),
     # Child et al. 2019, section 7. Small images have queries and keys of half the size, a hidden
     # layer of half the width, and, as in the authors' code, a row as stride.
-    "sparse_transformer_cifar10": (
-        sparse_transformer,
-        _sizes(257, 128, 2, 256, 512, 0.25, image_shape=(32, 32, 3), key_dim=64),
+    "sparse_transformer_cifar10": _preset(
+        sparse_transformer, 257, 128, 2, 256, 512, 0.25, image_shape=(32, 32, 3), key_dim=64
     ),
-    "sparse_transformer_imagenet64": (
-        sparse_transformer,
-        _sizes(257, 48, 16, 512, 2048, 0.01, image_shape=(64, 64, 3), stride=128),
+    "sparse_transformer_imagenet64": _preset(
+        sparse_transformer, 257, 48, 16, 512, 2048, 0.01, image_shape=(64, 64, 3), stride=128
     ),
-    "sparse_transformer_enwik8": (
-        sparse_transformer,
-        _sizes(257, 30, 8, 512, 2048, 0.4, image_shape=(96, 128, 1), summary=32),
+    "sparse_transformer_enwik8": _preset(
+        sparse_transformer, 257, 30, 8, 512, 2048, 0.4, image_shape=(96, 128, 1), summary=32
     ),
     # Kitaev et al. 2020, by the authors' configurations.
-    "reformer_enwik8": (
-        reformer,
-        _sizes(
-            *(257, 12, 8, 768, 2048, 0.2),
-            attention_dropout=0.2,
-            axial_shape=(128, 512),
-            axial_dims=(256, 512),
-            attention=("local", "local", "lsh", "local"),
-            chunk_length=256,
-            num_buckets=512,
-            across_buckets=True,
-            local_length=128,
-            key_dim=64,
-            activation="relu",
-        ),
+    "reformer_enwik8": _preset(
+        *(reformer, 257, 12, 8, 768, 2048, 0.2),
+        attention_dropout=0.2,
+        axial_shape=(128, 512),
+        axial_dims=(256, 512),
+        attention=("local", "local", "lsh", "local"),
+        chunk_length=256,
+        num_buckets=512,
+        across_buckets=True,
+        local_length=128,
+        key_dim=64,
+        activation="relu",
     ),
-    "reformer_imagenet64": (
-        reformer,
-        _sizes(
-            *(257, 6, 8, 1024, 4096, 0.0),
-            attention_dropout=0.2,
-            axial_shape=(64, 64, 3),
-            axial_dims=(384, 384, 256),
-            chunk_length=128,
-            num_buckets=192,
-            across_buckets=True,
-            key_dim=64,
-        ),
+    "reformer_imagenet64": _preset(
+        *(reformer, 257, 6, 8, 1024, 4096, 0.0),
+        attention_dropout=0.2,
+        axial_shape=(64, 64, 3),
+        axial_dims=(384, 384, 256),
+        chunk_length=128,
+        num_buckets=192,
+        across_buckets=True,
+        key_dim=64,
     ),
     # Dehghani et al. 2019, in Tensor2Tensor's sizes.
-    "universal_transformer_tiny": (universal_transformer, _sizes(8000, 8, 4, 128, 512, 0.1)),
-    "universal_transformer_small": (universal_transformer, _sizes(37000, 6, 8, 512, 2048, 0.1)),
-    "universal_transformer_base": (universal_transformer, _sizes(37000, 6, 16, 1024, 4096, 0.3)),
-    "universal_transformer_big": (universal_transformer, _sizes(37000, 6, 16, 2048, 8192, 0.3)),
+    "universal_transformer_tiny": _preset(universal_transformer, 8000, 8, 4, 128, 512, 0.1),
+    "universal_transformer_small": _preset(universal_transformer, 37000, 6, 8, 512, 2048, 0.1),
+    "universal_transformer_base": _preset(universal_transformer, 37000, 6, 16, 1024, 4096, 0.3),
+    "universal_transformer_big": _preset(universal_transformer, 37000, 6, 16, 2048, 8192, 0.3),
     # Parisotto et al. 2019, with states of 256 numbers.
-    "gtrxl": (gtrxl, _GTRXL),
+    "gtrxl": _preset(
+        gtrxl,
+        state_shape=256,
+        num_layers=12,
+        num_heads=8,
+        hidden_dim=512,
+        intermediate_dim=1024,
+        memory_length=512,
+    ),
     # Parmar et al. 2018, in Tensor2Tensor's sizes.
-    "image_transformer_cifar10": (image_transformer, _sizes(258, 12, 4, 512, 2048, 0.3)),
-    "image_transformer_imagenet32": (image_transformer, _sizes(258, 12, 4, 512, 2048, 0.1)),
-    "image_transformer_cifar10_logistics": (
-        image_transformer,
-        _sizes(258, 12, 8, 256, 512, 0.1, key_dim=64, num_mixtures=10),
+    "image_transformer_cifar10": _preset(image_transformer, 258, 12, 4, 512, 2048, 0.3),
+    "image_transformer_imagenet32": _preset(image_transformer, 258, 12, 4, 512, 2048, 0.1),
+    "image_transformer_cifar10_logistics": _preset(
+        image_transformer, 258, 12, 8, 256, 512, 0.1, key_dim=64, num_mixtures=10
     ),
-    "image_transformer_2d": (
-        image_transformer,
-        _sizes(258, 8, 16, 1024, 2048, 0.3, pattern=BlockLocal2D((32, 96), (8, 16), (0, 32))),
+    "image_transformer_2d": _preset(
+        *(image_transformer, 258, 8, 16, 1024, 2048, 0.3),
+        pattern=BlockLocal2D((32, 96), (8, 16), (0, 32)),
     ),
-    "super_resolution_transformer": (
-        super_resolution_transformer,
-        _sizes(258, 8, 8, 512, 2048, 0.1, num_encoder_layers=4),
+    "super_resolution_transformer": _preset(
+        super_resolution_transformer, 258, 8, 8, 512, 2048, 0.1, num_encoder_layers=4
     ),
 }
 

@@ -3,18 +3,18 @@
 import keras
 from keras import ops
 
-from keras_attn import positions, registry
-from keras_attn.attention.masks import keras_mask, same_segment, segment_positions
-from keras_attn.depth import Stack
+from keras_attn import registry
+from keras_attn.attention.masks import keras_mask
 from keras_attn.models.model import (
     Model,
     check_causal,
     check_packable,
     embed,
+    embed_packed,
     last_states,
     max_num_positions,
     memory_inputs,
-    restore,
+    position_of,
     token_input,
 )
 from keras_attn.patterns import AdaptiveSpan
@@ -81,22 +81,14 @@ class CausalLanguageModel(Model):
     def __init__(
         self, embedding, depth, position=None, memory=None, dropout=0.0, head=None, **kwargs
     ):
-        embedding, depth, memory, head = restore(embedding, depth, memory, head)
-        if embedding is None:
-            embedding = getattr(head, "embedding", None)
+        embedding = embedding or getattr(head, "embedding", None)
         if embedding is None:
             raise ValueError(
                 "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
                 f"Received: head={head!r}."
             )
         check_causal(depth)
-        if position is not None:
-            position = positions.get(position, dtype=embedding.dtype_policy)
-        if memory is not None and not isinstance(depth, Stack):
-            raise ValueError(
-                "A `memory` needs a `depth` whose call accepts one, as a `Stack` does. "
-                f"Received: memory={memory!r}, depth of type {type(depth).__name__}."
-            )
+        position = position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         logits = embedding.logits if head is None else head
         inputs = {"token_ids": token_input("token_ids")}
@@ -157,14 +149,8 @@ class CausalLanguageModel(Model):
                 f"Received: memory={self.memory!r}."
             )
         check_packable(self.depth)
-        places = segment_positions(segment_ids)
-        x = self.depth(
-            self.drop(embed(self.embedding, self.position, token_ids, places)),
-            attention_mask=same_segment(segment_ids),
-            query_positions=places,
-            key_positions=places,
-        )
-        return self._logits(x)
+        x, attention = embed_packed(self, self.position, token_ids, segment_ids)
+        return self._logits(self.depth(x, **attention))
 
     def span_summary(self, token_ids=None):
         """Return the attention spans of each layer, for blocks with the pattern `AdaptiveSpan`.
@@ -204,9 +190,3 @@ class CausalLanguageModel(Model):
 
     def _logits(self, x):
         return self.embedding.logits(x) if self.head is None else self.head(x)
-
-    def get_config(self):
-        config = super().get_config()
-        if getattr(self.head, "embedding", None) is self.embedding:
-            config["embedding"] = None  # The head saves it; a file must not make two tables of one.
-        return config

@@ -3,15 +3,16 @@
 import keras
 from keras import ops
 
-from keras_attn import positions, registry
-from keras_attn.attention.masks import same_segment, segment_positions
+from keras_attn import registry
+from keras_attn.attention.masks import same_segment
 from keras_attn.models.model import (
     Model,
     check_packable,
     embed,
+    embed_packed,
     last_states,
     max_num_positions,
-    restore,
+    position_of,
     token_input,
 )
 
@@ -66,11 +67,8 @@ class EncoderDecoder(Model):
     def __init__(
         self, embedding, position, encoder, decoder, dropout=0.0, source_position=None, **kwargs
     ):
-        embedding, encoder, decoder = restore(embedding, encoder, decoder)
-        position, source_position = (
-            value if value is None else positions.get(value, dtype=embedding.dtype_policy)
-            for value in (position, source_position)
-        )
+        position = position_of(position, embedding)
+        source_position = position_of(source_position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         inputs = {name: token_input(name) for name in ("source_ids", "target_ids")}
         source = embed(embedding, source_position or position, inputs["source_ids"])
@@ -115,8 +113,7 @@ class EncoderDecoder(Model):
         """Return logits (B, T, V) after `token_ids` (B, T), and the new cache.
 
         Args:
-            positions: int (T,). They continue those in the cache, unless `key_positions` gives the
-                positions of the cached tokens.
+            positions: int (T,). They continue those in the cache, unless `key_positions` are given.
             last: int (B, 1). If given, logits only after the token of that index, (B, 1, V).
         """
         x = embed(self.embedding, self.position, token_ids, positions)
@@ -134,20 +131,9 @@ class EncoderDecoder(Model):
     def packed(self, source_ids, target_ids, source_segment_ids, target_segment_ids):
         """Return logits (B, T, V) of packed rows, whose pairs do not see each other."""
         check_packable(self.encoder, self.decoder)
-        sides = []
-        for token_ids, segment_ids, position in (
-            (source_ids, source_segment_ids, self.source_position or self.position),
-            (target_ids, target_segment_ids, self.position),
-        ):
-            places = segment_positions(segment_ids)
-            x = self.drop(embed(self.embedding, position, token_ids, places))
-            attention = {
-                "attention_mask": same_segment(segment_ids),
-                "query_positions": places,
-                "key_positions": places,
-            }
-            sides.append((x, attention))
-        (source, of_source), (target, of_target) = sides
+        source_position = self.source_position or self.position
+        source, of_source = embed_packed(self, source_position, source_ids, source_segment_ids)
+        target, of_target = embed_packed(self, self.position, target_ids, target_segment_ids)
         x = self.decoder(
             target,
             self.encoder(source, **of_source),

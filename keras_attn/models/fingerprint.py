@@ -17,14 +17,12 @@ WEIGHTS_DIFFER = 1e-2
 class Fingerprint(keras.layers.Layer):
     """A model's output for a small input, and a number for each of its weights.
 
-    It is saved with the model and computed again when the model is loaded; Keras saves and loads it
-    after the model's layers. Loading so refuses a file with swapped weights, or with weights of
-    another version of a layer. The fingerprint uses three tokens, so it cannot detect an edited
-    window size.
+    It is saved with the model and computed again when the model is loaded, after its layers.
+    Loading so refuses a file with swapped weights, or with weights of another version of a layer.
+    The fingerprint uses three tokens, so it cannot detect an edited window size.
 
     Args:
-        model: a functional `keras.Model`. If its `embedding` has a `vocabulary_size`, token ids stay
-            below it.
+        model: a functional `keras.Model`.
     """
 
     def __init__(self, model):
@@ -66,7 +64,7 @@ class Fingerprint(keras.layers.Layer):
             )
         differ = np.abs(saved - found)[:, 0] > WEIGHTS_DIFFER * saved[:, 1]
         if differ.any():
-            paths = [w.path for w, other in zip(model.weights, differ, strict=True) if other]
+            paths = [w.path for w, differs in zip(model.weights, differ, strict=True) if differs]
             raise ValueError(
                 f"The file is not as {model.name!r} was saved: {len(paths)} of its weights differ. "
                 f"Received: others at {', '.join(paths[:3])}."

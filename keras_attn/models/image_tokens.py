@@ -18,12 +18,11 @@ class ImageTokens(Value):
 
         id_t = 1 + the t-th value,   inputs = start, id_1 .. id_{T-1},   labels = id_1 .. id_T
 
-    Id 0 is reserved for padding, as everywhere, though images have none. The values 0 .. V-1 have
-    the ids 1 .. V, and V + 1 starts an image. Tokens are in raster order, row by row, with the
-    channels of a pixel next to each other; with a `query_shape`, block after block, in the order of
-    `BlockLocal2D`. With `whole_pixels` a token is a pixel: the number whose digits to the base V are
-    its channels. The `values` in that order are the labels of a
-    `keras_attn.losses.MixtureOfLogistics`.
+    Id 0 is reserved for padding, which images do not have. The values 0 .. V-1 have the ids 1 .. V,
+    and V + 1 starts an image. Tokens are in raster order, the channels of a pixel next to each
+    other; with a `query_shape`, block after block, in the order of `BlockLocal2D`. With
+    `whole_pixels` a token is a pixel: the number whose digits to the base V are its channels. The
+    `values` in that order are the labels of a `keras_attn.losses.MixtureOfLogistics`.
 
     Args:
         image_shape: (height, width, channels).
@@ -62,9 +61,8 @@ class ImageTokens(Value):
             check_sizes(image_shape=length)
         check_sizes(least=2, num_values=num_values)
         self.num_values = num_values
-        self.query_shape = query_shape
-        if query_shape is not None:
-            self.query_shape = integer_pair(1, query_shape=query_shape)
+        is_raster = query_shape is None
+        self.query_shape = None if is_raster else integer_pair(1, query_shape=query_shape)
         self.whole_pixels = bool(whole_pixels)
 
     @classmethod
@@ -73,17 +71,15 @@ class ImageTokens(Value):
         position, embedding = model.position, model.embedding
         if not isinstance(position, ImageCoordinates):
             raise ValueError(
-                "`model` must have `ImageCoordinates` as its position, which hold the image's shape. "
-                f"Received: position={position!r}."
+                "`model` must have `ImageCoordinates` as its position, which hold the image's "
+                f"shape. Received: position={position!r}."
             )
-        whole = isinstance(embedding, PixelEmbedding)
-        channels = embedding.channels if whole else position.channels
-        return cls(
-            (position.height, position.width, channels),
-            embedding.num_values if whole else embedding.vocabulary_size - 2,
-            position.query_shape,
-            whole,
-        )
+        height, width, query_shape = position.height, position.width, position.query_shape
+        if isinstance(embedding, PixelEmbedding):
+            shape = height, width, embedding.channels
+            return cls(shape, embedding.num_values, query_shape, whole_pixels=True)
+        shape = height, width, position.channels
+        return cls(shape, embedding.vocabulary_size - 2, query_shape)
 
     @property
     def length(self):
@@ -123,8 +119,8 @@ class ImageTokens(Value):
         return 1 + join_values(self.values(images), self.num_values)
 
     def inputs(self, images):
-        """Return the inputs of a model that predicts `encode(images)`: a start token and the ids but
-        the last."""
+        """Return the inputs of a model that predicts `encode(images)`: a start token, then all ids
+        except the last."""
         ids = self.encode(images)
         return ops.concatenate([self.start(ops.shape(ids)[0]), ids[:, :-1]], axis=1)
 

@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_attn import positions, registry
-from keras_attn.models.model import Model, embed, restore, token_input
+from keras_attn import registry
+from keras_attn.models.model import Model, embed, position_of, token_input
 
 
 @registry.register
@@ -16,7 +16,7 @@ class MaskedLanguageModel(Model):
     `keras.Model(model.input, model.get_layer("encoder").output)`.
 
     Args:
-        embedding: a `TokenEmbedding`.
+        embedding: a `TokenEmbedding`; None for that of the `head`.
         position: name or object of the position axis.
         segment: a `SegmentEmbedding`.
         norm: the normalisation of the embeddings.
@@ -45,13 +45,8 @@ class MaskedLanguageModel(Model):
     parts = ("embedding", "position", "segment", "norm", "encoder", "head", "dropout")
 
     def __init__(self, embedding, position, segment, norm, encoder, head, dropout=0.0, **kwargs):
-        embedding, segment, norm, encoder = restore(embedding, segment, norm, encoder)
-        if isinstance(head, dict):  # whose configuration holds a second copy of the table
-            head = {**head, "config": {**head["config"], "embedding": embedding}}
-        (head,) = restore(head)
-        if head.embedding is not embedding:
-            head.embedding = embedding
-        position = positions.get(position, dtype=embedding.dtype_policy)
+        embedding = embedding or head.embedding
+        position = position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         inputs = {
             "token_ids": token_input("token_ids"),

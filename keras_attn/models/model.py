@@ -1,16 +1,15 @@
-"""The base class of all models, and what their constructors share."""
+"""The base class of all models, and the functions that their constructors share."""
 
 import keras
 from keras import ops
 
-from keras_attn import registry
-from keras_attn.attention.masks import check_segments
+from keras_attn import positions, registry
+from keras_attn.attention.masks import check_segments, same_segment, segment_positions
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.models.fingerprint import Fingerprint
-from keras_attn.positions import Position
 
 
 class Model(keras.Model):
@@ -19,10 +18,9 @@ class Model(keras.Model):
     A file also holds the model's output for a small input. Loading refuses the file if the restored
     model gives another output.
 
-    A subclass sets `parts`, the names of its constructor's arguments that are also attributes, and
-    names its inputs. Where a row may hold several sequences, it sets `segment_inputs` and defines
-    `packed`. These inputs are not inputs of the graph, so files, exports and `model.input` do not
-    have them.
+    A subclass sets `parts`, the names of its constructor's arguments, which are also attributes,
+    and names its inputs. Where a row may hold several sequences, it sets `segment_inputs` and
+    defines `packed`; these inputs are no inputs of the graph, nor of files and exports.
     """
 
     parts = ()
@@ -38,16 +36,15 @@ class Model(keras.Model):
         return super().__call__(self._complete(inputs), *args, **kwargs)
 
     def _complete(self, inputs):
-        """Fill in None for absent optional inputs, and convert arrays, which must not be mixed
-        with tensors."""
+        """Add None for absent optional inputs; convert arrays: Keras allows no mix with tensors."""
         if not isinstance(inputs, dict):
             return inputs
-        absent = dict.fromkeys(optional_inputs(self))
-        inputs = {name: self._tensor(name, x) for name, x in {**absent, **inputs}.items()}
-        for name in self.segment_inputs:
-            if inputs.get(name, self) is None:
-                del inputs[name]
-        return inputs
+        names = [name for name, x in self.input.items() if self.get_layer(x.name).optional]
+        return {
+            name: self._tensor(name, x)
+            for name, x in {**dict.fromkeys(names), **inputs}.items()
+            if x is not None or name not in self.segment_inputs
+        }
 
     def call(self, inputs, training=None, mask=None):
         inputs = self._complete(inputs)  # training on JAX calls this without `__call__`
@@ -83,20 +80,18 @@ class Model(keras.Model):
         return super().make_train_function(force)
 
     def get_config(self):
-        config = {"name": self.name}
-        for part in self.parts:
-            value = getattr(self, part)
-            config[part] = registry.serialize(value) if hasattr(value, "get_config") else value
-        return config
+        parts = {name: getattr(self, name) for name in self.parts}
+        if getattr(parts.get("head"), "embedding", None) is parts["embedding"]:
+            parts["embedding"] = None  # The head saves it; a file must not make two tables of one.
+        return {"name": self.name, **registry.serialize(parts)}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(**config)
-
-
-def optional_inputs(model):
-    """Return the names of those inputs of a functional model that may be None."""
-    return [name for name, x in model.input.items() if model.get_layer(x.name).optional]
+        parts = {
+            name: registry.deserialize(part) if isinstance(part, dict) else part
+            for name, part in config.items()
+        }
+        return cls(**parts)
 
 
 def token_input(name, optional=False):
@@ -105,12 +100,24 @@ def token_input(name, optional=False):
 
 
 def memory_inputs(depth, hidden_dim):
-    """Return the symbolic inputs of the state of a segment memory, for a depth that takes one."""
+    """Return the symbolic inputs of the state of a segment memory."""
+    if not isinstance(depth, Stack):
+        raise ValueError(
+            "`depth` must be one whose call accepts a memory, as a `Stack`'s does. "
+            f"Received: depth of type {type(depth).__name__}."
+        )
     slots = (depth.num_layers, None, hidden_dim)
     return {
         "memory": keras.Input(slots, dtype=depth.compute_dtype, name="memory"),
         "memory_length": keras.Input((), dtype="int32", name="memory_length"),
     }
+
+
+def position_of(identifier, embedding):
+    """Return the position for a name or an object, in the embedding's dtype policy."""
+    if identifier is None:
+        return None
+    return positions.get(identifier, dtype=embedding.dtype_policy)
 
 
 def embed(embedding, position, token_ids, positions=None):
@@ -119,20 +126,23 @@ def embed(embedding, position, token_ids, positions=None):
     return x if position is None else position(x, positions)
 
 
+def embed_packed(model, position, token_ids, segment_ids):
+    """Embed packed rows; also return the arguments of a depth that keep their sequences apart."""
+    places = segment_positions(segment_ids)
+    x = model.drop(embed(model.embedding, position, token_ids, places))
+    apart = {"attention_mask": same_segment(segment_ids)}
+    return x, {**apart, "query_positions": places, "key_positions": places}
+
+
 def last_states(x, last):
     """Return the states (B, 1, D) at the indices `last` (B, 1) of `x`; all of them for None."""
     return x if last is None else ops.take_along_axis(x, last[..., None], axis=1)
 
 
-def restore(*parts):
-    """Return the parts of a model, with configurations turned into objects."""
-    return tuple(registry.deserialize(part) if isinstance(part, dict) else part for part in parts)
-
-
 def max_num_positions(*layers):
     """Return the smallest `max_length` of the positions in some layers; None for no limit."""
     parts = [part for layer in layers if layer is not None for part in flatten_layers(layer)]
-    lengths = [part.max_length for part in parts if isinstance(part, Position)]
+    lengths = [part.max_length for part in parts if isinstance(part, positions.Position)]
     return min((length for length in lengths if length is not None), default=None)
 
 

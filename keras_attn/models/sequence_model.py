@@ -4,8 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.depth import Stack
-from keras_attn.models.model import Model, check_causal, memory_inputs, restore
+from keras_attn.models.model import Model, check_causal, memory_inputs
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size
 
@@ -61,20 +60,13 @@ class SequenceModel(Model):
         memory: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """
 
-    parts = ("state_shape", "embedding", "depth", "memory")
+    parts = ("state_shape", "embedding", "depth", "memory", "heads")
 
     def __init__(self, state_shape, embedding, depth, memory, heads=None, **kwargs):
-        embedding, depth, memory = restore(embedding, depth, memory)
-        state_shape = (
-            tuple(state_shape) if isinstance(state_shape, (tuple, list)) else (state_shape,)
-        )
+        is_tuple = isinstance(state_shape, (tuple, list))
+        state_shape = tuple(state_shape) if is_tuple else (state_shape,)
         for length in state_shape:
             check_sizes(state_shape=length)
-        if not isinstance(depth, Stack):
-            raise ValueError(
-                "`depth` must be one whose call accepts a memory, as a `Stack`'s does. "
-                f"Received: depth of type {type(depth).__name__}."
-            )
         check_causal(depth)
         if heads is not None:
             heads = {name: _head(name, layer) for name, layer in heads.items()}
@@ -106,12 +98,6 @@ class SequenceModel(Model):
         _, num_layers, _, hidden_dim = self.input["memory"].shape
         return self.memory.initial(batch_size, num_layers, hidden_dim, self.depth.compute_dtype)
 
-    def get_config(self):
-        heads = self.heads
-        if heads is not None:
-            heads = {name: registry.serialize(layer) for name, layer in heads.items()}
-        return {**super().get_config(), "heads": heads}
-
 
 def _head(name, layer):
     if name in MEMORY:
@@ -121,7 +107,7 @@ def _head(name, layer):
     if isinstance(layer, int):
         # Outputs of a model are float32 under any policy, logits above all.
         return keras.layers.Dense(layer, dtype="float32", name=name)
-    return registry.deserialize(layer) if isinstance(layer, dict) else layer
+    return layer
 
 
 @registry.register

@@ -38,7 +38,7 @@ ARGUMENTS = {
     },
     "gtrxl": {"state_shape": 1, "heads": {"logits": formulas.V}, "memory_length": 3},
 }
-HEADS = "head_size(hidden_dim, num_heads)"
+HEADS = "num_heads, size"
 CAUSAL = {
     "score": ('pattern="causal"', 'score="additive", pattern="causal"'),
     "pattern": ('"causal"', "Local(3)"),

@@ -32,7 +32,7 @@ def adaptive_span_transformer(
     | dot + learned relative | adaptive span | in the score | post | stack | segment | LM + span |
 
     `keras_attn.memory.StatefulSegments(model)` keeps the memory between the batches of `fit`;
-    `model.span_summary(token_ids)` gives the spans that each layer's heads have learned.
+    `model.span_summary(token_ids)` returns the learned spans of each layer's heads.
 
     Args:
         max_span: int. Longest span of a head, and number of inputs that each layer remembers.
@@ -54,16 +54,14 @@ def adaptive_span_transformer(
     """
 
     def block(index):
+        score = LearnedRelative(max_span)
+        pattern = AdaptiveSpan(max_span, ramp, span_loss=span_loss, dynamic=dynamic)
+        size = head_size(hidden_dim, num_heads)
         return TransformerBlock(
-            attention=MultiHeadAttention(
-                num_heads,
-                head_size(hidden_dim, num_heads),
-                score=LearnedRelative(max_span),
-                pattern=AdaptiveSpan(max_span, ramp, span_loss=span_loss, dynamic=dynamic),
-                use_bias=False,
-                dropout=dropout,
+            MultiHeadAttention(
+                num_heads, size, score=score, pattern=pattern, use_bias=False, dropout=dropout
             ),
-            feed_forward=FeedForward(intermediate_dim, dropout=dropout),
+            FeedForward(intermediate_dim, dropout=dropout),
             residual="post_norm",
         )
 

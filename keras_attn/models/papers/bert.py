@@ -3,14 +3,9 @@
 import keras
 
 from keras_attn.depth import Stack
-from keras_attn.layers import (
-    FeedForward,
-    MaskedTokenHead,
-    MultiHeadAttention,
-    SegmentEmbedding,
-    TokenEmbedding,
-    TransformerBlock,
-)
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.layers.masked_token_head import MaskedTokenHead
+from keras_attn.layers.segment_embedding import SegmentEmbedding
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.ops.shapes import head_size
 from keras_attn.positions import Learned
@@ -52,16 +47,10 @@ def bert(
     epsilon = 1e-12
 
     def block(index):
+        size = head_size(hidden_dim, num_heads)
         return TransformerBlock(
-            attention=MultiHeadAttention(
-                num_heads,
-                head_size(hidden_dim, num_heads),
-                dropout=dropout,
-                kernel_initializer=normal,
-            ),
-            feed_forward=FeedForward(
-                intermediate_dim, activation="gelu", kernel_initializer=normal
-            ),
+            MultiHeadAttention(num_heads, size, dropout=dropout, kernel_initializer=normal),
+            FeedForward(intermediate_dim, activation="gelu", kernel_initializer=normal),
             residual=PostNorm(epsilon=epsilon),
             dropout=dropout,
         )

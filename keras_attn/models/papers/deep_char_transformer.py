@@ -1,13 +1,8 @@
 """The deep character Transformer (Al-Rfou et al., 2018)."""
 
 from keras_attn.depth import Stack
-from keras_attn.layers import (
-    FeedForward,
-    MultiHeadAttention,
-    PositionedBlock,
-    TokenEmbedding,
-    TransformerBlock,
-)
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.shapes import head_size
 from keras_attn.positions import Learned
@@ -47,16 +42,13 @@ def deep_char_transformer(
     """
 
     def block(index):
-        return PositionedBlock(
-            TransformerBlock(
-                attention=MultiHeadAttention(
-                    num_heads, head_size(hidden_dim, num_heads), pattern="causal", dropout=dropout
-                ),
-                feed_forward=FeedForward(intermediate_dim, dropout=dropout),
-                residual="post_norm",
-            ),
-            position=Learned(max_length),
+        size = head_size(hidden_dim, num_heads)
+        layer = TransformerBlock(
+            MultiHeadAttention(num_heads, size, pattern="causal", dropout=dropout),
+            FeedForward(intermediate_dim, dropout=dropout),
+            residual="post_norm",
         )
+        return PositionedBlock(layer, position=Learned(max_length))
 
     return CausalLanguageModel(
         embedding=TokenEmbedding(vocabulary_size, hidden_dim),

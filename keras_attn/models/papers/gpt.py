@@ -48,23 +48,13 @@ def gpt(
     normal = keras.initializers.RandomNormal(stddev=0.02)
     # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
     into_residual = keras.initializers.RandomNormal(stddev=0.02 / math.sqrt(2 * num_layers))
+    kernels = {"kernel_initializer": normal, "output_initializer": into_residual}
 
     def block(index):
+        size = head_size(hidden_dim, num_heads)
         return TransformerBlock(
-            attention=MultiHeadAttention(
-                num_heads,
-                head_size(hidden_dim, num_heads),
-                pattern="causal",
-                dropout=dropout,
-                kernel_initializer=normal,
-                output_initializer=into_residual,
-            ),
-            feed_forward=FeedForward(
-                intermediate_dim,
-                activation=gelu_tanh,
-                kernel_initializer=normal,
-                output_initializer=into_residual,
-            ),
+            MultiHeadAttention(num_heads, size, pattern="causal", dropout=dropout, **kernels),
+            FeedForward(intermediate_dim, activation=gelu_tanh, **kernels),
             residual=PreNorm(epsilon=1e-5),
             dropout=dropout,
         )

@@ -49,23 +49,19 @@ def gtrxl(
     """
 
     def block(index):
+        size = head_size(hidden_dim, num_heads)
         return TransformerBlock(
-            attention=MultiHeadAttention(
-                num_heads,
-                head_size(hidden_dim, num_heads),
-                score="relative",
-                pattern="causal",
-                use_bias=False,
-                dropout=dropout,
+            MultiHeadAttention(
+                num_heads, size, score="relative", pattern="causal", use_bias=False, dropout=dropout
             ),
-            feed_forward=FeedForward(intermediate_dim),
+            FeedForward(intermediate_dim),
             residual=residual,
             dropout=dropout,
         )
 
     return SequenceModel(
         state_shape,
-        embedding=keras.layers.Dense(hidden_dim) if embedding is None else embedding,
+        embedding=embedding or keras.layers.Dense(hidden_dim),
         depth=Stack(block, num_layers, name="depth"),
         memory=SegmentMemory(memory_length),
         heads=heads,

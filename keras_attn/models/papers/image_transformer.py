@@ -4,13 +4,8 @@ import keras
 
 from keras_attn import patterns
 from keras_attn.depth import Stack
-from keras_attn.layers import (
-    FeedForward,
-    MultiHeadAttention,
-    PixelEmbedding,
-    TokenEmbedding,
-    TransformerBlock,
-)
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.logistics import num_parameters
 from keras_attn.ops.shapes import head_size
@@ -38,15 +33,18 @@ def image_transformer(
 
     | score | pattern | position | residual | depth | memory | loss |
     | --- | --- | --- | --- | --- | --- | --- |
-    | scaled dot | block local | image coordinates | post | stack | KV cache | categorical, logistics |
+    | scaled dot | block local | coordinates | post | stack | KV cache | categorical, logistics |
 
     A language model of the tokens of `ImageTokens.of(model)`: the V = `vocabulary_size` - 2 values
-    of each channel, padding and start. `pattern` is the paper's 1-D one, `BlockLocal1D(256, 256)`,
-    unless another is given, such as the 2-D one, `BlockLocal2D((32, 96), (8, 32), flange=(8, 16))`,
-    whose order the tokens then have. With `num_mixtures` a token is a whole pixel, and the outputs
-    are what a `MixtureOfLogistics(num_mixtures, channels, V)` takes, in the place of logits; the
-    labels are then `tokens.values(images)`, not `tokens.encode(images)`. `key_dim` is the size of a
-    head, by default D / N.
+    of each channel, padding and start.
+
+    Args:
+        pattern: a causal pattern; by default the paper's 1-D one, `BlockLocal1D(256, 256)`. The 2-D
+            one is `BlockLocal2D((32, 96), (8, 32), flange=(8, 16))`; tokens are then in its order.
+        num_mixtures: int. If given, a token is a whole pixel, the outputs are the parameters of a
+            `MixtureOfLogistics(num_mixtures, channels, V)`, not logits, and the labels are
+            `tokens.values(images)`, not `tokens.encode(images)`.
+        key_dim: int. Size of a head; by default `hidden_dim / num_heads`.
 
     Example:
         >>> import keras_attn
@@ -72,13 +70,9 @@ def image_transformer(
         channels = 1
 
     def block(index):
-        return TransformerBlock(
-            attention=MultiHeadAttention(
-                num_heads, key_dim or head_size(hidden_dim, num_heads), pattern=pattern
-            ),
-            feed_forward=FeedForward(intermediate_dim),
-            dropout=dropout,
-        )
+        size = key_dim or head_size(hidden_dim, num_heads)
+        attention = MultiHeadAttention(num_heads, size, pattern=pattern)
+        return TransformerBlock(attention, FeedForward(intermediate_dim), dropout=dropout)
 
     return CausalLanguageModel(
         embedding=embedding,

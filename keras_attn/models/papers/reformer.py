@@ -33,7 +33,8 @@ def reformer(
 ):
     """Build the Reformer: attention within hash buckets, in reversible layers.
 
-        y_1 = x_1 + LSHAttention(LN(x_2)),  y_2 = x_2 + FFN(LN(y_1));  logits = LN((y_1 + y_2) / 2) E^T
+        y_1 = x_1 + LSHAttention(LN(x_2)),  y_2 = x_2 + FFN(LN(y_1));
+        logits = LN((y_1 + y_2) / 2) E^T
 
     | score | pattern | position | residual | depth | memory | loss |
     | --- | --- | --- | --- | --- | --- | --- |
@@ -42,11 +43,10 @@ def reformer(
     Args:
         axial_shape: ints, whose product is the longest sequence.
         axial_dims: ints, one for each axis, whose sum is `hidden_dim`; by default equal parts.
-        attention: "lsh", "local" and "full", repeated over the layers. The paper has "lsh" only, and
-            "full" as the baseline; the authors' configuration for text has three "local" to one
-            "lsh".
+        attention: "lsh", "local" and "full", repeated over the layers. The paper has "lsh", and
+            "full" as baseline; the authors' configuration for text has three "local" to one "lsh".
         chunk_length, num_rounds, num_buckets, across_buckets: as `keras_attn.patterns.LSH`.
-        local_length: int. Block size of "local" layers, which attend to the own and the previous block.
+        local_length: int. Block size of "local" layers, which attend to two blocks.
         key_dim: int. Size of each head; by default `hidden_dim / num_heads`.
         activation, feed_forward_chunks: as `keras_attn.layers.FeedForward`.
 
@@ -58,40 +58,34 @@ def reformer(
         (None, None, 100)
 
     Differs from the paper: the streams end as their mean, so that the logits share the token table
-        and `Stack` may stand in the place of `Reversible`; the authors' end side by side, before
-        logits of their own: `Reversible(join="concatenate")` and `CausalLanguageModel(head=)`.
+        and `Stack` can replace `Reversible`; the authors' end side by side, before logits of their
+        own: `Reversible(join="concatenate")` and `CausalLanguageModel(head=)`.
 
     Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), sections 2 and 3; local
         layers: [reformer_enwik8.gin](https://github.com/google/trax/blob/2583058/trax/supervised/configs/reformer_enwik8.gin).
     """
-    kinds = ("lsh", "local", "full")
-    check_choice(kinds, **{f"attention[{i}]": kind for i, kind in enumerate(attention)})
-
-    def self_attention(score, pattern):
-        return MultiHeadAttention(
-            num_heads,
-            key_dim or head_size(hidden_dim, num_heads),
-            score=score,
-            pattern=pattern,
-            use_bias=False,
-            dropout=attention_dropout,
-        )
+    check_choice(
+        ("lsh", "local", "full"), **{f"attention[{i}]": x for i, x in enumerate(attention)}
+    )
 
     def attention_of(index):
-        kind = attention[index % len(attention)]
+        kind, score = attention[index % len(attention)], "scaled_dot"
         if kind == "full":
-            return self_attention("scaled_dot", "causal")
-        if kind == "local":
-            return self_attention("scaled_dot", BlockLocal1D(local_length, lookback=local_length))
-        lsh = LSH(chunk_length, num_rounds, num_buckets, across_buckets=across_buckets)
-        return self_attention("shared_qk", lsh)
+            pattern = "causal"
+        elif kind == "local":
+            pattern = BlockLocal1D(local_length, lookback=local_length)
+        else:
+            score = "shared_qk"
+            pattern = LSH(chunk_length, num_rounds, num_buckets, across_buckets=across_buckets)
+        size = key_dim or head_size(hidden_dim, num_heads)
+        return MultiHeadAttention(
+            num_heads, size, score=score, pattern=pattern, use_bias=False, dropout=attention_dropout
+        )
 
     def block(index):
         return TransformerBlock(
-            attention=attention_of(index),
-            feed_forward=FeedForward(
-                intermediate_dim, activation, dropout=dropout, chunks=feed_forward_chunks
-            ),
+            attention_of(index),
+            FeedForward(intermediate_dim, activation, dropout=dropout, chunks=feed_forward_chunks),
             residual="pre_norm",
             dropout=dropout,
         )

@@ -35,10 +35,10 @@ def sparse_transformer(
 
     | score | pattern | position | residual | depth | memory | loss |
     | --- | --- | --- | --- | --- | --- | --- |
-    | scaled dot | strided or fixed | row + column + channel | pre, 1/sqrt(2N) | stack + remat | - | LM / bits per dim |
+    | scaled dot | strided, fixed | row, column, channel | pre, 1/sqrt(2N) | stack, remat | - | LM |
 
     A sequence is an image of (rows, columns, channels), row by row. Use the strided pattern for
-    images, and the fixed one, selected by `summary`, for text, which has no natural rows.
+    images, and the fixed one, selected by `summary`, for text.
 
     Args:
         image_shape: three ints. A text of so many tokens is (tokens / stride, stride, 1).
@@ -48,7 +48,7 @@ def sparse_transformer(
             "per_head", one in the first half of the heads and one in the other, of at least two;
             "full", all past keys, the paper's baseline.
         key_dim: int. Size of each head's queries and keys; by default that of its values,
-            `hidden_dim / num_heads`; the paper's model of small images has half of it.
+            `hidden_dim / num_heads`, of which the paper's model of small images has half.
         remat: bool. If True, the backward pass recomputes the blocks' activations.
 
     Example:
@@ -87,8 +87,6 @@ def sparse_transformer(
         first = num_heads // 2
         return PerHead([pattern(near)] * first + [pattern(far)] * (num_heads - first))
 
-    size = head_size(hidden_dim, num_heads)
-
     def normal(fan_in, scale=1.0):
         return keras.initializers.RandomNormal(stddev=scale * math.sqrt(0.125 / fan_in))
 
@@ -96,8 +94,9 @@ def sparse_transformer(
     into_residual = 1 / math.sqrt(2 * num_layers)
 
     def block(index):
+        size = head_size(hidden_dim, num_heads)
         return TransformerBlock(
-            attention=MultiHeadAttention(
+            MultiHeadAttention(
                 num_heads,
                 key_dim or size,
                 size,
@@ -105,7 +104,7 @@ def sparse_transformer(
                 kernel_initializer=normal(hidden_dim),
                 output_initializer=normal(hidden_dim, into_residual),
             ),
-            feed_forward=FeedForward(
+            FeedForward(
                 intermediate_dim,
                 activation=gelu_sigmoid,
                 kernel_initializer=normal(hidden_dim),

@@ -52,16 +52,16 @@ def super_resolution_transformer(
     """
     pattern = causal_pattern(pattern)
 
-    def block(pattern, cross_attention=None):
-        return TransformerBlock(
-            attention=attention(pattern),
-            cross_attention=cross_attention,
-            feed_forward=FeedForward(intermediate_dim),
-            dropout=dropout,
-        )
-
     def attention(pattern):
         return MultiHeadAttention(num_heads, head_size(hidden_dim, num_heads), pattern=pattern)
+
+    def block(pattern, cross_attention=None):
+        return TransformerBlock(
+            attention(pattern),
+            FeedForward(intermediate_dim),
+            cross_attention=cross_attention,
+            dropout=dropout,
+        )
 
     return EncoderDecoder(
         embedding=TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False),

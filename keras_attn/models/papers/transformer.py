@@ -40,22 +40,13 @@ def transformer(
     """
 
     def attention(pattern):
-        return MultiHeadAttention(
-            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
-        )
+        size = head_size(hidden_dim, num_heads)
+        return MultiHeadAttention(num_heads, size, pattern=pattern, dropout=attention_dropout)
 
-    def encoder_block(index):
+    def block(pattern, crosses=False):
         return TransformerBlock(
-            attention=attention("dense"),
-            feed_forward=FeedForward(intermediate_dim),
-            residual=residual,
-            dropout=dropout,
-        )
-
-    def decoder_block(index):
-        return TransformerBlock(
-            attention=attention("causal"),
-            cross_attention=attention("dense"),
+            attention=attention(pattern),
+            cross_attention=attention("dense") if crosses else None,
             feed_forward=FeedForward(intermediate_dim),
             residual=residual,
             dropout=dropout,
@@ -64,8 +55,8 @@ def transformer(
     return EncoderDecoder(
         embedding=TokenEmbedding(vocabulary_size, hidden_dim),
         position=position,
-        encoder=Stack(encoder_block, num_layers, name="encoder"),
-        decoder=Stack(decoder_block, num_layers, name="decoder"),
+        encoder=Stack(lambda index: block("dense"), num_layers, name="encoder"),
+        decoder=Stack(lambda index: block("causal", crosses=True), num_layers, name="decoder"),
         dropout=dropout,
         name=name,
     )

@@ -1,14 +1,9 @@
 """Transformer-XL (Dai et al., 2019)."""
 
 from keras_attn.depth import Stack
-from keras_attn.layers import (
-    AdaptiveEmbedding,
-    AdaptiveSoftmax,
-    FeedForward,
-    MultiHeadAttention,
-    TokenEmbedding,
-    TransformerBlock,
-)
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
+from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.memory import SegmentMemory
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.shapes import head_size
@@ -64,7 +59,7 @@ def transformer_xl(
 
     def block(index):
         return TransformerBlock(
-            attention=MultiHeadAttention(
+            MultiHeadAttention(
                 num_heads,
                 head_size(hidden_dim, num_heads),
                 score=Relative(clamp_length=clamp_length),
@@ -72,19 +67,18 @@ def transformer_xl(
                 use_bias=False,
                 dropout=attention_dropout,
             ),
-            feed_forward=FeedForward(intermediate_dim, dropout=dropout),
+            FeedForward(intermediate_dim, dropout=dropout),
             residual="post_norm",
             dropout=dropout,
         )
 
-    if cutoffs is None:
-        tokens = {"embedding": TokenEmbedding(vocabulary_size, hidden_dim)}
-    else:
-        table = AdaptiveEmbedding(vocabulary_size, hidden_dim, cutoffs, div_val)
-        head = AdaptiveSoftmax(table, tied_projections="all_but_first")
-        tokens = {"embedding": table, "head": head}
+    embedding, head = TokenEmbedding(vocabulary_size, hidden_dim), None
+    if cutoffs is not None:
+        embedding = AdaptiveEmbedding(vocabulary_size, hidden_dim, cutoffs, div_val)
+        head = AdaptiveSoftmax(embedding, tied_projections="all_but_first")
     return CausalLanguageModel(
-        **tokens,
+        embedding=embedding,
+        head=head,
         depth=Stack(block, num_layers, name="depth"),
         memory=SegmentMemory(memory_length),
         dropout=dropout,

@@ -1,13 +1,8 @@
 """The Universal Transformer (Dehghani et al., 2019)."""
 
 from keras_attn.depth import ACT, Recurrent
-from keras_attn.layers import (
-    FeedForward,
-    MultiHeadAttention,
-    SeparableConvTransition,
-    TokenEmbedding,
-    TransformerBlock,
-)
+from keras_attn.feed_forward import SeparableConvTransition
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.ops.checks import check_choice
 from keras_attn.ops.shapes import head_size
@@ -33,15 +28,17 @@ def universal_transformer(
 
         X = H^{t-1} + P^t,  A = LN(X + SelfAttention(X)),  H^t = LN(A + Transition(A)),  t = 1 .. T
 
-    The decoder attends to the encoder's H^T between the two. With `depth="act"` each position takes
-    a number of steps of its own, at most T.
+    The decoder attends to the encoder's H^T between the two.
 
     | score | pattern | position | residual | depth | memory | loss |
     | --- | --- | --- | --- | --- | --- | --- |
-    | scaled dot | causal, cross | timestep, every step | post | recurrent, ACT | KV cache | ponder |
+    | scaled dot | causal, cross | timestep per step | post | recurrent, ACT | KV cache | ponder |
 
-    `num_layers` is T; the number of weights does not depend on it. `depth` is "recurrent" or "act",
-    `transition` "feed_forward" or "separable_conv"; `ponder_loss` and `halting_bias` are ACT's.
+    Args:
+        num_layers: int. Number of steps T, on which the number of weights does not depend.
+        depth: "recurrent", or "act" for a number of steps of each position's own, at most T.
+        transition: "feed_forward" or "separable_conv".
+        ponder_loss, halting_bias: as `keras_attn.depth.ACT`.
 
     Example:
         >>> import keras_attn
@@ -58,19 +55,19 @@ def universal_transformer(
     check_choice(("feed_forward", "separable_conv"), transition=transition)
 
     def attention(pattern):
-        return MultiHeadAttention(
-            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
-        )
+        size = head_size(hidden_dim, num_heads)
+        return MultiHeadAttention(num_heads, size, pattern=pattern, dropout=attention_dropout)
+
+    def feed_forward(pattern):
+        if transition == "feed_forward":
+            return FeedForward(intermediate_dim)
+        return SeparableConvTransition(intermediate_dim, causal=pattern == "causal")
 
     def block(pattern, cross_attention=None):
-        if transition == "feed_forward":
-            between = FeedForward(intermediate_dim)
-        else:
-            between = SeparableConvTransition(intermediate_dim, causal=pattern == "causal")
         return TransformerBlock(
-            attention=attention(pattern),
+            attention(pattern),
+            feed_forward(pattern),
             cross_attention=cross_attention,
-            feed_forward=between,
             residual=residual,
             dropout=dropout,
         )
@@ -78,14 +75,8 @@ def universal_transformer(
     def repeated(block, name):
         if depth == "recurrent":
             return Recurrent(block, num_layers, position, name=name)
-        return ACT(
-            block,
-            num_layers,
-            ponder_loss=ponder_loss,
-            halting_bias=halting_bias,
-            position=position,
-            name=name,
-        )
+        halting = {"ponder_loss": ponder_loss, "halting_bias": halting_bias}
+        return ACT(block, num_layers, position=position, name=name, **halting)
 
     return EncoderDecoder(
         embedding=TokenEmbedding(vocabulary_size, hidden_dim),
