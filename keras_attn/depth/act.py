@@ -20,11 +20,7 @@ from keras_attn.depth.recurrent import Recurrent
 from keras_attn.depth.stack import Stack
 from keras_attn.ops.checks import check_choice, check_sizes
 
-GRAVES, BASIC, ACCUMULATED = VARIANTS = (
-    "graves",
-    "tensor2tensor",
-    "tensor2tensor_accumulated",
-)
+GRAVES, BASIC, ACCUMULATED = VARIANTS = "graves", "tensor2tensor", "tensor2tensor_accumulated"
 
 
 @registry.register
@@ -39,13 +35,12 @@ class ACT(ReplicaLosses, Recurrent):
     its state, to which other positions still attend. The ponder loss, `ponder_loss` times the mean
     of N + R over the real positions of the batch, is added to the model's losses; its gradient
     makes positions halt sooner. `fit` and `evaluate` show the mean of N as the metric `NAME_steps`,
-    where NAME is the layer's name; not on JAX.
+    except on JAX; NAME is the layer's name.
 
-    In eager calls and in TensorFlow graphs the loop ends when all positions have halted, so time is
-    that of a stack of max N blocks; outputs and gradients are those of M steps. All M steps are
-    computed
+    In eager calls and TensorFlow graphs the loop ends when all positions have halted, in the time
+    of a stack of max N blocks; outputs and gradients are those of M steps. All M are computed
 
-    - if a call returns keys, states or scores of the steps, as decoding with a cache does;
+    - if a call returns caches, states or scores of the steps;
     - in a graph, if the block recomputes activations, as a `Reversible` does;
     - by XLA, unless batch size and length are static; and by JAX's tracing.
 
@@ -56,23 +51,18 @@ class ACT(ReplicaLosses, Recurrent):
     Args:
         block: a `Block`, or a function that is called with 0 and returns one.
         max_steps: int. Most steps M.
-        epsilon: float. A position halts at a sum of 1 - epsilon, so that one step can be enough;
-            with 1 it always is.
+        epsilon: float. A position halts at a sum of 1 - epsilon, so that one step can be enough.
         ponder_loss: float. Weight of the ponder loss.
         halting_bias: float. Initial b; the higher, the fewer steps at first.
         position: name or object of the position axis, such as `"timestep"`; None for none.
-        variant: `"graves"`, as above; or as Tensor2Tensor computes it, `"tensor2tensor"` for its
+        variant: `"graves"`, as above; or Tensor2Tensor's, `"tensor2tensor"` for its
             `act_type="basic"` and `"tensor2tensor_accumulated"` for the other. There h^n is read
             from the block's input; a sum of exactly 1 - epsilon does not halt; the M-th step has
             weight h^M, so the weights may sum to less than 1 and N + R to M; states change after
-            halting. Basic also interpolates, output = p^n s^n + (1 - p^n) output; accumulated sums
-            up.
+            halting. Basic interpolates, output = p^n s^n + (1 - p^n) output; accumulated sums up.
 
-    Call arguments:
+    Call arguments and returns:
         As `Stack`, each step in the place of a layer.
-
-    Returns:
-        As `Stack`.
 
     Raises:
         ValueError: if `max_steps` < 1, `epsilon` or `ponder_loss` is below 0, `block` makes no
@@ -87,9 +77,9 @@ class ACT(ReplicaLosses, Recurrent):
         >>> encoder(ops.ones((3, 5, 16))).shape
         TensorShape([3, 5, 16])
 
-    Differs from the paper: the ponder loss is a mean over positions, as Tensor2Tensor's, where
-        Graves sums; Tensor2Tensor's counts padding. Instead of Graves's flag of the first step,
-        which `ACTCell` has, `Timestep` encodes the step.
+    Differs from the paper: the ponder loss is a mean over positions, where Graves sums and
+        Tensor2Tensor counts padding. Instead of Graves's flag of the first step, which `ACTCell`
+        has, `Timestep` encodes the step.
 
     Reference: [Graves, 2016](https://arxiv.org/abs/1603.08983), section 2, eq. 5 to 13;
         [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), section 2.2;
@@ -130,13 +120,15 @@ class ACT(ReplicaLosses, Recurrent):
 
     def _run(self, x, calls, keep_outputs):
         call = calls[0]
-        caching, real = call.cache is not None, None
-        if not caching:
-            real = join_masks((x, call.padding_mask, "padding_mask"))
-        state = self._start(x, real)
-        running = state[-1].running
-        all_steps = caching or keep_outputs or call.memory is not None
-        if all_steps or call.return_attention_scores:
+        caching, dtype = call.cache is not None, at_least_float32(self.compute_dtype)
+        running = ops.ones_like(x[..., 0], dtype=dtype)  # (B, T)
+        real = None if caching else join_masks((x, call.padding_mask, "padding_mask"))
+        if real is not None:
+            running = ops.cast(real, dtype)
+        # The state, the mean of the states so far, and the halting of positions.
+        state = x, ops.zeros_like(x, dtype=dtype), start(running)
+        returns_states = caching or keep_outputs or call.memory is not None
+        if returns_states or call.return_attention_scores:
             extras = []
             for number, call in enumerate(calls):
                 state, extra = self._advance(number, state, call)
@@ -153,16 +145,12 @@ class ACT(ReplicaLosses, Recurrent):
             )
         _, mean, halting = state
         if not caching:
-            self._report(halting, running, call.training)
+            if self.ponder_loss:
+                ponder = mean_over_real(halting.steps + halting.remainder, ops.sum(running))
+                self.add_loss(self.ponder_loss * ponder)
+            steps, running = (ops.reshape(x, (-1,)) for x in (halting.steps, running))
+            show_steps(self.steps_taken, steps, running, call.training)
         return ops.cast(mean, self.compute_dtype), extras
-
-    def _start(self, x, real):
-        """Return the first state, the mean of the states so far, and the halting of positions."""
-        dtype = at_least_float32(self.compute_dtype)
-        running = ops.ones_like(x[..., 0], dtype=dtype)  # (B, T)
-        if real is not None:
-            running = ops.cast(real, dtype)
-        return x, ops.zeros_like(x, dtype=dtype), start(running)
 
     def _advance(self, number, state, call):
         """Take one more step: return the new state, and the block's scores and cache."""
@@ -186,14 +174,6 @@ class ACT(ReplicaLosses, Recurrent):
         if is_graves:
             after = ops.where(halting.running[..., None] > 0, after, before)
         return (after, mean, halted), extras
-
-    def _report(self, halting, running, training):
-        """Add the ponder loss, and update the metric of the mean number of steps."""
-        if self.ponder_loss:
-            ponder = mean_over_real(halting.steps + halting.remainder, ops.sum(running))
-            self.add_loss(self.ponder_loss * ponder)
-        steps, running = (ops.reshape(x, (-1,)) for x in (halting.steps, running))
-        show_steps(self.steps_taken, steps, running, training)
 
     def get_config(self):
         config = super().get_config()

@@ -24,17 +24,16 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
     the last one is 1 at the first step on an input, else 0. s^0 is the state after the previous
     input.
 
-    One more state (B, 2) after the cell's own holds the sums of N and R so far. Their sum P is the
-    ponder cost. A cell cannot add a loss inside the loop of `keras.layers.RNN`, so `ACTRNN`, with
-    the same arguments, adds the ponder loss. At each input, time is that of the row with the most
-    steps. States, output and sums are float32 at least; the inner cell has its own dtype. Its
-    dropout drops the same numbers at all steps, as in Keras.
+    One more state (B, 2) after the cell's own holds the sums of N and R so far; their sum is the
+    ponder cost. A cell cannot add a loss inside the loop of `keras.layers.RNN`, so `ACTRNN` adds
+    it. At each input, time is that of the row with the most steps. States, output and sums are
+    float32 at least; the inner cell has its own dtype. Its dropout drops the same numbers at all
+    steps, as in Keras.
 
     Args:
         cell: a Keras RNN cell, such as `keras.layers.LSTMCell(64)`.
         max_steps: int. Most steps M on one input.
-        epsilon: float. A row halts at a sum of 1 - epsilon, so that one step can be enough; with 1
-            it always is.
+        epsilon: float. A row halts at a sum of 1 - epsilon, so that one step can be enough.
         ponder_loss: float. Weight of the ponder loss that `ACTRNN` adds.
         halting_bias: float. Initial b; the higher, the fewer steps at first.
 
@@ -45,8 +44,8 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
         The output (B, U), and the list of new states.
 
     Raises:
-        ValueError: if `cell` is no RNN cell, `max_steps` < 1, `epsilon` or
-            `ponder_loss` is below 0, or inputs are not (B, D).
+        ValueError: if `cell` is no RNN cell, `max_steps` < 1, `epsilon` or `ponder_loss` is below
+            0, or inputs are not (B, D).
 
     Example:
         >>> import keras, keras_attn
@@ -54,9 +53,9 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
         >>> keras.layers.RNN(cell, return_sequences=True)(keras.ops.ones((2, 3, 4))).shape
         TensorShape([2, 3, 8])
 
-    Differs from the paper: the halting probability is read from the cell's output, which is the
-        state of Keras's cells, and h, not c, of an LSTM cell's. The ponder loss is a mean over
-        inputs, where the paper sums.
+    Differs from the paper: the halting probability is read from the cell's output, the state of
+        Keras's cells, and h, not c, of an LSTM cell's. The ponder loss is a mean over inputs, where
+        the paper sums.
 
     Reference: [Graves, 2016](https://arxiv.org/abs/1603.08983), section 2, eq. 1 to 13.
     """

@@ -5,12 +5,7 @@ from keras import ops, tree
 
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth.act_cell import ACTCell
-from keras_attn.depth.halting import (
-    at_least_float32,
-    mean_over_real,
-    show_steps,
-    steps_metric,
-)
+from keras_attn.depth.halting import at_least_float32, mean_over_real, show_steps, steps_metric
 from keras_attn.registry import register
 
 
@@ -20,10 +15,9 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
 
         loss += ponder_loss * mean of N + R over the real inputs of the batch
 
-    `fit` and `evaluate` show the mean of N as the metric `NAME_steps`, where NAME is the layer's
-    name; not on JAX. Of several cells, each adds its own loss, and the metric is their mean. Masked
-    inputs count in no mean. Everything else is as in `keras.layers.RNN`, which has the same
-    arguments.
+    `fit` and `evaluate` show the mean of N as the metric `NAME_steps`, except on JAX; NAME is the
+    layer's name. Of several cells, each adds its own loss, and the metric is their mean. Masked
+    inputs count in no mean. Everything else is as in `keras.layers.RNN`.
 
     Args:
         cell: an `ACTCell`, or a list of cells, stacked, with an `ACTCell` among them.
@@ -54,17 +48,12 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
 
     def __init__(self, cell, **kwargs):
         super().__init__(cell, **kwargs)
-        is_stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
-        cells = self.cell.cells if is_stacked else [self.cell]
-        self._act_cells = [
-            (place if is_stacked else None, cell)
-            for place, cell in enumerate(cells)
-            if isinstance(cell, ACTCell)
-        ]
+        self._is_stacked = isinstance(self.cell, keras.layers.StackedRNNCells)
+        cells = self.cell.cells if self._is_stacked else [self.cell]
+        self._act_cells = [(i, cell) for i, cell in enumerate(cells) if isinstance(cell, ACTCell)]
         if not self._act_cells:
             raise ValueError(
-                "`cell` must be an `ACTCell`, or have one among its cells. "
-                f"Received: cell={cell!r}."
+                f"`cell` must be an `ACTCell` or have one among its cells. Received: cell={cell!r}."
             )
         for _, cell in self._act_cells:
             cell.is_counted = True
@@ -77,21 +66,22 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
 
     def _with_sums(self, initial_state, batch_size):
         """Append sums of 0 to the states of each `ACTCell` that is given none."""
-        states = _listed(initial_state)
+        states = list(self._by_cell(initial_state))
         for place, cell in self._act_cells:
-            of_cell = states if place is None else _listed(states[place])
+            of_cell = states[place]
+            of_cell = list(of_cell) if tree.is_nested(of_cell) else [of_cell]
             if len(of_cell) == len(cell.state_size) - 1:
-                of_cell = [*of_cell, ops.zeros((batch_size, 2), cell.compute_dtype)]
+                of_cell.append(ops.zeros((batch_size, 2), cell.compute_dtype))
             if len(of_cell) != len(cell.state_size):
                 raise ValueError(
                     "`initial_state` must have a tensor for each state of the cell. "
                     f"Received: {len(of_cell)} for states of sizes {cell.state_size}."
                 )
-            if place is None:
-                states = of_cell
-            else:
-                states[place] = of_cell
-        return states
+            states[place] = of_cell
+        return states if self._is_stacked else states[0]
+
+    def _by_cell(self, states):
+        return states if self._is_stacked else [states]
 
     def inner_loop(self, sequences, initial_state, mask, training=None):
         results = super().inner_loop(sequences, initial_state, mask, training)
@@ -100,17 +90,10 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
         if mask is not None:
             count = ops.sum(ops.cast(mask, dtype))
         for place, cell in self._act_cells:
-            before, after = (
-                (states if place is None else states[place])[-1]
-                for states in (initial_state, results[-1])
-            )
+            before, after = (self._by_cell(x)[place][-1] for x in (initial_state, results[-1]))
             # A stateful layer keeps its state from batch to batch: subtract what it began with.
             sums = ops.sum(after - before, axis=0)  # of N and of R
             if cell.ponder_loss:
                 self.add_loss(cell.ponder_loss * mean_over_real(sums, count))
             show_steps(self.steps_taken, sums[0] / ops.maximum(count, 1), count, training)
         return results
-
-
-def _listed(state):
-    return list(state) if tree.is_nested(state) else [state]

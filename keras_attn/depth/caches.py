@@ -11,7 +11,17 @@ def initial(blocks, batch_size, max_length):
     """
     # Whole: with prompts of different lengths and with beams, `key_positions` move the keys.
     memory = KVCache(max_length, whole=True)
-    return join([_of_sublayers(block, memory, batch_size) for block in blocks])
+    caches = []
+    for block in blocks:
+        if block.attention is None:
+            raise ValueError(
+                "A cache needs a `block` with one attention layer, as a `TransformerBlock` has. "
+                f"Received: block={block!r}."
+            )
+        caches.append({"attention": memory.initial(block.attention, batch_size)})
+        if isinstance(block.feed_forward, PositionMixer):
+            caches[-1]["feed_forward"] = block.feed_forward.initial_cache(batch_size, max_length)
+    return join(caches)
 
 
 def of_block(number, cache, context_cache):
@@ -35,15 +45,3 @@ def join(caches):
         for block in caches
     ]
     return {"layers": layers} if index is None else {"index": index, "layers": layers}
-
-
-def _of_sublayers(block, memory, batch_size):
-    if block.attention is None:
-        raise ValueError(
-            "A cache needs a `block` with one attention layer, as a `TransformerBlock` has. "
-            f"Received: block={block!r}."
-        )
-    caches = {"attention": memory.initial(block.attention, batch_size)}
-    if isinstance(block.feed_forward, PositionMixer):
-        caches["feed_forward"] = block.feed_forward.initial_cache(batch_size, memory.max_length)
-    return caches

@@ -10,19 +10,12 @@ from keras_attn.ops.checks import check_numbers
 
 
 class Halting(NamedTuple):
-    """The progress of each unit: float tensors of one shape.
+    """The progress of each unit: float tensors of one shape."""
 
-    Attributes:
-        running: 1 where a unit takes the next step, else 0.
-        total: sum of the halting probabilities of the steps after which it did not halt.
-        steps: N, the number of steps it has taken.
-        remainder: R, 1 minus that sum when it halted; 0 before.
-    """
-
-    running: object
-    total: object
-    steps: object
-    remainder: object
+    running: object  # 1 where a unit takes the next step, else 0
+    total: object  # sum of the halting probabilities of the steps after which it did not halt
+    steps: object  # N, the number of steps it has taken
+    remainder: object  # R, 1 minus that sum when it halted; 0 before
 
 
 def start(running):
@@ -39,28 +32,26 @@ def advance(halting, probability, is_last, epsilon, strict=False, remainder_at_l
     The weights of a unit's steps sum to 1. N is a constant to the gradient.
 
     Args:
-        halting: of the steps before.
-        probability: h_n, as `halting.running`.
+        halting: of the steps before. probability: h_n, as `halting.running`.
         is_last: bool. True at the M-th step.
-        epsilon: float. A unit halts at a sum of 1 - epsilon.
         strict: bool. If True, a unit halts above 1 - epsilon only, not at it.
-        remainder_at_last: bool. If True, the M-th step halts. If False, its weight is h_n, and the
-            weights may sum to less than 1.
+        remainder_at_last: bool. If False, the M-th step does not halt and has the weight h_n, so
+            that the weights may sum to less than 1.
     """
     reached = halting.total + probability
     halts = reached > 1 - epsilon if strict else reached >= 1 - epsilon
     if remainder_at_last:
         halts = ops.logical_or(halts, is_last)
     halts = halting.running * ops.cast(halts, probability.dtype)
-    goes_on = halting.running - halts
+    continues = halting.running - halts
     remainder = halts * (1 - halting.total)
     advanced = Halting(
-        running=goes_on,
-        total=halting.total + goes_on * probability,
+        running=continues,
+        total=halting.total + continues * probability,
         steps=halting.steps + halting.running,
         remainder=halting.remainder + remainder,
     )
-    return advanced, goes_on * probability + remainder
+    return advanced, continues * probability + remainder
 
 
 def mean_over_real(values, count):
@@ -72,8 +63,7 @@ def mean_over_real(values, count):
 
 
 def halting_unit(bias, compute_dtype):
-    """Return the layer of the halting probabilities, in float32 or more: sums in float16 are too
-    coarse to reach 0.99."""
+    """Return the layer of halting probabilities: float16 is too coarse for sums to reach 0.99."""
     return keras.layers.Dense(
         1,
         activation="sigmoid",
@@ -84,12 +74,9 @@ def halting_unit(bias, compute_dtype):
 
 
 def steps_metric(layer):
-    """Return the metric of the mean number of steps, which `fit` and `evaluate` show.
-
-    None on JAX, on which `fit` does not let a layer's call update a metric.
-    """
+    """Return the metric of the mean number of steps, which `fit` and `evaluate` show."""
     if keras.backend.backend() == "jax":
-        return None
+        return None  # on JAX, `fit` does not let a layer's call update a metric
     return keras.metrics.Mean(name=f"{layer.name}_steps")
 
 

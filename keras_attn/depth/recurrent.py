@@ -14,10 +14,10 @@ class Recurrent(Stack):
 
         H^t = block(H^{t-1} + P^t),   t = 1 .. T
 
-    The number of weights is that of one block. It is recurrent in depth, not in time, and parallel
-    along the sequence. `position` is added before each step, inside the residual, so nothing else
-    should add positions to `x`. A cache has separate keys and values for each step.
-    Time and memory are those of a `Stack` of T blocks.
+    It is recurrent in depth, not in time, and parallel along the sequence. `position` is added
+    before each step, inside the residual, so nothing else should add positions to `x`. A cache has
+    separate keys and values for each step. Cost: that of a `Stack` of T blocks, with the weights of
+    one.
 
     Args:
         block: a `Block`, or a function that is called with 0 and gives one. A `Stack` is a block,
@@ -26,11 +26,8 @@ class Recurrent(Stack):
         position: name or object of the position axis, such as `"timestep"`; None for none.
         remat: bool. If True, the backward pass recomputes the steps' activations, as `Stack`.
 
-    Call arguments:
+    Call arguments and returns:
         As `Stack`, each step in the place of a layer.
-
-    Returns:
-        As `Stack`.
 
     Raises:
         ValueError: if `num_steps` < 1, `block` gives no layer, or `position` is unknown.
@@ -60,9 +57,8 @@ class Recurrent(Stack):
         super().__init__([block] * num_steps, remat=remat, **kwargs)
         self.block = block
         self.num_steps = num_steps
-        if position is not None:
-            position = positions.get(position, dtype=self.dtype_policy)
-        self.position = position
+        is_none = position is None
+        self.position = None if is_none else positions.get(position, dtype=self.dtype_policy)
 
     def build(self, x_shape, context_shape=None):
         super().build(x_shape, context_shape)
@@ -81,19 +77,16 @@ class Recurrent(Stack):
         if self.position is None:
             return x
         places = block_positions(x, call.query_positions, call.cache)
-        if self.position.counts_steps:
-            return self.position(x, places, step=number)
-        return self.position(x, places)
+        step = {"step": number} if self.position.counts_steps else {}
+        return self.position(x, places, **step)
 
     __repr__ = registry.ArgumentRepr.__repr__
 
     def get_config(self):
-        config = keras.layers.Layer.get_config(self)
-        position = None if self.position is None else registry.serialize(self.position)
         return {
-            **config,
+            **keras.layers.Layer.get_config(self),
             "block": registry.serialize(self.block),
             "num_steps": self.num_steps,
-            "position": position,
+            "position": registry.serialize(self.position),
             "remat": self.remat,
         }

@@ -21,21 +21,17 @@ class Reversible(Stack):
     backward pass recovers x_2 = y_2 - FFN(LN(y_1)), then x_1, and recomputes each sublayer for its
     gradient, with the same dropout and hashes. Memory for activations is O(B T D) for any number
     of blocks, plus that of one sublayer; time is a third more than that of a `Stack`. The streams
-    are float32 at least, since subtraction in lower precision would not recover them. Only on
-    TensorFlow are inputs recovered; other backends keep each sublayer's input and recompute the
-    rest.
+    are float32 at least, to be recovered by subtraction. Other backends than TensorFlow recover no
+    inputs: they keep each sublayer's input and recompute the rest.
 
     Args:
-        block: as `Stack`, returning `TransformerBlock`s with `residual="pre_norm"`.
-        num_layers: int. Number of blocks.
+        block, num_layers: as `Stack`; the blocks are `TransformerBlock`s with
+            `residual="pre_norm"`.
         join: "mean", or "concatenate", which makes the output twice as wide.
 
-    Call arguments:
-        As `Stack`, except for a memory and `return_hidden_states`, which need activations that are
-        not kept.
-
-    Returns:
-        As `Stack`; with `join="concatenate"` (B, T, 2 D).
+    Call arguments and returns:
+        As `Stack`, without a memory and `return_hidden_states`, which need activations that are
+        not kept; with `join="concatenate"` (B, T, 2 D).
 
     Raises:
         ValueError: if a block is no `TransformerBlock` with `residual="pre_norm"`, `join` is
@@ -49,8 +45,7 @@ class Reversible(Stack):
         >>> stack(keras.ops.ones((3, 5, 16))).shape
         TensorShape([3, 5, 16])
 
-    Differs from the paper: the streams end as their mean, as in other implementations; the authors'
-        end side by side.
+    Differs from the paper: the streams end as their mean; the authors' end side by side.
 
     Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 3;
         [Gomez et al., 2017](https://arxiv.org/abs/1707.04585), section 3.
@@ -66,9 +61,10 @@ class Reversible(Stack):
             )
         for index, layer in enumerate(self.blocks):
             if not isinstance(layer, TransformerBlock) or not isinstance(layer.residual, PreNorm):
+                residual = getattr(layer, "residual", None)
                 raise ValueError(
                     "`block` must give a `TransformerBlock` with `residual='pre_norm'`, whose sum "
-                    f"can be undone. Received: {_described(layer)} at {index}."
+                    f"can be undone. Received: {layer!r} with residual={residual!r} at {index}."
                 )
         self.join = join
 
@@ -100,10 +96,8 @@ class Reversible(Stack):
         else:
             operands = () if context is None else (context,)
             first, second = reversible(steps, first, second, operands, add_loss=self.add_loss)
-        if self.join == "mean":
-            x = (first + second) / 2
-        else:
-            x = ops.concatenate([first, second], axis=-1)
+        side_by_side = self.join == "concatenate"
+        x = ops.concatenate([first, second], axis=-1) if side_by_side else (first + second) / 2
         return ops.cast(x, self.compute_dtype), extras
 
     def compute_output_spec(self, x, *args, **kwargs):
@@ -118,8 +112,3 @@ class Reversible(Stack):
 
 def _step(residual, sublayer):
     return lambda x, context=None: sublayer(residual.before(x), context)
-
-
-def _described(layer):
-    residual = getattr(layer, "residual", None)
-    return repr(layer) if residual is None else f"{layer!r} with {residual!r}"

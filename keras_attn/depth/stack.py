@@ -27,9 +27,9 @@ class Stack(Block):
         block: function from the layer's index to a `Block`, so that layers may differ; or a list
             of blocks.
         num_layers: int. Number of blocks L; by default the length of the list.
-        remat: bool. If True, the backward pass recomputes the blocks' activations instead of
-            keeping them: memory for O(sqrt(L)) tensors (B, T, D) and one block's activations, time
-            for one more forward pass, or two if L > 16.
+        remat: bool. If True, the backward pass recomputes the blocks' activations: memory for
+            O(sqrt(L)) tensors (B, T, D) and one block's activations, time for one more forward
+            pass, or two if L > 16.
 
     Call arguments:
         x: (B, T, D). context: (B, S, D), for blocks with cross-attention.
@@ -72,10 +72,7 @@ class Stack(Block):
                     "`block` must be a function of the layer's index or a list of blocks; one "
                     f"block for all layers makes a `Recurrent`. Received: block={block!r}."
                 )
-            block = [
-                keras.saving.deserialize_keras_object(b) if isinstance(b, dict) else b
-                for b in block
-            ]
+            block = [registry.deserialize(b) if isinstance(b, dict) else b for b in block]
             num_layers = len(block) if num_layers is None else num_layers
             if num_layers != len(block):
                 raise ValueError(
@@ -114,10 +111,7 @@ class Stack(Block):
             registry.build_once(self.norm, x_shape)
 
     def initial_cache(self, batch_size, max_length):
-        """Return empty caches of all blocks, with one count of filled slots.
-
-        With a `max_length` of None they grow, and need no count.
-        """
+        """Return empty caches of all blocks; with a `max_length` of None they grow."""
         return caches.initial(self.blocks, batch_size, max_length)
 
     def context_cache(self, context):
@@ -187,20 +181,18 @@ class Stack(Block):
         return x if self.norm is None else self.norm(x)
 
     def _run(self, x, calls, keep_outputs):
-        """Run the blocks.
-
-        Args:
-            calls: the `CallContext` of each block.
-            keep_outputs: bool. If True, the extras hold each block's `output`.
+        """Run the blocks, each with its `CallContext`.
 
         Returns:
             The last x; and for each block a dict of what else it gives: `scores`, `cache`, with a
-            memory its `input`, `output`.
+            memory its `input`, with `keep_outputs` its `output`.
         """
         if self.remat and calls[0].cache is None:
-            steps = [
-                functools.partial(self._rerun, number, keep_outputs) for number in range(len(calls))
-            ]
+
+            def step(number, x, fields):  # nested tensors, which a `CallContext` is not
+                return self._run_block(number, x, CallContext(**fields), keep_outputs)
+
+            steps = [functools.partial(step, number) for number in range(len(calls))]
             return remat_chain(steps, x, [vars(call) for call in calls], add_loss=self.add_loss)
         extras = []
         for number, call in enumerate(calls):
@@ -208,24 +200,18 @@ class Stack(Block):
             extras.append(extra)
         return x, extras
 
-    def _rerun(self, number, keep_outputs, x, fields):
-        """`_run_block` as a function of nested tensors, which rematerialisation differentiates."""
-        return self._run_block(number, x, CallContext(**fields), keep_outputs)
-
     def _run_block(self, number, x, call, keep_outputs=False):
         output, extras = self.blocks[number].apply(x, call)
         if call.memory is not None:
             extras = {**extras, "input": x}
-        if keep_outputs:
-            extras = {**extras, "output": output}
-        return output, extras
+        return output, {**extras, "output": output} if keep_outputs else extras
 
     def _memories(self, memory, memory_length, x):
         """Return the memory of each block, and the mask of their filled slots."""
         batch, _, hidden_dim = x.shape
         if any(isinstance(block, Stack) for block in self.blocks):
             raise ValueError(
-                "A memory keeps what blocks with one attention layer read. "
+                "A memory keeps the inputs of blocks with one attention layer. "
                 f"Received: a memory for blocks that are stacks, {self.blocks[0]!r}."
             )
         check_shape(memory, "memory", (batch, self.num_layers, None, hidden_dim))
@@ -239,8 +225,8 @@ class Stack(Block):
         return ops.unstack(memory, self.num_layers, axis=1), filled
 
     def compute_output_spec(self, x, context=None, *, memory=None, cache=None, **kwargs):
-        returned = "return_attention_scores", "return_hidden_states"
-        if cache is not None or any(kwargs.get(name) for name in returned):
+        returned = kwargs.get("return_attention_scores"), kwargs.get("return_hidden_states")
+        if cache is not None or any(returned):
             given = {"memory": memory, "cache": cache, **kwargs}
             return keras.layers.Layer.compute_output_spec(self, x, context, **given)
         output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
@@ -251,15 +237,10 @@ class Stack(Block):
         return output, keras.KerasTensor(read, dtype=self.compute_dtype)
 
     def __repr__(self):
-        # Only the first of the blocks, which are mostly alike.
-        more = ", ..." if self.num_layers > 1 else ""
+        more = ", ..." if self.num_layers > 1 else ""  # the blocks are mostly alike
         return f"{type(self).__name__}([{self.blocks[0]!r}{more}], {self.num_layers})"
 
     def get_config(self):
         blocks = [registry.serialize(block) for block in self.blocks]
-        return {
-            **super().get_config(),
-            "block": blocks,
-            "num_layers": self.num_layers,
-            "remat": self.remat,
-        }
+        own = {"block": blocks, "num_layers": self.num_layers, "remat": self.remat}
+        return {**super().get_config(), **own}

@@ -23,21 +23,20 @@ class KVCache(Value):
       O(N W H) for any `max_length`, and the cache never runs full.
     - `Strided`, `Fixed`, `BlockLocal2D` and `p | q` keep all M keys, and a step gathers those that
       it may attend to. XLA writes the new key in place; other graphs copy the state.
-    - `Causal`, `PerHead` of these and `LSH` keep all keys and read all, O(N M H). `LSH` would have
-      to sort again otherwise.
+    - `Causal`, `PerHead` of these and `LSH` keep all keys and read all, O(N M H).
 
     Several new keys at once, such as a prompt's, make a matrix of T by M scores, or T by M + T if
     only the last keys are kept; read a long prompt in pieces. The columns of masks given to a call
-    are positions from 0 on, for any kept keys. Returned scores are those of the slots, followed by
-    those of the T new keys if only the last keys are kept and T > 1.
+    are positions from 0 on. Returned scores are those of the slots, followed by those of the T new
+    keys if only the last keys are kept and T > 1.
 
     Without a `max_length` the state grows by concatenation, keeps all keys, and its `index` is
     None. A TensorFlow graph decodes faster that way; XLA needs the fixed size.
 
     Args:
         max_length: int. Number of keys to keep at most; None for a state that grows.
-        whole: bool. If True, all keys are kept even if the pattern needs the last ones only: for
-            calls with `key_positions`, which may move any key. Such calls read all keys.
+        whole: bool. If True, all keys are kept for any pattern: for calls with `key_positions`,
+            which may move any key, and read all keys.
 
     Raises:
         ValueError: if `max_length` < 1.
@@ -67,7 +66,10 @@ class KVCache(Value):
     def initial(self, attention, batch_size):
         """Return an empty state for a `MultiHeadAttention` layer."""
         grows = self.max_length is None
-        slots = 0 if grows else self._num_slots(attention.pattern)
+        slots = 0 if grows else self.max_length
+        kept = None if self.whole or grows else attention.pattern.cache_size()
+        if kept is not None:
+            slots = min(slots, kept) if isinstance(slots, int) else ops.minimum(slots, kept)
         shape = (batch_size, attention.num_key_value_heads, slots)
         return {
             "key": ops.zeros((*shape, attention.key_dim), attention.compute_dtype),
@@ -78,14 +80,6 @@ class KVCache(Value):
     def extend(self, state, key, value):
         """Write per-head `key` and `value` (B, N, T, H) into the next T slots."""
         return extend_cache(state, key, value)
-
-    def _num_slots(self, pattern):
-        kept = None if self.whole else pattern.cache_size()
-        if kept is None:
-            return self.max_length
-        if isinstance(self.max_length, int):
-            return min(self.max_length, kept)
-        return ops.minimum(self.max_length, kept)
 
     def get_config(self):
         return {"max_length": self.max_length, "whole": self.whole}

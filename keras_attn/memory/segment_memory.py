@@ -17,15 +17,14 @@ class SegmentMemory(Value):
 
     The state is explicit: a dict of `memory` (B, L, M, D) and `memory_length` (B,), the number of
     filled slots, which are the last ones. It is an argument and a result of the model's call on a
-    segment. Its size is fixed, so nothing is retraced; empty slots are never attended. No
-    gradient passes through it, but each segment projects keys and values from it again, and their
-    weights learn from that. A text of n tokens costs O(n (T + M)) in segments of T, and with L
-    layers the receptive field reaches L M tokens before the segment. Memory O(B L M D).
+    segment. Its size is fixed, so nothing is retraced; empty slots are never attended. No gradient
+    passes through it, but keys and values are projected from it anew, and their weights learn from
+    that. A text of n tokens costs O(n (T + M)) in segments of T, and with L layers the receptive
+    field reaches L M tokens before the segment. Memory O(B L M D).
 
-    A memory of no slots, (B, L, 0, D), equals no memory. Positions of keys count from the memory's
-    first slot: scores and patterns may depend on distances, and a pattern with blocks at fixed
-    positions (`Fixed`, `BlockLocal1D`) needs memory and segments of whole blocks. Padding must be
-    at the end of a segment, and is not remembered.
+    Positions of keys count from the memory's first slot: scores and patterns may depend on
+    distances, and a pattern with blocks at fixed positions (`Fixed`, `BlockLocal1D`) needs memory
+    and segments of whole blocks. Padding must be at the end of a segment, and is not remembered.
 
     Args:
         memory_length: int. Number M of inputs that each layer keeps; 0 keeps nothing.
@@ -42,7 +41,7 @@ class SegmentMemory(Value):
         >>> state["memory"].shape, state["memory_length"].numpy().tolist()
         (TensorShape([1, 2, 4, 8]), [3])
 
-    Differs from the paper: filled slots are counted, where the authors' memory starts short and grows.
+    Differs from the paper: filled slots are counted; the authors' memory starts short and grows.
 
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """
@@ -53,11 +52,8 @@ class SegmentMemory(Value):
 
     def initial(self, batch_size, num_layers, hidden_dim, dtype="float32"):
         """Return an empty state for layers of that number, width and compute dtype."""
-        shape = (batch_size, num_layers, self.memory_length, hidden_dim)
-        return {
-            "memory": ops.zeros(shape, dtype),
-            "memory_length": ops.zeros((batch_size,), "int32"),
-        }
+        memory = ops.zeros((batch_size, num_layers, self.memory_length, hidden_dim), dtype)
+        return {"memory": memory, "memory_length": ops.zeros((batch_size,), "int32")}
 
     def extend(self, state, hidden, padding_mask=None):
         """Return the state after a segment.
@@ -68,22 +64,19 @@ class SegmentMemory(Value):
             padding_mask: bool (B, T), True where a token is real. Others are not remembered.
         """
         masks = () if padding_mask is None else (padding_mask,)
-        memory, length = _Extend(self.memory_length)(*_parts(state), hidden, *masks)
+        extend = _Extend(self.memory_length)
+        memory, length = extend(state["memory"], state["memory_length"], hidden, *masks)
         return {"memory": memory, "memory_length": length}
 
     def reset(self, state, rows):
         """Return the state with an empty memory in the rows where `rows`, bool (B,), is True."""
-        memory, length = _parts(state)
+        length = state["memory_length"]
         rows = rows if hasattr(rows, "shape") else ops.convert_to_tensor(rows)
         check_shape(rows, "rows", tuple(length.shape))
-        return {"memory": memory, "memory_length": ops.where(rows, 0, length)}
+        return {"memory": state["memory"], "memory_length": ops.where(rows, 0, length)}
 
     def get_config(self):
         return {"memory_length": self.memory_length}
-
-
-def _parts(state):
-    return state["memory"], state["memory_length"]
 
 
 @register
@@ -125,14 +118,13 @@ def filled_slots(length, num_slots):
 def keep_last(states, num_slots, real=None):
     """Keep the last real states of (B, L, S, D) in the last slots of (B, L, num_slots, D).
 
-    The slots before them hold arbitrary numbers. `real` (B, S) may be False anywhere: the kept
-    states are moved together. Without it only states at the front are not real.
+    The slots before them hold arbitrary numbers. `real` (B, S) may be False anywhere; without it
+    only states at the front are not real.
     """
     missing = num_slots - size(states, 2)
     if isinstance(missing, int):
         missing = max(missing, 0)
-    else:
-        # While JAX builds a model, an unknown size is no tensor: use the upper bound.
+    else:  # while JAX builds a model, an unknown size is no tensor: use the upper bound
         missing = ops.maximum(missing, 0) if ops.is_tensor(missing) else num_slots
     states = pad(states, missing, 0)
     first = size(states, 2) - num_slots

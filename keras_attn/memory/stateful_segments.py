@@ -20,13 +20,12 @@ class StatefulSegments(keras.Model):
 
         outputs_t, memory_{t+1} = model(segment_t, memory_t),   row b continues row b
 
-    Inputs and outputs are those of the model without the memory. The memory is a variable, saved and
-    restored with the model. It is emptied
+    The memory is a variable, saved and restored with the model. It is emptied
 
-    - in a row with a true input `reset`, before the row's segment is read: at the start of a text or
-      an episode, as `keras_attn.text.SegmentStreams` marks it;
+    - in a row with a true input `reset`, before the row's segment is read: at the start of a text
+      or an episode, as `keras_attn.text.SegmentStreams` marks it;
     - before every epoch of `fit`;
-    - when `evaluate` and `predict` begin. They restore it when they end, so that validation and
+    - when `evaluate` and `predict` begin; they restore it when they end, so that validation and
       training do not mix.
 
     Calls and the methods for one batch (`train_on_batch`, `predict_on_batch`) continue the previous
@@ -82,8 +81,7 @@ class StatefulSegments(keras.Model):
                 f"Received: {model!r}."
             )
         self.model = model
-        self.batch_size = None
-        self.state = None
+        self.batch_size, self.state = None, None
         if batch_size is not None:
             check_sizes(batch_size=batch_size)
             self._keep(batch_size)
@@ -113,12 +111,9 @@ class StatefulSegments(keras.Model):
     def build(self, inputs_shape):
         if self.state is not None:
             return
-        shapes = inputs_shape
-        if isinstance(shapes, dict):
-            shapes = {name: shapes[name] for name in self._check_names(shapes)}
-        else:
-            shapes = {"": shapes}
-        rows = next(iter(shapes.values()))[0]
+        is_dict = isinstance(inputs_shape, dict)
+        shape = inputs_shape[self._check_names(inputs_shape)[0]] if is_dict else inputs_shape
+        rows = shape[0]
         if rows is None:
             raise ValueError(
                 "`batch_size` must be given if the size of a batch is not static. "
@@ -136,11 +131,11 @@ class StatefulSegments(keras.Model):
         if others is not None:
             state = {name: slice_axis(value, 0, rows, axis=0) for name, value in kept.items()}
         if reset is not None:
-            num_rows = state["memory_length"].shape[0]
+            lengths = state["memory_length"]
             # Flatten before the check: the rank of a dataset's tensor may be unknown.
             reset = ops.reshape(ops.cast(reset, "bool"), (-1,))
-            check_shape(reset, "reset", (1,), (num_rows,))
-            reset = ops.broadcast_to(reset, ops.shape(state["memory_length"]))
+            check_shape(reset, "reset", (1,), tuple(lengths.shape))
+            reset = ops.broadcast_to(reset, ops.shape(lengths))
             state = self.model.memory.reset(state, reset)
         outputs = dict(self.model({**inputs, **state}, training=training))
         for name, variable in self.state.items():
@@ -151,11 +146,8 @@ class StatefulSegments(keras.Model):
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def _named(self, tensor):
-        names = [
-            name
-            for name, x in self.model.input.items()
-            if name not in self.state and not self.model.get_layer(x.name).optional
-        ]
+        inputs = {name: x for name, x in self.model.input.items() if name not in self.state}
+        names = [name for name, x in inputs.items() if not self.model.get_layer(x.name).optional]
         if len(names) > 1:
             raise ValueError(
                 f"`inputs` must be a dict of {names}. Received: a tensor of shape {tensor.shape}."
@@ -197,16 +189,14 @@ class StatefulSegments(keras.Model):
 
     def reset(self):
         """Empty the memory of all rows."""
-        for variable in self._variables():
+        for variable in (self.state or {}).values():
             variable.assign(ops.zeros(variable.shape, variable.dtype))
-
-    def _variables(self):
-        return [] if self.state is None else list(self.state.values())
 
     @contextlib.contextmanager
     def _begun_anew(self):
         """Empty the memory inside the context, and restore it afterwards."""
-        parts = [part for variable in self._variables() for part in replicas_of(variable)]
+        variables = (self.state or {}).values()
+        parts = [part for variable in variables for part in replicas_of(variable)]
         before = [ops.copy(part) for part in parts]
         self.reset()
         try:
@@ -239,8 +229,7 @@ class StatefulSegments(keras.Model):
 
     def save_own_variables(self, store):
         for name, variable in (self.state or {}).items():
-            parts = [ops.convert_to_numpy(part) for part in replicas_of(variable)]
-            store[name] = np.concatenate(parts)
+            store[name] = np.concatenate([*map(ops.convert_to_numpy, replicas_of(variable))])
 
     def load_own_variables(self, store):
         for name, variable in (self.state or {}).items():

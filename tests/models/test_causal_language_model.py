@@ -151,7 +151,7 @@ def test_adaptive_softmax_head_trains_generates_and_loads(tied, tmp_path):
 def test_invalid_arguments_raise(model):
     with pytest.raises(ValueError, match="`embedding` can only be None"):
         CausalLanguageModel(None, model.depth, head=keras.layers.Dense(V))
-    with pytest.raises(ValueError, match="`memory`.*depth of type Identity"):
+    with pytest.raises(ValueError, match="`depth`.*accepts a memory.*Identity"):
         CausalLanguageModel(model.embedding, keras.layers.Identity(), memory=SegmentMemory(3))
     with pytest.raises(ValueError, match="`initial_memory` needs a model with a memory"):
         made(None).initial_memory(2)
