@@ -89,54 +89,46 @@ def _build_block(layer, kind, pattern):
     is_built = "self_attention" in hub and layer.built
     if not is_built or ("cross_attention" in hub) != (kind == "TransformerDecoder"):
         raise ValueError(f"`layer` must be a built KerasHub `{kind}`. Received: layer={layer!r}.")
-    hub_cross = hub.get("cross_attention")
-    policy = layer.dtype_policy
+    crosses = hub.get("cross_attention") is not None
+    kernels = {"kernel_initializer": layer.kernel_initializer, "dtype": layer.dtype_policy}
 
-    def attention(hub_attention, pattern):
+    def attention(name, pattern):
         return MultiHeadAttention(
-            hub_attention.num_heads,
-            hub_attention.key_dim,
+            hub[name].num_heads,
+            hub[name].key_dim,
             pattern=pattern,
             dropout=layer.dropout,
-            kernel_initializer=layer.kernel_initializer,
             bias_initializer=layer.bias_initializer,
-            dtype=policy,
+            **kernels,
         )
 
     residual = PreNorm if layer.normalize_first else PostNorm
     block = TransformerBlock(
-        attention(hub["self_attention"], pattern),
-        FeedForward(
-            layer.intermediate_dim,
-            activation=layer.activation,
-            kernel_initializer=layer.kernel_initializer,
-            dtype=policy,
-        ),
-        cross_attention=None if hub_cross is None else attention(hub_cross, "dense"),
-        residual=residual(epsilon=layer.layer_norm_epsilon, dtype=policy),
+        attention("self_attention", pattern),
+        FeedForward(layer.intermediate_dim, activation=layer.activation, **kernels),
+        cross_attention=attention("cross_attention", "dense") if crosses else None,
+        residual=residual(epsilon=layer.layer_norm_epsilon, dtype=layer.dtype_policy),
         dropout=layer.dropout,
-        dtype=policy,
+        dtype=layer.dtype_policy,
         name=layer.name,
     )
-    widths = [hub["self_attention"].query_dense.kernel.shape[0]]
-    if hub_cross is not None:
-        widths.append(hub_cross.value_dense.kernel.shape[0])
-    block.build(*((None, None, width) for width in widths))
-    _copy_weights(hub, block)
-    return block
-
-
-def _copy_weights(hub, block):
-    """Copy the weights of each sublayer and of its norm."""
+    projections = [hub["self_attention"].query_dense]
+    if crosses:
+        projections.append(hub["cross_attention"].value_dense)
+    block.build(*((None, None, projection.kernel.shape[0]) for projection in projections))
+    copies = [
+        (block.attention, "self_attention"),
+        (block.attention_residual.norm, "self_attention_norm"),
+        (block.feed_forward_residual.norm, "feed_forward_norm"),
+    ]
+    if crosses:
+        copies.append((block.cross_attention, "cross_attention"))
+        copies.append((block.cross_attention_residual.norm, "cross_attention_norm"))
+    for ours, name in copies:
+        ours.set_weights(hub[name].get_weights())
     dense = [hub["intermediate_dense"], hub["output_dense"]]
-    block.feed_forward.set_weights([w for layer in dense for w in layer.get_weights()])
-    block.feed_forward_residual.norm.set_weights(hub["feed_forward_norm"].get_weights())
-    block.attention.set_weights(hub["self_attention"].get_weights())
-    block.attention_residual.norm.set_weights(hub["self_attention_norm"].get_weights())
-    if block.cross_attention is not None:
-        block.cross_attention.set_weights(hub["cross_attention"].get_weights())
-        norm = hub["cross_attention_norm"]
-        block.cross_attention_residual.norm.set_weights(norm.get_weights())
+    block.feed_forward.set_weights([w for theirs in dense for w in theirs.get_weights()])
+    return block
 
 
 def _sample(attention, seed, of="query"):

@@ -4,89 +4,56 @@ from importlib import import_module
 
 from keras_attn.viz.figure import new_figure
 
+
+def _classes(package, names):
+    """Return the label of each class of a package, and the name of the class in keras_attn."""
+    return [(name, f"{package}.{name}") for name in names.split()]
+
+
 # Axis, its question, and its values: a label and a name in keras_attn that exists if it works.
 AXES = (
     (
         "score",
         "how alike are a query and a key?",
-        (
-            ("DotProduct", "scores.DotProduct"),
-            ("Additive", "scores.Additive"),
-            ("Relative", "scores.Relative"),
-            ("LearnedRelative", "scores.LearnedRelative"),
-            ("SharedQK", "scores.SharedQK"),
-        ),
+        _classes("scores", "DotProduct Additive Relative LearnedRelative SharedQK"),
     ),
     (
         "pattern",
         "which keys may a query attend to?",
-        (
-            ("Dense", "patterns.Dense"),
-            ("Causal", "patterns.Causal"),
-            ("Local", "patterns.Local"),
-            ("BlockLocal1D", "patterns.BlockLocal1D"),
-            ("BlockLocal2D", "patterns.BlockLocal2D"),
-            ("Strided", "patterns.Strided"),
-            ("Fixed", "patterns.Fixed"),
-            ("AdaptiveSpan", "patterns.AdaptiveSpan"),
-            ("LSH", "patterns.LSH"),
+        [
+            *_classes("patterns", "Dense Causal Local BlockLocal1D BlockLocal2D Strided Fixed"),
+            *_classes("patterns", "AdaptiveSpan LSH"),
             ("p & q | r", "patterns.Pattern.__and__"),
             ("PerHead", "patterns.PerHead"),
-        ),
+        ],
     ),
     (
         "position",
         "where am I?",
-        (
-            ("Sinusoidal", "positions.Sinusoidal"),
-            ("Learned", "positions.Learned"),
-            ("Axial", "positions.Axial"),
-            ("ImageCoordinates", "positions.ImageCoordinates"),
-            ("Timestep", "positions.Timestep"),
-            ("Rotary", "positions.Rotary"),
-        ),
+        _classes("positions", "Sinusoidal Learned Axial ImageCoordinates Timestep Rotary"),
     ),
-    (
-        "residual",
-        "how is a sublayer wrapped?",
-        (
-            ("PostNorm", "residuals.PostNorm"),
-            ("PreNorm", "residuals.PreNorm"),
-            ("Gate", "residuals.Gate"),
-        ),
-    ),
+    ("residual", "how is a sublayer wrapped?", _classes("residuals", "PostNorm PreNorm Gate")),
     (
         "depth",
         "how are blocks repeated?",
-        (
-            ("Stack", "depth.Stack"),
-            ("Recurrent", "depth.Recurrent"),
-            ("ACT", "depth.ACT"),
-            ("ACTCell", "depth.ACTCell"),
-            ("ACTRNN", "depth.ACTRNN"),
-            ("Reversible", "depth.Reversible"),
-        ),
+        _classes("depth", "Stack Recurrent ACT ACTCell ACTRNN Reversible"),
     ),
     (
         "memory",
         "what survives a call?",
-        (
-            ("KVCache", "memory.KVCache"),
-            ("SegmentMemory", "memory.SegmentMemory"),
-            ("StatefulSegments", "memory.StatefulSegments"),
-        ),
+        _classes("memory", "KVCache SegmentMemory StatefulSegments"),
     ),
     (
         "loss",
         "what is learned from?",
-        (
+        [
             ("label-smoothed", "losses.LabelSmoothedCrossentropy"),
             ("auxiliary", "losses.AuxiliaryLosses"),
             ("ponder", "depth.ACT"),
             ("span", "patterns.AdaptiveSpan"),
             ("adaptive softmax", "layers.AdaptiveSoftmax"),
             ("mixture of logistics", "losses.MixtureOfLogistics"),
-        ),
+        ],
     ),
 )
 
@@ -128,28 +95,17 @@ def _place(values):
 
 
 def _draw_box(axes, label, x, y, filled):
-    axes.text(
-        x + BOX_PADDING,
-        y,
-        label,
-        family="monospace",
-        size=FONT_SIZE,
-        color=PAPER if filled else FAINT,
-        va="center",
-        bbox={
-            "boxstyle": f"round,pad={BOX_PADDING / FONT_SIZE},rounding_size=0.4",
-            "facecolor": INK if filled else PAPER,
-            "edgecolor": INK if filled else FAINT,
-            "linestyle": "-" if filled else (0, (3, 2)),
-            "linewidth": 0.9,
-        },
+    ink, edge, paper, line = (
+        (PAPER, INK, INK, "-") if filled else (FAINT, FAINT, PAPER, (0, (3, 2)))
     )
+    style = f"round,pad={BOX_PADDING / FONT_SIZE},rounding_size=0.4"
+    box = {"boxstyle": style, "facecolor": paper, "edgecolor": edge, "linestyle": line}
+    font = {"family": "monospace", "size": FONT_SIZE, "color": ink, "va": "center"}
+    axes.text(x + BOX_PADDING, y, label, bbox={**box, "linewidth": 0.9}, **font)
 
 
 def plot_axes():
-    """Plot the axes, their questions and their values; existing values are filled.
-
-    The existing values are those that the installed package has.
+    """Plot the axes, their questions and their values; those that this version has are filled.
 
     Returns:
         A `matplotlib.figure.Figure`; `.savefig("axes.png")` writes it.
@@ -184,6 +140,6 @@ def plot_axes():
         top += row_height
         axes.plot([LEFT, WIDTH - LEFT], [top, top], color=RULE, linewidth=0.8)
 
-    for label, x, filled in (("works today", RIGHT, True), ("planned", RIGHT + 110, False)):
-        _draw_box(axes, label, x, top + 24, filled)
+    _draw_box(axes, "works today", RIGHT, top + 24, filled=True)
+    _draw_box(axes, "planned", RIGHT + 110, top + 24, filled=False)
     return figure

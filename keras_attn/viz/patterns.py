@@ -6,21 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn import patterns
 from keras_attn.attention.inputs import AttentionInputs, PositionRange
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.patterns import (
-    LSH,
-    AdaptiveSpan,
-    BlockLocal1D,
-    BlockLocal2D,
-    Causal,
-    Dense,
-    Fixed,
-    Local,
-    Pattern,
-    PerHead,
-    Strided,
-)
 from keras_attn.scores import SharedQK
 from keras_attn.viz.figure import new_figure
 
@@ -32,8 +20,8 @@ EDGE = "#d9dee3"
 def plot_pattern(pattern, length, vectors=None, inputs=None):
     """Plot the allowed pairs: a row per query, a column per key, a panel per different head.
 
-    An allowed pair is dark, a forbidden pair is white. The shade of a soft pattern, such as a built
-    `AdaptiveSpan`, is the factor by which it multiplies the pair's weight.
+    An allowed pair is dark, a forbidden pair white. The shade of a soft pattern, such as a built
+    `AdaptiveSpan`, is the factor of the pair's weight.
 
     Args:
         pattern: a `Pattern`.
@@ -47,8 +35,8 @@ def plot_pattern(pattern, length, vectors=None, inputs=None):
         A `matplotlib.figure.Figure`; `.savefig("pattern.png")` writes it.
 
     Raises:
-        ValueError: if the pattern has weights and is not built, if a dynamic span gets no `inputs`,
-            or if the number of `vectors` or `inputs` is not `length`.
+        ValueError: if the pattern has weights and is not built, a dynamic span gets no `inputs`, or
+            the number of `vectors` or `inputs` is not `length`.
         ImportError: if Matplotlib is not installed.
 
     Example:
@@ -67,26 +55,14 @@ def plot_pattern(pattern, length, vectors=None, inputs=None):
     figure = new_figure(3.4 * len(heads), 3.8)
     panels = figure.subplots(1, len(heads), squeeze=False)[0]
     for number, (axes, weights) in enumerate(zip(panels, heads, strict=True)):
-        title = repr(pattern)
-        if isinstance(pattern, PerHead):
-            title = f"head {number}: {pattern.patterns[number]!r}"
-        elif len(heads) > 1:
-            title = f"head {number}: {title}"
-        _draw(axes, weights, title)
+        of_head = pattern.patterns[number] if isinstance(pattern, patterns.PerHead) else pattern
+        is_only = of_head is pattern and len(heads) == 1
+        _draw(axes, weights, repr(pattern) if is_only else f"head {number}: {of_head!r}")
     return figure
 
 
 def plot_patterns(length=24):
-    """Plot an example of every pattern, for the README.
-
-    Args:
-        length: int. Number of positions, at most 24.
-
-    Returns:
-        A `matplotlib.figure.Figure`; `.savefig("patterns.png")` writes it.
-
-    Raises:
-        ImportError: if Matplotlib is not installed.
+    """Return a figure with an example of every pattern, for the README; `length` is at most 24.
 
     Example:
 
@@ -94,46 +70,47 @@ def plot_patterns(length=24):
     >>> plot_patterns(8).axes[0].get_title()
     'Dense()'
     """
-    panels = []
+    figure = new_figure(13, 8.8)
+    panels = figure.subplots(3, 5).flat
     for title, pattern in examples():
         heads = pair_weights(pattern, length)
         for number, weights in enumerate(heads):
-            panels.append((title if len(heads) == 1 else f"{title}, head {number}", weights))
-    figure = new_figure(13, 8.8)
-    for axes, (title, weights) in zip(figure.subplots(3, 5).flat, panels, strict=True):
-        _draw(axes, weights, title)
+            _draw(next(panels), weights, title if len(heads) == 1 else f"{title}, head {number}")
     return figure
 
 
 def examples():
     """Return (source code, pattern) of every pattern, with 15 heads in total."""
-    span = AdaptiveSpan(24, ramp=8)
+    span = patterns.AdaptiveSpan(24, ramp=8)
     span.build((None, 1, None, None))
     span.span.assign([0.2])
     return [
-        ("Dense()", Dense()),
-        ("Causal()", Causal()),
-        ("Local(6)", Local(6)),
-        ("Local(6, causal=False)", Local(6, causal=False)),
-        ("BlockLocal1D(6, lookback=4)", BlockLocal1D(6, lookback=4)),
-        ("BlockLocal2D((4, 6), (2, 3), flange=(1, 1))", BlockLocal2D((4, 6), (2, 3), (1, 1))),
-        ("Strided(6)", Strided(6)),
-        ("Fixed(6, summary=2)", Fixed(6, summary=2)),
+        ("Dense()", patterns.Dense()),
+        ("Causal()", patterns.Causal()),
+        ("Local(6)", patterns.Local(6)),
+        ("Local(6, causal=False)", patterns.Local(6, causal=False)),
+        ("BlockLocal1D(6, lookback=4)", patterns.BlockLocal1D(6, lookback=4)),
+        (
+            "BlockLocal2D((4, 6), (2, 3), flange=(1, 1))",
+            patterns.BlockLocal2D((4, 6), (2, 3), (1, 1)),
+        ),
+        ("Strided(6)", patterns.Strided(6)),
+        ("Fixed(6, summary=2)", patterns.Fixed(6, summary=2)),
         ("AdaptiveSpan(24, ramp=8)", span),
-        ("LSH(4) of random vectors", LSH(4)),
-        ("LSH(4, num_rounds=4)", LSH(4, num_rounds=4)),
-        ("Local(12) & Fixed(6, summary=2)", Local(12) & Fixed(6, summary=2)),
-        ("Local(3) | Strided(8, 'column')", Local(3) | Strided(8, "column")),
+        ("LSH(4) of random vectors", patterns.LSH(4)),
+        ("LSH(4, num_rounds=4)", patterns.LSH(4, num_rounds=4)),
+        ("Local(12) & Fixed(6, summary=2)", patterns.Local(12) & patterns.Fixed(6, summary=2)),
+        ("Local(3) | Strided(8, 'column')", patterns.Local(3) | patterns.Strided(8, "column")),
         (
             "PerHead([Strided(6, 'local'), Strided(6, 'column')])",
-            PerHead([Strided(6, "local"), Strided(6, "column")]),
+            patterns.PerHead([patterns.Strided(6, "local"), patterns.Strided(6, "column")]),
         ),
     ]
 
 
 def pair_weights(pattern, length, vectors=None, inputs=None):
     """Return the factor of each pair's weight, (heads, T, T), in [0, 1]."""
-    Pattern.check(pattern=pattern)
+    patterns.Pattern.check(pattern=pattern)
     check_sizes(length=length)
     if isinstance(pattern, keras.layers.Layer) and not pattern.built:
         raise ValueError(
@@ -148,7 +125,7 @@ def pair_weights(pattern, length, vectors=None, inputs=None):
         inputs = ops.convert_to_tensor(inputs, "float32")
         check_shape(inputs, "inputs", (length, None))
         inputs = inputs[None]
-    elif isinstance(pattern, AdaptiveSpan) and pattern.dynamic:
+    elif isinstance(pattern, patterns.AdaptiveSpan) and pattern.dynamic:
         raise ValueError(
             "The spans of `AdaptiveSpan(dynamic=True)` depend on the layer's inputs: pass `inputs` "
             f"of shape ({length}, {pattern.kernel.shape[0]}). Received: inputs=None."
@@ -171,9 +148,9 @@ def pair_weights(pattern, length, vectors=None, inputs=None):
 
 
 def _num_heads(pattern):
-    if isinstance(pattern, PerHead):
+    if isinstance(pattern, patterns.PerHead):
         return len(pattern.patterns)
-    if isinstance(pattern, AdaptiveSpan):
+    if isinstance(pattern, patterns.AdaptiveSpan):
         return (pattern.bias if pattern.dynamic else pattern.span).shape[0]
     return 1
 
@@ -182,14 +159,11 @@ def _draw(axes, weights, title):
     length = len(weights)
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     axes.set_title(textwrap.fill(title, 28), size=8.5, family="monospace")
-    axes.set_xlabel("key")
-    axes.set_ylabel("query")
     ticks = range(0, length, max(1, length // 4))
-    axes.set_xticks(ticks)
-    axes.set_yticks(ticks)
+    axes.set(xlabel="key", ylabel="query", xticks=ticks, yticks=ticks)
     if length <= LONGEST_GRID:
         edges = np.arange(length + 1) - 0.5
-        axes.set_xticks(edges, minor=True)
-        axes.set_yticks(edges, minor=True)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_ticks(edges, minor=True)
         axes.tick_params(which="minor", length=0)
         axes.grid(which="minor", color=EDGE, linewidth=0.5)

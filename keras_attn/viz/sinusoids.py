@@ -14,9 +14,7 @@ def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_w
     Args:
         num_positions: int. Number of positions (rows), counted from 0.
         hidden_dim: int. Hidden size D (columns).
-        layout: str. `"interleaved"`, `"concat"` or `"tensor2tensor"`, as in
-            `keras_attn.positions.Sinusoidal`.
-        max_wavelength: float. The base 10000 of the formula.
+        layout, max_wavelength: as `keras_attn.positions.Sinusoidal`.
 
     Returns:
         A `matplotlib.figure.Figure`; `.savefig("sinusoids.png")` writes it.
@@ -36,15 +34,8 @@ def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_w
     figure = new_figure(10, 3.4)
     table = sinusoids(ops.arange(num_positions), hidden_dim, layout, max_wavelength)
     axes = figure.subplots()
-    image = axes.imshow(
-        ops.convert_to_numpy(table),
-        aspect="auto",
-        cmap="RdBu",
-        vmin=-1,
-        vmax=1,
-        interpolation="nearest",
-    )
-    axes.set_xlabel("dimension")
-    axes.set_ylabel("position")
+    shades = {"cmap": "RdBu", "vmin": -1, "vmax": 1, "interpolation": "nearest"}
+    image = axes.imshow(ops.convert_to_numpy(table), aspect="auto", **shades)
+    axes.set(xlabel="dimension", ylabel="position")
     figure.colorbar(image, ax=axes, ticks=[-1, 0, 1], pad=0.01)
     return figure
