@@ -57,15 +57,6 @@ def from_keras_hub_decoder(layer):
         decoder.build((None, None, 32), (None, None, 48))
         block = keras_attn.convert.from_keras_hub_decoder(decoder)
 
-    Args:
-        layer: a built `keras_hub.layers.TransformerDecoder`.
-
-    Returns:
-        A built `TransformerBlock`.
-
-    Raises:
-        ValueError: if `layer` is not such a layer, is not built, or computes something else.
-
     Differs from the paper: like KerasHub's layer, it applies dropout to attention weights too.
 
     Reference: [KerasHub](https://keras.io/keras_hub/api/modeling_layers/transformer_decoder/),

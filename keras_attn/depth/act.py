@@ -69,12 +69,11 @@ class ACT(ReplicaLosses, Recurrent):
             layer, `position` or `variant` is unknown, or `remat` is True.
 
     Example:
-        >>> import keras_attn
+        >>> import keras, keras_attn
         >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
         >>> block = TransformerBlock(MultiHeadAttention(2, 8), FeedForward(32))
         >>> encoder = keras_attn.depth.ACT(block, max_steps=6, position="timestep")
-        >>> from keras import ops
-        >>> encoder(ops.ones((3, 5, 16))).shape
+        >>> encoder(keras.ops.ones((3, 5, 16))).shape
         TensorShape([3, 5, 16])
 
     Differs from the paper: the ponder loss is a mean over positions, where Graves sums and
@@ -121,10 +120,8 @@ class ACT(ReplicaLosses, Recurrent):
     def _run(self, x, calls, keep_outputs):
         call = calls[0]
         caching, dtype = call.cache is not None, at_least_float32(self.compute_dtype)
-        running = ops.ones_like(x[..., 0], dtype=dtype)  # (B, T)
         real = None if caching else join_masks((x, call.padding_mask, "padding_mask"))
-        if real is not None:
-            running = ops.cast(real, dtype)
+        running = ops.ones_like(x[..., 0], dtype=dtype) if real is None else ops.cast(real, dtype)
         # The state, the mean of the states so far, and the halting of positions.
         state = x, ops.zeros_like(x, dtype=dtype), start(running)
         returns_states = caching or keep_outputs or call.memory is not None

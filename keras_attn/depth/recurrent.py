@@ -49,11 +49,8 @@ class Recurrent(Stack):
     def __init__(self, block, num_steps, position=None, remat=False, **kwargs):
         check_sizes(num_steps=num_steps)
         block = registry.deserialize(block) if isinstance(block, dict) else block
-        block = block if isinstance(block, keras.layers.Layer) or not callable(block) else block(0)
-        if not isinstance(block, keras.layers.Layer):
-            raise ValueError(
-                f"`block` must be a layer or a function that gives one. Received: {block!r}."
-            )
+        is_function = callable(block) and not isinstance(block, keras.layers.Layer)
+        block = block(0) if is_function else block
         super().__init__([block] * num_steps, remat=remat, **kwargs)
         self.block = block
         self.num_steps = num_steps

@@ -35,17 +35,16 @@ class StatefulSegments(keras.Model):
     replicas. Batches are never shuffled.
 
     Args:
-        model: a functional model with a memory, as `CausalLanguageModel`. A model of your own needs
-            inputs and outputs named `memory` and `memory_length`, an attribute `memory`, a
+        model: a functional model with a memory, such as a `CausalLanguageModel`; any with inputs
+            and outputs named `memory` and `memory_length`, an attribute `memory`, a
             `SegmentMemory`, and a method `initial_memory(batch_size)`.
         batch_size: int. Number of rows of the memory, over all replicas; by default that of the
-            first batch, if its size is static: a `tf.data.Dataset` with `drop_remainder=True`, or a
-            call.
+            first batch, if its size is static, as in a dataset with `drop_remainder=True`.
 
     Call arguments:
         inputs: the model's inputs without the memory: a tensor if there is only one, or a dict. The
-            dict may hold `reset`, (B,), or (1,) for all rows: boolean, or 0 and 1, as `fit` under a
-            strategy needs them.
+            dict may hold `reset`, (B,), or (1,) for all rows: boolean, or 0 and 1 for `fit` under a
+            strategy.
 
     Returns:
         The model's outputs without the memory: a tensor if there is only one, or a dict.
@@ -56,12 +55,8 @@ class StatefulSegments(keras.Model):
 
     Example:
         >>> import keras_attn
-        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding
-        >>> attention = MultiHeadAttention(2, 4, score="relative", pattern="causal", use_bias=False)
-        >>> block = keras_attn.layers.TransformerBlock(attention, FeedForward(16))
-        >>> model = keras_attn.memory.StatefulSegments(keras_attn.models.CausalLanguageModel(
-        ...     TokenEmbedding(50, 8), keras_attn.depth.Stack([block]),
-        ...     memory=keras_attn.memory.SegmentMemory(32)))
+        >>> model = keras_attn.memory.StatefulSegments(keras_attn.models.transformer_xl(
+        ...     50, num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16, memory_length=32))
         >>> model.compile("adam", keras_attn.losses.LabelSmoothedCrossentropy())
         >>> text = keras_attn.text.SegmentStreams(range(1, 50), batch_size=2, segment_length=8)
         >>> history = model.fit(text.as_dataset(), verbose=0)
@@ -80,8 +75,7 @@ class StatefulSegments(keras.Model):
                 "`model` must have a memory, as a `CausalLanguageModel` made with `memory=`. "
                 f"Received: {model!r}."
             )
-        self.model = model
-        self.batch_size, self.state = None, None
+        self.model, self.batch_size, self.state = model, None, {}
         if batch_size is not None:
             check_sizes(batch_size=batch_size)
             self._keep(batch_size)
@@ -109,17 +103,16 @@ class StatefulSegments(keras.Model):
         self.built = True
 
     def build(self, inputs_shape):
-        if self.state is not None:
+        if self.state:
             return
-        is_dict = isinstance(inputs_shape, dict)
-        shape = inputs_shape[self._check_names(inputs_shape)[0]] if is_dict else inputs_shape
-        rows = shape[0]
-        if rows is None:
+        if isinstance(inputs_shape, dict):
+            inputs_shape = inputs_shape[self._check_names(inputs_shape)[0]]
+        if inputs_shape[0] is None:
             raise ValueError(
                 "`batch_size` must be given if the size of a batch is not static. "
                 "Received: batch_size=None."
             )
-        self._keep(rows * num_replicas())
+        self._keep(inputs_shape[0] * num_replicas())
 
     def call(self, inputs, training=None):
         inputs = dict(inputs) if isinstance(inputs, dict) else self._named(inputs)
@@ -189,14 +182,13 @@ class StatefulSegments(keras.Model):
 
     def reset(self):
         """Empty the memory of all rows."""
-        for variable in (self.state or {}).values():
+        for variable in self.state.values():
             variable.assign(ops.zeros(variable.shape, variable.dtype))
 
     @contextlib.contextmanager
-    def _begun_anew(self):
+    def _emptied(self):
         """Empty the memory inside the context, and restore it afterwards."""
-        variables = (self.state or {}).values()
-        parts = [part for variable in variables for part in replicas_of(variable)]
+        parts = [part for variable in self.state.values() for part in replicas_of(variable)]
         before = [ops.copy(part) for part in parts]
         self.reset()
         try:
@@ -220,19 +212,19 @@ class StatefulSegments(keras.Model):
         return super().fit(**{**arguments, "shuffle": False})
 
     def evaluate(self, *args, **kwargs):
-        with self._begun_anew():
+        with self._emptied():
             return super().evaluate(*args, **kwargs)
 
     def predict(self, *args, **kwargs):
-        with self._begun_anew():
+        with self._emptied():
             return super().predict(*args, **kwargs)
 
     def save_own_variables(self, store):
-        for name, variable in (self.state or {}).items():
+        for name, variable in self.state.items():
             store[name] = np.concatenate([*map(ops.convert_to_numpy, replicas_of(variable))])
 
     def load_own_variables(self, store):
-        for name, variable in (self.state or {}).items():
+        for name, variable in self.state.items():
             value, parts = np.asarray(store[name]), replicas_of(variable)
             # Each of several processes has its own file, with the rows of its own replicas.
             kept = variable.shape[0] * len(parts)

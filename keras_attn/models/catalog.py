@@ -29,14 +29,14 @@ PRESETS = {
     "transformer_tiny": _preset(transformer, 8000, 4, 4, 128, 256, 0.3),
     "transformer_base": _preset(transformer, 37000, 6, 8, 512, 2048, 0.1),
     "transformer_big": _preset(transformer, 37000, 6, 16, 1024, 4096, 0.3),
-    # Devlin et al. 2018; Radford et al. 2019.
+    # Devlin et al. 2018, section 3; Radford et al. 2019, table 2.
     "bert_base": _preset(bert, 30522, 12, 12, 768, 3072, 0.1, max_length=512),
     "bert_large": _preset(bert, 30522, 24, 16, 1024, 4096, 0.1, max_length=512),
     "gpt2_small": _preset(gpt, 50257, 12, 12, 768, 3072, 0.1, max_length=1024),
     # Al-Rfou et al. 2018: T12 and T64.
     "deep_char_12": _preset(deep_char_transformer, 257, 12, 8, 512, 2048, 0.2, max_length=512),
     "deep_char_64": _preset(deep_char_transformer, 257, 64, 8, 512, 2048, 0.55, max_length=512),
-    # Dai et al. 2019, by the authors' scripts, which have none of the model with 18 layers.
+    # Dai et al. 2019, by the scripts `pytorch/*.sh`, which have none of the model with 18 layers.
     "transformer_xl_enwik8_12": _preset(
         transformer_xl, 206, 12, 8, 512, 2048, 0.1, memory_length=512
     ),
@@ -53,7 +53,7 @@ PRESETS = {
         div_val=4,
         cutoffs=_WIKITEXT103,
     ),
-    # Sukhbaatar et al. 2019, by the authors' scripts.
+    # Sukhbaatar et al. 2019, by the authors' `experiments`.
     "adaptive_span_enwik8_small": _preset(
         adaptive_span_transformer, 206, 12, 8, 512, 2048, 0.3, max_span=8192
     ),
@@ -71,7 +71,7 @@ PRESETS = {
     "sparse_transformer_enwik8": _preset(
         sparse_transformer, 257, 30, 8, 512, 2048, 0.4, image_shape=(96, 128, 1), summary=32
     ),
-    # Kitaev et al. 2020, by the authors' configurations.
+    # Kitaev et al. 2020, by `trax/supervised/configs`.
     "reformer_enwik8": _preset(
         *(reformer, 257, 12, 8, 768, 2048, 0.2),
         attention_dropout=0.2,
@@ -100,7 +100,8 @@ PRESETS = {
     "universal_transformer_small": _preset(universal_transformer, 37000, 6, 8, 512, 2048, 0.1),
     "universal_transformer_base": _preset(universal_transformer, 37000, 6, 16, 1024, 4096, 0.3),
     "universal_transformer_big": _preset(universal_transformer, 37000, 6, 16, 2048, 8192, 0.3),
-    # Parisotto et al. 2019, with states of 256 numbers.
+    # Parisotto et al. 2019, table 1, whose numbers of parameters have one solution, with states of
+    # 256 numbers.
     "gtrxl": _preset(
         gtrxl,
         state_shape=256,
@@ -136,10 +137,7 @@ def create(name, /, **overrides):
 
     Args:
         name: one of `keras_attn.models.presets()`.
-        **overrides: arguments of the model that replace the preset's (`vocabulary_size`, ...).
-
-    Returns:
-        A functional `keras.Model`.
+        **overrides: arguments of the builder that replace the preset's, such as `vocabulary_size`.
 
     Raises:
         ValueError: if the name is unknown.
@@ -152,19 +150,12 @@ def create(name, /, **overrides):
 
     Differs from the paper: see each model.
 
-    Reference: sizes from [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 3;
-        [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3;
-        [Radford et al., 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
-        table 2; [Wu et al., 2021](https://arxiv.org/abs/2105.14462), section 4 (tiny);
-        [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444);
-        [Dai et al., 2019](https://github.com/kimiyoung/transformer-xl), `pytorch/*.sh`;
-        [Sukhbaatar et al., 2019](https://github.com/facebookresearch/adaptive-span),
-        `experiments`; [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 7;
-        [Kitaev et al., 2020](https://github.com/google/trax), `trax/supervised/configs`;
+    Reference: the papers that the models cite, and [Wu et al., 2021](https://arxiv.org/abs/2105.14462),
+        section 4 (tiny); scripts of the authors of [Transformer-XL](https://github.com/kimiyoung/transformer-xl),
+        [adaptive spans](https://github.com/facebookresearch/adaptive-span) and the
+        [Reformer](https://github.com/google/trax); Tensor2Tensor's
         [universal_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/research/universal_transformer.py)
-        and [image_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/image_transformer.py)
-        of Tensor2Tensor; [Parisotto et al., 2019](https://arxiv.org/abs/1910.06764), table 1, whose
-        numbers of parameters have one solution.
+        and [image_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/image_transformer.py).
     """
     if name not in PRESETS:
         raise ValueError(

@@ -26,14 +26,12 @@ class CausalLanguageModel(Model):
 
         logits = Depth(E[x] + P) E^T
 
-    A functional `keras.Model`; `start` and `step` run the same layers with a cache, for
-    `keras_attn.generation`.
-
-    With a `memory` the model reads a text segment by segment, and the memory is an input and an
-    output; `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. Absolute
-    positions would restart in each segment, so use relative scores and `position=None`. Generation
-    keeps the keys of all tokens, like an unlimited memory. A model with another memory shares parts
-    and weights: `CausalLanguageModel(model.embedding, model.depth, memory=SegmentMemory(640))`.
+    A functional `keras.Model`; `keras_attn.generation` runs its layers with a cache, by `start` and
+    `step`. With a `memory` the model reads a text segment by segment, and the memory is an input
+    and an output; `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`.
+    Absolute positions would restart in each segment, so use relative scores and `position=None`.
+    Generation keeps the keys of all tokens, like an unlimited memory. A model with another memory
+    shares the weights: `CausalLanguageModel(model.embedding, model.depth, memory=other)`.
 
     Args:
         embedding: a `TokenEmbedding`; None for the `embedding` of the `head`.
@@ -41,16 +39,16 @@ class CausalLanguageModel(Model):
         position: name or object of the position axis; None for none.
         memory: a `keras_attn.memory.SegmentMemory`, for a `Stack`; None for none.
         dropout: float. Dropout rate of the embeddings.
-        head: a layer from the output of `depth` to logits, such as an `AdaptiveSoftmax`, whose
-            losses without all logits are `model.head(model.depth.output, labels)`; by default the
-            `logits` of the embedding.
+        head: a layer from the output of `depth` to logits, by default `embedding.logits`. The
+            losses of an `AdaptiveSoftmax`, without all logits, are
+            `model.head(model.depth.output, labels)`.
 
     Call arguments:
         `token_ids` (B, T) int32; 0 is padding. With a memory also `memory` (B, L, M, D) and
         `memory_length` (B,) int32, at first from `initial_memory`. Without one optionally
-        `segment_ids` (B, T), for rows of several sequences: 1, 2, .. in the order of a row, 0 for
-        padding. Each sequence then has the logits that it has alone in a row: it attends to itself
-        only, and its positions begin at 0. `keras_attn.text.PackedBatches` makes such rows.
+        `segment_ids` (B, T), for rows of several sequences, as `keras_attn.text.PackedBatches`
+        makes them: 1, 2, .. in the order of a row, 0 for padding. Each sequence then has the logits
+        that it has alone in a row: it attends to itself only, and its positions begin at 0.
 
     Returns:
         Logits (B, T, V), float32. With a memory a dict of `logits` and the next segment's `memory`
@@ -123,10 +121,7 @@ class CausalLanguageModel(Model):
         return self.memory.initial(batch_size, self.depth.num_layers, dim, dtype)
 
     def start(self, inputs, max_length):
-        """Return no constants, and the empty cache for `max_length` tokens, prompts included.
-
-        With a `max_length` of None the cache grows.
-        """
+        """Return no constants, and the empty cache for `max_length` tokens; for None it grows."""
         token_ids = inputs["token_ids"] if isinstance(inputs, dict) else inputs
         return {}, self.depth.initial_cache(ops.shape(token_ids)[0], max_length)
 
@@ -156,8 +151,7 @@ class CausalLanguageModel(Model):
         """Return the attention spans of each layer, for blocks with the pattern `AdaptiveSpan`.
 
         Args:
-            token_ids: int (B, T). The text on which dynamic spans are measured, without a memory.
-                Learned static spans need none.
+            token_ids: int (B, T). A text, on which dynamic spans depend; static spans need none.
 
         Returns:
             A list of the dicts of `AdaptiveSpan.span_summary`, one a layer.
@@ -182,11 +176,9 @@ class CausalLanguageModel(Model):
             )
         x = embed(self.embedding, self.position, token_ids)
         _, outputs = self.depth(x, return_hidden_states=True)
-        inputs = [x, *outputs[:-1]]
-        return [
-            pattern.span_summary(block.residual.before(x))
-            for pattern, block, x in zip(patterns, blocks, inputs, strict=True)
-        ]
+        # Each block measures the spans of its input; the last output is the input of none.
+        inputs = [block.residual.before(x) for block, x in zip(blocks, [x, *outputs])]
+        return [pattern.span_summary(x) for pattern, x in zip(patterns, inputs, strict=True)]
 
     def _logits(self, x):
         return self.embedding.logits(x) if self.head is None else self.head(x)

@@ -23,24 +23,23 @@ class EncoderDecoder(Model):
 
         logits = Decoder(E[y] + P, Encoder(E[x] + P)) E^T
 
-    One token table serves source, target and output. A functional `keras.Model`; `start` and
-    `step` run the same layers one target token at a time, for `keras_attn.generation`.
+    One token table serves source, target and output. A functional `keras.Model`;
+    `keras_attn.generation` runs its layers one target token at a time, by `start` and `step`.
 
     Args:
         embedding: a `TokenEmbedding`.
-        position: name or object of the position axis; None for none, for example if `encoder` and
-            `decoder` add positions themselves.
+        position: name or object of the position axis; None for none.
         encoder, decoder: of the depth axis; the decoder's blocks have cross-attention.
         dropout: float. Dropout rate of the embeddings.
-        source_position: position of the source, if it differs from that of the target, as for
-            images of two sizes; by default `position`.
+        source_position: position of the source, such as that of a smaller image; by default
+            `position`.
 
     Call arguments:
         A dict of `source_ids` (B, S) and `target_ids` (B, T), int32; 0 is padding. For rows of
-        several pairs also `source_segment_ids` (B, S) and `target_segment_ids` (B, T): 1, 2, .. in
-        the order of a row, the same for both sides of a pair, 0 for padding. Each pair then has the
-        logits that it has alone in a row: its tokens attend to each other only, and their positions
-        begin at 0. `keras_attn.text.PackedBatches` makes such rows.
+        several pairs, as `keras_attn.text.PackedBatches` makes them, also `source_segment_ids`
+        (B, S) and `target_segment_ids` (B, T): 1, 2, .. in the order of a row, the same for both
+        sides of a pair, 0 for padding. Each pair then has the logits that it has alone in a row:
+        its tokens attend to each other only, and their positions begin at 0.
 
     Returns:
         Logits (B, T, V), float32.
@@ -94,15 +93,11 @@ class EncoderDecoder(Model):
         return max_num_positions(self.source_position or self.position, self.encoder)
 
     def start(self, inputs, max_length):
-        """Encode the source, and return the state of decoding at most `max_length` target tokens.
-
-        Args:
-            inputs: `source_ids` (B, S) or a dict with it.
-            max_length: int. Slots of the cache; None for a cache that grows.
+        """Encode the source (B, S), given as ids or in a dict of inputs.
 
         Returns:
-            The constants of all steps (the encoded source as keys and values, its mask), and the
-            empty cache.
+            The constants of all steps, which are the keys and values of the encoded source and its
+            mask; and the empty cache for `max_length` target tokens, or for None one that grows.
         """
         source_ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
         context, mask = self._encode(source_ids)
@@ -143,10 +138,7 @@ class EncoderDecoder(Model):
         return self.embedding.logits(x)
 
     def cross_attention(self, inputs):
-        """Return the attention of each target token to the source.
-
-        Args:
-            inputs: as the model's: `source_ids` (B, S) and `target_ids` (B, T).
+        """Return the attention of each target token to the source, for inputs as the model's.
 
         Returns:
             float32 (B, L, T, S), the mean over the heads of each of L layers. A row sums to 1, or

@@ -27,8 +27,7 @@ class ImageTokens(Value):
     Args:
         image_shape: (height, width, channels).
         num_values: int. Different values V of a channel.
-        query_shape: (height, width) of a block, the width counting channels unless pixels are
-            whole; None for raster order.
+        query_shape: (height, width) of a block, the width in tokens; None for raster order.
         whole_pixels: bool. If True, a token is a pixel, not a value of a channel.
 
     Raises:
@@ -84,34 +83,33 @@ class ImageTokens(Value):
     @property
     def length(self):
         """Number of tokens of an image."""
-        return math.prod(self.image_shape) // self._together
+        return math.prod(self.image_shape) // self._values_per_token
 
     @property
     def start_id(self):
         """Id of the token that starts an image."""
-        return self.num_values**self._together + 1
+        return self.num_values**self._values_per_token + 1
 
     @property
     def vocabulary_size(self):
         return self.start_id + 1
 
     @property
-    def _together(self):
-        """Number of values of a token."""
+    def _values_per_token(self):
         return self.image_shape[2] if self.whole_pixels else 1
 
     def _order(self):
         """Return the index in raster order of each token."""
         if self.query_shape is None:
             return np.arange(self.length, dtype="int32")
-        height, width, channels = self.image_shape
-        return block_raster_order((height, width * channels // self._together), self.query_shape)
+        height = self.image_shape[0]
+        return block_raster_order((height, self.length // height), self.query_shape)
 
     def values(self, images):
         """Return the values of each token, int32 (B, T, C or 1), of images (B, H, W, C)."""
         images = ops.cast(ops.convert_to_tensor(images), "int32")
         check_shape(images, "images", (None, *self.image_shape))
-        values = ops.reshape(images, (-1, self.length, self._together))
+        values = ops.reshape(images, (-1, self.length, self._values_per_token))
         return ops.take(values, ops.convert_to_tensor(self._order()), axis=1)
 
     def encode(self, images):
@@ -136,7 +134,7 @@ class ImageTokens(Value):
         token_ids = ops.convert_to_tensor(token_ids)
         check_shape(token_ids, "token_ids", (None, self.length))
         numbers = ops.clip(token_ids - 1, 0, self.start_id - 2)
-        values = split_number(numbers, self._together, self.num_values)
+        values = split_number(numbers, self._values_per_token, self.num_values)
         values = ops.take(values, ops.convert_to_tensor(np.argsort(self._order())), axis=1)
         return ops.reshape(values, (-1, *self.image_shape))
 

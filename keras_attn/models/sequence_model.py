@@ -28,15 +28,14 @@ class SequenceModel(Model):
         embedding: a layer from states (B, T, *state_shape) to (B, T, D).
         depth: of the depth axis, one that accepts a memory; its blocks' pattern is causal.
         memory: a `keras_attn.memory.SegmentMemory`.
-        heads: dict of an output's name and its layer, from (B, T, D); or of its name and an integer
-            n, for a dense layer of n units whose output is float32. By default the only output is
-            that of `depth`, `output`.
+        heads: dict of an output's name and its layer, from (B, T, D), or the number of units of a
+            float32 dense layer. By default the only output is that of `depth`, `output`.
 
     Call arguments:
         A dict of `states` (B, T, *state_shape), `memory` (B, L, M, D) and `memory_length` (B,)
-        int32, at first from `initial_memory`; optionally `starts`, bool (B, T), True at the
-        first step of an episode, and `padding_mask`, bool (B, T), False at padding, which must be
-        at the end of a row and is not remembered.
+        int32, at first from `initial_memory`; optionally `starts`, bool (B, T), True at the first
+        step of an episode, and `padding_mask`, bool (B, T), False at padding, which must be at the
+        end of a row and is not remembered.
 
     Returns:
         A dict of the heads' outputs (B, T, ...), by name, and the next segment's `memory` and
@@ -127,10 +126,8 @@ def episode_masks(starts, real, memory_length, num_slots):
     """Return masks by which no step of a segment attends beyond the start of its own episode.
 
     Args:
-        starts: bool (B, T), True at the first step of an episode.
-        real: bool (B, T), False at padding; None if there is none.
-        memory_length: int (B,), filled slots of the memory. num_slots: M, all slots, which come
-            before the segment.
+        starts, real: bool (B, T), the first steps of episodes; False at padding, or None.
+        memory_length: int (B,), filled ones of the M = `num_slots` slots before the segment.
 
     Returns:
         attention mask, bool (B, T, M + T); mask of the steps of the last episode, bool (B, T); and

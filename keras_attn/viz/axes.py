@@ -105,10 +105,7 @@ def _draw_box(axes, label, x, y, filled):
 
 
 def plot_axes():
-    """Plot the axes, their questions and their values; those that this version has are filled.
-
-    Returns:
-        A `matplotlib.figure.Figure`; `.savefig("axes.png")` writes it.
+    """Return a figure of the axes, their questions and values; filled are those that exist.
 
     Raises:
         ImportError: if Matplotlib is not installed.

@@ -195,8 +195,8 @@ def test_dtype_policies():
     "arguments, message",
     [
         ((block, 0), "`num_steps`.*num_steps=0"),
-        ((5, 2), "`block` must be a layer or a function.*5"),
-        ((lambda index: None, 2), "`block` must be a layer or a function.*None"),
+        ((5, 2), "`block` must give layers.*5"),
+        ((lambda index: None, 2), "`block` must give layers.*None"),
         ((block, 2, "here"), "position='here'.*timestep"),
     ],
 )

@@ -175,4 +175,6 @@ def test_stacks_may_be_blocks():
 def test_repr_shows_the_first_block():
     assert repr(Stack(block, 2)).startswith("Stack([TransformerBlock(MultiHeadAttention(3, 2, ")
     assert repr(Stack(block, 2)).endswith("FeedForward(5)), ...], 2)")
-    assert repr(Recurrent(block, 3, "timestep")).endswith("FeedForward(5)), 3, position=Timestep())")
+    assert repr(Recurrent(block, 3, "timestep")).endswith(
+        "FeedForward(5)), 3, position=Timestep())"
+    )
