@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 from fork_server import ROOT, ForkedPython, run_python
@@ -28,6 +29,26 @@ def test_an_error_ends_with_its_traceback():
     done = run_python("-c", "raise ValueError('no such thing')")
     assert done.returncode == 1
     assert done.stderr.endswith("ValueError: no such thing\n")
+
+
+@pytest.mark.parametrize(
+    "statement, code",
+    [
+        ("sys.exit()", 0),
+        ("sys.exit(300)", 300 & 255),
+        ("sys.exit('bad')", 1),
+        ("raise KeyboardInterrupt", -signal.SIGINT),
+        ("os.fork() or sys.exit(7); sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))", 7),
+    ],
+)
+def test_a_program_ends_as_in_a_new_interpreter(statement, code):
+    """What it has registered for the end runs, and all that it printed arrives."""
+    program = f"import atexit, os, sys; atexit.register(print, 'end', end=''); {statement}"
+    done = run_python("-c", program)
+    expected = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == expected.returncode == code
+    assert done.stdout == expected.stdout
+    assert done.stderr.splitlines()[-1:] == expected.stderr.splitlines()[-1:]
 
 
 def test_scripts_and_modules_run_as_the_main_module(tmp_path):

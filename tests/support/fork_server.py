@@ -37,7 +37,23 @@ sys.meta_path.insert(0, Forbid())
 # Runs until the test process closes its end of the socket. Per program: a fork that waits, and
 # inside it a fork that leaves the loop and runs the program as the main module until its end.
 SERVER = """
-import json, os, signal, socket, sys, warnings
+import atexit, json, os, signal, socket, sys, warnings
+
+code = 0
+
+def end():
+    # Registered first, so called last: the interpreter would take seconds to free its modules.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code & 255)
+
+atexit.register(end)
 import keras
 
 # JAX warns of any fork; its threads start with the first computation.
@@ -96,7 +112,17 @@ def run(job):
             code = compile(file.read(), first, "exec")
     exec(code, main.__dict__)
 
-run(json.loads(message))
+try:
+    run(json.loads(message))
+except SystemExit as error:
+    code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    raise
+except KeyboardInterrupt:
+    code = -signal.SIGINT
+    raise
+except BaseException:
+    code = 1
+    raise
 """
 
 
