@@ -68,24 +68,39 @@ def decode(layer, x, chunks, slots, **arguments):
     return np.concatenate(outputs, axis=1)
 
 
-@pytest.mark.parametrize("chunks", [[1] * T, [3, 1, 2, 1], [T]], ids=str)
-@pytest.mark.parametrize("arguments", LAYERS.values(), ids=LAYERS)
-@pytest.mark.parametrize("slots", [T, T + 4, None])
-def test_limit_cached_equals_full(arguments, chunks, slots):
-    layer = built(**arguments, pattern="causal")
+CHUNKS, SLOTS = [[1] * T, [3, 1, 2, 1], [T]], [T, T + 4, None]
+
+
+# Each pair of chunks and slots, and each layer with all chunks and all slots.
+@pytest.mark.parametrize(
+    "name, chunks, slots",
+    [
+        (name, chunks, SLOTS[(row + column) % 3])
+        for row, name in enumerate(LAYERS)
+        for column, chunks in enumerate(CHUNKS)
+    ],
+    ids=str,
+)
+def test_limit_cached_equals_full(name, chunks, slots):
+    layer = built(**LAYERS[name], pattern="causal")
     np.testing.assert_allclose(decode(layer, X, chunks, slots), layer(X, X), atol=1e-5)
+
+
+# One key, one less than a window, a window, one more, far more: each with several patterns.
+PROMPTS = (1, 3, 4, 5, 10)
 
 
 @pytest.mark.parametrize("slots", [3, LONG + 2, None])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_limit_cached_equals_full_for_every_pattern(name, slots):
-    """Prompts of one key, one less than a window, a window, one more, far more; then steps."""
+    """A prompt, then steps; and several keys at once between steps."""
     layer = built(LONG_X, pattern=PATTERNS[name])
     full = layer(LONG_X, LONG_X)
     if slots == 3:  # fewer than a window
         np.testing.assert_allclose(decode(layer, LONG_X, [1] * 3, 3), full[:, :3], atol=1e-5)
         return
-    for prompt in (1, 3, 4, 5, 10) if slots else (5,):
+    number = list(PATTERNS).index(name)
+    for prompt in (PROMPTS[number % 5], PROMPTS[(number + 2) % 5]) if slots else ():
         chunks = [prompt, *[1] * (LONG - prompt)]
         np.testing.assert_allclose(decode(layer, LONG_X, chunks, slots), full, atol=1e-5)
     np.testing.assert_allclose(decode(layer, LONG_X, [2, 3, 1, 5], slots), full, atol=1e-5)
@@ -101,23 +116,35 @@ def test_a_ring_never_runs_full(name):
         np.testing.assert_allclose(decode(layer, LONG_X, chunks, slots), full, atol=1e-5)
 
 
-@pytest.mark.parametrize("slots", [LONG, None])
-@pytest.mark.parametrize("name", SEVERAL)
-def test_other_layers_with_other_patterns(name, slots):
-    pattern = PATTERNS[name]
-    for arguments in ({"num_key_value_heads": 2, "value_dim": 8}, {"score": "additive"}):
-        layer = built(LONG_X, pattern=pattern, **arguments)
-        stepped = decode(layer, LONG_X, [2] + [1] * (LONG - 2), slots)
-        np.testing.assert_allclose(stepped, layer(LONG_X, LONG_X), atol=1e-5)
-    layer = built(LONG_X, pattern=pattern, dtype="mixed_bfloat16")
-    x = ops.cast(LONG_X, "bfloat16")
+OTHERS = [
+    {"num_key_value_heads": 2, "value_dim": 8},
+    {"score": "additive"},
+    {"dtype": "mixed_bfloat16"},
+]
+
+
+# Each pattern with two of the layers, each layer with both kinds of caches.
+@pytest.mark.parametrize(
+    "name, slots, arguments",
+    [
+        (name, slots, OTHERS[(row + column) % 3])
+        for row, name in enumerate(SEVERAL)
+        for column, slots in enumerate([LONG, None])
+    ],
+    ids=str,
+)
+def test_other_layers_with_other_patterns(name, slots, arguments):
+    layer = built(LONG_X, pattern=PATTERNS[name], **arguments)
+    x = ops.cast(LONG_X, layer.compute_dtype)
     stepped = decode(layer, x, [2] + [1] * (LONG - 2), slots)
     full, steps = (oracles.numpy_of(y) for y in (layer(x, x), ops.convert_to_tensor(stepped)))
-    np.testing.assert_allclose(steps, full, atol=0.05 * np.abs(full).max())
+    atol = 0.05 * np.abs(full).max() if "dtype" in arguments else 1e-5
+    np.testing.assert_allclose(steps, full, atol=atol)
 
 
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize(
+    "name, whole", [*((name, False) for name in SEVERAL), ("local 4", True), ("image", True)]
+)
 def test_masks_are_cut_like_the_cache(name, whole):
     """A column of a mask is a position, wherever its key is kept."""
     layer = built(LONG_X, pattern=PATTERNS[name])
@@ -149,7 +176,7 @@ def test_scores_of_a_step_are_those_of_all_slots(name):
         assert np.all(scores[..., LONG:] == 0)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", ["local 4", "block", "local or column", "image"])
 def test_positions_given_to_a_call(name):
     """Queries' own as a model gives them; with keys' own, slots may stand anywhere."""
     layer = built(LONG_X, pattern=PATTERNS[name])
@@ -242,8 +269,10 @@ def test_complete_cache_of_a_context_with_keys_of_its_own():
     np.testing.assert_allclose(output, layer(X, CONTEXT, keys), atol=1e-5)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("name", ["causal", *SEVERAL])
+@pytest.mark.parametrize(
+    "name, jit_compile",
+    [*((name, False) for name in SEVERAL), *((name, True) for name in ("causal", "fixed", "image"))],
+)
 def test_one_graph_serves_every_step(name, jit_compile):
     layer = built(pattern=PATTERNS[name])
     traces = []
@@ -297,7 +326,7 @@ def test_a_graph_of_unknown_lengths(name):
             np.testing.assert_allclose(output[:, 0], full[:, t], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", ["local 4", "fixed", "local or column", "image"])
 def test_no_op_that_only_xla_runs(name):
     layer = built(LONG_X, pattern=PATTERNS[name])
     for count, length in ((LONG, 1), (LONG, 2), (None, 1)):

@@ -111,6 +111,13 @@ DISTINCT = [
     for name in CASES
     if name not in ("local 1", "strided local", "fixed block", "around and causal", "heads")
 ]
+# Without those whose plan is a part of another's.
+WHOLE = [
+    name
+    for name in DISTINCT
+    if name
+    not in ("local", "block", "strided column", "fixed summary", "causal and strided", "local or column")
+]
 # One for each way of cutting, and for merging.
 WAYS = ["dense", "causal", "local around", "strided", "fixed", "nested", "heads in rows"]
 
