@@ -23,7 +23,13 @@ TARGET = np.array([[2, 6, 10, 4], [2, 13, 11, 5], [2, 9, 0, 0]])
 IDS = {"source_ids": SOURCE, "target_ids": TARGET}
 SEED = 7  # of which texts differ from row to row, and steps from position to position
 REAL = TARGET != 0
-TRANSITIONS = pytest.mark.parametrize("transition", ["feed_forward", "separable_conv"])
+# Each depth with each transition.
+PAIRS = pytest.mark.parametrize(
+    "depth, transition", [("recurrent", "feed_forward"), ("act", "separable_conv")]
+)
+OTHER_PAIRS = pytest.mark.parametrize(
+    "depth, transition", [("recurrent", "separable_conv"), ("act", "feed_forward")]
+)
 
 
 def made(**arguments):
@@ -82,8 +88,7 @@ def test_number_of_weights_does_not_depend_on_steps():
     assert shapes[0] == shapes[1]
 
 
-@TRANSITIONS
-@pytest.mark.parametrize("depth", ["recurrent", "act"])
+@PAIRS
 def test_later_tokens_have_no_influence(depth, transition):
     model = made(depth=depth, transition=transition, halting_bias=0.0)
     before = np.asarray(model(IDS))
@@ -107,9 +112,15 @@ def test_each_position_takes_its_own_number_of_steps():
     assert len(np.unique(steps)) > 1
 
 
-@TRANSITIONS
-@pytest.mark.parametrize("depth", ["recurrent", "act"])
-@pytest.mark.parametrize("slots", [6, None])
+@pytest.mark.parametrize(
+    "depth, slots, transition",
+    [
+        ("recurrent", 6, "separable_conv"),
+        ("recurrent", None, "feed_forward"),
+        ("act", 6, "feed_forward"),
+        ("act", None, "separable_conv"),
+    ],
+)
 def test_cached_steps_equal_one_pass(depth, slots, transition):
     model = made(depth=depth, num_layers=5, transition=transition)
     whole = np.asarray(model(IDS))
@@ -124,38 +135,34 @@ def test_cached_steps_equal_one_pass(depth, slots, transition):
         start += length
 
 
-def log_probs(model, source, tokens):
-    logits = model({"source_ids": source[None], "target_ids": np.array([[2, *tokens]])})
-    logits = np.asarray(logits, "float64")[0, -1]
-    return logits - np.log(np.sum(np.exp(logits)))
+def log_probs(model, tokens):
+    """Return the log-probabilities (B, T, V) of one pass before each of the tokens (B, T)."""
+    read = np.concatenate([np.full((len(tokens), 1), 2), tokens[:, :-1]], axis=1)
+    logits = np.asarray(model({"source_ids": SOURCE, "target_ids": read}), "float64")
+    return logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
 
 
-@TRANSITIONS
-@pytest.mark.parametrize("depth", ["recurrent", "act"])
-def test_greedy_equals_the_uncached_loop(depth, transition):
+@PAIRS
+def test_greedy_tokens_are_the_most_likely_ones_of_one_pass(depth, transition):
     model = made(depth=depth, transition=transition)
     ids, scores = generate(model, SOURCE, max_length=5)
-    for row, source in enumerate(SOURCE):
-        tokens, score = [], 0.0
-        while len(tokens) < 5 and 3 not in tokens:
-            found = log_probs(model, source, tokens)
-            tokens.append(int(found.argmax()))
-            score += found.max()
-        assert ids[row].numpy().tolist() == [*tokens, *[0] * (5 - len(tokens))]
-        assert float(scores[row]) == pytest.approx(score, abs=1e-3)
+    ids = np.asarray(ids)
+    found = log_probs(model, ids)
+    ended = np.cumsum(ids == 3, axis=1) - (ids == 3) > 0
+    assert len({tuple(row) for row in ids}) == 3
+    np.testing.assert_array_equal(ids, np.where(ended, 0, found.argmax(axis=-1)))
+    expected = np.sum(found.max(axis=-1), axis=1, where=~ended)
+    np.testing.assert_allclose(scores, expected, atol=1e-3)
 
 
-@TRANSITIONS
-@pytest.mark.parametrize("depth", ["recurrent", "act"])
+@OTHER_PAIRS
 def test_beam_scores_equal_those_of_one_pass(depth, transition):
     """Beams reorder the slots; the timestep must depend on positions only."""
     model = made(depth=depth, transition=transition)
     ids, scores = generate(model, SOURCE, Beam(3, length_penalty=0.0), 4, eos_id=-1)
     assert len(np.unique(scores)) == 3
-    for row, source in enumerate(SOURCE):
-        tokens = ids[row].numpy().tolist()
-        found = [log_probs(model, source, tokens[:t])[tokens[t]] for t in range(4)]
-        assert float(scores[row]) == pytest.approx(sum(found), abs=1e-3)
+    found = np.take_along_axis(log_probs(model, np.asarray(ids)), np.asarray(ids)[..., None], -1)
+    np.testing.assert_allclose(scores, found.sum(axis=(1, 2)), atol=1e-3)
 
 
 def test_the_ponder_losses_of_both_sides_are_added():
