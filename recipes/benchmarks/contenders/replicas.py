@@ -22,7 +22,7 @@ def training(strategy, devices, size, batch, length, steps):
     source, target, labels = translation_batch(batch, length, vocabulary_size)
     step = ({"source_ids": source, "target_ids": target}, labels)
     signature = tf.nest.map_structure(lambda x: tf.TensorSpec((None, None), x.dtype), step)
-    place = keras_attn.distribution.strategies(strategy)
+    place = keras_attn.distribution.strategy(strategy)
     with place.scope():
         model = keras_attn.models.create(SHAPES[size].preset, vocabulary_size=vocabulary_size)
         loss = keras_attn.losses.LabelSmoothedCrossentropy(0.1)
