@@ -8,6 +8,7 @@ product; its einsum has nothing to set up, and under XLA it spares a transposed 
 from keras import backend, ops
 
 from keras_attn.backend.operations import softmax_with_logsumexp
+from keras_attn.ops.dtypes import at_least_float32
 
 # Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
 FORBIDDEN = -1e30
@@ -38,11 +39,6 @@ def attend_dense(inputs, pattern):
     if inputs.dropout_fn is not None:
         drop = lambda weights: inputs.dropout_fn(weights, inputs.seed)  # noqa: E731
     return attend_logits(logits, inputs.value, mask, drop)
-
-
-def at_least_float32(x):
-    """Return a float tensor as float64 if it is that, else as float32."""
-    return x if backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
 
 
 def query_keys(query, key):

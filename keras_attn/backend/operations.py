@@ -25,8 +25,7 @@ def softmax_with_logsumexp(logits):
 
 @per_backend
 def crossentropy(labels, logits, label_smoothing):
-    """Return the label-smoothed cross-entropy (...) of labels (...) and logits (..., V)."""
-    logits = ops.cast(logits, "float32")
+    """Return the label-smoothed cross-entropy of labels (...) and logits (..., V), as its dtype."""
     label_logit = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)  # (..., 1)
     losses = ops.logsumexp(logits, axis=-1) - (1.0 - label_smoothing) * ops.squeeze(label_logit, -1)
     if label_smoothing:

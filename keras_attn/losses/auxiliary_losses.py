@@ -1,7 +1,6 @@
 """Auxiliary losses of training: of every layer, and of targets further ahead."""
 
 import collections
-import functools
 
 import keras
 from keras import ops
@@ -33,7 +32,7 @@ class AuxiliaryLosses(keras.Model):
     which has no classifiers, to generate and export. `evaluate` and `predict` are those of the
     model. The step is a weight that only training increments, saved and restored with the others. A
     loss whose time is over is not computed; before, each costs a softmax, O(B T D V). Losses are
-    float32 under any dtype policy, divided by the tokens of all replicas.
+    float64 where logits are, else float32, and divided by the tokens of all replicas.
 
     Args:
         model: a functional model whose output is logits and whose `depth` is a
@@ -110,20 +109,14 @@ class AuxiliaryLosses(keras.Model):
             (), "zeros", "int", trainable=False, aggregation="only_first_replica", name="step"
         )
         # Each layer's targets k and the index of their classifiers, None for the model's own.
-        self._tasks, owners = {}, []
+        self._tasks, names = {}, {}
         for layer, k in self._layers_and_targets():
-            owner = (self.num_layers if shared_heads else layer, k)
-            is_own = shared_heads and k == 1
-            if not (is_own or owner in owners):
-                owners.append(owner)
-            self._tasks.setdefault(layer, []).append((k, None if is_own else owners.index(owner)))
+            name = f"layer_{self.num_layers if shared_heads else layer}_target_{k}"
+            index = None if shared_heads and k == 1 else names.setdefault(name, len(names))
+            self._tasks.setdefault(layer, []).append((k, index))
         self.heads = [
-            keras.layers.Dense(
-                model.output.shape[-1],
-                dtype=model.depth.dtype_policy,
-                name=f"layer_{layer}_target_{k}",
-            )
-            for layer, k in owners
+            keras.layers.Dense(model.output.shape[-1], dtype=model.depth.dtype_policy, name=name)
+            for name in names
         ]
         for head in self.heads:
             head.build(model.depth.output.shape)
@@ -145,15 +138,13 @@ class AuxiliaryLosses(keras.Model):
     def call(self, inputs, training=None):
         if not training:
             return self.model(inputs, training=training)
-        if isinstance(inputs, dict) and any(
-            name in inputs for name in getattr(self.model, "segment_inputs", ())
-        ):
+        segment_inputs = getattr(self.model, "segment_inputs", ())
+        if isinstance(inputs, dict) and not inputs.keys().isdisjoint(segment_inputs):
             raise ValueError(
                 "Rows of several sequences have no auxiliary losses: targets further ahead would "
                 f"be tokens of the next sequence. Received: inputs {', '.join(sorted(inputs))}."
             )
-        logits, hidden_states = self._run(inputs)
-        return Predictions(logits, hidden_states)
+        return Predictions(*self._run(inputs))
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if not isinstance(y_pred, Predictions):
@@ -161,9 +152,9 @@ class AuxiliaryLosses(keras.Model):
         labels = ops.convert_to_tensor(y)
         check_shape(labels, "y", tuple(y_pred.logits.shape[:2]))
         loss = super().compute_loss(x, y, y_pred.logits, sample_weight, training)
-        loss += self._auxiliary_loss(y_pred.hidden_states, labels, sample_weight)
+        auxiliary_loss = self._auxiliary_loss(y_pred.hidden_states, labels, sample_weight)
         self.step.assign(self.step + 1)
-        return loss
+        return loss + ops.cast(auxiliary_loss, loss.dtype)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         if isinstance(y_pred, Predictions):
@@ -172,9 +163,11 @@ class AuxiliaryLosses(keras.Model):
 
     def _auxiliary_loss(self, hidden_states, labels, sample_weight):
         """Return all losses but that of the model's own logits: this replica's summand."""
-        targets, weights = {}, {}
-        for k in range(1, self.num_targets + 1):
-            targets[k], weights[k] = self._target(labels, k, sample_weight)
+        dtype = keras.backend.result_type(self.model.depth.compute_dtype, "float32")
+        targets = range(1, self.num_targets + 1)
+        targets = {k: self._target(labels, k, sample_weight, dtype) for k in targets}
+        shares = layer_shares(self.step, self.total_steps, self.num_layers, self.schedule)
+        shares = ops.cast(shares, dtype)
 
         def loss(layer, share=1.0):
             hidden, total = hidden_states[layer - 1], 0.0
@@ -183,34 +176,32 @@ class AuxiliaryLosses(keras.Model):
             rows, _ = flatten_rows(hidden)
             for k, index in self._tasks[layer]:
                 logits = self._classify(hidden) if index is None else self.heads[index](rows)
-                losses = crossentropy(targets[k], flatten_rows(logits)[0])
-                total += share * ops.sum(weights[k] * losses)
+                labels, weights = targets[k]
+                losses = ops.cast(crossentropy(labels, flatten_rows(logits)[0]), dtype)
+                total += share * ops.sum(weights * losses)
             return total
 
-        total = 0.0
-        shares = layer_shares(self.step, self.total_steps, self.num_layers, self.schedule)
-        for layer in self._tasks:
-            if layer == self.num_layers:
-                total += loss(layer)
-                continue
-            share = shares[layer - 1]
-            over = ops.zeros((), "float32")
-            total += ops.cond(share > 0.0, functools.partial(loss, layer, share), lambda: over)
-        return total
+        def loss_until_over(layer):
+            share, over = shares[layer - 1], ops.zeros((), dtype)
+            return ops.cond(share > 0.0, lambda: loss(layer, share), lambda: over)
 
-    def _target(self, labels, k, sample_weight):
+        last = self.num_layers
+        return sum(
+            loss(layer) if layer == last else loss_until_over(layer) for layer in self._tasks
+        )
+
+    def _target(self, labels, k, sample_weight, dtype):
         """Return target k of each position (B T,), and c_k times its weight in the mean."""
 
         def ahead(x, beyond):
             return ops.pad(x, ((0, 0), (0, k - 1)), constant_values=beyond)[:, k - 1 :]
 
-        given = ahead(element_weights(labels, sample_weight), 0.0)
+        given = ahead(element_weights(labels, sample_weight, dtype), 0.0)
         labels = ahead(labels, self.ignore_class)
-        real = token_weights(labels, self.ignore_class)
+        real = token_weights(labels, self.ignore_class, dtype=dtype)
         count = ops.maximum(replica_sum(ops.sum(real)), 1.0)
         share = 1.0 if k == 1 else self.target_weight
-        weights = share * real * given / count
-        labels = known_labels(labels, self.ignore_class)
+        labels, weights = known_labels(labels, self.ignore_class), share * real * given / count
         return ops.reshape(labels, (-1,)), ops.reshape(weights, (-1,))
 
     def get_config(self):

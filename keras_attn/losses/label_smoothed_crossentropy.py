@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.losses.reduction import reduce_losses
+from keras_attn.ops.checks import check_rates
 from keras_attn.ops.token_losses import element_weights, token_losses, token_weights
 from keras_attn.registry import register
 
@@ -20,7 +21,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
     `tf.distribute` the real tokens of all replicas are counted together, so that replicas with
     different amounts of padding give the gradient of one device; a loss of Keras divides by each
     replica's own number. A batch without a real token has loss 0 and gradient 0. Everything is
-    float32 under any policy. Time and memory are O(B T V), with one softmax.
+    float64 if the logits are, else float32. Time and memory are O(B T V), with one softmax.
 
     Args:
         label_smoothing: float in [0, 1). The share of probability spread evenly over the
@@ -37,7 +38,7 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         sample_weight: optional, (B,) or (B, T): weights w_i of the tokens' losses.
 
     Returns:
-        float32 scalar, under `tf.distribute` this replica's summand of the loss; (B, T) without a
+        Scalar, under `tf.distribute` this replica's summand of the loss; (B, T) without a
         reduction.
 
     Raises:
@@ -68,26 +69,26 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         name="label_smoothed_crossentropy",
     ):
         super().__init__(name=name, reduction=reduction)
-        if not 0.0 <= label_smoothing < 1.0:
-            raise ValueError(
-                f"`label_smoothing` must be in [0, 1). Received: label_smoothing={label_smoothing}"
-            )
+        check_rates(label_smoothing=label_smoothing)
         self.label_smoothing = label_smoothing
         self.ignore_class = ignore_class
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        labels = ops.convert_to_tensor(y_true)
+        losses, real = self._losses(y_true, y_pred)
         if sample_weight is not None:
-            sample_weight = element_weights(labels, sample_weight)
-        real = token_weights(labels, self.ignore_class)
-        return reduce_losses(self.call(labels, y_pred), real, sample_weight, self.reduction)
+            sample_weight = element_weights(losses, sample_weight, losses.dtype)
+        return reduce_losses(losses, real, sample_weight, self.reduction)
 
     def call(self, y_true, y_pred):
         """Return the loss of each token (B, T), zero where the label is `ignore_class`."""
+        return self._losses(y_true, y_pred)[0]
+
+    def _losses(self, y_true, y_pred):
+        """Return the loss of each token, and 1 or 0 for each, as it counts or not."""
         labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         losses = token_losses(labels, logits, self.ignore_class, self.label_smoothing)
-        real = token_weights(labels, self.ignore_class)
-        return ops.where(ops.equal(real, 0.0), 0.0, losses)
+        real = token_weights(labels, self.ignore_class, dtype=losses.dtype)
+        return ops.where(ops.equal(real, 0.0), 0.0, losses), real
 
     def get_config(self):
         return {

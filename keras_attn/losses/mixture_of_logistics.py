@@ -24,7 +24,8 @@ class MixtureOfLogistics(keras.losses.Loss):
     on blue, green on blue). Time and memory O(C K) a pixel, where a softmax takes O(C V).
 
     As a loss it is the mean over all values of the batch, of all replicas: nats per dimension,
-    which `BitsPerDim(likelihood=...)` converts to bits. Everything is float32 under any policy.
+    which `BitsPerDim(likelihood=...)` converts to bits. Everything is float64 if the parameters
+    are, else float32.
 
     Args:
         num_mixtures: int. Number of logistics K.
@@ -40,7 +41,7 @@ class MixtureOfLogistics(keras.losses.Loss):
         sample_weight: optional, (B,) or (B, ...): weights of the pixels' losses.
 
     Returns:
-        float32 scalar: under `tf.distribute` this replica's summand of the loss.
+        Scalar: under `tf.distribute` this replica's summand of the loss.
 
     Raises:
         ValueError: if a size is too small, or values and parameters do not fit.
@@ -88,7 +89,7 @@ class MixtureOfLogistics(keras.losses.Loss):
     def __call__(self, y_true, y_pred, sample_weight=None):
         losses = self.call(y_true, y_pred)
         if sample_weight is not None:
-            sample_weight = element_weights(losses, sample_weight)
+            sample_weight = element_weights(losses, sample_weight, losses.dtype)
         values = ops.full_like(losses, self.channels)
         return reduce_losses(losses, values, sample_weight, self.reduction)
 
@@ -97,7 +98,7 @@ class MixtureOfLogistics(keras.losses.Loss):
         return -self.log_probability(y_true, y_pred)
 
     def log_probability(self, values, parameters):
-        """Return log p of each pixel, float32 (B, ...).
+        """Return log p of each pixel (B, ...).
 
         Args:
             values: (B, ..., C), 0 .. V - 1. parameters: (B, ..., `num_parameters`).

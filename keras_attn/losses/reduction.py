@@ -13,8 +13,8 @@ def reduce_losses(losses, elements, sample_weight, reduction):
 
     Args:
         losses: float tensor, zero where an element does not count.
-        elements: float tensor of the same shape. How many elements each loss stands for.
-        sample_weight: float tensor of the same shape, or None.
+        elements: tensor like `losses`. The number of elements that each loss stands for.
+        sample_weight: tensor like `losses`, or None.
         reduction: "sum_over_batch_size" or "mean", which divide by the sum of `elements`;
             "mean_with_sample_weight", which divides by their weighted sum; "sum"; "none" or None.
 

@@ -4,6 +4,8 @@ import math
 
 from keras import ops
 
+from keras_attn.ops.dtypes import at_least_float32
+
 LEAST_LOG_SCALE = -7.0
 # Bound of uniform numbers: the quantiles of a logistic and a Gumbel at 0 and 1 are infinite.
 LEAST_UNIFORM = 1e-7
@@ -30,11 +32,11 @@ def log_probability(values, parameters, num_mixtures, num_values):
         parameters: (..., P), P = `num_parameters(num_mixtures, C)`.
 
     Returns:
-        float32 (...,).
+        (...,), float64 if the parameters are float64, else float32.
     """
     channels = values.shape[-1]
     log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
-    x = _to_interval(ops.cast(values, "float32"), num_values)[..., None]  # (..., C, 1)
+    x = _to_interval(ops.cast(values, means.dtype), num_values)[..., None]  # (..., C, 1)
     means = [
         _mean(means, coefficients, c, [x[..., b, :] for b in range(c)]) for c in range(channels)
     ]
@@ -58,10 +60,10 @@ def sample(parameters, uniform, num_mixtures, channels, num_values):
         parameters: (..., P). uniform: random numbers between 0 and 1, (..., K + C).
     """
     log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
-    uniform = ops.clip(ops.cast(uniform, "float32"), LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
+    uniform = ops.clip(ops.cast(uniform, means.dtype), LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
     of_mixtures, of_channels = ops.split(uniform, [num_mixtures], axis=-1)
     chosen = ops.argmax(log_weights - ops.log(-ops.log(of_mixtures)), axis=-1)
-    chosen = ops.one_hot(chosen, num_mixtures)[..., None, :]  # (..., 1, K)
+    chosen = ops.one_hot(chosen, num_mixtures, dtype=means.dtype)[..., None, :]  # (..., 1, K)
 
     def of_chosen(x):
         return ops.sum(x * chosen, axis=-1)
@@ -87,10 +89,10 @@ def sample(parameters, uniform, num_mixtures, channels, num_values):
 def split(parameters, num_mixtures, channels):
     """Split into log-weights (..., K), means, log-scales (..., C, K), coefficients (..., R, K).
 
-    All are float32. The coefficients, None for one channel, are those of channel 1 on 0, 2 on 0,
+    All are float32, or float64 if the parameters are. The coefficients, None for one channel, are those of channel 1 on 0, 2 on 0,
     2 on 1, ...
     """
-    parameters = ops.cast(parameters, "float32")
+    parameters = at_least_float32(parameters)
     pairs = channels * (channels - 1) // 2
     counts = [num_mixtures, channels * num_mixtures, channels * num_mixtures]
     parts = ops.split(parameters, [sum(counts[: i + 1]) for i in range(3)], axis=-1)

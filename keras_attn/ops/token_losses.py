@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.backend import operations
+from keras_attn.ops.dtypes import at_least_float32
 
 
 def crossentropy(labels, logits, label_smoothing=0.0):
@@ -13,11 +14,11 @@ def crossentropy(labels, logits, label_smoothing=0.0):
 
     Args:
         labels: integer tensor (...), each in [0, V).
-        logits: float tensor (..., V); computed in float32 whatever its dtype.
+        logits: float tensor (..., V).
         label_smoothing: float in [0, 1), s.
 
     Returns:
-        float32 tensor (...).
+        Tensor (...), computed in float64 if the logits are float64, else in float32.
     """
     pairs = zip(labels.shape, logits.shape)
     if len(logits.shape) != len(labels.shape) + 1 or any(
@@ -28,11 +29,11 @@ def crossentropy(labels, logits, label_smoothing=0.0):
             f"Received: labels of shape {tuple(labels.shape)}, "
             f"logits of shape {tuple(logits.shape)}."
         )
-    return operations.crossentropy(labels, logits, label_smoothing)
+    return operations.crossentropy(labels, at_least_float32(logits), label_smoothing)
 
 
-def token_weights(labels, ignore_class, sample_weight=None):
-    """Return float32 weights (B, T): 0 where the label is `ignore_class`, else the sample's weight.
+def token_weights(labels, ignore_class, sample_weight=None, dtype="float32"):
+    """Return weights (B, T): 0 where the label is `ignore_class`, else the sample's weight.
 
     Args:
         labels: integer tensor (B, T).
@@ -40,22 +41,24 @@ def token_weights(labels, ignore_class, sample_weight=None):
         sample_weight: optional, (B,), (B, 1) or (B, T); 1 by default.
     """
     if ignore_class is None:
-        return element_weights(labels, sample_weight)
-    weights = ops.cast(ops.not_equal(labels, ignore_class), "float32")
-    return weights if sample_weight is None else weights * element_weights(labels, sample_weight)
+        return element_weights(labels, sample_weight, dtype)
+    weights = ops.cast(ops.not_equal(labels, ignore_class), dtype)
+    if sample_weight is None:
+        return weights
+    return weights * element_weights(labels, sample_weight, dtype)
 
 
-def element_weights(elements, sample_weight=None):
-    """Return float32 weights of the shape of `elements` (B, ...): 1, or the sample's weight.
+def element_weights(elements, sample_weight=None, dtype="float32"):
+    """Return weights of the shape of `elements` (B, ...): 1, or the sample's weight.
 
     Args:
         elements: tensor.
         sample_weight: optional, with the first axes of `elements`, or with 1 in place of an axis.
     """
-    weights = ops.ones_like(elements, dtype="float32")
+    weights = ops.ones_like(elements, dtype=dtype)
     if sample_weight is None:
         return weights
-    sample_weight = ops.cast(sample_weight, "float32")
+    sample_weight = ops.cast(sample_weight, dtype)
     while len(sample_weight.shape) < len(weights.shape):
         sample_weight = ops.expand_dims(sample_weight, -1)  # (B,) -> (B, 1)
     return weights * sample_weight
@@ -69,7 +72,7 @@ def known_labels(labels, ignore_class):
 
 
 def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
-    """Return the negative log-likelihood of each label, float32 (B, T).
+    """Return the negative log-likelihood of each label (B, T), float32 or, of float64, float64.
 
     Args:
         labels: integer tensor (B, T).
@@ -92,7 +95,7 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
             "layer has computed itself, need `label_smoothing=0.0`. "
             f"Received: label_smoothing={label_smoothing}"
         )
-    return ops.cast(predictions, "float32")
+    return at_least_float32(predictions)
 
 
 def _same_shape(shape, other):

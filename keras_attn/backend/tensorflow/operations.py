@@ -36,7 +36,7 @@ def crossentropy(labels, logits, label_smoothing):
     @tf.custom_gradient
     def losses_of(logits):
         vocabulary_size = tf.shape(logits)[-1]
-        flat_logits = tf.reshape(tf.cast(logits, "float32"), (-1, vocabulary_size))
+        flat_logits = tf.reshape(logits, (-1, vocabulary_size))
         flat_labels = tf.reshape(tf.cast(labels, "int32"), (-1,))
         at_label = tf.stack([tf.range(tf.size(flat_labels)), flat_labels], axis=-1)
         probabilities = tf.nn.softmax(flat_logits)
@@ -48,10 +48,10 @@ def crossentropy(labels, logits, label_smoothing):
 
         def gradient(upstream):
             upstream = tf.reshape(upstream, (-1,))
-            uniform = label_smoothing / tf.cast(vocabulary_size, "float32")
+            uniform = label_smoothing / tf.cast(vocabulary_size, logits.dtype)
             spread = (probabilities - uniform) * upstream[:, None]
             result = tf.tensor_scatter_nd_sub(spread, at_label, (1.0 - label_smoothing) * upstream)
-            return tf.cast(tf.reshape(result, tf.shape(logits)), logits.dtype)
+            return tf.reshape(result, tf.shape(logits))
 
         return tf.reshape(losses, tf.shape(labels)), gradient
 

@@ -1,0 +1,69 @@
+"""Losses of float64 logits are float64, and exact beyond float32."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.losses import AuxiliaryLosses, LabelSmoothedCrossentropy, MixtureOfLogistics
+from keras_attn.models import CausalLanguageModel
+
+B, T, V = 2, 5, 7
+RANDOM = np.random.default_rng(0)
+LABELS, WEIGHTS = RANDOM.integers(0, V, (B, T)), RANDOM.random((B, T))
+LOSSES = {
+    "crossentropy": LabelSmoothedCrossentropy(0.1),
+    "weighted mean": LabelSmoothedCrossentropy(0.0, reduction="mean_with_sample_weight"),
+    "losses of tokens": LabelSmoothedCrossentropy(0.0),
+    "mixture": MixtureOfLogistics(3, 1, V),
+}
+
+
+@pytest.mark.parametrize("case", LOSSES)
+def test_the_slope_of_a_float64_loss_is_exact(case):
+    """A difference over 2e-5 has some ten digits in float64, and two in float32."""
+    loss, labels, shape = LOSSES[case], LABELS, (B, T, V)
+    if case == "losses of tokens":
+        shape = (B, T)
+    if case == "mixture":
+        labels, shape = LABELS[..., None], (B, T, loss.num_parameters)
+    predictions, direction = RANDOM.normal(size=shape), RANDOM.normal(size=shape)
+    x = tf.constant(predictions)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = loss(labels, x, WEIGHTS)
+    gradient = tape.gradient(value, x)
+    assert value.dtype == gradient.dtype == "float64"
+    ahead, behind = (
+        loss(labels, predictions + step * direction, WEIGHTS) for step in (1e-5, -1e-5)
+    )
+    slope = float(ahead - behind) / 2e-5
+    assert slope == pytest.approx(np.sum(gradient * direction), rel=1e-7)
+
+
+def test_crossentropy_equals_the_formula_to_the_last_digits():
+    logits = RANDOM.normal(size=(B, T, V))
+    log_softmax = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    losses = -(0.9 * np.eye(V)[LABELS] + 0.1 / V) * log_softmax
+    expected = (losses.sum(-1) * WEIGHTS)[LABELS != 0].sum() / np.sum(LABELS != 0)
+    found = LabelSmoothedCrossentropy(0.1)(LABELS, logits, WEIGHTS)
+    assert float(found) == pytest.approx(expected, rel=1e-14)
+
+
+def test_auxiliary_losses_train_under_a_float64_policy():
+    keras.config.set_dtype_policy("float64")
+
+    def block(index):
+        return TransformerBlock(MultiHeadAttention(2, 3, pattern="causal"), FeedForward(5))
+
+    model = CausalLanguageModel(TokenEmbedding(V, 6), Stack(block, 2))
+    trained = AuxiliaryLosses(model, total_steps=3, schedule="linear")
+    trained.compile("sgd", LabelSmoothedCrossentropy(0.0))
+    inputs = {"token_ids": 1 + LABELS % (V - 1)}
+    history = trained.fit(inputs, LABELS, sample_weight=WEIGHTS, epochs=2, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    labels = tf.constant(LABELS)
+    hidden_states = trained(inputs, training=True).hidden_states
+    assert trained._auxiliary_loss(hidden_states, labels, WEIGHTS).dtype == "float64"
