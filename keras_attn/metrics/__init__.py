@@ -1,8 +1,7 @@
 """Metrics of tokens, characters and pixels that ignore padding."""
 
 from keras_attn.metrics.accuracy import SequenceAccuracy, TokenAccuracy
-from keras_attn.metrics.bits import BitsPerCharacter, BitsPerDim
-from keras_attn.metrics.perplexity import Perplexity
+from keras_attn.metrics.likelihood import BitsPerCharacter, BitsPerDim, Perplexity
 
 __all__ = [
     "BitsPerCharacter",

@@ -1,25 +1,25 @@
 """Accuracy of tokens and of whole sequences."""
 
-import keras
 from keras import ops
 
+from keras_attn.metrics.token_metric import TokenMetric
 from keras_attn.ops.checks import check_shape
-from keras_attn.ops.token_losses import token_weights
+from keras_attn.ops.token_losses import element_weights, token_weights
 from keras_attn.registry import register
 
 
 @register
-class TokenAccuracy(keras.metrics.Mean):
+class TokenAccuracy(TokenMetric):
     """Share of the real tokens whose label has the greatest logit (the first such, in a tie).
 
         #{i: y_i != ignore_class and y_i = argmax_v z_i(v)} / #{i: y_i != ignore_class}
 
-    Sum and number are kept apart over batches and replicas. One pass over the logits, O(B T V).
+    The result is that of all tokens of all batches and replicas at once. One pass over the logits,
+    O(B T V).
 
     Args:
         ignore_class: int. Tokens with this label do not count; None counts all.
-        name: optional name.
-        dtype: of the sums; optional.
+        name, dtype: as in `keras.metrics.Mean`; `dtype` is that of the sums.
 
     Call arguments:
         y_true: integer tensor (B, T) of labels.
@@ -37,23 +37,15 @@ class TokenAccuracy(keras.metrics.Mean):
     """
 
     def __init__(self, ignore_class=0, name="token_accuracy", dtype=None):
-        super().__init__(name=name, dtype=dtype)
-        self.ignore_class = ignore_class
+        super().__init__(ignore_class, name, dtype)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        check_shape(labels, "y_true", tuple(logits.shape[:-1]))
-        right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), labels.dtype), labels)
-        weights = token_weights(labels, self.ignore_class, sample_weight)
-        # Flat, for Mean would first average each row, and call rows of unequal length equal.
-        super().update_state(ops.reshape(right, (-1,)), ops.reshape(weights, (-1,)))
-
-    def get_config(self):
-        return {**super().get_config(), "ignore_class": self.ignore_class}
+        labels, right = _labels_and_right(y_true, y_pred)
+        self.add(right, token_weights(labels, self.ignore_class, sample_weight))
 
 
 @register
-class SequenceAccuracy(keras.metrics.Mean):
+class SequenceAccuracy(TokenMetric):
     """Share of the sequences in which every real token's label has the greatest logit.
 
         #{b: y_bi = ignore_class or y_bi = argmax_v z_bi(v) for all i} / B
@@ -64,8 +56,7 @@ class SequenceAccuracy(keras.metrics.Mean):
 
     Args:
         ignore_class: int. Tokens with this label may be predicted as any; None counts all.
-        name: optional name.
-        dtype: of the sums; optional.
+        name, dtype: as in `keras.metrics.Mean`; `dtype` is that of the sums.
 
     Call arguments:
         y_true: integer tensor (B, T) of labels.
@@ -83,17 +74,18 @@ class SequenceAccuracy(keras.metrics.Mean):
     """
 
     def __init__(self, ignore_class=0, name="sequence_accuracy", dtype=None):
-        super().__init__(name=name, dtype=dtype)
-        self.ignore_class = ignore_class
+        super().__init__(ignore_class, name, dtype)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        labels, right = _labels_and_right(y_true, y_pred)
         ignored = ops.equal(token_weights(labels, self.ignore_class), 0.0)
-        right = ops.equal(ops.cast(ops.argmax(logits, axis=-1), labels.dtype), labels)
-        weights = ops.cast(ops.logical_not(ops.all(ignored, axis=1)), self.dtype)
-        if sample_weight is not None:
-            weights = weights * ops.cast(sample_weight, self.dtype)
-        super().update_state(ops.all(ops.logical_or(right, ignored), axis=1), weights)
+        has_real_token = ops.cast(ops.logical_not(ops.all(ignored, axis=1)), "float32")
+        weights = has_real_token * element_weights(has_real_token, sample_weight)
+        self.add(ops.all(ops.logical_or(right, ignored), axis=1), weights)
 
-    def get_config(self):
-        return {**super().get_config(), "ignore_class": self.ignore_class}
+
+def _labels_and_right(y_true, y_pred):
+    """Return the labels and, of the same shape, True where the label has the greatest logit."""
+    labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+    check_shape(labels, "y_true", tuple(logits.shape[:-1]))
+    return labels, ops.equal(ops.cast(ops.argmax(logits, axis=-1), labels.dtype), labels)

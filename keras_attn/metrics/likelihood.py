@@ -1,4 +1,4 @@
-"""Negative log-likelihood in bits: per character of text, per value of an image."""
+"""Negative log-likelihood: as perplexity, in bits per character of text, or per value of images."""
 
 import math
 from collections.abc import Iterable
@@ -6,34 +6,75 @@ from collections.abc import Iterable
 import keras
 from keras import ops
 
+from keras_attn.metrics.token_metric import TokenMetric
 from keras_attn.ops.checks import check_numbers
 from keras_attn.ops.token_losses import element_weights, known_labels, token_losses, token_weights
 from keras_attn.registry import register
 
 
 @register
-class BitsPerCharacter(keras.metrics.Mean):
-    """Negative log-likelihood of the real tokens in bits, divided by the characters they stand for.
+class Perplexity(TokenMetric):
+    """exp of the mean negative log-likelihood of the real tokens, without label smoothing.
 
-        -sum_i log_2 softmax(z_i)(y_i) / sum_i c(y_i),   i: y_i != ignore_class
+        exp(-sum_i log softmax(z_i)(y_i) / #{i: y_i != ignore_class})
 
-    With tokens that are characters (or bytes) this is the mean loss over log 2. Subwords are
-    compared with characters by giving the number of characters of each: the bits of a mark that
-    stands for none then count, and its length of 0 does not. Sums are kept apart over batches and
-    replicas, so that the result is that of all tokens seen at once; it is 0 before the first.
+    The result is that of all tokens of all batches and replicas at once; it is 1 before the first
+    token. Beside `LabelSmoothedCrossentropy` in a training step it costs nothing measurable,
+    because it repeats that loss's own softmax.
 
     Args:
-        token_lengths: optional sequence of V numbers: how many characters each id stands for. By
-            default every token is one character.
         ignore_class: int. Tokens with this label do not count; None counts all.
-        name: optional name.
-        dtype: of the sums; optional.
+        name, dtype: as in `keras.metrics.Mean`; `dtype` is that of the sums.
 
     Call arguments:
         y_true: integer tensor (B, T) of labels.
         y_pred: float tensor (B, T, V) of logits; or (B, T), the losses of tokens as
             `keras_attn.layers.AdaptiveSoftmax` gives them.
         sample_weight: optional, (B,) or (B, T): tokens count this many times.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn.metrics import Perplexity
+    >>> metric = Perplexity()
+    >>> metric.update_state(np.array([[3, 1, 0]]), np.zeros((1, 3, 7)))
+    >>> round(float(metric.result()), 3)
+    7.0
+
+    Reference: Jelinek et al., 1977 (https://doi.org/10.1121/1.2016299).
+    """
+
+    def __init__(self, ignore_class=0, name="perplexity", dtype=None):
+        super().__init__(ignore_class, name, dtype)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        labels, predictions = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
+        losses = token_losses(labels, predictions, self.ignore_class)
+        self.add(losses, token_weights(labels, self.ignore_class, sample_weight))
+
+    def result(self):
+        return ops.exp(super().result())
+
+
+@register
+class BitsPerCharacter(TokenMetric):
+    """Negative log-likelihood of the real tokens in bits, divided by the characters they stand for.
+
+        -sum_i log_2 softmax(z_i)(y_i) / sum_i c(y_i),   i: y_i != ignore_class
+
+    With tokens that are characters (or bytes) this is the mean loss over log 2. Subwords are
+    compared with characters by giving the number of characters of each: the bits of a mark that
+    stands for none then count, and its length of 0 does not. The result is that of all tokens of
+    all batches and replicas at once; it is 0 before the first.
+
+    Args:
+        token_lengths: optional sequence of V numbers: how many characters each id stands for. By
+            default every token is one character.
+        ignore_class: int. Tokens with this label do not count; None counts all.
+        name, dtype: as in `keras.metrics.Mean`; `dtype` is that of the sums.
+
+    Call arguments:
+        y_true, y_pred, sample_weight: as those of `Perplexity`.
 
     Raises:
         ValueError: if `token_lengths` are not a number of at least 0 for each id, or labels and
@@ -57,7 +98,7 @@ class BitsPerCharacter(keras.metrics.Mean):
     """
 
     def __init__(self, token_lengths=None, ignore_class=0, name="bits_per_character", dtype=None):
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(ignore_class, name, dtype)
         if token_lengths is not None:
             if not isinstance(token_lengths, Iterable):
                 raise ValueError(
@@ -68,58 +109,46 @@ class BitsPerCharacter(keras.metrics.Mean):
             check_numbers(0, **{f"token_lengths[{i}]": x for i, x in enumerate(token_lengths)})
             token_lengths = [float(x) for x in token_lengths]
         self.token_lengths = token_lengths
-        self.ignore_class = ignore_class
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         labels, predictions = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         losses = token_losses(labels, predictions, self.ignore_class)
-        weights = token_weights(labels, self.ignore_class, sample_weight)
-        characters = weights
+        weights = characters = token_weights(labels, self.ignore_class, sample_weight)
         if self.token_lengths is not None:
-            if len(predictions.shape) > len(labels.shape):
-                self._check_vocabulary(predictions.shape[-1])
-            lengths = ops.convert_to_tensor(self.token_lengths, "float32")
+            is_logits = len(predictions.shape) > len(labels.shape)
+            vocabulary_size = predictions.shape[-1] if is_logits else None
+            if vocabulary_size not in (None, len(self.token_lengths)):
+                raise ValueError(
+                    "`token_lengths` must have a number for each id. Received: "
+                    f"{len(self.token_lengths)} numbers, logits of {vocabulary_size} ids."
+                )
             ids = ops.cast(known_labels(labels, self.ignore_class), "int32")
+            lengths = ops.convert_to_tensor(self.token_lengths, "float32")
             characters = weights * ops.take(lengths, ids)
-        self.total.assign_add(ops.cast(ops.sum(losses * weights) / math.log(2.0), self.dtype))
-        self.count.assign_add(ops.cast(ops.sum(characters), self.dtype))
-
-    def _check_vocabulary(self, size):
-        if size not in (None, len(self.token_lengths)):
-            raise ValueError(
-                "`token_lengths` must have a number for each id. "
-                f"Received: {len(self.token_lengths)} numbers, logits of {size} ids."
-            )
+        self.add(losses / math.log(2.0), weights, characters)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "token_lengths": self.token_lengths,
-            "ignore_class": self.ignore_class,
-        }
+        return {**super().get_config(), "token_lengths": self.token_lengths}
 
 
 @register
-class BitsPerDim(keras.metrics.Mean):
+class BitsPerDim(TokenMetric):
     """Negative log-likelihood in bits, divided by the number of values.
 
         -sum_i log_2 p(v_i) / #{i},   i over pixels and channels (or v_i != ignore_class)
 
     Of logits every label that is not padding is a value. Of a likelihood such as
-    `MixtureOfLogistics` all of `y_true` are values, zeros too. Sum and number are kept apart over
-    batches and replicas; it is 0 before the first value.
+    `MixtureOfLogistics` all of `y_true` are values, zeros too. The result is that of all values of
+    all batches and replicas at once; it is 0 before the first.
 
     Args:
         likelihood: optional loss whose `call(y_true, y_pred)` gives -log p of whole pixels, as
             `MixtureOfLogistics` does; by default the softmax of logits.
         ignore_class: int. Labels of logits with this id do not count.
-        name: optional name.
-        dtype: of the sums; optional.
+        name, dtype: as in `keras.metrics.Mean`; `dtype` is that of the sums.
 
     Call arguments:
-        y_true: integer tensor (B, T) of labels; with `likelihood`, what that takes.
-        y_pred: float tensor (B, T, V) of logits, or (B, T), the losses of labels; with
-            `likelihood`, what that takes.
+        y_true, y_pred: as those of `Perplexity`; with `likelihood`, what that takes.
         sample_weight: optional, (B,) or (B, T): values, or pixels, count this many times.
 
     Example:
@@ -136,7 +165,7 @@ class BitsPerDim(keras.metrics.Mean):
     """
 
     def __init__(self, likelihood=None, ignore_class=0, name="bits_per_dim", dtype=None):
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(ignore_class, name, dtype)
         if isinstance(likelihood, dict):
             likelihood = keras.saving.deserialize_keras_object(likelihood)
         if not (likelihood is None or isinstance(likelihood, keras.losses.Loss)):
@@ -145,28 +174,19 @@ class BitsPerDim(keras.metrics.Mean):
                 f"Received: likelihood={likelihood!r}"
             )
         self.likelihood = likelihood
-        self.ignore_class = ignore_class
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         values, predictions = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         if self.likelihood is None:
             losses = token_losses(values, predictions, self.ignore_class)
-            weights = token_weights(values, self.ignore_class, sample_weight)
-            dimensions = ops.sum(weights)
+            weights = dimensions = token_weights(values, self.ignore_class, sample_weight)
         else:
             losses = self.likelihood.call(values, predictions)
             weights = element_weights(losses, sample_weight)
-            dimensions = ops.sum(weights) * _quotient(ops.size(values), ops.size(losses))
-        self.total.assign_add(ops.cast(ops.sum(losses * weights) / math.log(2.0), self.dtype))
-        self.count.assign_add(ops.cast(dimensions, self.dtype))
+            pixels = ops.maximum(ops.size(losses), 1)
+            dimensions = weights * ops.cast(ops.size(values) / pixels, weights.dtype)
+        self.add(losses / math.log(2.0), weights, dimensions)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "likelihood": keras.saving.serialize_keras_object(self.likelihood),
-            "ignore_class": self.ignore_class,
-        }
-
-
-def _quotient(size, other):
-    return ops.cast(size, "float32") / ops.maximum(ops.cast(other, "float32"), 1.0)
+        likelihood = keras.saving.serialize_keras_object(self.likelihood)
+        return {**super().get_config(), "likelihood": likelihood}
