@@ -61,7 +61,9 @@ class Checkpoints:
             ValueError: if its file is damaged; nothing is removed.
         """
         before = [n for n in self.numbers() if n < number]
-        next_start = f"resume from {self.path(before[-1])}" if before else "start from the beginning"
+        next_start = (
+            f"resume from {self.path(before[-1])}" if before else "start from the beginning"
+        )
         return read_arrays(self.path(number), remedy=f"delete it to {next_start}")
 
     def prepare(self, newest):

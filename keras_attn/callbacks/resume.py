@@ -211,13 +211,17 @@ class Resume(keras.callbacks.Callback):
         sync_jax_state(self.model)
         variables = self.model.metrics_variables
         if values_fit(variables, self._metrics):
-            assign_variables(variables, [read_variable(v) + value for v, value in zip(variables, self._metrics)])
+            assign_variables(
+                variables, [read_variable(v) + value for v, value in zip(variables, self._metrics)]
+            )
         self._metrics = None
 
     def _save(self, epoch, batch):
         sync_jax_state(self.model)
         arrays = read_training_variables(self.model)
-        metrics = [read_variable(variable) for variable in self.model.metrics_variables] if batch else []
+        metrics = (
+            [read_variable(variable) for variable in self.model.metrics_variables] if batch else []
+        )
         self._number += 1
         try:
             self._checkpoints.write(

@@ -229,7 +229,10 @@ def _data_parallel_of_workers():
         message, arguments = "This worker waits for all others.", ()
     else:
         addresses, index = found
-        message, arguments = _waiting_message(addresses, index), (addresses[0], len(addresses), index)
+        message, arguments = (
+            _waiting_message(addresses, index),
+            (addresses[0], len(addresses), index),
+        )
     try:
         with _waiting(message):
             keras.distribution.initialize(*arguments)
