@@ -241,13 +241,16 @@ def test_any_changed_byte_is_detected(tmp_path):
 
 
 def test_a_checkpoint_of_another_model_is_refused_and_changes_nothing(tmp_path):
-    saved(tmp_path)
-    other = make_model(width=5)
-    before = other.get_weights()
+    path = saved(tmp_path)
+    other, resume = make_model(width=5), Resume(tmp_path)
+    before, content = other.get_weights(), path.read_bytes()
     with pytest.raises(ValueError, match="saved by another model or optimizer"):
-        Resume(tmp_path).initial_epoch(other)
+        resume.initial_epoch(other)
     for found, value in zip(other.get_weights(), before, strict=True):
         np.testing.assert_array_equal(found, value)
+    with pytest.raises(ValueError, match="has checkpoints.*call `restore`"):
+        fit(other, [resume], epochs=1)
+    assert path.read_bytes() == content
 
 
 def test_the_model_must_be_compiled(tmp_path):

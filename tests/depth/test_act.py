@@ -1,29 +1,16 @@
-import halting as scalar
+"""Output, steps and losses of ACT against loops in float64, and its early exit."""
+
 import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
-from decoding import check_greedy
+from act_depths import MOST, REAL, VARIANTS, B, D, T, X, built, in_graph, oracle
 from keras import ops
 
 from keras_attn.depth import ACT, Recurrent
-from keras_attn.layers import (
-    Block,
-    FeedForward,
-    MultiHeadAttention,
-    TokenEmbedding,
-    TransformerBlock,
-)
-from keras_attn.memory import SegmentMemory
-from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.layers import Block, TransformerBlock
 from keras_attn.patterns import AdaptiveSpan
-from keras_attn.testing import check_layer
-
-B, T, S, N, H, D, F, MOST = 3, 5, 4, 2, 3, 11, 13, 6
-X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
-REAL = np.arange(T)[None] < np.array([[5], [3], [4]])
-VARIANTS = ["graves", "tensor2tensor", "tensor2tensor_accumulated"]
 
 
 class Counting(TransformerBlock):
@@ -47,69 +34,6 @@ class Dropping(Block):
 
     def apply(self, x, call):
         return self.drop(x, training=call.training), {}
-
-
-def block(kind=TransformerBlock, cross=False, score="scaled_dot", pattern="causal", **arguments):
-    return kind(
-        MultiHeadAttention(N, H, score=score, pattern=pattern),
-        FeedForward(F),
-        cross_attention=MultiHeadAttention(N, H) if cross else None,
-        **arguments,
-    )
-
-
-def built(max_steps=MOST, bias=None, of_block=(), **arguments):
-    """Return a layer whose positions take different numbers of steps."""
-    of_block = dict(of_block)
-    if bias is None:
-        sooner = arguments.get("position") and arguments.get("variant", "graves") != "graves"
-        bias = -2.5 if sooner else 0.5
-    layer = ACT(block(**of_block), max_steps, halting_bias=bias, **arguments)
-    layer.build(X.shape, *([CONTEXT.shape] if of_block.get("cross") else []))
-    oracles.scramble(layer, seed=2, scale=0.5)
-    layer.halting_unit.set_weights([oracles.random(D, 1, scale=2), np.array([bias])])
-    return layer
-
-
-def oracle(layer, x=X, real=REAL):
-    """Compute output, N, R and all halting probabilities by loops in float64."""
-    kernel, bias = (oracles.numpy_of(w) for w in layer.halting_unit.weights)
-    weights, length = oracles.block_weights(layer.block), x.shape[1]
-    allowed = real[:, None, None] & oracles.causal(length, length)
-    is_graves = layer.variant == "graves"
-    before, states, probabilities = np.asarray(x, "float64"), [], []
-    for t in range(1, layer.max_steps + 1):
-        read = before.copy()
-        if layer.position is not None:
-            for i in range(1, length + 1):
-                read[:, i - 1] += oracles.sinusoids(i, D) + oracles.sinusoids(t, D)
-        after = oracles.block(read, weights, allowed)
-        probability = np.zeros(x.shape[:2])
-        for place in np.ndindex(x.shape[:2]):
-            seen = after[place] if is_graves else read[place]
-            probability[place] = 1 / (1 + np.exp(-(seen @ kernel[:, 0] + bias[0])))
-            so_far = sum(step[place] for step in probabilities)
-            # Who has halted keeps its state, and so does padding.
-            if is_graves and (so_far >= 1 - layer.epsilon or not real[place]):
-                after[place] = before[place]
-        probabilities.append(probability)
-        states.append(after)
-        before = after
-    rule = scalar.graves if is_graves else scalar.tensor2tensor
-    output, taken, remainder = np.zeros(x.shape), np.zeros(x.shape[:2]), np.zeros(x.shape[:2])
-    for place in np.ndindex(x.shape[:2]):
-        if real[place]:
-            h = [step[place] for step in probabilities]
-            found, taken[place], remainder[place] = rule(h, layer.max_steps, layer.epsilon)
-            for weight, state in zip(found, states, strict=False):
-                if layer.variant == "tensor2tensor":
-                    output[place] *= 1 - weight
-                output[place] += weight * state[place]
-    return output, taken, remainder, probabilities
-
-
-def in_graph(layer, jit_compile=False, **arguments):
-    return tf.function(lambda x: layer(x, **arguments), jit_compile=jit_compile)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -233,37 +157,6 @@ def test_later_positions_have_no_influence(variant):
         np.testing.assert_allclose(run(changed)[:, :t], before[:, :t], atol=1e-6)
 
 
-@pytest.mark.parametrize("variant, grows", [*zip(VARIANTS, [False, True, False])])
-def test_cached_steps_equal_one_pass(variant, grows):
-    layer = built(variant=variant, position="timestep", of_block={"cross": True})
-    whole = layer(X, CONTEXT)
-    cache = layer.initial_cache(B, None if grows else T + 2)
-    context_cache, start = layer.context_cache(ops.array(CONTEXT)), 0
-    for length in (2, 1, 2):
-        part = X[:, start : start + length]
-        step, cache = layer(part, cache=cache, context_cache=context_cache)
-        np.testing.assert_allclose(step, whole[:, start : start + length], atol=5e-5)
-        start += length
-    assert layer.losses == []
-
-
-def test_generation_equals_the_uncached_loop():
-    depth = ACT(block(), 3, halting_bias=-1.5, position="timestep")
-    model = CausalLanguageModel(TokenEmbedding(17, D), depth)
-    oracles.scramble(model, scale=0.5)
-    check_greedy(model, np.array([[5, 3, 11, 0], [7, 2, 9, 4]]), max_length=3)
-
-
-def test_segments_with_memory_equal_one_pass():
-    layer, memory = built(of_block={"score": "relative"}), SegmentMemory(T)
-    whole = layer(X)
-    state = memory.initial(B, layer.num_layers, D)
-    for start, end in ((0, 2), (2, 5)):
-        part, read = layer(X[:, start:end], **state)
-        np.testing.assert_allclose(part, whole[:, start:end], atol=5e-5)
-        state = memory.extend(state, read)
-
-
 def test_returned_hidden_states_are_the_states_after_each_step():
     layer = built(position="timestep")
     output, states = layer(X, return_hidden_states=True)
@@ -324,72 +217,3 @@ def test_losses_of_the_block_leave_the_loop():
         return sum(layer.losses)
 
     assert float(run(X)) == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_fit_shows_steps_and_learns_to_take_fewer(tmp_path):
-    layer = built(max_steps=4, ponder_loss=1.0, name="think")
-    inputs = keras.Input((None, D))
-    model = keras.Model(inputs, layer(keras.layers.Masking()(inputs)))
-    model.compile(keras.optimizers.SGD(0.5), jit_compile=False)
-    x = np.where(REAL[..., None], X, 0).astype("float32")
-    expected = oracle(layer, x)[1][REAL].mean()
-    layer(x, padding_mask=REAL)
-    assert int(layer.steps_taken.variables[1]) == 0, "a call outside of training counted"
-    found = model.evaluate(x, np.zeros(B), verbose=0, return_dict=True)
-    assert found["think_steps"] == pytest.approx(expected)
-    assert found["loss"] == pytest.approx(float(ops.sum(layer_loss(layer, x))), rel=1e-5)
-    logs = model.fit(x, np.zeros(B), validation_data=(x, np.zeros(B)), epochs=3, verbose=0).history
-    assert logs["think_steps"][0] == pytest.approx(expected)
-    assert logs["val_think_steps"][-1] < logs["think_steps"][0]
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    found = again.evaluate(x, np.zeros(B), verbose=0, return_dict=True)
-    assert found["think_steps"] == pytest.approx(logs["val_think_steps"][-1])
-    assert found["loss"] == pytest.approx(logs["val_loss"][-1], rel=1e-5)
-
-
-def layer_loss(layer, x):
-    layer(x, padding_mask=REAL)
-    return layer.losses[0]
-
-
-@pytest.mark.parametrize("policy, tolerance", [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)])
-def test_dtype_policies(policy, tolerance):
-    reference = built(position="timestep")
-    keras.config.set_dtype_policy(policy)
-    layer = built(position="timestep")
-    output = layer(X, padding_mask=REAL)
-    assert keras.backend.standardize_dtype(output.dtype) == layer.compute_dtype
-    assert keras.backend.standardize_dtype(layer.losses[0].dtype) == "float32"
-    expected = reference(X, padding_mask=REAL)
-    np.testing.assert_allclose(oracles.numpy_of(output), expected, atol=tolerance)
-
-
-@pytest.mark.slow
-def test_check_layer():
-    layer = ACT(block(residual="pre_norm"), 3, position="timestep")
-    # Other tests here compile, save and compare precisions; one loads files in a fresh process.
-    skip = ["fresh_process", "graph", "precision", "saving", "unknown_sizes", "xla"]
-    check_layer(layer, (2, 5, 6), skip=skip).raise_if_any()
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"max_steps": 0}, "`max_steps`.*max_steps=0"),
-        ({"max_steps": 2, "epsilon": -1}, "`epsilon`.*epsilon=-1"),
-        ({"max_steps": 2, "ponder_loss": "much"}, "`ponder_loss`.*'much'"),
-        ({"max_steps": 2, "variant": "basic"}, "`variant`.*tensor2tensor.*'basic'"),
-        ({"max_steps": 2, "position": "here"}, "position='here'.*timestep"),
-        ({"max_steps": 2, "remat": True}, "`remat`.*remat=True"),
-    ],
-)
-def test_invalid_arguments_raise(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ACT(block(), **arguments)
-
-
-def test_mask_of_wrong_shape_raises():
-    with pytest.raises(ValueError, match=r"`padding_mask`.*\(3, 5\).*\(3, 4\)"):
-        built()(X, padding_mask=REAL[:, :4])

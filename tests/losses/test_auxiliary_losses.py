@@ -3,57 +3,29 @@
 import math
 from fractions import Fraction
 
-import keras
 import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from auxiliary import (
+    LAYERS,
+    RANDOM,
+    B,
+    D,
+    T,
+    V,
+    X,
+    Y,
+    gradients,
+    language_model,
+    of_steps,
+    plain_loss,
+    total_loss,
+    trained_model,
+)
 
-from keras_attn.callbacks import Resume
-from keras_attn.depth import Reversible, Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.losses import AuxiliaryLosses, LabelSmoothedCrossentropy
+from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.losses.auxiliary_losses import layer_shares
-from keras_attn.metrics import Perplexity
-from keras_attn.models import CausalLanguageModel
-
-B, T, V, D, LAYERS = 3, 7, 13, 6, 3
-RANDOM = np.random.default_rng(0)
-TEXT = RANDOM.integers(1, V, (B, T + 1))
-X, Y = {"token_ids": TEXT[:, :-1]}, TEXT[:, 1:].copy()
-Y[1, 4:] = 0  # padding
-
-
-def language_model(num_layers=LAYERS, residual="post_norm", dropout=0.0, make=Stack, **stack):
-    def block(index):
-        attention = MultiHeadAttention(2, 3, pattern="causal")
-        return TransformerBlock(attention, FeedForward(5), residual=residual, dropout=dropout)
-
-    return CausalLanguageModel(
-        TokenEmbedding(V, D), make(block, num_layers, **stack), position="sinusoidal"
-    )
-
-
-def trained_model(total_steps=60, model=None, **arguments):
-    trained = AuxiliaryLosses(model or language_model(), total_steps, **arguments)
-    oracles.scramble(trained)
-    trained.step.assign(0)
-    # Tracing a graph takes longer than these few steps; the docstring's example is one.
-    trained.compile(keras.optimizers.SGD(0.1), LabelSmoothedCrossentropy(0.0), run_eagerly=True)
-    return trained
-
-
-def total_loss(trained, **arguments):
-    """The loss of a training step, after which the step is counted."""
-    return trained.compute_loss(X, Y, trained(X, training=True), **arguments)
-
-
-def of_steps(trained, *steps):
-    losses = []
-    for step in steps:
-        trained.step.assign(step)
-        losses.append(float(total_loss(trained)))
-    return losses
 
 
 @pytest.mark.parametrize("num_layers, total_steps", [(4, 80), (4, 83), (3, 7), (64, 4000), (1, 5)])
@@ -136,6 +108,16 @@ def test_losses_equal_an_oracle(step, arguments, terms):
     assert of_steps(trained, step)[0] == pytest.approx(expected[0], rel=1e-5)
 
 
+def test_sample_weight_belongs_to_the_target():
+    trained = trained_model()
+    weights = RANDOM.uniform(0.0, 2.0, (B, T)).astype("float32")
+    expected, _ = loop_loss(trained, 0, weights)
+    assert float(total_loss(trained, sample_weight=weights)) == pytest.approx(expected, rel=1e-5)
+    by_row, _ = loop_loss(trained, 1, weights[:, :1])
+    found = float(total_loss(trained, sample_weight=weights[:, 0]))
+    assert found == pytest.approx(by_row, rel=1e-5)
+
+
 @pytest.mark.parametrize("remat", [False, True])
 def test_hidden_states_are_the_outputs_of_the_blocks(remat):
     """And the last is what the model reads, after the norm that closes a stack."""
@@ -172,10 +154,6 @@ def test_more_targets_than_positions():
     )
 
 
-def plain_loss(trained):
-    return float(LabelSmoothedCrossentropy(0.0)(Y, trained.model(X)))
-
-
 def sum_of_targets(trained):
     hidden = trained(X, training=True).hidden_states[-1]
     losses = []
@@ -185,16 +163,6 @@ def sum_of_targets(trained):
         losses.append(float(LabelSmoothedCrossentropy(0.0)(ahead, head(hidden))))
     assert losses[-2:] == [0.0, 0.0]
     return sum(losses)
-
-
-def test_sample_weight_belongs_to_the_target():
-    trained = trained_model()
-    weights = RANDOM.uniform(0.0, 2.0, (B, T)).astype("float32")
-    expected, _ = loop_loss(trained, 0, weights)
-    assert float(total_loss(trained, sample_weight=weights)) == pytest.approx(expected, rel=1e-5)
-    by_row, _ = loop_loss(trained, 1, weights[:, :1])
-    found = float(total_loss(trained, sample_weight=weights[:, 0]))
-    assert found == pytest.approx(by_row, rel=1e-5)
 
 
 @pytest.mark.parametrize("jit_compile, shared_heads", [(False, False), (True, True)])
@@ -222,19 +190,6 @@ def test_a_boundary_is_crossed_inside_one_traced_function(jit_compile, shared_he
     np.testing.assert_allclose(slopes, expected_slopes, atol=1e-5)
     assert len(set(np.round(found, 4))) == 3
     assert np.diff(np.round(found, 4)).nonzero()[0].tolist() == [2, 5]
-
-
-def gradients(trained, step, weights, graph=False):
-    trained.step.assign(step)
-
-    def run():
-        with tf.GradientTape() as tape:
-            loss = total_loss(trained)
-        found = tape.gradient(loss, [weight.value for weight in weights])
-        return loss, [tf.convert_to_tensor(gradient) for gradient in found]
-
-    loss, found = tf.function(run)() if graph else run()
-    return float(loss), [gradient.numpy() for gradient in found]
 
 
 def test_a_classifier_whose_time_is_over_gets_no_gradient():
@@ -265,68 +220,6 @@ def test_all_weights_of_the_model_are_trained(step, shared_heads):
     assert len(names) == LAYERS and len(weights) > 45
 
 
-def test_without_auxiliary_losses_it_is_the_model():
-    """One target and no intermediate losses: the same weights after training, to the last bit."""
-    histories, weights = [], []
-    for wrap in (lambda model: model, lambda model: AuxiliaryLosses(model, 9, 1, schedule=None)):
-        keras.utils.set_random_seed(7)
-        model = wrap(language_model(2, dropout=0.3))
-        model.compile(
-            keras.optimizers.Adam(0.01),
-            LabelSmoothedCrossentropy(0.1),
-            metrics=[Perplexity()],
-            run_eagerly=True,
-        )
-        histories.append(model.fit(X, Y, epochs=3, verbose=0, batch_size=2, shuffle=False).history)
-        weights.append([oracles.numpy_of(w) for w in model.trainable_weights])
-    assert histories[0] == histories[1] and len(weights[0]) == len(weights[1])
-    assert all((a == b).all() for a, b in zip(*weights, strict=True))
-
-
-def test_the_wrapped_model_has_no_classifiers():
-    """Weights, operations and answers are those of a model that was never wrapped."""
-    alone = language_model()
-    trained = trained_model(model=language_model())
-    total_loss(trained)
-    assert trained.count_params() - 1 == alone.count_params() + 5 * (D + 1) * V
-    assert [w.shape for w in trained.model.weights] == [w.shape for w in alone.weights]
-    signature = {"token_ids": tf.TensorSpec((None, None), "int32")}
-    kinds = []
-    for model in (alone, trained.model):
-        graph = tf.function(model).get_concrete_function(signature).graph
-        kinds.append(sorted(op.type for op in graph.get_operations()))
-    assert kinds[0] == kinds[1]
-    alone.set_weights(trained.model.get_weights())
-    np.testing.assert_array_equal(trained(X), alone(X))
-
-
-def test_evaluation_is_that_of_the_model_and_counts_no_step():
-    trained = trained_model()
-    loss = trained.evaluate(X, Y, verbose=0)
-    assert loss == pytest.approx(plain_loss(trained), rel=1e-5)
-    assert int(trained.step) == 0
-
-
-def test_a_loaded_run_goes_on_from_its_progress(tmp_path):
-    trained = trained_model(total_steps=10, model=language_model(2))
-    trained.fit(X, Y, epochs=4, verbose=0)
-    assert trained.progress == 0.4
-    trained.save(tmp_path / "run.keras")
-    loaded = keras.saving.load_model(tmp_path / "run.keras")
-    assert loaded.progress == 0.4 and len(loaded.heads) == 3
-    histories = [run.fit(X, Y, epochs=2, verbose=0).history for run in (trained, loaded)]
-    assert histories[1]["loss"] == pytest.approx(histories[0]["loss"], rel=1e-6)
-    assert isinstance(loaded.model, CausalLanguageModel)
-
-
-def test_a_killed_run_goes_on_from_its_progress(tmp_path):
-    trained = trained_model(total_steps=10, model=language_model(2))
-    trained.fit(X, Y, epochs=4, verbose=0, callbacks=[Resume(tmp_path)])
-    again = trained_model(total_steps=10, model=language_model(2))
-    assert Resume(tmp_path).initial_epoch(again) == 4
-    assert again.progress == 0.4
-
-
 def test_predictions_do_not_see_their_targets():
     trained = trained_model()
     other = {"token_ids": X["token_ids"].copy()}
@@ -334,19 +227,6 @@ def test_predictions_do_not_see_their_targets():
     for a, b in zip(trained(X, training=True)[1], trained(other, training=True)[1], strict=True):
         np.testing.assert_array_equal(a[:, :4], b[:, :4])
         assert np.abs(a[:, 4:] - b[:, 4:]).max() > 1e-3
-
-
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_dtype_policies(policy):
-    reference = trained_model()
-    expected = of_steps(reference, 0)[0]
-    keras.config.set_dtype_policy(policy)
-    trained = trained_model()
-    trained.set_weights(reference.get_weights())
-    assert all(head.compute_dtype == trained.model.depth.compute_dtype for head in trained.heads)
-    loss = total_loss(trained)
-    assert keras.backend.standardize_dtype(loss.dtype) == "float32"
-    assert float(loss) == pytest.approx(expected, rel=0.02)
 
 
 def test_layers_that_are_computed_again():
@@ -360,39 +240,3 @@ def test_layers_that_are_computed_again():
     assert loss == pytest.approx(other, rel=1e-6)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: trained_model(0), "`total_steps`.*total_steps=0"),
-        (lambda: trained_model(num_targets=0), "`num_targets`.*num_targets=0"),
-        (lambda: trained_model(schedule="cosine"), "`schedule`.*'cosine'"),
-        (lambda: trained_model(target_weight=-1), "`target_weight`.*target_weight=-1"),
-        (
-            lambda: trained_model(model=language_model(residual="pre_norm", make=Reversible)),
-            "`model` must give each layer's output",
-        ),
-        (
-            lambda: AuxiliaryLosses(keras.Sequential([keras.Input((3,))]), 9),
-            "`model`.*`depth` that is a `Stack`.*Received: model=<Sequential",
-        ),
-    ],
-)
-def test_bad_arguments_raise(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_one_hot_labels_are_refused():
-    trained = trained_model()
-    with pytest.raises(ValueError, match=r"`y` must have shape \(3, 7\).*\(3, 7, 13\)"):
-        trained.compute_loss(X, np.eye(V)[Y], trained(X, training=True))
-
-
-def test_rows_of_several_sequences_are_refused():
-    """Or else the targets of a sequence would end in the next one; evaluated they may be."""
-    trained, packed = trained_model(), {**X, "segment_ids": np.ones((B, T), "int32")}
-    with pytest.raises(ValueError, match="several sequences.*segment_ids, token_ids"):
-        trained(packed, training=True)
-    np.testing.assert_allclose(trained(packed), trained(X), atol=1e-5)
