@@ -5,11 +5,4 @@ from keras_attn.callbacks.bleu import Bleu, corpus_bleu
 from keras_attn.callbacks.deferred_signal import Terminated
 from keras_attn.callbacks.resume import Resume
 
-__all__ = [
-    "AverageCheckpoints",
-    "Bleu",
-    "Resume",
-    "Terminated",
-    "average_weights",
-    "corpus_bleu",
-]
+__all__ = ["AverageCheckpoints", "Bleu", "Resume", "Terminated", "average_weights", "corpus_bleu"]

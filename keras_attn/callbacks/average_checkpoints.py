@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_attn.callbacks.npz import read_arrays, write_arrays
 from keras_attn.distribution.workers import worker_of, worker_suffix
+from keras_attn.ops.checks import check_sizes
 
 
 class AverageCheckpoints(keras.callbacks.Callback):
@@ -15,12 +16,11 @@ class AverageCheckpoints(keras.callbacks.Callback):
 
         w = (w_(e-n+1) + ... + w_e) / n
 
-    Only floating-point weights are averaged, in float64; integer ones are those of the last epoch.
-    Random seeds and the optimizer are left alone. Each file is complete or absent. A resumed run
-    uses the files of the run that it continues and removes those of epochs at or after its first,
-    which belong to another run. The files take `last` times the weights on disk, and the mean
-    three times the weights in memory. Several processes that train one model share the directory;
-    each writes files of its own, and all end with the mean.
+    `average_weights` computes the mean; random seeds and the optimizer are left alone. Each file is
+    complete or absent. A resumed run uses the files of the run that it continues and removes those
+    of epochs at or after its first, which belong to another run. The files take `last` times the
+    weights on disk, and the mean three times the weights in memory. Several processes that train
+    one model share the directory; each writes files of its own, and all end with the mean.
 
     Args:
         directory: str. Directory of the weights, one for each run.
@@ -47,8 +47,7 @@ class AverageCheckpoints(keras.callbacks.Callback):
 
     def __init__(self, directory, last=5):
         super().__init__()
-        if last < 1:
-            raise ValueError(f"`last` must be positive. Received: last={last}")
+        check_sizes(last=last)
         self.directory = directory
         self.last = last
         self._begun = False
@@ -76,11 +75,11 @@ class AverageCheckpoints(keras.callbacks.Callback):
         self._remove(self.paths()[: -self.last])
 
     def on_train_end(self, logs=None):
-        paths = self.paths()
-        if paths:
+        if paths := self.paths():
             self.model.set_weights(average_weights(paths))
 
     def _kept(self):
+        """Return (epoch, path) of each file of this process, oldest first."""
         if not os.path.isdir(self.directory):
             return []
         file_name = re.compile(rf"epoch-(\d+){self._suffix}\.npz")
@@ -97,8 +96,8 @@ class AverageCheckpoints(keras.callbacks.Callback):
 def average_weights(paths_or_lists):
     """Return the arithmetic mean of several sets of weights.
 
-    Sums are float64 and each result has the dtype of its weights; integer and boolean weights are
-    taken from the last set. One set is in memory at a time where files are given.
+    Only floats are averaged, in float64, and each mean has the dtype of its weights; integers and
+    booleans are those of the last set. One set is in memory at a time where files are given.
 
     Args:
         paths_or_lists: sequence whose members are files of `AverageCheckpoints` or lists of
@@ -117,21 +116,19 @@ def average_weights(paths_or_lists):
     >>> average_weights([[np.float32([1, 2]), np.int32(3)], [np.float32([3, 6]), np.int32(4)]])
     [array([2., 4.], dtype=float32), array(4, dtype=int32)]
     """
-    total, count = None, 0
-    for item in paths_or_lists:
+    total = None
+    for count, item in enumerate(paths_or_lists, 1):
         arrays = read_arrays(item)[0] if isinstance(item, (str, os.PathLike)) else item
         arrays = [np.asarray(array) for array in arrays]
         if total is None:
-            total = [array.astype("float64") if _is_float(array) else array for array in arrays]
-        elif [array.shape for array in arrays] != [array.shape for array in total]:
+            total = [np.zeros(array.shape) for array in arrays]
+        if [array.shape for array in arrays] != [array.shape for array in total]:
             raise ValueError(
                 "All members of `paths_or_lists` must be weights of one model. "
-                f"Received: member {count} has other shapes than those before it"
+                f"Received: member {count - 1} has other shapes than those before it"
             )
-        else:
-            total = [t + a if _is_float(a) else a for t, a in zip(total, arrays)]
-        count += 1
-    if not count:
+        total = [t + a if _is_float(a) else a for t, a in zip(total, arrays)]
+    if total is None:
         raise ValueError("`paths_or_lists` must not be empty. Received: paths_or_lists=[]")
     return [(t / count).astype(a.dtype) if _is_float(a) else a for t, a in zip(total, arrays)]
 

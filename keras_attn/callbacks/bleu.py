@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_attn.ops.checks import check_sizes
+
 
 class Bleu(keras.callbacks.Callback):
     """Translate a validation set every few epochs and log its corpus BLEU as `val_bleu`.
@@ -52,16 +54,11 @@ class Bleu(keras.callbacks.Callback):
                 "`references` must hold one sentence for each of at least one `source`. "
                 f"Received: {len(source)} sources, {len(references)} references"
             )
-        if every_epochs < 1:
-            raise ValueError(
-                f"`every_epochs` must be at least 1. Received: every_epochs={every_epochs}"
-            )
-        self.source = source
-        self.references = references
+        check_sizes(every_epochs=every_epochs)
+        self.source, self.references = source, references
         self.translate = translate
         self.every_epochs = every_epochs
-        self._tokenize, self._lowercase = tokenize, lowercase
-        _metric(tokenize, lowercase)  # raises now and not after the first epoch
+        self._metric = _metric(tokenize, lowercase)
         self._signature_printed = False
 
     def on_epoch_end(self, epoch, logs=None):
@@ -73,9 +70,7 @@ class Bleu(keras.callbacks.Callback):
                 "`translate` must return one sentence for each source. "
                 f"Received: {len(translations)} sentences for {len(self.source)} sources"
             )
-        score, signature = corpus_bleu(
-            translations, self.references, self._tokenize, self._lowercase
-        )
+        score, signature = _score(self._metric, translations, self.references)
         if logs is not None:
             logs["val_bleu"] = score
         if not self._signature_printed:
@@ -109,8 +104,11 @@ def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
 
     Reference: Post, 2018 (https://arxiv.org/abs/1804.08771), section 3.
     """
-    metric = _metric(tokenize, lowercase)
-    score = metric.corpus_score(list(translations), [list(references)]).score
+    return _score(_metric(tokenize, lowercase), list(translations), list(references))
+
+
+def _score(metric, translations, references):
+    score = metric.corpus_score(translations, [references]).score
     return score, str(metric.get_signature())
 
 

@@ -25,7 +25,7 @@ class Checkpoints:
     removes a file only when all workers have `keep` later ones, so a valid one always exists.
 
     Args:
-        directory: str. Need not exist.
+        directory: str. It need not exist.
         worker, workers: int. Index of this worker, and number of workers.
 
     Raises:
@@ -45,7 +45,8 @@ class Checkpoints:
 
     def path(self, number):
         """Return the path of this worker's file."""
-        return self._path(number, self.worker)
+        name = f"checkpoint-{number:08d}{worker_suffix(self.worker, self.workers)}.npz"
+        return os.path.join(self.directory, name if number else EARLIER)
 
     def numbers(self):
         """Return the numbers that all workers have written, ascending."""
@@ -93,7 +94,7 @@ class Checkpoints:
             kept = self.numbers()[-keep:]
             for other, worker, _ in self._files():
                 if worker == self.worker and kept and other < kept[0]:
-                    os.remove(self._path(other, worker))
+                    os.remove(self.path(other))
 
     @contextlib.contextmanager
     def _explain_failure(self, action):
@@ -113,7 +114,3 @@ class Checkpoints:
             yield int(found[1]), int(found[2] or 0), int(found[3] or 1)
         if EARLIER in names:
             yield 0, 0, 1
-
-    def _path(self, number, worker):
-        name = f"checkpoint-{number:08d}{worker_suffix(worker, self.workers)}.npz"
-        return os.path.join(self.directory, name if number else EARLIER)

@@ -16,6 +16,7 @@ from keras_attn.callbacks.training_state import (
     values_fit,
 )
 from keras_attn.distribution.workers import worker_of
+from keras_attn.ops.checks import check_sizes
 
 GRACE = 20.0  # seconds; schedulers send SIGKILL 30 seconds or more after SIGTERM
 
@@ -28,19 +29,17 @@ class Resume(keras.callbacks.Callback):
     killed ends with the weights of one that was not. It is saved at the end of each epoch, every
     `every_steps` batches within it, and on SIGTERM: after the batch in progress, and then
     `Terminated` is raised. After the last batch of an epoch validation comes first, unless it takes
-    more than 20 seconds; then the run resumes from the checkpoint before. A second SIGTERM ends the
-    process at once. Ctrl-C ends training after the batch in progress, a second one at once; it
-    saves nothing.
+    more than 20 seconds; then the run resumes from the checkpoint before. Ctrl-C ends training
+    after the batch in progress and saves nothing. A second signal ends the process at once.
 
-    Each checkpoint is a file of its own, written beside the others and renamed when it is complete.
-    The `keep` newest stay; on disk they take `keep` + 1 times the state. Under
-    `MultiWorkerMirroredStrategy` all workers share the directory; each writes a file of its own, and
-    they resume from the newest that all of them have, at whichever batches they ended. A directory
-    that is not writable raises `OSError` before training starts, a full disk when it occurs; earlier
-    checkpoints stay.
+    Each checkpoint is a file of its own, renamed when it is complete. The `keep` newest stay; on
+    disk they take `keep` + 1 times the state. Several workers share the directory; each writes
+    files of its own, and they resume from the newest that all of them have, at whichever batches
+    they ended. A directory that is not writable raises `OSError` before training starts, a full
+    disk when it occurs; earlier checkpoints stay.
 
-    To resume within an epoch, train on the rest of it by a `fit` of its own, because Keras counts an
-    epoch's batches once; the metrics that it logs are those of the whole epoch:
+    To resume within an epoch, train on the rest of it by a `fit` of its own, because Keras counts
+    an epoch's batches once; the metrics that it logs are those of the whole epoch:
 
         epoch, batch = resume.restore(model)
         if batch:
@@ -82,17 +81,16 @@ class Resume(keras.callbacks.Callback):
 
     def __init__(self, directory, every_steps=None, keep=2):
         super().__init__()
-        if every_steps is not None and every_steps < 1:
-            raise ValueError(f"`every_steps` must be positive. Received: every_steps={every_steps}")
-        if keep < 1:
-            raise ValueError(f"`keep` must be positive. Received: keep={keep}")
+        check_sizes(keep=keep)
+        if every_steps is not None:
+            check_sizes(every_steps=every_steps)
         self.directory, self.every_steps, self.keep = directory, every_steps, keep
         self._sigterm, self._sigint = DeferredSignal(signal.SIGTERM), DeferredSignal(signal.SIGINT)
         self._checkpoints = None
         self._number = None  # of the newest checkpoint that was restored or saved
         self._epoch = self._first = self._saved_at = 0
-        # A position within an epoch that was restored, until `fit` begins that epoch: the epoch, the
-        # batches done, the values of the model's non-trainable variables, and the metrics.
+        # A restored position within an epoch, until `fit` begins that epoch: the epoch, the batches
+        # done, the values of the model's non-trainable variables, and the metrics.
         self._begun = None
         self._metrics = None  # restored values whose variables do not exist yet
 
@@ -107,7 +105,7 @@ class Resume(keras.callbacks.Callback):
         """
         self._checkpoints = Checkpoints(self.directory, *worker_of(model))
         numbers = self._checkpoints.numbers()
-        self._number, self._begun = 0, None
+        self._number, self._begun = None if numbers else 0, None
         if not numbers:
             return 0, 0
         arrays, values = self._checkpoints.read(numbers[-1])
@@ -144,8 +142,8 @@ class Resume(keras.callbacks.Callback):
             numbers = self._checkpoints.numbers()
             if numbers:
                 raise ValueError(
-                    f"The directory {self.directory} has checkpoints, which training would replace; "
-                    "call `restore` before `fit`, or give another directory. Received: "
+                    f"The directory {self.directory} has checkpoints, which training would "
+                    "replace; call `restore` before `fit`, or give another directory. Received: "
                     f"{self._checkpoints.path(numbers[-1])}"
                 )
             self._number = 0
@@ -198,40 +196,29 @@ class Resume(keras.callbacks.Callback):
         self._sigint.stop()
 
     def _raise_if_signalled(self):
-        if self._sigint.received is not None:
-            self._sigint.received = None
-            raise KeyboardInterrupt
-        if self._sigterm.received is not None:
-            self._sigterm.received = None
-            raise Terminated
+        for watched, error in ((self._sigint, KeyboardInterrupt), (self._sigterm, Terminated)):
+            if watched.received is not None:
+                watched.received = None
+                raise error
 
     def _add_metrics(self):
-        """Add the restored metrics to those since. TensorFlow makes their variables in the first
-        batch; the parts of replicas add up."""
+        """Add the restored metrics to those of the first batch, in which TensorFlow makes their
+        variables; the parts of replicas add up."""
         sync_jax_state(self.model)
         variables = self.model.metrics_variables
         if values_fit(variables, self._metrics):
-            assign_variables(
-                variables, [read_variable(v) + value for v, value in zip(variables, self._metrics)]
-            )
+            sums = [read_variable(v) + value for v, value in zip(variables, self._metrics)]
+            assign_variables(variables, sums)
         self._metrics = None
 
     def _save(self, epoch, batch):
         sync_jax_state(self.model)
         arrays = read_training_variables(self.model)
-        metrics = (
-            [read_variable(variable) for variable in self.model.metrics_variables] if batch else []
-        )
+        metrics = [read_variable(v) for v in (self.model.metrics_variables if batch else ())]
+        position = {"epoch": epoch, "batch": batch, "metrics": len(metrics)}
         self._number += 1
         try:
-            self._checkpoints.write(
-                self._number,
-                [*arrays, *metrics],
-                self.keep,
-                epoch=epoch,
-                batch=batch,
-                metrics=len(metrics),
-            )
+            self._checkpoints.write(self._number, [*arrays, *metrics], self.keep, **position)
         except BaseException:
             self._stop_watching()
             raise

@@ -3,7 +3,4 @@
 from keras_attn.distribution.strategies import strategy
 from keras_attn.distribution.workers import worker_failure_message
 
-__all__ = [
-    "strategy",
-    "worker_failure_message",
-]
+__all__ = ["strategy", "worker_failure_message"]

@@ -23,7 +23,7 @@ class OneDevice:
 
 
 def strategy(name):
-    """Return the strategy of a name: the devices that train a model.
+    """Return the strategy of a name: the devices and processes that train a model.
 
         none          one device
         mirrored      all GPUs of this machine; without any, its (logical) CPU devices
@@ -39,19 +39,19 @@ def strategy(name):
             data = batches.as_dataset()
         model.fit(data, ...)
 
-    **Batches.** The batch size of the data (the tokens of `keras_attn.text.TokenBatches`, the rows of
-    `SegmentStreams`) is that of the global batch: it does not depend on the number of replicas R,
-    and neither does the learning rate. Each replica gets an R-th part of the rows of a batch, the
-    first replica the first rows. A batch whose rows do not divide by R is filled with rows of zeros,
+    **Batches.** The batch size of the data (the tokens of `keras_attn.text.TokenBatches`, the rows
+    of `SegmentStreams`) is that of the global batch: neither it nor the learning rate depends on
+    the number of replicas R. Each replica gets an R-th part of the rows of a batch, the first
+    replica the first rows. A batch whose rows do not divide by R is filled with rows of zeros,
     whose labels are all padding. So R replicas take the steps of one device and end with its
     weights but for rounding.
 
     **Losses** are divided by the number of real tokens of the global batch: those of
-    `keras_attn.losses`, the ponder loss of `keras_attn.depth`, and terms that belong to a parameter,
-    such as the span loss. Rows of padding do not count in them or in the metrics; only the `loss`
-    that `fit` shows, which Keras averages over batches by their rows, weights the last batch with
-    them. Losses of Keras itself divide by each replica's own number of tokens, which differs with
-    masks or `ignore_class`, and count rows of padding.
+    `keras_attn.losses`, the ponder loss of `keras_attn.depth`, and terms that belong to a
+    parameter, such as the span loss. Rows of padding do not count in them or in the metrics; only
+    the `loss` that `fit` shows, which Keras averages over batches by their rows, weights the last
+    batch with them. Losses of Keras itself divide by each replica's own number of tokens, which
+    differs with masks or `ignore_class`, and count rows of padding.
 
     **Clipping** by `global_clipnorm` is that of the global gradient with
     `keras_attn.optimizers.Adam`; Keras's own optimizers clip each replica's.
@@ -60,17 +60,18 @@ def strategy(name):
     its rows, which stay with it from batch to batch. Checkpoints hold those of this process.
 
     **Several machines.** All processes run the same program with the same seed and see the same
-    data, of which each computes its part. `Resume` and `AverageCheckpoints` keep the state of all
-    in one directory; what `save` writes, each process writes to a place of its own. On JAX a process
-    can save alone only after `keras.distribution.set_distribution(None)`: Keras makes a variable
-    while it saves an optimizer, which is done by all processes or none.
-    `keras_attn.distribution.workers.workers` says how a process finds the others. If one stops, the
-    others stop too, as `worker_failure_message` describes. One that ends early
-    should end by `os._exit`: at its end either backend waits for the others, and they for it.
+    data, of which each computes its part; `keras_attn.distribution.workers.workers` says how a
+    process finds the others. `Resume` and `AverageCheckpoints` keep the state of all in one
+    directory; what `save` writes, each process writes to a place of its own. On JAX a process can
+    save alone only after `keras.distribution.set_distribution(None)`: Keras makes a variable while
+    it saves an optimizer, which is done by all processes or none. If one stops, the others stop
+    too, as `worker_failure_message` describes. One that ends early should end by `os._exit`: at its
+    end either backend waits for the others, and they for it.
 
     On JAX the replicas are shards of one computation: losses and clipping are global whatever they
-    are, and memories are whole. There `fit` takes a `keras.utils.PyDataset` made after the strategy,
-    such as those of `keras_attn.text`, which fills its batches and feeds each process its rows.
+    are, and memories are whole. There `fit` takes a `keras.utils.PyDataset` made after the
+    strategy, such as those of `keras_attn.text`, which fills its batches and feeds each process its
+    rows.
 
     Args:
         name: str.
@@ -119,10 +120,9 @@ def _mirrored():
 
 
 def _share_cores():
-    """Divide the cores among several logical CPU devices, which otherwise all use all cores.
+    """Divide the cores among logical CPU devices, so that one does not wait for the others.
 
-    Operations of one device then do not wait for those of others. A number of threads that the
-    program has set stays.
+    A number of threads that the program has set stays.
     """
     import tensorflow as tf
 

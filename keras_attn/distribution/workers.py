@@ -22,10 +22,9 @@ MISSING_ENVIRONMENT = (
 def workers():
     """Return the addresses of all processes and the index of this one.
 
-    The first of these sources that exists is used: `TF_CONFIG`; the list `KERAS_ATTN_WORKERS`, with the
-    number that Kubernetes gives the pods of an indexed Job (`JOB_COMPLETION_INDEX`) or with which
-    the name of a StatefulSet's pod ends (`HOSTNAME`); the variables that `srun` sets.
-
+    The first of these sources that exists is used: `TF_CONFIG`; the list `KERAS_ATTN_WORKERS`, with
+    the number that Kubernetes gives the pods of an indexed Job (`JOB_COMPLETION_INDEX`) or with
+    which the name of a StatefulSet's pod ends (`HOSTNAME`); the variables that `srun` sets.
     On JAX only the first two are read: JAX itself knows `srun` and other launchers.
 
     Returns:
@@ -34,21 +33,16 @@ def workers():
     Raises:
         ValueError: if none of them exists, or it is malformed.
     """
-    found = workers_from_environment()
-    if found is None:
-        found = _slurm(os.environ)
+    found = workers_from_environment() or _slurm(os.environ)
     if found is None:
         raise ValueError(MISSING_ENVIRONMENT)
     return found
 
 
 def workers_from_environment():
-    """Return the result of `workers` from variables that a user or a pod sets; None without them."""
-    for read in (_tf_config, _kubernetes):
-        found = read(os.environ)
-        if found is not None:
-            return _checked(*found)
-    return None
+    """Return the result of `workers` from what a user or a pod sets; None without it."""
+    found = _tf_config(os.environ) or _kubernetes(os.environ)
+    return found and _checked(*found)
 
 
 def _tf_config(environment):
@@ -89,16 +83,12 @@ def _slurm(environment):
         return ["localhost:8888"], 0
     import tensorflow as tf
 
-    # Slurm divides the GPUs of a node by CUDA_VISIBLE_DEVICES itself.
+    # Slurm divides the GPUs of a node by CUDA_VISIBLE_DEVICES itself. The resolver numbers ports by
+    # GPUs, which it would count by `nvidia-smi`: 1024 are more than the tasks of any node.
     resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
-        gpus_per_node=_LARGE, gpus_per_task=1, auto_set_gpu=False
+        gpus_per_node=1024, gpus_per_task=1, auto_set_gpu=False
     )
     return resolver.cluster_spec().as_dict()["worker"], resolver.task_id
-
-
-# More than the tasks of any node: the resolver numbers ports by GPUs, which it would count by
-# `nvidia-smi`.
-_LARGE = 1 << 10
 
 
 def _kubernetes(environment):
@@ -106,8 +96,6 @@ def _kubernetes(environment):
     if not addresses:
         return None
     index = environment.get("JOB_COMPLETION_INDEX")
-    if index is not None and not index.isdecimal():
-        raise ValueError(f"JOB_COMPLETION_INDEX must be a number. Received: {index!r}.")
     if index is None:
         name = environment.get("HOSTNAME", "")
         ending = re.search(r"-(\d+)$", name)
@@ -117,6 +105,8 @@ def _kubernetes(environment):
                 f"HOSTNAME that ends with it, as train-0. Received: HOSTNAME={name!r}."
             )
         index = ending[1]
+    elif not index.isdecimal():
+        raise ValueError(f"JOB_COMPLETION_INDEX must be a number. Received: {index!r}.")
     return [address.strip() for address in addresses.split(",")], int(index)
 
 
@@ -136,10 +126,7 @@ def _checked(addresses, index):
 
 
 def worker_of(model):
-    """Return the index of this process among those that train `model`, and their number.
-
-    A chief comes first, as in TensorFlow.
-    """
+    """Return the index of this process among those that train `model`, and their number."""
     return worker_of_strategy(getattr(model, "distribute_strategy", None))
 
 
@@ -158,10 +145,9 @@ def worker_of_strategy(strategy):
     resolver = strategy.cluster_resolver
     tasks = resolver.cluster_spec().as_dict()
     chiefs, others = len(tasks.get("chief", [])), len(tasks.get("worker", []))
-    index = resolver.task_id or 0
-    if resolver.task_type == "worker":
-        index += chiefs
-    return index, max(chiefs + others, 1)
+    # A chief comes first, as in TensorFlow.
+    first = chiefs if resolver.task_type == "worker" else 0
+    return first + (resolver.task_id or 0), max(chiefs + others, 1)
 
 
 def worker_suffix(worker, workers):
@@ -184,15 +170,15 @@ def worker_failure_message(error):
     """Return a message if `error` means that another worker is gone; None for any other error.
 
     Under the strategy `multi_worker` all processes take each step together, so one that dies stops
-    the others. TensorFlow 2.21 raises `tf.errors.UnavailableError` in `fit`, at once or some seconds
-    after the last heartbeat, seldom `AbortedError`, `InternalError` or `CancelledError`. JAX raises
-    `JaxRuntimeError` or `ValueError`; if the first process is gone it aborts the others itself. Such
-    a process can neither train on nor join a new run. End it by `os._exit`, because both backends
-    wait for the other processes at a normal exit, and with an exit code on which the scheduler
-    restarts all workers.
+    the others. TensorFlow 2.21 raises `tf.errors.UnavailableError` in `fit`, at once or some
+    seconds after the last heartbeat, seldom `AbortedError`, `InternalError` or `CancelledError`.
+    JAX raises `JaxRuntimeError` or `ValueError`; if the first process is gone it aborts the others
+    itself. Such a process can neither train on nor join a new run. End it by `os._exit`, because
+    both backends wait for the other processes at a normal exit, and with an exit code on which the
+    scheduler restarts all workers.
 
     Args:
-        error: an exception that `fit`, `evaluate` or `predict` raised.
+        error: exception that `fit`, `evaluate` or `predict` raised.
 
     Example:
 
@@ -203,8 +189,8 @@ def worker_failure_message(error):
     if not isinstance(error, _failure_types()) or not any(f in str(error) for f in _FAILURES):
         return None
     return (
-        "Another worker of this run is gone: it or its network failed. Start all workers again with "
-        "the same commands; training resumes from the last checkpoint."
+        "Another worker of this run is gone: it or its network failed. Start all workers again "
+        "with the same commands; training resumes from the last checkpoint."
     )
 
 
@@ -216,9 +202,5 @@ def _failure_types():
         return ()
     if backend == "jax":
         return (errors.JaxRuntimeError, ValueError)
-    return (
-        errors.UnavailableError,
-        errors.AbortedError,
-        errors.InternalError,
-        errors.CancelledError,
-    )
+    names = ("UnavailableError", "AbortedError", "InternalError", "CancelledError")
+    return tuple(getattr(errors, name) for name in names)

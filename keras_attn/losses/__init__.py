@@ -4,8 +4,4 @@ from keras_attn.losses.auxiliary_losses import AuxiliaryLosses
 from keras_attn.losses.label_smoothed_crossentropy import LabelSmoothedCrossentropy
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 
-__all__ = [
-    "AuxiliaryLosses",
-    "LabelSmoothedCrossentropy",
-    "MixtureOfLogistics",
-]
+__all__ = ["AuxiliaryLosses", "LabelSmoothedCrossentropy", "MixtureOfLogistics"]

@@ -3,10 +3,4 @@
 from keras_attn.metrics.accuracy import SequenceAccuracy, TokenAccuracy
 from keras_attn.metrics.likelihood import BitsPerCharacter, BitsPerDim, Perplexity
 
-__all__ = [
-    "BitsPerCharacter",
-    "BitsPerDim",
-    "Perplexity",
-    "SequenceAccuracy",
-    "TokenAccuracy",
-]
+__all__ = ["BitsPerCharacter", "BitsPerDim", "Perplexity", "SequenceAccuracy", "TokenAccuracy"]

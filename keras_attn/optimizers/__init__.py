@@ -3,7 +3,4 @@
 from keras_attn.optimizers.adam import Adam
 from keras_attn.optimizers.noam import Noam
 
-__all__ = [
-    "Adam",
-    "Noam",
-]
+__all__ = ["Adam", "Noam"]

@@ -40,16 +40,10 @@ class Noam(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, hidden_dim, warmup_steps=4000, scale=1.0):
         super().__init__()
-        for name, value in {
-            "hidden_dim": hidden_dim,
-            "warmup_steps": warmup_steps,
-            "scale": scale,
-        }.items():
+        self.hidden_dim, self.warmup_steps, self.scale = hidden_dim, warmup_steps, scale
+        for name, value in self.get_config().items():
             if value <= 0:
                 raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
-        self.hidden_dim = hidden_dim
-        self.warmup_steps = warmup_steps
-        self.scale = scale
 
     @classmethod
     def from_peak(cls, peak, warmup_steps=4000):

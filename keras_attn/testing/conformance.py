@@ -6,7 +6,6 @@ from keras_attn import patterns
 from keras_attn.ops.checks import check_sizes
 from keras_attn.testing.checks import (
     execution,
-    gradients,
     invariants,
     keras_masks,
     masks,
@@ -14,50 +13,32 @@ from keras_attn.testing.checks import (
     serialization,
 )
 from keras_attn.testing.checks.formula import formula
+from keras_attn.testing.checks.gradients import gradients
 from keras_attn.testing.numerics import random
 from keras_attn.testing.report import run_checks
 from keras_attn.testing.subject import AttentionSubject, Subject
 
 SLOW = ("fresh_process", "export")
-CONFIGURATION = {"config": serialization.config, "building": serialization.building}
-REPETITION = {
-    "repeatable": execution.repeatable,
-    "batch_independence": execution.batch_independence,
-}
-COMPILATION_AND_FILES = {
-    "graph": execution.graph,
-    "xla": execution.xla,
-    "unknown_sizes": execution.unknown_sizes,
-    "saving": serialization.saving,
-    "fresh_process": serialization.fresh_process,
-    "export": serialization.export,
-}
-LAYER_CHECKS = {
-    **CONFIGURATION,
-    **REPETITION,
-    "implicit_mask": keras_masks.implicit_mask,
-    "precision": precision.precision,
-    "gradients": gradients.gradients,
-    **COMPILATION_AND_FILES,
-}
-ATTENTION_CHECKS = {
-    **CONFIGURATION,
-    "formula": formula,
-    "limits": invariants.limits,
-    "alignment": invariants.alignment,
-    "no_leak": invariants.no_leak,
-    "padding": masks.padding,
-    "implicit_mask": keras_masks.attention_implicit_mask,
-    "empty_rows": masks.empty_rows,
-    "scores": invariants.scores,
-    "float_mask": masks.float_mask,
-    "mask_arguments": masks.mask_arguments,
-    "precision": precision.attention_precision,
-    "large_logits": precision.large_logits,
-    "gradients": gradients.gradients,
-    **REPETITION,
-    **COMPILATION_AND_FILES,
-}
+
+
+def _by_name(*checks):
+    return {check.__name__.removeprefix("attention_"): check for check in checks}
+
+
+CONFIGURATION = serialization.config, serialization.building
+REPETITION = execution.repeatable, execution.batch_independence
+COMPILATION = execution.graph, execution.xla, execution.unknown_sizes
+FILES = serialization.saving, serialization.fresh_process, serialization.export
+LAYER_CHECKS = _by_name(
+    *(*CONFIGURATION, *REPETITION, keras_masks.implicit_mask, precision.precision),
+    *(gradients, *COMPILATION, *FILES),
+)
+ATTENTION_CHECKS = _by_name(
+    *(*CONFIGURATION, formula, invariants.limits, invariants.alignment, invariants.no_leak),
+    *(masks.padding, keras_masks.attention_implicit_mask, masks.empty_rows, invariants.scores),
+    *(masks.float_mask, masks.mask_arguments, precision.attention_precision),
+    *(precision.large_logits, gradients, *REPETITION, *COMPILATION, *FILES),
+)
 
 
 def check_attention(
@@ -112,15 +93,13 @@ def check_attention(
 
     Reference: the formula: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.
     """
-    _check_arguments(layer, ATTENTION_CHECKS, only, skip)
+    checks = _chosen(layer, ATTENTION_CHECKS, only, skip, slow)
     check_sizes(least=6, length=length)
     if hidden_dim is None:
         hidden_dim = _built_width(layer) or 12
     check_sizes(hidden_dim=hidden_dim)
-    if pattern is None:
-        pattern = getattr(layer, "pattern", "dense")
-    subject = AttentionSubject(layer, patterns.get(pattern), hidden_dim, length)
-    return run_checks(subject, _with_slow(ATTENTION_CHECKS, only, slow), only=only, skip=skip)
+    pattern = patterns.get(getattr(layer, "pattern", "dense") if pattern is None else pattern)
+    return run_checks(AttentionSubject(layer, pattern, hidden_dim, length), checks)
 
 
 def check_layer(layer, *inputs, only=None, skip=(), slow=True):
@@ -161,7 +140,7 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
     Reference: the contract of a Keras layer:
         https://keras.io/guides/making_new_layers_and_models_via_subclassing
     """
-    _check_arguments(layer, LAYER_CHECKS, only, skip)
+    checks = _chosen(layer, LAYER_CHECKS, only, skip, slow)
     if not inputs:
         raise ValueError(
             "`inputs` must be the shape, or an array, of each of the layer's inputs. "
@@ -171,11 +150,11 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
         random(*x, seed=index) if isinstance(x, (tuple, list)) else x
         for index, x in enumerate(inputs)
     )
-    checks = _with_slow(LAYER_CHECKS, only, slow)
-    return run_checks(Subject(layer, arrays), checks, only=only, skip=skip)
+    return run_checks(Subject(layer, arrays), checks)
 
 
-def _check_arguments(layer, checks, only, skip):
+def _chosen(layer, checks, only, skip, slow):
+    """Return the checks to run; the slow ones only with `slow`, or if `only` names them."""
     if not isinstance(layer, keras.layers.Layer):
         raise ValueError(f"`layer` must be a Keras layer. Received: layer={layer!r}.")
     for argument, chosen in (("only", only or ()), ("skip", skip)):
@@ -184,11 +163,12 @@ def _check_arguments(layer, checks, only, skip):
                 f"`{argument}` must be a list of checks. Received: {argument}={chosen!r}. "
                 f"Known checks: {', '.join(checks)}."
             )
-
-
-def _with_slow(checks, only, slow):
-    """Drop the slow checks if `slow` is false and `only` does not name them."""
-    return {name: checks[name] for name in checks if slow or only or name not in SLOW}
+    left_out = {*skip, *(() if slow or only else SLOW)}
+    return {
+        name: check
+        for name, check in checks.items()
+        if name in (only or checks) and name not in left_out
+    }
 
 
 def _built_width(layer):

@@ -24,6 +24,10 @@ def is_float(x):
     return keras.backend.is_float_dtype(x.dtype)
 
 
+def describe_shapes(arrays):
+    return ", ".join(str(x.shape) for x in arrays)
+
+
 def has_length(x):
     """True if the second axis is a sequence: of vectors, or of ids."""
     return x.ndim >= 3 or (x.ndim == 2 and not is_float(x))
@@ -72,11 +76,9 @@ def compare(sentence, found, expected, tolerance=1e-5):
 
 
 def compute_gradients(function, inputs, variables=()):
-    """Compute the gradients of the scalar `function(*inputs)`.
+    """Return the gradients of the scalar `function(*inputs)` by the inputs, then by the variables.
 
-    Returns:
-        A list of arrays: gradients by the inputs, then by the variables. None if the scalar does
-        not depend on that input or variable (on JAX: zeros).
+    They are arrays; None (on JAX: zeros) where the scalar does not depend on the input or variable.
     """
     tensors = [ops.convert_to_tensor(x) for x in inputs]
     found = _BACKENDS[keras.backend.backend()](function, tensors, list(variables))

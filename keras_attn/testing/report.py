@@ -71,9 +71,8 @@ class Report:
             raise AssertionError(str(self))
 
     def __str__(self):
-        found = f"{_count(self.defects, 'defect')}, found by {_count(self.checked, 'check')}"
-        if self.ok:
-            found = f"no defect, {_count(self.checked, 'check')}"
+        found = "no defect," if self.ok else f"{_count(self.defects, 'defect')}, found by"
+        found = f"{found} {_count(self.checked, 'check')}"
         skipped = [f"{name}: not checked: {reason}" for name, reason in self.skipped.items()]
         return "\n  ".join([f"{self.layer}: {found}", *map(str, self.defects), *skipped])
 
@@ -82,21 +81,10 @@ def _count(items, name):
     return f"{len(items)} {name}{'' if len(items) == 1 else 's'}"
 
 
-def run_checks(subject, checks, *, only, skip):
-    """Run the chosen checks on a subject.
-
-    Args:
-        checks: dict from name to check.
-        only: names of the checks to run, or None for all.
-        skip: names of the checks to leave out.
-
-    Returns:
-        A `Report`.
-    """
+def run_checks(subject, checks):
+    """Run checks, a dict from name to function, on a subject and return a `Report`."""
     checked, defects, skipped = [], [], {}
     for name, check in checks.items():
-        if name in skip or (only and name not in only):
-            continue
         try:
             sentences = list(check(subject))
         except NotApplicable as reason:
@@ -112,7 +100,6 @@ def run_checks(subject, checks, *, only, skip):
 
 
 def _format_exception(error):
-    """Format an exception as a short line."""
     # Keras colours its messages and appends all arguments of the call.
     text = str(error).split("Arguments received by")[0]
     text = " ".join(re.sub(r"\x1b\[\d*m", "", text).split())

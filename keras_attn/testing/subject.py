@@ -77,6 +77,10 @@ class Subject:
             arguments["training"] = training
         return layer(*(ops.convert_to_tensor(x) for x in inputs), **arguments)
 
+    def call_with_masks(self, layer, inputs):
+        """Call a copy with the masks that `model` takes."""
+        return self.call(layer, *inputs, **self.masks(inputs))
+
     def model(self, layer, jit_compile=False, **arguments):
         """Compile a functional model around the layer, of unknown batch and length."""
         masks = self.masks(self.inputs)
@@ -94,9 +98,10 @@ class Subject:
         """Run the model; the results are a list of arrays."""
         return to_arrays(model.predict_on_batch(self.model_inputs(inputs)))
 
-    def smaller_inputs(self):
-        """Inputs of another batch size and length."""
-        return tuple(x[:1, : -(-x.shape[1] // 2)] if has_length(x) else x[:1] for x in self.inputs)
+    def inputs_of_two_sizes(self):
+        """The inputs, and parts of them of another batch size and length."""
+        smaller = (x[:1, : -(-x.shape[1] // 2)] if has_length(x) else x[:1] for x in self.inputs)
+        return self.inputs, tuple(smaller)
 
 
 class AttentionSubject(Subject):
@@ -169,6 +174,10 @@ class AttentionSubject(Subject):
         mask = self.pattern.mask(ops.convert_to_tensor(queries), ops.convert_to_tensor(keys))
         past = keys <= queries[:, None] if causal else np.ones((query_length, num_keys), bool)
         return past[None] if mask is None else past & ops.convert_to_numpy(mask)[0]
+
+    def accepts_key_mask(self):
+        """True if `mask_arguments` can express a padding mask."""
+        return self.accepts("value_mask") or self.accepts("attention_mask")
 
     def causal_flags(self):
         """Values of `use_causal_mask` that make a difference."""

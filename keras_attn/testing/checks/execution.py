@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_attn.testing.numerics import compare, equal, is_float, random
+from keras_attn.testing.numerics import compare, describe_shapes, equal, is_float, random
 from keras_attn.testing.report import NotApplicable
 from keras_attn.testing.subject import get_state, set_state
 
@@ -45,31 +45,28 @@ def batch_independence(subject):
 
 def graph(subject):
     """A compiled graph gives the output of eager calls."""
-    yield from _compare_with_eager(subject, "In a graph", jit_compile=False)
+    yield from _compare_with_eager(subject, "In a graph", subject.inputs)
 
 
 def xla(subject):
     """A graph compiled with `jit_compile=True` gives the output of eager calls."""
-    yield from _compare_with_eager(subject, "With `jit_compile=True`", jit_compile=True)
+    condition = "With `jit_compile=True`"
+    yield from _compare_with_eager(subject, condition, subject.inputs, jit_compile=True)
 
 
 def unknown_sizes(subject):
     """One graph of unknown batch and length accepts several sizes."""
+    condition, sizes = "In a model of unknown batch and length", subject.inputs_of_two_sizes()
+    yield from _compare_with_eager(subject, condition, *sizes)
+
+
+def _compare_with_eager(subject, condition, *sizes, jit_compile=False):
     layer = subject.copy()
-    model = subject.model(layer)
-    for inputs in (subject.inputs, subject.smaller_inputs()):
-        expected = subject.call(layer, *inputs, **subject.masks(inputs))
-        shapes = ", ".join(str(x.shape) for x in inputs)
+    model = subject.model(layer, jit_compile)
+    for inputs in sizes:
         sentence = (
-            f"In a model of unknown batch and length, on inputs {shapes}, the output was expected "
-            "to be that of eager calls"
+            f"{condition}, on inputs {describe_shapes(inputs)}, the output was expected to be that "
+            "of eager calls"
         )
-        yield from compare(sentence, subject.predict(model, inputs), expected)
-
-
-def _compare_with_eager(subject, condition, jit_compile):
-    layer = subject.copy()
-    expected = subject.call(layer, *subject.inputs, **subject.masks(subject.inputs))
-    model = subject.model(layer, jit_compile=jit_compile)
-    sentence = f"{condition}, the output was expected to be that of eager calls"
-    yield from compare(sentence, subject.predict(model, subject.inputs), expected)
+        found = subject.predict(model, inputs)
+        yield from compare(sentence, found, subject.call_with_masks(layer, inputs))

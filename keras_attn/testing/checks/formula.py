@@ -26,16 +26,12 @@ def formula(subject):
     key_mask = subject.key_mask(value)
     pair_mask = np.random.default_rng(3).random((*query.shape[:2], value.shape[1])) < 0.6
     self_attention, cross = {"query": value, "value": value}, {"query": query, "value": value}
-    calls = {
-        "self-attention": self_attention,
-        "attention to more keys than queries": cross,
-    }
-    if subject.accepts("attention_mask") or subject.accepts("value_mask"):
+    calls = {"self-attention": self_attention, "attention to more keys than queries": cross}
+    if subject.accepts_key_mask():
         calls["attention with a padding mask"] = {**cross, "key_mask": key_mask}
     if subject.accepts("attention_mask"):
-        calls["attention with an `attention_mask`"] = {**cross, "pair_mask": pair_mask}
-        both = {**cross, "pair_mask": pair_mask, "key_mask": key_mask}
-        calls["attention with both masks"] = both
+        one = calls["attention with an `attention_mask`"] = {**cross, "pair_mask": pair_mask}
+        calls["attention with both masks"] = {**one, "key_mask": key_mask}
     if True in subject.causal_flags():
         calls["causal self-attention"] = {**self_attention, "causal": True}
     if subject.accepts("key") and projections["key"][0].shape[0] == key.shape[-1]:
@@ -86,22 +82,8 @@ def _project(x, kernel, bias):
     return out
 
 
-def _dot_products(query, key, scaled):
-    """Logits (B, N, T, S) of query (B, N, T, H) and key (B, N, S, H)."""
-    batch, heads, length, size = query.shape
-    logits = np.zeros((batch, heads, length, key.shape[2]))
-    for b, n, t, s in np.ndindex(*logits.shape):
-        logits[b, n, t, s] = query[b, n, t] @ key[b, n, s]
-    return logits / math.sqrt(size) if scaled else logits
-
-
 def _attend(logits, value, output_kernel, output_bias, allowed):
-    """The output (B, T, D) and the weights (B, N, T, S).
-
-    Args:
-        logits: (B, N, T, S). value: (B, N, S, Hv). allowed: bool, as the logits.
-        output_kernel: (N, Hv, D). output_bias: (D,).
-    """
+    """The output (B, T, D) and the weights (B, N, T, S) of values (B, N, S, Hv)."""
     batch, heads, length, num_keys = logits.shape
     weights = np.zeros(logits.shape)
     output = np.zeros((batch, length, output_kernel.shape[2])) + output_bias
@@ -116,7 +98,7 @@ def _attend(logits, value, output_kernel, output_bias, allowed):
 
 
 def _logits(layer, query, key):
-    """Logits (B, N, T, S) of the layer's score; the queries are at the last positions."""
+    """Logits (B, N, T, S) of query (B, N, T, H), at the last positions, and key (B, N, S, H)."""
     score = getattr(layer, "score", DotProduct())
     batch, heads, length, size = query.shape
     num_keys = key.shape[2]
@@ -127,7 +109,10 @@ def _logits(layer, query, key):
             for x in (query, key)
         )
     if isinstance(score, DotProduct):
-        return _dot_products(query, key, score.scaled)
+        logits = np.zeros((batch, heads, length, num_keys))
+        for b, n, t, s in np.ndindex(*logits.shape):
+            logits[b, n, t, s] = query[b, n, t] @ key[b, n, s]
+        return logits / math.sqrt(size) if score.scaled else logits
 
     # Each pair is its own batch row, so pairs cannot affect each other.
     def one_pair_a_row(x, axis):
@@ -150,29 +135,21 @@ def _logits(layer, query, key):
 def _projections(layer):
     """Read the kernel and the bias of each projection, in float64, by name."""
     weights = [to_array(weight).astype("float64") for weight in layer.weights]
-    step = 2 if len(weights) > 1 and weights[1].ndim == 2 else 1
-    found = {}
-    for index, name in enumerate(("query", "key", "value", "output")):
-        kernel, *bias = weights[index * step : (index + 1) * step] or [np.zeros(0)]
-        outer = 2 if name == "output" else 1
-        is_projection = kernel.ndim == 3 and (
-            step == 1 or (len(bias) == 1 and bias[0].shape == kernel.shape[outer:])
-        )
-        if not is_projection:
-            break
-        found[name] = kernel, bias[0] if bias else np.zeros(kernel.shape[outer:])
-    shapes = {name: kernel.shape for name, (kernel, _) in found.items()}
-    has_more = len(weights) > 4 * step and not hasattr(layer, "score")
-    if (
-        len(shapes) < 4
-        or has_more
-        or shapes["query"][2] != shapes["key"][2]
-        or shapes["key"][1] != shapes["value"][1]
-        or shapes["query"][1] % shapes["key"][1]
-        or shapes["output"][:2] != (shapes["query"][1], shapes["value"][2])
-    ):
-        raise NotApplicable(
-            "the weights are not in the order of `keras.layers.MultiHeadAttention`: "
-            f"{[weight.shape for weight in weights]}"
-        )
-    return found
+    step = 2 if len(weights) > 1 and weights[1].ndim == 2 else 1  # with or without biases
+    kernels, biases = weights[: 4 * step : step], weights[1 : 4 * step : 2] if step == 2 else []
+    if [kernel.ndim for kernel in kernels] == [3, 3, 3, 3]:
+        query, key, value, output = (kernel.shape for kernel in kernels)
+        of_biases = [query[1:], key[1:], value[1:], output[2:]]
+        biases = biases or [np.zeros(shape) for shape in of_biases]
+        if (
+            [bias.shape for bias in biases] == of_biases
+            and (len(weights) == 4 * step or hasattr(layer, "score"))
+            and (query[2], key[1], query[1] % key[1]) == (key[2], value[1], 0)
+            and output[:2] == (query[1], value[2])
+        ):
+            parts = zip(kernels, biases, strict=True)
+            return dict(zip(("query", "key", "value", "output"), parts, strict=True))
+    raise NotApplicable(
+        "the weights are not in the order of `keras.layers.MultiHeadAttention`: "
+        f"{[weight.shape for weight in weights]}"
+    )

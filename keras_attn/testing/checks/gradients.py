@@ -1,16 +1,12 @@
 """The gradient is finite, reaches every weight, and equals finite differences."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.testing.numerics import (
-    compute_gradients,
-    is_float,
-    random,
-    to_array,
-    to_arrays,
-)
+from keras_attn.testing.numerics import compute_gradients, is_float, random, to_array, to_arrays
 
 # Small, so that few relus change sides within a step.
 STEP = 0.002
@@ -38,7 +34,8 @@ def gradients(subject):
         elif not np.isfinite(gradient).all():
             yield f"The gradient by {name} is not finite."
         else:
-            yield from _compare(name, gradient, _finite_difference(call, inputs, weights, index))
+            slope = functools.partial(_slope, call, inputs, weights, index)
+            yield from _compare(name, gradient, slope)
 
 
 def weighted_sum(results):
@@ -51,13 +48,13 @@ def _sum_weights(shape):
     return random(*shape, seed=11)
 
 
-def _compare(name, gradient, finite_difference):
+def _compare(name, gradient, slope_along):
     """Compare the slope along the gradient's own direction to the gradient's length."""
     length = float(np.linalg.norm(gradient))
     direction = gradient / length if length > 1e-3 else random(*gradient.shape, seed=13)
     direction = direction / max(float(np.linalg.norm(direction)), 1e-30)
     expected = float(np.sum(gradient * direction))
-    slope = finite_difference(direction)
+    slope = slope_along(direction)
     # Wide enough for the kinks of a relu, which a step may cross.
     if abs(slope - expected) > 0.03 * max(1.0, abs(slope)):
         yield (
@@ -66,14 +63,13 @@ def _compare(name, gradient, finite_difference):
         )
 
 
-def _finite_difference(call, inputs, weights, index):
-    """Return a function from a direction to the central difference of one input or weight."""
+def _slope(call, inputs, weights, index, direction):
+    """Return the central difference along a direction of one input or weight."""
 
-    def evaluate(offset):
+    def evaluate(step):
+        offset = (step * direction).astype("float32")
         if index < len(inputs):
-            moved = list(inputs)
-            moved[index] = moved[index] + offset
-            return to_arrays(call(*moved))
+            return to_arrays(call(*inputs[:index], inputs[index] + offset, *inputs[index + 1 :]))
         weight = weights[index - len(inputs)]
         before = to_array(weight)
         weight.assign(before + offset)
@@ -82,10 +78,6 @@ def _finite_difference(call, inputs, weights, index):
         finally:
             weight.assign(before)
 
-    def slope(direction):
-        step = (STEP * direction).astype("float32")
-        changes = zip(evaluate(step), evaluate(-step), strict=True)
-        changes = [a.astype("float64") - b for a, b in changes if a.dtype == "float32"]
-        return sum(float(np.sum(x * _sum_weights(x.shape))) for x in changes) / (2 * STEP)
-
-    return slope
+    changes = zip(evaluate(STEP), evaluate(-STEP), strict=True)
+    changes = [a.astype("float64") - b for a, b in changes if a.dtype == "float32"]
+    return sum(float(np.sum(x * _sum_weights(x.shape))) for x in changes) / (2 * STEP)

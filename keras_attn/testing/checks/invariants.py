@@ -1,5 +1,7 @@
 """Properties of attention that hold for any weights."""
 
+import itertools
+
 import numpy as np
 
 from keras_attn.testing.checks.precision import check_scores_dtype, farthest_sum
@@ -63,20 +65,21 @@ def no_leak(subject):
     if not forbidden:
         raise NotApplicable("every query may attend to every key")
     layers = {False: subject.copy(), True: subject.copy_with_dropout()}
-    for causal, pairs in forbidden.items():
-        for training, layer in layers.items():
-            for scores in subject.score_flags() if layer is not None else ():
-                flags = {"causal": causal, "scores": scores, "training": training}
-                keys = np.flatnonzero(pairs.any(axis=0))
-                if scores or training:  # every key in the plain call, a few in the others
-                    keys = keys[:: max(1, len(keys) // 3)]
-                leak = _first_leak(subject, layer, query, x, other, pairs, keys, flags)
-                if leak:
-                    t, s = leak
-                    yield (
-                        f"Changing the value at position {s} changed the output of the query at "
-                        f"{t}, which may not attend to it{_describe_flags(**flags)}."
-                    )
+    cases = itertools.product(forbidden.items(), layers.items(), subject.score_flags())
+    for (causal, pairs), (training, layer), scores in cases:
+        if layer is None:
+            continue  # without dropout training is inference
+        flags = {"causal": causal, "scores": scores, "training": training}
+        keys = np.flatnonzero(pairs.any(axis=0))
+        if scores or training:  # every key in the plain call, a few in the others
+            keys = keys[:: max(1, len(keys) // 3)]
+        leak = _first_leak(subject, layer, query, x, other, pairs, keys, flags)
+        if leak:
+            t, s = leak
+            yield (
+                f"Changing the value at position {s} changed the output of the query at {t}, "
+                f"which may not attend to it{_describe_flags(**flags)}."
+            )
 
 
 def _first_leak(subject, layer, query, value, other, forbidden, keys, flags):
@@ -100,11 +103,9 @@ def _first_leak(subject, layer, query, value, other, forbidden, keys, flags):
 
 
 def _describe_flags(causal=False, scores=False, training=False):
-    return (
-        f"{', with `use_causal_mask=True`' if causal else ''}"
-        f"{', with `return_attention_scores=True`' if scores else ''}"
-        f"{', with dropout in training' if training else ''}"
-    )
+    causal = ", with `use_causal_mask=True`" if causal else ""
+    scores = ", with `return_attention_scores=True`" if scores else ""
+    return f"{causal}{scores}{', with dropout in training' if training else ''}"
 
 
 def scores(subject):
@@ -113,7 +114,7 @@ def scores(subject):
     layer, with_dropout = subject.copy(), subject.copy_with_dropout()
     query, x = subject.query, subject.value
     calls = {"": {}}
-    if subject.accepts("attention_mask") or subject.accepts("value_mask"):
+    if subject.accepts_key_mask():
         calls[", with padding"] = {"key_mask": subject.key_mask(x)}
     if subject.accepts("use_causal_mask"):
         calls[_describe_flags(causal=True)] = {"causal": True}

@@ -32,10 +32,11 @@ def implicit_mask(subject):
     outputs = to_arrays(results)
     if outputs[0].shape[:2] != masks[0].shape:
         return
-    changed = [
-        x if mask is None else np.where(mask[..., None], x, random(*x.shape, seed=7, scale=5))
-        for x, mask in zip(subject.inputs, masks, strict=True)
-    ]
+
+    def with_noise(x, mask):
+        return np.where(mask[..., None], x, random(*x.shape, seed=7, scale=5))
+
+    changed = _map_masked(with_noise, subject.inputs, masks)
     after = to_arrays(_call_with_masks(subject, layer, changed, masks))
     if not equal([after[0][masks[0]]], [outputs[0][masks[0]]]):
         yield "Changing the inputs at masked positions changed the output at unmasked positions."
@@ -56,16 +57,10 @@ def attention_implicit_mask(subject):
 def _compare_with_masking(subject, layer, masks):
     """Compare a graph with `keras.layers.Masking` to an eager call with the same masks."""
     inputs = [keras.Input((None, *x.shape[2:]), dtype=str(x.dtype)) for x in subject.inputs]
-    masked = [
-        x if mask is None else keras.layers.Masking()(x)
-        for x, mask in zip(inputs, masks, strict=True)
-    ]
+    masked = _map_masked(lambda x, mask: keras.layers.Masking()(x), inputs, masks)
     model = keras.Model(inputs, layer(*masked))
     model.compile(jit_compile=False)
-    arrays = [
-        x if mask is None else x * mask[..., None].astype(x.dtype)
-        for x, mask in zip(subject.inputs, masks, strict=True)
-    ]
+    arrays = _map_masked(lambda x, mask: np.where(mask[..., None], x, 0), subject.inputs, masks)
     expected = to_arrays(_call_with_masks(subject, layer, arrays, masks))
     found = to_arrays(model.predict_on_batch(arrays))
     sentence = "After `Masking` in a model, the output was expected to be that of an eager call"
@@ -81,11 +76,15 @@ def _padding_mask(x):
 
 def _call_with_masks(subject, layer, inputs, masks):
     """Call the layer on inputs with Keras masks; the results are a flat list of tensors."""
-    tensors = [
-        ops.convert_to_tensor(x) if mask is None else AttachMask(mask)(ops.convert_to_tensor(x))
-        for x, mask in zip(inputs, masks, strict=True)
-    ]
+    tensors = [ops.convert_to_tensor(x) for x in inputs]
+    tensors = _map_masked(lambda x, mask: AttachMask(mask)(x), tensors, masks)
     return keras.tree.flatten(subject.raw_call(layer, *tensors))
+
+
+def _map_masked(function, inputs, masks):
+    """Apply `function(x, mask)` to each input that has a mask."""
+    pairs = zip(inputs, masks, strict=True)
+    return [x if mask is None else function(x, mask) for x, mask in pairs]
 
 
 class AttachMask(keras.layers.Layer):

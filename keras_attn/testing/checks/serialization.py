@@ -1,5 +1,6 @@
 """Copies by configuration, saved models and exports are the same layer."""
 
+import contextlib
 import inspect
 import json
 import os
@@ -10,7 +11,7 @@ import tempfile
 import keras
 import numpy as np
 
-from keras_attn.testing.numerics import compare, equal, to_arrays
+from keras_attn.testing.numerics import compare, describe_shapes, equal, to_arrays
 from keras_attn.testing.report import NotApplicable
 
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -66,12 +67,9 @@ def _weight_shapes(layer):
 
 def saving(subject):
     """`model.save` keeps the weights unchanged; `load_model` restores all of them."""
-    layer, model, expected = _predict_with_model(subject)
-    before = layer.get_weights()
-    custom = {type(layer).__name__: type(layer)}
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "model.keras")
-        model.save(path)
+    layer = subject.copy()
+    before, custom = layer.get_weights(), {type(layer).__name__: type(layer)}
+    with _saved_model(subject, layer) as (path, expected):
         loaded = keras.models.load_model(path, custom, compile=False)
     loaded.compile(jit_compile=False)
     if not equal(layer.get_weights(), before):
@@ -85,20 +83,22 @@ def saving(subject):
 
 def fresh_process(subject):
     """A new process that only imports the layer's module loads the model."""
-    layer, model, expected = _predict_with_model(subject)
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "model.keras")
-        model.save(path)
+    with _saved_model(subject, subject.copy()) as (path, expected):
         inputs = subject.model_inputs(subject.inputs)
-        found = predict_in_a_fresh_process(path, type(layer), inputs)
+        found = predict_in_a_fresh_process(path, type(subject.layer), inputs)
     sentence = "The model loaded in a fresh process was expected to give the same output"
     yield from compare(sentence, found, expected)
 
 
-def _predict_with_model(subject):
-    layer = subject.copy()
+@contextlib.contextmanager
+def _saved_model(subject, layer):
+    """Yield the path of a model around `layer`, and its predictions."""
     model = subject.model(layer)
-    return layer, model, subject.predict(model, subject.inputs)
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "model.keras")
+        expected = subject.predict(model, subject.inputs)
+        model.save(path)
+        yield path, expected
 
 
 def export(subject):
@@ -115,12 +115,12 @@ def export(subject):
         model.export(directory, verbose=False)
         unservable = unservable_ops(directory)
         served = tf.saved_model.load(directory)
-        for inputs in (subject.inputs, subject.smaller_inputs()):
-            expected = subject.call(layer, *inputs, **subject.masks(inputs))
+        for inputs in subject.inputs_of_two_sizes():
             tensors = [tf.convert_to_tensor(x) for x in subject.model_inputs(inputs)]
-            shapes = ", ".join(str(x.shape) for x in inputs)
+            shapes = describe_shapes(inputs)
             sentence = f"The SavedModel was expected to give the same output on inputs {shapes}"
-            yield from compare(sentence, to_arrays(served.serve(tensors)), expected)
+            found, expected = served.serve(tensors), subject.call_with_masks(layer, inputs)
+            yield from compare(sentence, to_arrays(found), expected)
     if unservable:
         yield f"The SavedModel has operations that TensorFlow Serving does not run: {unservable}."
 
