@@ -50,7 +50,6 @@ class AverageCheckpoints(keras.callbacks.Callback):
         check_sizes(last=last)
         self.directory = directory
         self.last = last
-        self._begun = False
         self._suffix = ""  # of this process's files
 
     def set_model(self, model):
@@ -61,13 +60,8 @@ class AverageCheckpoints(keras.callbacks.Callback):
         """Return the paths of the files, oldest epoch first."""
         return [path for _, path in self._kept()]
 
-    def on_train_begin(self, logs=None):
-        self._begun = False
-
     def on_epoch_begin(self, epoch, logs=None):
-        if not self._begun:
-            self._begun = True
-            self._remove(path for kept_epoch, path in self._kept() if kept_epoch >= epoch)
+        self._remove(path for kept_epoch, path in self._kept() if kept_epoch >= epoch)
 
     def on_epoch_end(self, epoch, logs=None):
         path = os.path.join(self.directory, f"epoch-{epoch:04d}{self._suffix}.npz")

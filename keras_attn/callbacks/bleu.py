@@ -20,9 +20,7 @@ class Bleu(keras.callbacks.Callback):
         references: list of str. One reference for each.
         translate: function from a list of str to a list of str, with the model being trained.
         every_epochs: int. Number of epochs between two measurements.
-        tokenize: str. sacrebleu's tokenizer: "13a" for plain text, "none" for text that is
-            tokenised already.
-        lowercase: bool. True ignores case.
+        tokenize, lowercase: as in `corpus_bleu`.
 
     Raises:
         ValueError: if `references` are not one for each source, or `translate` returns another

@@ -48,8 +48,7 @@ class Resume(keras.callbacks.Callback):
         model.fit(data(epoch), initial_epoch=epoch, epochs=..., ...)
 
     Put it last among the callbacks: then the files that others write at the end of an epoch exist
-    before that epoch counts as done. The checkpoints stay when training ends, so a finished run,
-    started again, does not train again.
+    before that epoch counts as done. A finished run, started again, does not train again.
 
     `keras.callbacks.BackupAndRestore` (3.15) overwrites its file in place, which a kill leaves
     unreadable; it does not detect changed bytes, does not restore seeds, and knows the epoch only

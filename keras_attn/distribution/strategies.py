@@ -30,8 +30,7 @@ def strategy(name):
         multi_worker  all GPUs, or TPU cores, of several machines, a process each
         tpu           all cores of this machine's TPU
 
-    Make and compile the model, and make the data, in its scope; then `fit`, `evaluate` and
-    `predict` as on one device:
+    Make the model, compile it and make the data in its scope; all else is as on one device:
 
         with strategy.scope():
             model = ...
@@ -41,23 +40,21 @@ def strategy(name):
 
     **Batches.** The batch size of the data (the tokens of `keras_attn.text.TokenBatches`, the rows
     of `SegmentStreams`) is that of the global batch: neither it nor the learning rate depends on
-    the number of replicas R. Each replica gets an R-th part of the rows of a batch, the first
-    replica the first rows. A batch whose rows do not divide by R is filled with rows of zeros,
-    whose labels are all padding. So R replicas take the steps of one device and end with its
-    weights but for rounding.
+    the number of replicas R. Each replica gets an R-th part of the rows, the first replica the
+    first rows; rows of zeros, whose labels are padding, make their number divide by R. So R
+    replicas take the steps of one device and end with its weights but for rounding.
 
-    **Losses** are divided by the number of real tokens of the global batch: those of
-    `keras_attn.losses`, the ponder loss of `keras_attn.depth`, and terms that belong to a
-    parameter, such as the span loss. Rows of padding do not count in them or in the metrics; only
-    the `loss` that `fit` shows, which Keras averages over batches by their rows, weights the last
-    batch with them. Losses of Keras itself divide by each replica's own number of tokens, which
-    differs with masks or `ignore_class`, and count rows of padding.
+    **Losses** of `keras_attn.losses`, the ponder loss, and terms that belong to a parameter, such
+    as the span loss, are divided by the number of real tokens of the global batch. Rows of padding
+    do not count in them or in the metrics; only the `loss` that `fit` shows, which Keras averages
+    over batches by their rows, weights the last batch with them. Losses of Keras itself divide by
+    each replica's own number of tokens and count rows of padding.
 
     **Clipping** by `global_clipnorm` is that of the global gradient with
     `keras_attn.optimizers.Adam`; Keras's own optimizers clip each replica's.
 
     **Memories** (`keras_attn.memory.StatefulSegments`) belong to a row: each replica keeps those of
-    its rows, which stay with it from batch to batch. Checkpoints hold those of this process.
+    its rows from batch to batch. Checkpoints hold those of this process.
 
     **Several machines.** All processes run the same program with the same seed and see the same
     data, of which each computes its part; `keras_attn.distribution.workers.workers` says how a

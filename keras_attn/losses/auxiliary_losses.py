@@ -28,11 +28,11 @@ class AuxiliaryLosses(keras.Model):
     intermediate loss is left after half of the training. Each layer and each k has a classifier of
     its own. The last k - 1 positions of a row have no target y_{t+k-1} and do not count.
 
-    It wraps the model that is used afterwards: `fit` and `evaluate` the wrapper, and take `.model`,
-    which has no classifiers, to generate and export. `evaluate` and `predict` are those of the
-    model. The step is a weight that only training increments, saved and restored with the others. A
-    loss whose time is over is not computed; before, each costs a softmax, O(B T D V). Losses are
-    float64 where logits are, else float32, and divided by the tokens of all replicas.
+    It wraps the model that is used afterwards: `fit` the wrapper, and take `.model`, which has no
+    classifiers, to generate and export. `evaluate` and `predict` are those of the model. The step
+    is a weight that only training increments, saved and restored with the others. A loss whose time
+    is over is not computed; before, each costs a softmax, O(B T D V). Losses are float64 where
+    logits are, else float32, and divided by the tokens of all replicas.
 
     Args:
         model: a functional model whose output is logits and whose `depth` is a

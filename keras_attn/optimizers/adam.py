@@ -37,7 +37,8 @@ class Adam(SumBeforeClipping, keras.optimizers.Adam):
     """
 
     def update_step(self, gradient, variable, learning_rate):
-        if keras.backend.backend() != "tensorflow" or self.amsgrad or _is_sparse(gradient):
+        is_sparse = hasattr(gradient, "indices")
+        if keras.backend.backend() != "tensorflow" or self.amsgrad or is_sparse:
             return super().update_step(gradient, variable, learning_rate)
         import tensorflow as tf
 
@@ -57,7 +58,3 @@ class Adam(SumBeforeClipping, keras.optimizers.Adam):
             epsilon=ops.cast(self.epsilon, dtype),
             grad=ops.cast(gradient, dtype),
         )
-
-
-def _is_sparse(gradient):
-    return not hasattr(gradient, "shape") or hasattr(gradient, "indices")

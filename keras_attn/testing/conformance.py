@@ -82,8 +82,7 @@ def check_attention(
         A `Report`: `ok`, `defects`, `raise_if_any()`; `str` of it is a readable list.
 
     Raises:
-        ValueError: if `layer` is not a Keras layer, `only` or `skip` name no check, or a size is
-            too small.
+        ValueError: if `layer` is not a Keras layer, a name is no check, or a size is too small.
 
     Example:
         >>> import keras_attn
@@ -119,16 +118,13 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
         layer: a Keras layer.
         *inputs: the layer's positional inputs: a shape, for one of random numbers, or an array,
             for one of ids. Two rows or more.
-        only: list of names of checks to run; by default all.
-        skip: list of names of checks to leave out.
-        slow: bool. Run `fresh_process` and `export` too.
+        only, skip, slow: as in `check_attention`.
 
     Returns:
-        A `Report`: `ok`, `defects`, `raise_if_any()`; `str` of it is a readable list.
+        A `Report`, as `check_attention`.
 
     Raises:
-        ValueError: if `layer` is not a Keras layer, there is no input, or `only` or `skip` name no
-            check.
+        ValueError: if `layer` is not a Keras layer, `inputs` is empty, or a name is no check.
 
     Example:
         >>> import keras_attn
@@ -146,10 +142,8 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
             "`inputs` must be the shape, or an array, of each of the layer's inputs. "
             "Received: inputs=()."
         )
-    arrays = tuple(
-        random(*x, seed=index) if isinstance(x, (tuple, list)) else x
-        for index, x in enumerate(inputs)
-    )
+    is_shape = (tuple, list)
+    arrays = [random(*x, seed=i) if isinstance(x, is_shape) else x for i, x in enumerate(inputs)]
     return run_checks(Subject(layer, arrays), checks)
 
 
@@ -163,12 +157,8 @@ def _chosen(layer, checks, only, skip, slow):
                 f"`{argument}` must be a list of checks. Received: {argument}={chosen!r}. "
                 f"Known checks: {', '.join(checks)}."
             )
-    left_out = {*skip, *(() if slow or only else SLOW)}
-    return {
-        name: check
-        for name, check in checks.items()
-        if name in (only or checks) and name not in left_out
-    }
+    names = only or [name for name in checks if slow or name not in SLOW]
+    return {name: checks[name] for name in checks if name in names and name not in skip}
 
 
 def _built_width(layer):

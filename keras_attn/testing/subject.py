@@ -1,6 +1,5 @@
 """The layer under test: example inputs for it, copies of it, and calls of the copies."""
 
-import contextlib
 import inspect
 
 import keras
@@ -22,14 +21,10 @@ BATCH = 2
 
 
 class Subject:
-    """A layer under test, with example inputs.
+    """A layer under test, with arrays as example inputs.
 
     Checks work on copies, whose weights are moved off their initial values: a bias of zeros or a
     scale of ones would hide mistakes. The layer itself is only built, if it is not yet.
-
-    Args:
-        layer: the layer.
-        inputs: tuple of arrays, the layer's positional inputs.
     """
 
     def __init__(self, layer, inputs):
@@ -51,11 +46,15 @@ class Subject:
 
     def copy(self, policy="float32", **changes):
         """Build a layer of the same configuration under a dtype policy, with `changes`."""
-        config = {**self.config, **changes}
         own = keras.saving.serialize_keras_object(self.layer.dtype_policy)
-        with _default_policy(policy):
-            layer = type(self.layer).from_config(_with_policy(config, own, policy))
+        config = _with_policy({**self.config, **changes}, own, policy)
+        before = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(policy)  # that of sublayers created without a dtype
+        try:
+            layer = type(self.layer).from_config(config)
             self.call(layer, *self.inputs)
+        finally:
+            keras.config.set_dtype_policy(before)
         if self._weights is None:
             _randomize(layer.trainable_weights)
             self._weights = layer.get_weights()
@@ -105,14 +104,7 @@ class Subject:
 
 
 class AttentionSubject(Subject):
-    """An attention layer under test.
-
-    Args:
-        layer: the layer.
-        pattern: the pattern that it should follow.
-        hidden_dim: int. Width D of queries, keys and values.
-        length: int. Number of keys S in the small checks.
-    """
+    """An attention layer under test, which should follow `pattern`, with `length` keys."""
 
     def __init__(self, layer, pattern, hidden_dim, length):
         self.pattern, self.hidden_dim = pattern, hidden_dim
@@ -229,17 +221,6 @@ def _unknown_shape(x):
     if x.dtype == bool:
         return (None,) * (x.ndim - 1)
     return (None, *x.shape[2:]) if has_length(x) else x.shape[1:]
-
-
-@contextlib.contextmanager
-def _default_policy(policy):
-    """Set Keras's default policy, which sublayers created without a dtype follow."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def _with_policy(config, own, policy):

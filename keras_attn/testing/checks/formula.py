@@ -74,12 +74,7 @@ def _allowed_pairs(subject, query, value, key_mask=None, pair_mask=None, causal=
 
 def _project(x, kernel, bias):
     """Project each vector: x (B, S, D), kernel (D, N, H), bias (N, H) -> (B, N, S, H)."""
-    batch, length, _ = x.shape
-    _, heads, size = kernel.shape
-    out = np.zeros((batch, heads, length, size))
-    for b, n, s in np.ndindex(batch, heads, length):
-        out[b, n, s] = x[b, s] @ kernel[:, n] + bias[n]
-    return out
+    return np.einsum("bsd,dnh->bnsh", x, kernel) + bias[:, None]
 
 
 def _attend(logits, value, output_kernel, output_bias, allowed):
@@ -109,9 +104,7 @@ def _logits(layer, query, key):
             for x in (query, key)
         )
     if isinstance(score, DotProduct):
-        logits = np.zeros((batch, heads, length, num_keys))
-        for b, n, t, s in np.ndindex(*logits.shape):
-            logits[b, n, t, s] = query[b, n, t] @ key[b, n, s]
+        logits = np.einsum("bnth,bnsh->bnts", query, key)
         return logits / math.sqrt(size) if score.scaled else logits
 
     # Each pair is its own batch row, so pairs cannot affect each other.

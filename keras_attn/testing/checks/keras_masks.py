@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.attention.masks import keras_mask
+from keras_attn.compat.keras_masks import set_keras_mask
 from keras_attn.testing.numerics import compare, equal, is_float, random, to_arrays
 from keras_attn.testing.report import NotApplicable
 
@@ -77,7 +78,7 @@ def _padding_mask(x):
 def _call_with_masks(subject, layer, inputs, masks):
     """Call the layer on inputs with Keras masks; the results are a flat list of tensors."""
     tensors = [ops.convert_to_tensor(x) for x in inputs]
-    tensors = _map_masked(lambda x, mask: AttachMask(mask)(x), tensors, masks)
+    tensors = _map_masked(_attach_mask, tensors, masks)
     return keras.tree.flatten(subject.raw_call(layer, *tensors))
 
 
@@ -87,16 +88,6 @@ def _map_masked(function, inputs, masks):
     return [x if mask is None else function(x, mask) for x, mask in pairs]
 
 
-class AttachMask(keras.layers.Layer):
-    """Identity that attaches a Keras mask to its input."""
-
-    def __init__(self, mask):
-        super().__init__()
-        self.mask = mask
-        self.supports_masking = True
-
-    def call(self, x):
-        return x + 0
-
-    def compute_mask(self, x, previous_mask=None):
-        return ops.convert_to_tensor(self.mask)
+def _attach_mask(x, mask):
+    set_keras_mask(x, ops.convert_to_tensor(mask))
+    return x

@@ -37,21 +37,19 @@ def attention_precision(subject):
 
     Scores, if the layer returns them, are float32 and their rows sum to 1.
     """
-    layer = subject.copy()
-    calls, expected = {}, {}
+    layer, expected = subject.copy(), {}
     for position in POSITIONS:
         x = random(1, position + 1, subject.hidden_dim, seed=12)
-        calls[position] = x[:, -QUERIES:], x
         try:
-            expected[position] = subject.attend(layer, *calls[position])
+            expected[position] = x, subject.attend(layer, x[:, -QUERIES:], x)
         except ValueError:
             if position == POSITIONS[0]:
                 raise
             break  # the layer refuses sequences of that length
     for policy in SPACING:
         low = subject.copy(policy)
-        for position, output in expected.items():
-            found = subject.attend(low, *calls[position])
+        for position, (x, output) in expected.items():
+            found = subject.attend(low, x[:, -QUERIES:], x)
             yield from _compare_with_float32(policy, [found], [output], f"at position {position}")
         if subject.accepts("return_attention_scores"):
             yield from _check_scores(subject, low, policy)

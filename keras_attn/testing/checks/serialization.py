@@ -125,12 +125,11 @@ def export(subject):
         yield f"The SavedModel has operations that TensorFlow Serving does not run: {unservable}."
 
 
-# The job is a JSON file of module and class names and of paths.
+# The job, module and class names and paths, is one argument in JSON.
 LOAD_AND_PREDICT = """
 import importlib, importlib.util, json, sys
 
-with open(sys.argv[1]) as file:
-    job = json.load(file)
+job = json.loads(sys.argv[1])
 sys.path[:] = job["paths"]
 
 import keras
@@ -182,11 +181,8 @@ def predict_in_a_fresh_process(path, layer_class, inputs):
             "outputs": os.path.join(directory, "outputs.npz"),
         }
         np.savez(job["inputs"], **{f"{i:03}": x for i, x in enumerate(inputs)})
-        job_file = os.path.join(directory, "job.json")
-        with open(job_file, "w", encoding="utf-8") as stream:
-            json.dump(job, stream)
         environment = {**os.environ, "KERAS_BACKEND": keras.backend.backend()}
-        done = run_python("-c", LOAD_AND_PREDICT, job_file, environment=environment)
+        done = run_python("-c", LOAD_AND_PREDICT, json.dumps(job), environment=environment)
         if done.returncode:
             last = done.stderr.strip().splitlines()[-1:] or ["no message"]
             raise RuntimeError(f"a fresh process could not load the model: {last[0]}")
