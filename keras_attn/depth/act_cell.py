@@ -64,8 +64,8 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
         # No autocast: states stay in float32, and the inner cell casts its inputs itself.
         super().__init__(**{"autocast": False, **kwargs})
         cell = registry.deserialize(cell) if isinstance(cell, dict) else cell
-        is_cell = isinstance(cell, keras.layers.Layer) and hasattr(cell, "state_size")
-        if not is_cell or isinstance(cell, keras.layers.RNN):
+        is_layer = isinstance(cell, keras.layers.Layer) and not isinstance(cell, keras.layers.RNN)
+        if not is_layer or not hasattr(cell, "state_size"):
             raise ValueError(
                 "`cell` must be a Keras RNN cell, such as `keras.layers.LSTMCell(64)`. "
                 f"Received: cell={cell!r}."

@@ -32,14 +32,12 @@ class Stack(Block):
             pass, or two if L > 16.
 
     Call arguments:
-        x: (B, T, D). context: (B, S, D), for blocks with cross-attention.
-        padding_mask, context_padding_mask, attention_mask, query_positions, key_positions,
-            context_attention_mask: as `TransformerBlock`.
+        As `keras_attn.layers.Block`, but for the states of all blocks:
         memory, memory_length: the state of a `keras_attn.memory.SegmentMemory`, (B, L, M, D) and
             (B,): each block's inputs before `x`. Without a length all slots are filled.
         cache: from `initial_cache`; with cross-attention also `context_cache`, from the method of
             that name, in place of `context`.
-        return_attention_scores, return_hidden_states: bool.
+        return_hidden_states: bool.
 
     Returns:
         (B, T, D); then, if asked for, a list of each block's scores; then, with `cache`, the new
@@ -66,12 +64,7 @@ class Stack(Block):
 
     def __init__(self, block, num_layers=None, remat=False, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(block, keras.layers.Layer) or not callable(block):
-            if not isinstance(block, (list, tuple)):
-                raise ValueError(
-                    "`block` must be a function of the layer's index or a list of blocks; one "
-                    f"block for all layers makes a `Recurrent`. Received: block={block!r}."
-                )
+        if isinstance(block, (list, tuple)):
             block = [registry.deserialize(b) if isinstance(b, dict) else b for b in block]
             num_layers = len(block) if num_layers is None else num_layers
             if num_layers != len(block):
@@ -79,6 +72,11 @@ class Stack(Block):
                     "`num_layers` must be the number of blocks in the list. "
                     f"Received: num_layers={num_layers}, {len(block)} blocks."
                 )
+        elif isinstance(block, keras.layers.Layer) or not callable(block):
+            raise ValueError(
+                "`block` must be a function of the layer's index or a list of blocks; one block "
+                f"for all layers makes a `Recurrent`. Received: block={block!r}."
+            )
         check_sizes(num_layers=num_layers)
         self.num_layers = num_layers
         self.remat = bool(remat)

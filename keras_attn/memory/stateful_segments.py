@@ -239,7 +239,3 @@ class StatefulSegments(keras.Model):
     def get_config(self):
         config = {"model": registry.serialize(self.model), "batch_size": self.batch_size}
         return {**super().get_config(), **config}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(**config)

@@ -32,8 +32,7 @@ class MaskedLanguageModel(Model):
 
     Example:
         >>> import keras_attn
-        >>> model = keras_attn.models.bert(vocabulary_size=100, num_layers=1, num_heads=2,
-        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> model = keras_attn.models.bert(100, num_layers=1, num_heads=2, hidden_dim=8)
         >>> type(model).__name__
         'MaskedLanguageModel'
 

@@ -105,7 +105,7 @@ def _draw_box(axes, label, x, y, filled):
 
 
 def plot_axes():
-    """Return a figure of the axes, their questions and values; filled are those that exist.
+    """Return a figure of the axes, their questions and their values; existing values are filled.
 
     Raises:
         ImportError: if Matplotlib is not installed.

@@ -18,7 +18,7 @@ EDGE = "#d9dee3"
 
 
 def plot_pattern(pattern, length, vectors=None, inputs=None):
-    """Plot the allowed pairs: a row per query, a column per key, a panel per different head.
+    """Return a figure of the allowed pairs: a row per query, a column per key, a panel per head.
 
     An allowed pair is dark, a forbidden pair white. The shade of a soft pattern, such as a built
     `AdaptiveSpan`, is the factor of the pair's weight.
@@ -30,9 +30,6 @@ def plot_pattern(pattern, length, vectors=None, inputs=None):
             random.
         inputs: (T, D), the layer's inputs, for an `AdaptiveSpan(dynamic=True)`, whose spans depend
             on them.
-
-    Returns:
-        A `matplotlib.figure.Figure`; `.savefig("pattern.png")` writes it.
 
     Raises:
         ValueError: if the pattern has weights and is not built, a dynamic span gets no `inputs`, or

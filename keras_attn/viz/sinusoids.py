@@ -7,7 +7,7 @@ from keras_attn.viz.figure import new_figure
 
 
 def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_wavelength=10000):
-    """Plot the sinusoid table, a row per position and a column per dimension.
+    """Return a figure of the sinusoid table, a row per position and a column per dimension.
 
         PE[p, 2i] = sin(p / 10000^(2i/D)),  PE[p, 2i+1] = cos(p / 10000^(2i/D))
 
@@ -15,9 +15,6 @@ def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_w
         num_positions: int. Number of positions (rows), counted from 0.
         hidden_dim: int. Hidden size D (columns).
         layout, max_wavelength: as `keras_attn.positions.Sinusoidal`.
-
-    Returns:
-        A `matplotlib.figure.Figure`; `.savefig("sinusoids.png")` writes it.
 
     Raises:
         ImportError: if Matplotlib is not installed.

@@ -33,8 +33,7 @@ def bert(
 
     Example:
         >>> import keras_attn
-        >>> model = keras_attn.models.bert(vocabulary_size=100, num_layers=1, num_heads=2,
-        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> model = keras_attn.models.bert(100, num_layers=1, num_heads=2, hidden_dim=8)
         >>> model.output.shape
         (None, None, 100)
 

@@ -34,8 +34,7 @@ def gpt(
 
     Example:
         >>> import keras_attn
-        >>> model = keras_attn.models.gpt(vocabulary_size=100, num_layers=1, num_heads=2,
-        ...     hidden_dim=8, intermediate_dim=16, max_length=32)
+        >>> model = keras_attn.models.gpt(100, num_layers=1, num_heads=2, hidden_dim=8)
         >>> model.output.shape
         (None, None, 100)
 

@@ -29,8 +29,7 @@ def transformer(
 
     Example:
         >>> import keras_attn
-        >>> model = keras_attn.models.transformer(vocabulary_size=100, num_layers=1, num_heads=2,
-        ...     hidden_dim=8, intermediate_dim=16)
+        >>> model = keras_attn.models.transformer(100, num_layers=1, num_heads=2, hidden_dim=8)
         >>> sorted(model.input)
         ['source_ids', 'target_ids']
 
