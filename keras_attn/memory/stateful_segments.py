@@ -89,17 +89,11 @@ class StatefulSegments(keras.Model):
             )
         rows = batch_size // num_replicas()
         self.batch_size = batch_size
-        self.state = {
-            name: self.add_weight(
-                (rows, *value.shape[1:]),
-                "zeros",
-                keras.backend.standardize_dtype(value.dtype),
-                trainable=False,
-                autocast=False,
-                name=name,
+        for name, value in self.model.initial_memory(1).items():
+            dtype = keras.backend.standardize_dtype(value.dtype)
+            self.state[name] = self.add_weight(
+                (rows, *value.shape[1:]), "zeros", dtype, trainable=False, autocast=False, name=name
             )
-            for name, value in self.model.initial_memory(1).items()
-        }
         self.built = True
 
     def build(self, inputs_shape):
