@@ -47,7 +47,7 @@ RECURRENT = "Stack(", "Recurrent("
 BETWEEN = "FeedForward(intermediate_dim)"
 SWAPS = {
     "transformer": {
-        "score": (HEADS, f'{HEADS}, score="additive"'),
+        "score": ("pattern=pattern", 'score="additive", pattern=pattern'),
         "pattern": ('"causal"', "Fixed(3, 1)"),
         "position": ("position=position", "position=Learned(12)"),
         "residual": ("residual=residual", 'residual="gate"'),
@@ -56,32 +56,35 @@ SWAPS = {
     "bert": {
         "score": (HEADS, f'{HEADS}, score="relative"'),
         "pattern": (HEADS, f"{HEADS}, pattern=Local(3, causal=False)"),
-        "position": ("Learned(max_length, embeddings_initializer=normal)", '"sinusoidal"'),
-        "residual": ("PostNorm(epsilon=epsilon)", '"pre_norm"'),
+        "position": (
+            "positions.Learned(max_length, embeddings_initializer=normal)",
+            '"sinusoidal"',
+        ),
+        "residual": ("residuals.PostNorm(epsilon=epsilon)", '"pre_norm"'),
         "depth": ("Stack(", "ACT("),
     },
     "gpt": {
         **CAUSAL,
         "position": ("Learned(max_length, embeddings_initializer=normal)", "Axial((3, 4), (2, 4))"),
-        "residual": ("PreNorm(epsilon=1e-5)", '"post_norm"'),
+        "residual": ("residuals.PreNorm(epsilon=1e-5)", '"post_norm"'),
         "depth": ("Stack(", "Reversible("),
     },
     "deep_char_transformer": {
         **CAUSAL,
-        "position": ("Learned(max_length)", '"sinusoidal"'),
+        "position": ("positions.Learned(max_length)", '"sinusoidal"'),
         "residual": ('"post_norm"', '"pre_norm"'),
         "depth": RECURRENT,
     },
     "transformer_xl": {
-        "score": ("Relative(clamp_length=clamp_length)", '"scaled_dot"'),
+        "score": ("scores.Relative(clamp_length=clamp_length)", '"scaled_dot"'),
         "pattern": ('"causal"', "AdaptiveSpan(4)"),
         "residual": ('"post_norm"', '"gate"'),
         "depth": RECURRENT,
     },
     "adaptive_span_transformer": {
-        "score": ("LearnedRelative(max_span)", '"relative"'),
+        "score": ("scores.LearnedRelative(max_span)", '"relative"'),
         "pattern": (
-            "AdaptiveSpan(max_span, ramp, span_loss=span_loss, dynamic=dynamic)",
+            "patterns.AdaptiveSpan(max_span, ramp, span_loss=span_loss, dynamic=dynamic)",
             '"causal"',
         ),
         "residual": ('"post_norm"', '"pre_norm"'),
@@ -100,7 +103,7 @@ SWAPS = {
             "LSH(chunk_length, num_rounds, num_buckets, across_buckets=across_buckets)",
             "Local(chunk_length)",
         ),
-        "position": ("Axial(axial_shape, axial_dims)", '"sinusoidal"'),
+        "position": ("positions.Axial(axial_shape, axial_dims)", '"sinusoidal"'),
         "depth": ("Reversible(", "Stack("),
     },
     "universal_transformer": {

@@ -1,12 +1,8 @@
 """The Transformer with adaptive spans (Sukhbaatar et al., 2019)."""
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.memory import SegmentMemory
+from keras_attn import depth, layers, memory, patterns, scores
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.shapes import head_size
-from keras_attn.patterns import AdaptiveSpan
-from keras_attn.scores import LearnedRelative
 
 
 def adaptive_span_transformer(
@@ -54,20 +50,20 @@ def adaptive_span_transformer(
     """
 
     def block(index):
-        score = LearnedRelative(max_span)
-        pattern = AdaptiveSpan(max_span, ramp, span_loss=span_loss, dynamic=dynamic)
+        score = scores.LearnedRelative(max_span)
+        pattern = patterns.AdaptiveSpan(max_span, ramp, span_loss=span_loss, dynamic=dynamic)
         size = head_size(hidden_dim, num_heads)
-        return TransformerBlock(
-            MultiHeadAttention(
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(
                 num_heads, size, score=score, pattern=pattern, use_bias=False, dropout=dropout
             ),
-            FeedForward(intermediate_dim, dropout=dropout),
+            layers.FeedForward(intermediate_dim, dropout=dropout),
             residual="post_norm",
         )
 
     return CausalLanguageModel(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
-        depth=Stack(block, num_layers, name="depth"),
-        memory=SegmentMemory(max_span),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
+        depth=depth.Stack(block, num_layers, name="depth"),
+        memory=memory.SegmentMemory(max_span),
         name=name,
     )

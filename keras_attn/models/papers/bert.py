@@ -2,14 +2,9 @@
 
 import keras
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.layers.masked_token_head import MaskedTokenHead
-from keras_attn.layers.segment_embedding import SegmentEmbedding
+from keras_attn import depth, layers, positions, residuals
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.ops.shapes import head_size
-from keras_attn.positions import Learned
-from keras_attn.residuals import PostNorm
 
 
 def bert(
@@ -47,23 +42,23 @@ def bert(
 
     def block(index):
         size = head_size(hidden_dim, num_heads)
-        return TransformerBlock(
-            MultiHeadAttention(num_heads, size, dropout=dropout, kernel_initializer=normal),
-            FeedForward(intermediate_dim, activation="gelu", kernel_initializer=normal),
-            residual=PostNorm(epsilon=epsilon),
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(num_heads, size, dropout=dropout, kernel_initializer=normal),
+            layers.FeedForward(intermediate_dim, activation="gelu", kernel_initializer=normal),
+            residual=residuals.PostNorm(epsilon=epsilon),
             dropout=dropout,
         )
 
-    embedding = TokenEmbedding(
+    embedding = layers.TokenEmbedding(
         vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
     )
     return MaskedLanguageModel(
         embedding=embedding,
-        position=Learned(max_length, embeddings_initializer=normal),
-        segment=SegmentEmbedding(num_segments, embeddings_initializer=normal),
+        position=positions.Learned(max_length, embeddings_initializer=normal),
+        segment=layers.SegmentEmbedding(num_segments, embeddings_initializer=normal),
         norm=keras.layers.LayerNormalization(epsilon=epsilon),
-        encoder=Stack(block, num_layers, name="encoder"),
-        head=MaskedTokenHead(embedding, epsilon=epsilon, kernel_initializer=normal),
+        encoder=depth.Stack(block, num_layers, name="encoder"),
+        head=layers.MaskedTokenHead(embedding, epsilon=epsilon, kernel_initializer=normal),
         dropout=dropout,
         name=name,
     )

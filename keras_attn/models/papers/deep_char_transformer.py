@@ -1,11 +1,8 @@
 """The deep character Transformer (Al-Rfou et al., 2018)."""
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.layers.positioned_block import PositionedBlock
+from keras_attn import depth, layers, positions
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.shapes import head_size
-from keras_attn.positions import Learned
 
 
 def deep_char_transformer(
@@ -43,15 +40,15 @@ def deep_char_transformer(
 
     def block(index):
         size = head_size(hidden_dim, num_heads)
-        layer = TransformerBlock(
-            MultiHeadAttention(num_heads, size, pattern="causal", dropout=dropout),
-            FeedForward(intermediate_dim, dropout=dropout),
+        layer = layers.TransformerBlock(
+            layers.MultiHeadAttention(num_heads, size, pattern="causal", dropout=dropout),
+            layers.FeedForward(intermediate_dim, dropout=dropout),
             residual="post_norm",
         )
-        return PositionedBlock(layer, position=Learned(max_length))
+        return layers.PositionedBlock(layer, position=positions.Learned(max_length))
 
     return CausalLanguageModel(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
-        depth=Stack(block, num_layers, name="depth"),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
+        depth=depth.Stack(block, num_layers, name="depth"),
         name=name,
     )

@@ -4,14 +4,11 @@ import math
 
 import keras
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn import depth, layers, positions, residuals
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import head_size
-from keras_attn.positions import Learned
-from keras_attn.residuals import PreNorm
 
 
 def gpt(
@@ -47,23 +44,23 @@ def gpt(
     normal = keras.initializers.RandomNormal(stddev=0.02)
     # Each layer adds twice to the residual stream; the scale keeps its variance that of one sum.
     into_residual = keras.initializers.RandomNormal(stddev=0.02 / math.sqrt(2 * num_layers))
-    kernels = {"kernel_initializer": normal, "output_initializer": into_residual}
+    init = {"kernel_initializer": normal, "output_initializer": into_residual}
 
     def block(index):
         size = head_size(hidden_dim, num_heads)
-        return TransformerBlock(
-            MultiHeadAttention(num_heads, size, pattern="causal", dropout=dropout, **kernels),
-            FeedForward(intermediate_dim, activation=gelu_tanh, **kernels),
-            residual=PreNorm(epsilon=1e-5),
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(num_heads, size, pattern="causal", dropout=dropout, **init),
+            layers.FeedForward(intermediate_dim, activation=gelu_tanh, **init),
+            residual=residuals.PreNorm(epsilon=1e-5),
             dropout=dropout,
         )
 
     return CausalLanguageModel(
-        embedding=TokenEmbedding(
+        embedding=layers.TokenEmbedding(
             vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
         ),
-        position=Learned(max_length, embeddings_initializer=normal),
-        depth=Stack(block, num_layers, name="depth"),
+        position=positions.Learned(max_length, embeddings_initializer=normal),
+        depth=depth.Stack(block, num_layers, name="depth"),
         dropout=dropout,
         name=name,
     )

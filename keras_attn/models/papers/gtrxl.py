@@ -2,9 +2,7 @@
 
 import keras
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
-from keras_attn.memory import SegmentMemory
+from keras_attn import depth, layers, memory
 from keras_attn.models.sequence_model import SequenceModel
 from keras_attn.ops.shapes import head_size
 
@@ -50,11 +48,11 @@ def gtrxl(
 
     def block(index):
         size = head_size(hidden_dim, num_heads)
-        return TransformerBlock(
-            MultiHeadAttention(
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(
                 num_heads, size, score="relative", pattern="causal", use_bias=False, dropout=dropout
             ),
-            FeedForward(intermediate_dim),
+            layers.FeedForward(intermediate_dim),
             residual=residual,
             dropout=dropout,
         )
@@ -62,8 +60,8 @@ def gtrxl(
     return SequenceModel(
         state_shape,
         embedding=embedding or keras.layers.Dense(hidden_dim),
-        depth=Stack(block, num_layers, name="depth"),
-        memory=SegmentMemory(memory_length),
+        depth=depth.Stack(block, num_layers, name="depth"),
+        memory=memory.SegmentMemory(memory_length),
         heads=heads,
         name=name,
     )

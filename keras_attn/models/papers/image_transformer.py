@@ -2,15 +2,10 @@
 
 import keras
 
-from keras_attn import patterns
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.layers.pixel_embedding import PixelEmbedding
+from keras_attn import depth, layers, patterns, positions
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.logistics import num_parameters
 from keras_attn.ops.shapes import head_size
-from keras_attn.patterns import BlockLocal1D, BlockLocal2D
-from keras_attn.positions import ImageCoordinates
 
 
 def image_transformer(
@@ -60,9 +55,9 @@ def image_transformer(
     """
     height, width, channels = image_shape
     pattern = causal_pattern(pattern)
-    embedding, head = TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False), None
+    embedding, head = layers.TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False), None
     if num_mixtures is not None:
-        embedding = PixelEmbedding(vocabulary_size - 2, channels, hidden_dim)
+        embedding = layers.PixelEmbedding(vocabulary_size - 2, channels, hidden_dim)
         # Outputs of a model are float32 under any policy.
         head = keras.layers.Dense(
             num_parameters(num_mixtures, channels), dtype="float32", name="head"
@@ -71,13 +66,16 @@ def image_transformer(
 
     def block(index):
         size = key_dim or head_size(hidden_dim, num_heads)
-        attention = MultiHeadAttention(num_heads, size, pattern=pattern)
-        return TransformerBlock(attention, FeedForward(intermediate_dim), dropout=dropout)
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(num_heads, size, pattern=pattern),
+            layers.FeedForward(intermediate_dim),
+            dropout=dropout,
+        )
 
     return CausalLanguageModel(
         embedding=embedding,
         position=image_position((height, width, channels), pattern, encoding),
-        depth=Stack(block, num_layers, name="depth"),
+        depth=depth.Stack(block, num_layers, name="depth"),
         dropout=dropout,
         head=head,
         name=name,
@@ -86,7 +84,7 @@ def image_transformer(
 
 def causal_pattern(pattern):
     """Return the pattern, by default the paper's 1-D one; raise unless it is causal."""
-    pattern = BlockLocal1D(256, lookback=256) if pattern is None else patterns.get(pattern)
+    pattern = patterns.BlockLocal1D(256, lookback=256) if pattern is None else patterns.get(pattern)
     if not pattern.causal:
         raise ValueError(f"`pattern` must be causal. Received: pattern={pattern!r}.")
     return pattern
@@ -95,11 +93,11 @@ def causal_pattern(pattern):
 def image_position(shape, pattern, encoding):
     """Return coordinates of an image (height, width, channels) in the order of the pattern."""
     query_shape, (height, width, channels) = None, shape
-    if isinstance(pattern, BlockLocal2D):
+    if isinstance(pattern, patterns.BlockLocal2D):
         query_shape = pattern.query_shape
         if pattern.image_shape != (height, width * channels):
             raise ValueError(
                 f"`pattern` must be of images of {(height, width * channels)}, with a column for "
                 f"each token. Received: image_shape={pattern.image_shape}."
             )
-    return ImageCoordinates(*shape, encoding=encoding, query_shape=query_shape)
+    return positions.ImageCoordinates(*shape, encoding=encoding, query_shape=query_shape)

@@ -1,13 +1,10 @@
 """The Reformer (Kitaev et al., 2020)."""
 
-from keras_attn.depth import Reversible
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn import depth, layers, patterns, positions
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.ops.checks import check_choice
 from keras_attn.ops.shapes import head_size
-from keras_attn.patterns import LSH, BlockLocal1D
-from keras_attn.positions import Axial
 
 
 def reformer(
@@ -64,28 +61,30 @@ def reformer(
     Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), sections 2 and 3; local
         layers: [reformer_enwik8.gin](https://github.com/google/trax/blob/2583058/trax/supervised/configs/reformer_enwik8.gin).
     """
-    check_choice(
-        ("lsh", "local", "full"), **{f"attention[{i}]": x for i, x in enumerate(attention)}
-    )
+    for kind in attention:
+        check_choice(("lsh", "local", "full"), attention=kind)
 
-    def attention_of(index):
-        kind, score = attention[index % len(attention)], "scaled_dot"
+    def pattern_of(kind):
         if kind == "full":
-            pattern = "causal"
-        elif kind == "local":
-            pattern = BlockLocal1D(local_length, lookback=local_length)
-        else:
-            score = "shared_qk"
-            pattern = LSH(chunk_length, num_rounds, num_buckets, across_buckets=across_buckets)
-        size = key_dim or head_size(hidden_dim, num_heads)
-        return MultiHeadAttention(
-            num_heads, size, score=score, pattern=pattern, use_bias=False, dropout=attention_dropout
-        )
+            return "causal"
+        if kind == "local":
+            return patterns.BlockLocal1D(local_length, lookback=local_length)
+        return patterns.LSH(chunk_length, num_rounds, num_buckets, across_buckets=across_buckets)
 
     def block(index):
-        return TransformerBlock(
-            attention_of(index),
-            FeedForward(intermediate_dim, activation, dropout=dropout, chunks=feed_forward_chunks),
+        kind = attention[index % len(attention)]
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(
+                num_heads,
+                key_dim or head_size(hidden_dim, num_heads),
+                score="shared_qk" if kind == "lsh" else "scaled_dot",
+                pattern=pattern_of(kind),
+                use_bias=False,
+                dropout=attention_dropout,
+            ),
+            layers.FeedForward(
+                intermediate_dim, activation, dropout=dropout, chunks=feed_forward_chunks
+            ),
             residual="pre_norm",
             dropout=dropout,
         )
@@ -94,9 +93,9 @@ def reformer(
         part, last = hidden_dim // len(axial_shape), len(axial_shape) - 1
         axial_dims = [part] * last + [hidden_dim - last * part]
     return CausalLanguageModel(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
-        position=Axial(axial_shape, axial_dims),
-        depth=Reversible(block, num_layers, name="depth"),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
+        position=positions.Axial(axial_shape, axial_dims),
+        depth=depth.Reversible(block, num_layers, name="depth"),
         dropout=dropout,
         name=name,
     )

@@ -4,14 +4,11 @@ import math
 
 import keras
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn import depth, layers, patterns, positions
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_sigmoid
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.shapes import head_size
-from keras_attn.patterns import Fixed, PerHead, Strided
-from keras_attn.positions import ImageCoordinates
 
 
 def sparse_transformer(
@@ -75,7 +72,9 @@ def sparse_transformer(
     near, far = ("local", "column") if summary is None else ("block", "summary")
 
     def pattern(factor):
-        return Strided(stride, factor) if summary is None else Fixed(stride, summary, factor)
+        if summary is None:
+            return patterns.Strided(stride, factor)
+        return patterns.Fixed(stride, summary, factor)
 
     def pattern_of(index):
         if factors == "full":
@@ -85,7 +84,7 @@ def sparse_transformer(
         if factors == "interleaved":
             return pattern((near, far)[index % 2])
         first = num_heads // 2
-        return PerHead([pattern(near)] * first + [pattern(far)] * (num_heads - first))
+        return patterns.PerHead([pattern(near)] * first + [pattern(far)] * (num_heads - first))
 
     def normal(fan_in, scale=1.0):
         return keras.initializers.RandomNormal(stddev=scale * math.sqrt(0.125 / fan_in))
@@ -95,8 +94,8 @@ def sparse_transformer(
 
     def block(index):
         size = head_size(hidden_dim, num_heads)
-        return TransformerBlock(
-            MultiHeadAttention(
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(
                 num_heads,
                 key_dim or size,
                 size,
@@ -104,7 +103,7 @@ def sparse_transformer(
                 kernel_initializer=normal(hidden_dim),
                 output_initializer=normal(hidden_dim, into_residual),
             ),
-            FeedForward(
+            layers.FeedForward(
                 intermediate_dim,
                 activation=gelu_sigmoid,
                 kernel_initializer=normal(hidden_dim),
@@ -116,11 +115,11 @@ def sparse_transformer(
 
     small = keras.initializers.RandomNormal(stddev=0.125 / math.sqrt(hidden_dim))
     return CausalLanguageModel(
-        embedding=TokenEmbedding(
+        embedding=layers.TokenEmbedding(
             vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=small
         ),
-        position=ImageCoordinates(*image_shape),
-        depth=Stack(block, num_layers, remat=remat, name="depth"),
+        position=positions.ImageCoordinates(*image_shape),
+        depth=depth.Stack(block, num_layers, remat=remat, name="depth"),
         dropout=dropout,
         name=name,
     )

@@ -1,11 +1,9 @@
 """The Image Transformer as encoder and decoder (Parmar et al., 2018)."""
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn import depth, layers, positions
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.models.papers.image_transformer import causal_pattern, image_position
 from keras_attn.ops.shapes import head_size
-from keras_attn.positions import ImageCoordinates
 
 
 def super_resolution_transformer(
@@ -53,22 +51,26 @@ def super_resolution_transformer(
     pattern = causal_pattern(pattern)
 
     def attention(pattern):
-        return MultiHeadAttention(num_heads, head_size(hidden_dim, num_heads), pattern=pattern)
+        return layers.MultiHeadAttention(
+            num_heads, head_size(hidden_dim, num_heads), pattern=pattern
+        )
 
     def block(pattern, cross_attention=None):
-        return TransformerBlock(
+        return layers.TransformerBlock(
             attention(pattern),
-            FeedForward(intermediate_dim),
+            layers.FeedForward(intermediate_dim),
             cross_attention=cross_attention,
             dropout=dropout,
         )
 
     return EncoderDecoder(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False),
         position=image_position(image_shape, pattern, encoding),
-        source_position=ImageCoordinates(*source_shape, encoding=encoding),
-        encoder=Stack(lambda index: block("dense"), num_encoder_layers, name="encoder"),
-        decoder=Stack(lambda index: block(pattern, attention("dense")), num_layers, name="decoder"),
+        source_position=positions.ImageCoordinates(*source_shape, encoding=encoding),
+        encoder=depth.Stack(lambda index: block("dense"), num_encoder_layers, name="encoder"),
+        decoder=depth.Stack(
+            lambda index: block(pattern, attention("dense")), num_layers, name="decoder"
+        ),
         dropout=dropout,
         name=name,
     )

@@ -1,7 +1,6 @@
 """The Transformer (Vaswani et al., 2017)."""
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn import depth, layers
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.ops.shapes import head_size
 
@@ -39,23 +38,24 @@ def transformer(
     """
 
     def attention(pattern):
-        size = head_size(hidden_dim, num_heads)
-        return MultiHeadAttention(num_heads, size, pattern=pattern, dropout=attention_dropout)
+        return layers.MultiHeadAttention(
+            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
+        )
 
-    def block(pattern, crosses=False):
-        return TransformerBlock(
+    def block(pattern, cross=False):
+        return layers.TransformerBlock(
             attention=attention(pattern),
-            cross_attention=attention("dense") if crosses else None,
-            feed_forward=FeedForward(intermediate_dim),
+            cross_attention=attention("dense") if cross else None,
+            feed_forward=layers.FeedForward(intermediate_dim),
             residual=residual,
             dropout=dropout,
         )
 
     return EncoderDecoder(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
         position=position,
-        encoder=Stack(lambda index: block("dense"), num_layers, name="encoder"),
-        decoder=Stack(lambda index: block("causal", crosses=True), num_layers, name="decoder"),
+        encoder=depth.Stack(lambda index: block("dense"), num_layers, name="encoder"),
+        decoder=depth.Stack(lambda index: block("causal", cross=True), num_layers, name="decoder"),
         dropout=dropout,
         name=name,
     )

@@ -1,13 +1,8 @@
 """Transformer-XL (Dai et al., 2019)."""
 
-from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
-from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
-from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
-from keras_attn.memory import SegmentMemory
+from keras_attn import depth, layers, memory, scores
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.shapes import head_size
-from keras_attn.scores import Relative
 
 
 def transformer_xl(
@@ -58,29 +53,29 @@ def transformer_xl(
     """
 
     def block(index):
-        return TransformerBlock(
-            MultiHeadAttention(
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(
                 num_heads,
                 head_size(hidden_dim, num_heads),
-                score=Relative(clamp_length=clamp_length),
+                score=scores.Relative(clamp_length=clamp_length),
                 pattern="causal",
                 use_bias=False,
                 dropout=attention_dropout,
             ),
-            FeedForward(intermediate_dim, dropout=dropout),
+            layers.FeedForward(intermediate_dim, dropout=dropout),
             residual="post_norm",
             dropout=dropout,
         )
 
-    embedding, head = TokenEmbedding(vocabulary_size, hidden_dim), None
+    embedding, head = layers.TokenEmbedding(vocabulary_size, hidden_dim), None
     if cutoffs is not None:
-        embedding = AdaptiveEmbedding(vocabulary_size, hidden_dim, cutoffs, div_val)
-        head = AdaptiveSoftmax(embedding, tied_projections="all_but_first")
+        embedding = layers.AdaptiveEmbedding(vocabulary_size, hidden_dim, cutoffs, div_val)
+        head = layers.AdaptiveSoftmax(embedding, tied_projections="all_but_first")
     return CausalLanguageModel(
         embedding=embedding,
         head=head,
-        depth=Stack(block, num_layers, name="depth"),
-        memory=SegmentMemory(memory_length),
+        depth=depth.Stack(block, num_layers, name="depth"),
+        memory=memory.SegmentMemory(memory_length),
         dropout=dropout,
         name=name,
     )

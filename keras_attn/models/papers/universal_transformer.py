@@ -1,8 +1,7 @@
 """The Universal Transformer (Dehghani et al., 2019)."""
 
+from keras_attn import layers
 from keras_attn.depth import ACT, Recurrent
-from keras_attn.feed_forward import SeparableConvTransition
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.ops.checks import check_choice
 from keras_attn.ops.shapes import head_size
@@ -55,16 +54,17 @@ def universal_transformer(
     check_choice(("feed_forward", "separable_conv"), transition=transition)
 
     def attention(pattern):
-        size = head_size(hidden_dim, num_heads)
-        return MultiHeadAttention(num_heads, size, pattern=pattern, dropout=attention_dropout)
+        return layers.MultiHeadAttention(
+            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
+        )
 
     def feed_forward(pattern):
         if transition == "feed_forward":
-            return FeedForward(intermediate_dim)
-        return SeparableConvTransition(intermediate_dim, causal=pattern == "causal")
+            return layers.FeedForward(intermediate_dim)
+        return layers.SeparableConvTransition(intermediate_dim, causal=pattern == "causal")
 
     def block(pattern, cross_attention=None):
-        return TransformerBlock(
+        return layers.TransformerBlock(
             attention(pattern),
             feed_forward(pattern),
             cross_attention=cross_attention,
@@ -79,7 +79,7 @@ def universal_transformer(
         return ACT(block, num_layers, position=position, name=name, **halting)
 
     return EncoderDecoder(
-        embedding=TokenEmbedding(vocabulary_size, hidden_dim),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
         position=None,
         encoder=repeated(block("dense"), "encoder"),
         decoder=repeated(block("causal", cross_attention=attention("dense")), "decoder"),
