@@ -6,16 +6,7 @@ from keras_attn import registry
 from keras_attn.attention.masks import join_masks
 from keras_attn.backend.bounded_while import bounded_while
 from keras_attn.compat.replica_losses import ReplicaLosses
-from keras_attn.depth.halting import (
-    advance,
-    at_least_float32,
-    check_halting,
-    halting_unit,
-    mean_over_real,
-    show_steps,
-    start,
-    steps_metric,
-)
+from keras_attn.depth import halting
 from keras_attn.depth.recurrent import Recurrent
 from keras_attn.depth.stack import Stack
 from keras_attn.ops.checks import check_choice, check_sizes
@@ -103,15 +94,15 @@ class ACT(ReplicaLosses, Recurrent):
             raise ValueError(
                 "`remat` does not fit `ACT`, whose loop ends early. Received: remat=True."
             )
-        check_halting(epsilon=epsilon, ponder_loss=ponder_loss, halting_bias=halting_bias)
+        halting.check_halting(epsilon=epsilon, ponder_loss=ponder_loss, halting_bias=halting_bias)
         check_choice(VARIANTS, variant=variant)
         self.max_steps = max_steps
         self.epsilon = epsilon
         self.ponder_loss = ponder_loss
         self.halting_bias = halting_bias
         self.variant = variant
-        self.halting_unit = halting_unit(halting_bias, self.compute_dtype)
-        self.steps_taken = steps_metric(self)
+        self.halting_unit = halting.halting_unit(halting_bias, self.compute_dtype)
+        self.steps_taken = halting.steps_metric(self)
 
     def build(self, x_shape, context_shape=None):
         super().build(x_shape, context_shape)
@@ -119,11 +110,11 @@ class ACT(ReplicaLosses, Recurrent):
 
     def _run(self, x, calls, keep_outputs):
         call = calls[0]
-        caching, dtype = call.cache is not None, at_least_float32(self.compute_dtype)
+        caching, dtype = call.cache is not None, halting.at_least_float32(self.compute_dtype)
         real = None if caching else join_masks((x, call.padding_mask, "padding_mask"))
         running = ops.ones_like(x[..., 0], dtype=dtype) if real is None else ops.cast(real, dtype)
         # The state, the mean of the states so far, and the halting of positions.
-        state = x, ops.zeros_like(x, dtype=dtype), start(running)
+        state = x, ops.zeros_like(x, dtype=dtype), halting.start(running)
         returns_states = caching or keep_outputs or call.memory is not None
         if returns_states or call.return_attention_scores:
             extras = []
@@ -140,24 +131,25 @@ class ACT(ReplicaLosses, Recurrent):
                 reads=vars(call),
                 add_loss=self.add_loss,
             )
-        _, mean, halting = state
+        _, mean, progress = state
         if not caching:
             if self.ponder_loss:
-                ponder = mean_over_real(halting.steps + halting.remainder, ops.sum(running))
-                self.add_loss(self.ponder_loss * ponder)
-            steps, running = (ops.reshape(x, (-1,)) for x in (halting.steps, running))
-            show_steps(self.steps_taken, steps, running, call.training)
+                ponder = progress.steps + progress.remainder
+                mean_ponder = halting.mean_over_real(ponder, ops.sum(running))
+                self.add_loss(self.ponder_loss * mean_ponder)
+            steps, running = (ops.reshape(x, (-1,)) for x in (progress.steps, running))
+            halting.show_steps(self.steps_taken, steps, running, call.training)
         return ops.cast(mean, self.compute_dtype), extras
 
     def _advance(self, number, state, call):
         """Take one more step: return the new state, and the block's scores and cache."""
-        before, mean, halting = state
+        before, mean, progress = state
         x = self._with_position(number, before, call)
         after, extras = Stack._run_block(self, 0, x, call)
         is_graves = self.variant == GRAVES
         probability = self.halting_unit(after if is_graves else x)[..., 0]  # (B, T)
-        halted, weight = advance(
-            halting,
+        halted, weight = halting.advance(
+            progress,
             probability,
             ops.equal(number, self.max_steps - 1),
             self.epsilon,
@@ -169,7 +161,7 @@ class ACT(ReplicaLosses, Recurrent):
             mean = (1 - weight) * mean
         mean = mean + weight * ops.cast(after, mean.dtype)
         if is_graves:
-            after = ops.where(halting.running[..., None] > 0, after, before)
+            after = ops.where(progress.running[..., None] > 0, after, before)
         return (after, mean, halted), extras
 
     def get_config(self):

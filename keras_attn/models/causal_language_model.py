@@ -5,18 +5,8 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.masks import keras_mask
-from keras_attn.models.model import (
-    Model,
-    check_causal,
-    check_packable,
-    embed,
-    embed_packed,
-    last_states,
-    max_num_positions,
-    memory_inputs,
-    position_of,
-    token_input,
-)
+from keras_attn.models import assembly
+from keras_attn.models.model import Model
 from keras_attn.patterns import AdaptiveSpan
 
 
@@ -84,16 +74,16 @@ class CausalLanguageModel(Model):
                 "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
                 f"Received: head={head!r}."
             )
-        check_causal(depth)
-        position = position_of(position, embedding)
+        assembly.check_causal(depth)
+        position = assembly.position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         logits = embedding.logits if head is None else head
-        inputs = {"token_ids": token_input("token_ids")}
-        x = drop(embed(embedding, position, inputs["token_ids"]))
+        inputs = {"token_ids": assembly.token_input("token_ids")}
+        x = drop(assembly.embed(embedding, position, inputs["token_ids"]))
         if memory is None:
             outputs = logits(depth(x))
         else:
-            state = memory_inputs(depth, embedding.hidden_dim)
+            state = assembly.memory_inputs(depth, embedding.hidden_dim)
             inputs.update(state)
             hidden, read = depth(x, **state)
             state = memory.extend(state, read, keras_mask(x))
@@ -110,7 +100,7 @@ class CausalLanguageModel(Model):
     @property
     def max_length(self):
         """Maximum number of tokens, prompt included; None for no limit."""
-        return max_num_positions(self.position, self.depth)
+        return assembly.max_num_positions(self.position, self.depth)
 
     def initial_memory(self, batch_size):
         """Return the memory before the first segment: `memory` and `memory_length`."""
@@ -131,9 +121,9 @@ class CausalLanguageModel(Model):
             positions: int (T,) or (B, T).
             last: int (B, 1). If given, logits only after the token of that index, (B, 1, V).
         """
-        x = embed(self.embedding, self.position, token_ids, positions)
+        x = assembly.embed(self.embedding, self.position, token_ids, positions)
         x, cache = self.depth(x, cache=cache, query_positions=positions, **attention)
-        return self._logits(last_states(x, last)), cache
+        return self._logits(assembly.last_states(x, last)), cache
 
     def packed(self, token_ids, segment_ids, **state):
         """Return logits (B, T, V) of packed rows, whose sequences do not see each other."""
@@ -142,8 +132,8 @@ class CausalLanguageModel(Model):
                 "`segment_ids` need a model without a memory, which continues one text a row. "
                 f"Received: memory={self.memory!r}."
             )
-        check_packable(self.depth)
-        x, attention = embed_packed(self, self.position, token_ids, segment_ids)
+        assembly.check_packable(self.depth)
+        x, attention = assembly.embed_rows(self, self.position, token_ids, segment_ids)
         return self._logits(self.depth(x, **attention))
 
     def span_summary(self, token_ids=None):
@@ -173,7 +163,7 @@ class CausalLanguageModel(Model):
                 "Dynamic spans depend on the text: `span_summary` needs `token_ids`. "
                 "Received: token_ids=None."
             )
-        x = embed(self.embedding, self.position, token_ids)
+        x = assembly.embed(self.embedding, self.position, token_ids)
         _, outputs = self.depth(x, return_hidden_states=True)
         # Each block measures the spans of its input; the last output is the input of none.
         inputs = [block.residual.before(x) for block, x in zip(blocks, [x, *outputs])]

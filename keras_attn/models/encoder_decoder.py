@@ -5,16 +5,8 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.masks import same_segment
-from keras_attn.models.model import (
-    Model,
-    check_packable,
-    embed,
-    embed_packed,
-    last_states,
-    max_num_positions,
-    position_of,
-    token_input,
-)
+from keras_attn.models import assembly
+from keras_attn.models.model import Model
 
 
 @registry.register
@@ -66,12 +58,12 @@ class EncoderDecoder(Model):
     def __init__(
         self, embedding, position, encoder, decoder, dropout=0.0, source_position=None, **kwargs
     ):
-        position = position_of(position, embedding)
-        source_position = position_of(source_position, embedding)
+        position = assembly.position_of(position, embedding)
+        source_position = assembly.position_of(source_position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
-        inputs = {name: token_input(name) for name in ("source_ids", "target_ids")}
-        source = embed(embedding, source_position or position, inputs["source_ids"])
-        target = embed(embedding, position, inputs["target_ids"])
+        inputs = {name: assembly.token_input(name) for name in ("source_ids", "target_ids")}
+        source = assembly.embed(embedding, source_position or position, inputs["source_ids"])
+        target = assembly.embed(embedding, position, inputs["target_ids"])
         hidden = decoder(drop(target), encoder(drop(source)))
         super().__init__(inputs=inputs, outputs=embedding.logits(hidden), **kwargs)
         self.embedding = embedding
@@ -85,12 +77,12 @@ class EncoderDecoder(Model):
     @property
     def max_length(self):
         """Maximum number of target tokens; None for no limit."""
-        return max_num_positions(self.position, self.decoder)
+        return assembly.max_num_positions(self.position, self.decoder)
 
     @property
     def max_source_length(self):
         """Maximum number of source tokens; None for no limit."""
-        return max_num_positions(self.source_position or self.position, self.encoder)
+        return assembly.max_num_positions(self.source_position or self.position, self.encoder)
 
     def start(self, inputs, max_length):
         """Encode the source (B, S), given as ids or in a dict of inputs.
@@ -111,7 +103,7 @@ class EncoderDecoder(Model):
             positions: int (T,). They continue those in the cache, unless `key_positions` are given.
             last: int (B, 1). If given, logits only after the token of that index, (B, 1, V).
         """
-        x = embed(self.embedding, self.position, token_ids, positions)
+        x = assembly.embed(self.embedding, self.position, token_ids, positions)
         if "key_positions" in attention:  # otherwise they are the last of the cache
             attention["query_positions"] = positions
         x, cache = self.decoder(
@@ -121,14 +113,16 @@ class EncoderDecoder(Model):
             cache=cache,
             **attention,
         )
-        return self.embedding.logits(last_states(x, last)), cache
+        return self.embedding.logits(assembly.last_states(x, last)), cache
 
     def packed(self, source_ids, target_ids, source_segment_ids, target_segment_ids):
         """Return logits (B, T, V) of packed rows, whose pairs do not see each other."""
-        check_packable(self.encoder, self.decoder)
+        assembly.check_packable(self.encoder, self.decoder)
         source_position = self.source_position or self.position
-        source, of_source = embed_packed(self, source_position, source_ids, source_segment_ids)
-        target, of_target = embed_packed(self, self.position, target_ids, target_segment_ids)
+        source, of_source = assembly.embed_rows(
+            self, source_position, source_ids, source_segment_ids
+        )
+        target, of_target = assembly.embed_rows(self, self.position, target_ids, target_segment_ids)
         x = self.decoder(
             target,
             self.encoder(source, **of_source),
@@ -147,7 +141,7 @@ class EncoderDecoder(Model):
         context, mask = self._encode(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         _, scores = self.decoder(
-            embed(self.embedding, self.position, target_ids),
+            assembly.embed(self.embedding, self.position, target_ids),
             context,
             padding_mask=ops.not_equal(target_ids, 0),
             context_padding_mask=mask,
@@ -159,5 +153,5 @@ class EncoderDecoder(Model):
         """Return the encoded source and its padding mask."""
         source_ids = ops.convert_to_tensor(source_ids)
         mask = ops.not_equal(source_ids, 0)
-        x = embed(self.embedding, self.source_position or self.position, source_ids)
+        x = assembly.embed(self.embedding, self.source_position or self.position, source_ids)
         return self.encoder(x, padding_mask=mask), mask

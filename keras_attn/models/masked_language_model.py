@@ -3,7 +3,8 @@
 import keras
 
 from keras_attn import registry
-from keras_attn.models.model import Model, embed, position_of, token_input
+from keras_attn.models import assembly
+from keras_attn.models.model import Model
 
 
 @registry.register
@@ -45,13 +46,13 @@ class MaskedLanguageModel(Model):
 
     def __init__(self, embedding, position, segment, norm, encoder, head, dropout=0.0, **kwargs):
         embedding = embedding or head.embedding
-        position = position_of(position, embedding)
+        position = assembly.position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         inputs = {
-            "token_ids": token_input("token_ids"),
-            "segment_ids": token_input("segment_ids", optional=True),
+            "token_ids": assembly.token_input("token_ids"),
+            "segment_ids": assembly.token_input("segment_ids", optional=True),
         }
-        x = segment(embed(embedding, position, inputs["token_ids"]), inputs["segment_ids"])
+        x = segment(assembly.embed(embedding, position, inputs["token_ids"]), inputs["segment_ids"])
         super().__init__(inputs=inputs, outputs=head(encoder(drop(norm(x)))), **kwargs)
         self.embedding = embedding
         self.position = position

@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.models.model import Model, check_causal, memory_inputs
+from keras_attn.models import assembly
+from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size
 
@@ -66,7 +67,7 @@ class SequenceModel(Model):
         state_shape = tuple(state_shape) if is_tuple else (state_shape,)
         for length in state_shape:
             check_sizes(state_shape=length)
-        check_causal(depth)
+        assembly.check_causal(depth)
         if heads is not None:
             heads = {name: _head(name, layer) for name, layer in heads.items()}
         states = keras.Input((None, *state_shape), name="states")
@@ -75,7 +76,7 @@ class SequenceModel(Model):
             for name in ("starts", "padding_mask")
         }
         x = embedding(states)
-        state = memory_inputs(depth, x.shape[-1])
+        state = assembly.memory_inputs(depth, x.shape[-1])
         inputs = {"states": states, **optional, **state}
         attention_mask, remembered, kept = _Episodes()(**optional, **state)
         x, read = depth(

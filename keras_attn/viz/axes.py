@@ -1,6 +1,7 @@
 """Picture of the axes and their values."""
 
 from importlib import import_module
+from operator import attrgetter
 
 from keras_attn.viz.figure import new_figure
 
@@ -67,11 +68,9 @@ INK, FAINT, RULE, PAPER = "#1f3a5f", "#7a8794", "#d9dee3", "white"
 
 def works(name):
     """Return True if this version of keras_attn has `name`, such as `patterns.Causal`."""
-    module, *attributes = name.split(".")
+    package, path = name.split(".", 1)
     try:
-        value = import_module(f"keras_attn.{module}")
-        for attribute in attributes:
-            value = getattr(value, attribute)
+        attrgetter(path)(import_module(f"keras_attn.{package}"))
     except (ModuleNotFoundError, AttributeError):
         return False
     return True

@@ -1,0 +1,97 @@
+"""Functions by which models are made of their parts."""
+
+import keras
+from keras import ops
+
+from keras_attn import positions
+from keras_attn.attention.masks import same_segment, segment_positions
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.depth import Stack
+from keras_attn.feed_forward import PositionMixer
+from keras_attn.layers import MultiHeadAttention
+
+
+def token_input(name, optional=False):
+    """Return a symbolic input of integers (B, T)."""
+    return keras.Input((None,), dtype="int32", name=name, optional=optional)
+
+
+def memory_inputs(depth, hidden_dim):
+    """Return the symbolic inputs of the state of a segment memory."""
+    if not isinstance(depth, Stack):
+        raise ValueError(
+            "`depth` must be one whose call accepts a memory, as a `Stack`'s does. "
+            f"Received: depth of type {type(depth).__name__}."
+        )
+    slots = (depth.num_layers, None, hidden_dim)
+    return {
+        "memory": keras.Input(slots, dtype=depth.compute_dtype, name="memory"),
+        "memory_length": keras.Input((), dtype="int32", name="memory_length"),
+    }
+
+
+def position_of(identifier, embedding):
+    """Return the position for a name or an object, in the embedding's dtype policy."""
+    if identifier is None:
+        return None
+    return positions.get(identifier, dtype=embedding.dtype_policy)
+
+
+def embed(embedding, position, token_ids, positions=None):
+    """Embed tokens and add their positions, by default 0 .. T-1, if there is a `position`."""
+    x = embedding(token_ids)
+    return x if position is None else position(x, positions)
+
+
+def embed_rows(model, position, token_ids, segment_ids):
+    """Embed packed rows; also return the arguments of a depth that keep their sequences apart."""
+    places = segment_positions(segment_ids)
+    x = model.drop(embed(model.embedding, position, token_ids, places))
+    apart = {"attention_mask": same_segment(segment_ids)}
+    return x, {**apart, "query_positions": places, "key_positions": places}
+
+
+def last_states(x, last):
+    """Return the states (B, 1, D) at the indices `last` (B, 1) of `x`; all of them for None."""
+    return x if last is None else ops.take_along_axis(x, last[..., None], axis=1)
+
+
+def max_num_positions(*layers):
+    """Return the smallest `max_length` of the positions in some layers; None for no limit."""
+    parts = [part for layer in layers if layer is not None for part in flatten_layers(layer)]
+    lengths = [part.max_length for part in parts if isinstance(part, positions.Position)]
+    return min((length for length in lengths if length is not None), default=None)
+
+
+def check_causal(depth):
+    """Raise a `ValueError` where a layer of `depth` lets a position attend to a later one."""
+    for layer in flatten_layers(depth):
+        if isinstance(layer, MultiHeadAttention) and not layer.pattern.causal:
+            raise ValueError(
+                "The blocks' `pattern` must be causal, since each token is predicted from those "
+                f"before it. Received: pattern={layer.pattern!r} in the layer {layer.name!r}."
+            )
+
+
+def check_packable(*depths):
+    """Raise a `ValueError` where a layer would mix the sequences of a packed row."""
+    for depth in depths:
+        if not isinstance(depth, Stack):
+            raise ValueError(
+                "Packed rows need a depth whose call accepts `attention_mask`, `query_positions` "
+                "and `key_positions`, as a `Stack` does. "
+                f"Received: depth of type {type(depth).__name__}."
+            )
+        for layer in flatten_layers(depth):
+            if isinstance(layer, MultiHeadAttention) and layer.pattern.is_random:
+                raise ValueError(
+                    "Packed rows need a pattern that depends on positions only, not on hashes of "
+                    "all keys of a row. "
+                    f"Received: pattern={layer.pattern!r} in the layer {layer.name!r}."
+                )
+            if isinstance(layer, PositionMixer):
+                raise ValueError(
+                    "Packed rows need feed-forward layers that do not mix positions; others would "
+                    "read the neighbouring sequence. "
+                    f"Received: {type(layer).__name__} in the layer {layer.name!r}."
+                )
