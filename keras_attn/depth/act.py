@@ -148,13 +148,9 @@ class ACT(ReplicaLosses, Recurrent):
         after, extras = Stack._run_block(self, 0, x, call)
         is_graves = self.variant == GRAVES
         probability = self.halting_unit(after if is_graves else x)[..., 0]  # (B, T)
+        is_last = ops.equal(number, self.max_steps - 1)
         halted, weight = halting.advance(
-            progress,
-            probability,
-            ops.equal(number, self.max_steps - 1),
-            self.epsilon,
-            strict=not is_graves,
-            remainder_at_last=is_graves,
+            progress, probability, is_last, self.epsilon, tensor2tensor=not is_graves
         )
         weight = weight[..., None]
         if self.variant == BASIC:

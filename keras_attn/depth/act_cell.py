@@ -128,12 +128,9 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
             x = ops.concatenate([inputs, first * ops.ones_like(inputs[:, :1])], axis=-1)
             output, after = self.cell(x, tree.pack_sequence_as(states, before), training=training)
             after = [ops.cast(state, self.compute_dtype) for state in tree.flatten(after)]
-            halted, weight = advance(
-                halting,
-                self.halting_unit(output)[:, 0],
-                ops.equal(number, self.max_steps - 1),
-                self.epsilon,
-            )
+            is_last = ops.equal(number, self.max_steps - 1)
+            probability = self.halting_unit(output)[:, 0]
+            halted, weight = advance(halting, probability, is_last, self.epsilon)
             results = [ops.cast(output, self.compute_dtype), *after]
             means = [m + weight[:, None] * x for m, x in zip(means, results, strict=True)]
             # Keep the state of halted rows: further steps could diverge.

@@ -24,7 +24,7 @@ def start(running):
     return Halting(running, zeros, zeros, zeros)
 
 
-def advance(halting, probability, is_last, epsilon, strict=False, remainder_at_last=True):
+def advance(halting, probability, is_last, epsilon, tensor2tensor=False):
     """Return the `Halting` after one more step, and the weight of this step in the mean, p_n.
 
         p_n = h_n if h_1 + ... + h_n < 1 - epsilon and n < M, else R = 1 - (h_1 + ... + h_{n-1})
@@ -34,14 +34,14 @@ def advance(halting, probability, is_last, epsilon, strict=False, remainder_at_l
     Args:
         halting: of the steps before. probability: h_n, as `halting.running`.
         is_last: bool. True at the M-th step.
-        strict: bool. If True, a unit halts above 1 - epsilon only, not at it.
-        remainder_at_last: bool. If False, the M-th step does not halt and has the weight h_n, so
-            that the weights may sum to less than 1.
+        tensor2tensor: bool. If True, a unit halts above 1 - epsilon only, and the M-th step does
+            not halt it and has the weight h_n, so that the weights may sum to less than 1.
     """
     reached = halting.total + probability
-    halts = reached > 1 - epsilon if strict else reached >= 1 - epsilon
-    if remainder_at_last:
-        halts = ops.logical_or(halts, is_last)
+    if tensor2tensor:
+        halts = reached > 1 - epsilon
+    else:
+        halts = ops.logical_or(reached >= 1 - epsilon, is_last)
     halts = halting.running * ops.cast(halts, probability.dtype)
     continues = halting.running - halts
     remainder = halts * (1 - halting.total)

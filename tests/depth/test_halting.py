@@ -11,7 +11,7 @@ from keras_attn.depth import halting
 from keras_attn.testing.numerics import compute_gradients
 
 GRAVES = {}
-TENSOR2TENSOR = {"strict": True, "remainder_at_last": False}
+TENSOR2TENSOR = {"tensor2tensor": True}
 
 
 def run(probabilities, max_steps, epsilon, **variant):
