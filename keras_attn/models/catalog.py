@@ -24,6 +24,7 @@ def _preset(builder, *sizes, **more):
 # Bytes and words are the papers', and one more token, 0, for padding. Where a paper evaluates with
 # another memory than it trains with, this is that of training.
 _WIKITEXT103 = [20000, 40000, 200000]
+_REFORMER = {"attention_dropout": 0.2, "across_buckets": True, "key_dim": 64}
 PRESETS = {
     # Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny).
     "transformer_tiny": _preset(transformer, 8000, 4, 4, 128, 256, 0.3),
@@ -74,26 +75,22 @@ PRESETS = {
     # Kitaev et al. 2020, by `trax/supervised/configs`.
     "reformer_enwik8": _preset(
         *(reformer, 257, 12, 8, 768, 2048, 0.2),
-        attention_dropout=0.2,
         axial_shape=(128, 512),
         axial_dims=(256, 512),
         attention=("local", "local", "lsh", "local"),
         chunk_length=256,
         num_buckets=512,
-        across_buckets=True,
         local_length=128,
-        key_dim=64,
         activation="relu",
+        **_REFORMER,
     ),
     "reformer_imagenet64": _preset(
         *(reformer, 257, 6, 8, 1024, 4096, 0.0),
-        attention_dropout=0.2,
         axial_shape=(64, 64, 3),
         axial_dims=(384, 384, 256),
         chunk_length=128,
         num_buckets=192,
-        across_buckets=True,
-        key_dim=64,
+        **_REFORMER,
     ),
     # Dehghani et al. 2019, in Tensor2Tensor's sizes.
     "universal_transformer_tiny": _preset(universal_transformer, 8000, 8, 4, 128, 512, 0.1),

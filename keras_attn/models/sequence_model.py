@@ -82,9 +82,9 @@ class SequenceModel(Model):
         x, read = depth(
             x, padding_mask=optional["padding_mask"], attention_mask=attention_mask, **state
         )
-        outputs = {"output": x}
-        if heads is not None:
-            outputs = {name: head(x) for name, head in heads.items()}
+        outputs = (
+            {"output": x} if heads is None else {name: head(x) for name, head in heads.items()}
+        )
         state = memory.extend({**state, "memory_length": kept}, read, remembered)
         super().__init__(inputs=inputs, outputs={**outputs, **state}, **kwargs)
         self.state_shape = state_shape

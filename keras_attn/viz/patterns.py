@@ -127,7 +127,11 @@ def pair_weights(pattern, length, vectors=None, inputs=None):
             "The spans of `AdaptiveSpan(dynamic=True)` depend on the layer's inputs: pass `inputs` "
             f"of shape ({length}, {pattern.kernel.shape[0]}). Received: inputs=None."
         )
-    num_heads = _num_heads(pattern)
+    num_heads = 1
+    if isinstance(pattern, patterns.PerHead):
+        num_heads = len(pattern.patterns)
+    elif isinstance(pattern, patterns.AdaptiveSpan):
+        num_heads = (pattern.bias if pattern.dynamic else pattern.span).shape[0]
     vectors = ops.broadcast_to(vectors, (1, num_heads, *vectors.shape))
     positions = PositionRange(0, length)
     attention_inputs = AttentionInputs(
@@ -142,14 +146,6 @@ def pair_weights(pattern, length, vectors=None, inputs=None):
     logs = np.broadcast_to(logs.reshape(-1, length, length), shape)
     top = np.max(logs, axis=-1, keepdims=True)
     return np.exp(logs - np.where(np.isfinite(top), top, 0))
-
-
-def _num_heads(pattern):
-    if isinstance(pattern, patterns.PerHead):
-        return len(pattern.patterns)
-    if isinstance(pattern, patterns.AdaptiveSpan):
-        return (pattern.bias if pattern.dynamic else pattern.span).shape[0]
-    return 1
 
 
 def _draw(axes, weights, title):
