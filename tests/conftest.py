@@ -2,11 +2,13 @@
 
 import gc
 import os
+import random
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from fork_server import run_python  # noqa: E402
 
@@ -27,15 +29,25 @@ def _conformance_checks_fork():
     serialization.run_python = run_python
 
 
+SEED = 20170612
+
+
 def _reset():
+    """Reset the dtype policy and the seeds from which layers and initializers take their own.
+
+    TensorFlow's seed is set for each module only: setting it frees all kernels and functions that
+    eager mode has prepared, those of a module's models too.
+    """
     keras.config.set_dtype_policy("float32")
-    keras.utils.set_random_seed(20170612)
+    random.seed(SEED)
+    np.random.seed(SEED)
 
 
 # Fixtures of a whole module run before its first test, so the module is seeded too: no result
 # may depend on which tests ran before, or on which worker.
 @pytest.fixture(autouse=True, scope="module")
 def _fresh_module():
+    keras.utils.set_random_seed(SEED)
     _reset()
     yield
     # The models and graphs of this module. Cached functions and imports stay until the process

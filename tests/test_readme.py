@@ -1,11 +1,14 @@
 """The README: its Python runs, its links and pictures exist."""
 
+import functools
 import re
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+import keras_attn
+from keras_attn.models.catalog import PRESETS
 from keras_attn.viz.__main__ import write_pictures
 from keras_attn.viz.axes import working_values
 
@@ -16,6 +19,19 @@ LINKS = re.findall(r"\]\((?!https?://|#)([^)]+)\)", README)
 IMAGES = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """Presets of one layer, and few of the conformance checks, which have tests of their own."""
+    for name, (build, sizes) in PRESETS.items():
+        monkeypatch.setitem(PRESETS, name, (build, {**sizes, "num_layers": 1}))
+    check = keras_attn.testing.check_attention
+    left_out = ("xla", "gradients", "precision", "large_logits", "unknown_sizes", "formula")
+    monkeypatch.setattr(
+        keras_attn.testing, "check_attention", functools.partial(check, skip=left_out)
+    )
+
+
+@pytest.mark.usefixtures("quick")
 def test_the_python_of_the_readme_runs_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -49,7 +49,7 @@ def read(model, counts, state=None):
     return segments.gather(logits, counts), state
 
 
-@settings(deadline=None, max_examples=4)
+@settings(deadline=None, max_examples=3)
 @given(cuts=st.lists(st.lists(st.integers(0, T), min_size=3, max_size=3), min_size=B, max_size=B))
 def test_any_segmentation_equals_one_pass(model, whole, cuts):
     """Rows may be cut at different tokens, since token id 0 is padding."""
@@ -125,7 +125,7 @@ def test_generation_keeps_all_keys(model):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_adaptive_softmax_head_trains_generates_and_loads(tied, tmp_path):
+def test_adaptive_softmax_head_trains_decodes_and_loads(tied, tmp_path):
     """Losses are those of the logits; a file keeps one table, or two."""
     table = AdaptiveEmbedding(V, D, cutoffs=[3, 11], div_val=2)
     embedding = None if tied else TokenEmbedding(V, D)
@@ -143,9 +143,10 @@ def test_adaptive_softmax_head_trains_generates_and_loads(tied, tmp_path):
     assert (again.head.embedding is again.embedding) == tied
     assert again.count_params() == model.count_params()
     np.testing.assert_allclose(again({"token_ids": IDS[:, :-1]}), logits, atol=1e-6)
-    ids, _ = generate(model, IDS[:, :4], max_length=3, eos_id=-1)
-    found = np.asarray(model({"token_ids": np.concatenate([IDS[:, :4], ids], axis=1)}))
-    np.testing.assert_array_equal(np.argmax(found, axis=-1)[:, 3:-1], ids)
+    constants, cache = model.start({"token_ids": IDS}, max_length=T)
+    for start, end in ((0, 4), (4, T - 1)):
+        found, cache = model.step(IDS[:, start:end], constants, cache, ops.arange(start, end))
+        np.testing.assert_allclose(found, logits[:, start:end], atol=1e-4)
 
 
 def test_invalid_arguments_raise(model):

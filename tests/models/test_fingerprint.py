@@ -132,5 +132,5 @@ def test_example_input_has_distinct_tokens():
     assert list(example(bert(V, **SIZES, max_length=13))) == ["token_ids"]
     memory = example(transformer_xl(V, **SIZES, memory_length=3))
     assert memory["memory"].shape == (1, 2, 3, 8) and memory["memory_length"].numpy() == [1]
-    translate = example(create("transformer_tiny", vocabulary_size=V))
+    translate = example(create("transformer_tiny", vocabulary_size=V, num_layers=1))
     assert sorted(translate) == ["source_ids", "target_ids"]

@@ -92,11 +92,11 @@ def test_short_memory_equals_the_formula(model):
     np.testing.assert_allclose(np.concatenate(found, axis=1), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("cuts", [[1, 2, 3, 4, 5, 6], [4]], ids=str)
-def test_segments_equal_one_pass(model, cuts):
+def test_segments_equal_one_pass(model):
+    """Each state is a segment; episodes below are read in longer ones."""
     whole, last = run(model, STATES)
     found, state = [], None
-    for states in np.split(STATES, cuts, axis=1):
+    for states in np.split(STATES, T, axis=1):
         policy, state = run(model, states, state)
         found.append(policy)
     np.testing.assert_allclose(np.concatenate(found, axis=1), whole, atol=1e-4)
@@ -124,7 +124,7 @@ STARTS = np.zeros((B, T), bool)
 STARTS[0, [2, 5]] = STARTS[1, 0] = True
 
 
-@pytest.mark.parametrize("cuts", [[], [3], [1, 2, 3, 4, 5, 6]], ids=str)
+@pytest.mark.parametrize("cuts", [[3], [1, 2, 3, 4, 5, 6]], ids=str)
 def test_episodes_inside_a_segment_equal_episodes_alone(model, cuts):
     """The next segment is checked too: the memory holds nothing of an earlier episode."""
     _, before = run(model, oracles.random(B, 3, S, seed=1))
@@ -187,7 +187,7 @@ def test_fit_keeps_the_memory(form):
     """The second of two batches, which continues the first, has the loss of one pass."""
     model = made(heads={"value": 1})
     stateful = StatefulSegments(model, batch_size=B)
-    stateful.compile(keras.optimizers.SGD(0.0), "mse")
+    stateful.compile(keras.optimizers.SGD(0.0), "mse", run_eagerly=form == "tensor")
     states = np.concatenate(np.split(STATES[:, :6], 2, axis=1))
     y = oracles.random(2 * B, 3, 1, seed=3)
     if form == "dict":

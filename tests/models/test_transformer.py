@@ -86,8 +86,7 @@ def test_every_source_token_has_influence(model):
     assert np.all(np.any(np.asarray(model({**IDS, "source_ids": changed})) != before, axis=-1))
 
 
-@pytest.mark.parametrize("chunks", [[1, 1, 1, 1], [2, 1, 1], [4]], ids=str)
-@pytest.mark.parametrize("slots", [6, None])
+@pytest.mark.parametrize("slots, chunks", [(6, [1, 1, 1, 1]), (6, [4]), (None, [2, 1, 1])], ids=str)
 def test_cached_steps_equal_one_pass(model, slots, chunks):
     """Sources are ragged; prompts have several tokens; caches have spare slots, or grow."""
     whole = np.asarray(model(IDS))
@@ -151,8 +150,9 @@ def test_dropout_applies_to_the_sum_of_embedding_and_position():
     assert abs(dropped[:, visible].mean() - rate) < 0.03
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+@pytest.mark.parametrize(
+    "residual, policy", [("post_norm", "mixed_bfloat16"), ("pre_norm", "mixed_float16")]
+)
 def test_dtype_policies(residual, policy):
     reference = transformer(**SIZES, residual=residual)
     keras.config.set_dtype_policy(policy)
