@@ -13,7 +13,8 @@ from keras_attn.metrics import Perplexity
 from keras_attn.optimizers import Noam
 
 
-def make_model(width=4, **arguments):
+def make_model(width=4, run_eagerly=True, **arguments):
+    """Return a compiled model, eager by default: a trace takes longer than the few steps here."""
     model = keras.Sequential(
         [
             keras.Input((5,)),
@@ -24,7 +25,8 @@ def make_model(width=4, **arguments):
     )
     optimizer = keras.optimizers.Adam(Noam.from_peak(0.1, 10))
     metrics = ["accuracy", Perplexity()]
-    model.compile(optimizer, LabelSmoothedCrossentropy(0.1), metrics=metrics, **arguments)
+    arguments = {"metrics": metrics, "run_eagerly": run_eagerly, **arguments}
+    model.compile(optimizer, LabelSmoothedCrossentropy(0.1), **arguments)
     return model
 
 
@@ -81,23 +83,23 @@ def assert_equal_states(model, expected):
         np.testing.assert_array_equal(found, value)
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
-def test_killed_and_resumed_equals_straight(tmp_path, policy):
+@pytest.mark.parametrize("policy, eager", [("mixed_float16", False), ("bfloat16", True)])
+def test_killed_and_resumed_equals_straight(tmp_path, policy, eager):
     """Weights, moments, step and dropout: nothing differs in the end."""
     keras.config.set_dtype_policy(policy)
     keras.utils.set_random_seed(1)
-    straight = make_model()
+    straight = make_model(run_eagerly=eager)
     fit(straight, [], epochs=4)
 
     keras.utils.set_random_seed(1)
-    killed = make_model()
+    killed = make_model(run_eagerly=eager)
     resume = Resume(tmp_path)
     assert resume.initial_epoch(killed) == 0
     with pytest.raises(KeyboardInterrupt):
         fit(killed, [resume, Interrupt(step=7)], epochs=4)  # three steps make an epoch
 
     keras.utils.set_random_seed(2)
-    resumed = make_model()
+    resumed = make_model(run_eagerly=eager)
     resume = Resume(tmp_path)
     assert resume.initial_epoch(resumed) == 2
     fit(resumed, [resume], epochs=4, initial_epoch=2)
@@ -135,13 +137,19 @@ def test_resumes_with_several_steps_per_execution(tmp_path):
     x = np.random.default_rng(0).integers(1, 7, (28, 5))
     common = {"batch_size": 4, "verbose": 0, "shuffle": False}
     keras.utils.set_random_seed(1)
-    straight = make_model(steps_per_execution=2)
+    straight = make_model(run_eagerly=False, steps_per_execution=2)
     expected = straight.fit(x, x, **common).history
     keras.utils.set_random_seed(1)
-    killed, resume = make_model(steps_per_execution=2), Resume(tmp_path, every_steps=3)
+    killed, resume = (
+        make_model(run_eagerly=False, steps_per_execution=2),
+        Resume(tmp_path, every_steps=3),
+    )
     with pytest.raises(KeyboardInterrupt):
         killed.fit(x, x, **common, callbacks=[resume, Interrupt(step=6)])
-    resumed, resume = make_model(steps_per_execution=2), Resume(tmp_path, every_steps=3)
+    resumed, resume = (
+        make_model(run_eagerly=False, steps_per_execution=2),
+        Resume(tmp_path, every_steps=3),
+    )
     assert resume.restore(resumed) == (0, 4)
     history = resumed.fit(x[16:], x[16:], **common, callbacks=[resume]).history
     assert_equal_states(resumed, state(straight))

@@ -37,9 +37,9 @@ def told():
     signal.signal(signal.SIGTERM, before)
 
 
-def make_model(**arguments):
+def make_model(run_eagerly=True, **arguments):
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", **arguments)
+    model.compile("sgd", "mse", run_eagerly=run_eagerly, **arguments)
     return model
 
 
@@ -49,7 +49,7 @@ def fit(model, *callbacks, epochs=2, **arguments):
 
 
 def test_sigterm_ends_training_after_the_batch_in_progress(tmp_path, told):
-    model, at = make_model(), At(1)
+    model, at = make_model(run_eagerly=False), At(1)
     handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Terminated) as ended:
         fit(model, at, Resume(tmp_path))
@@ -64,7 +64,7 @@ def test_sigterm_ends_training_after_the_batch_in_progress(tmp_path, told):
 def test_sigterm_ends_training_after_the_execution_in_progress(tmp_path, told):
     """Two batches in one."""
     with pytest.raises(Terminated):
-        fit(make_model(steps_per_execution=2), At(0), Resume(tmp_path))
+        fit(make_model(run_eagerly=False, steps_per_execution=2), At(0), Resume(tmp_path))
     assert Resume(tmp_path).restore(make_model()) == (0, 2)
 
 

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import hypothesis
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fork_server import run_python
 from hypothesis import strategies as st
 from other_backend import needs_jax, start_on
 
@@ -273,10 +272,10 @@ def in_a_session(path, sentences):
             signature.outputs["text"].name, {signature.inputs["text"].name: sentences}
         )
 
-run = {"eager": in_eager_mode, "session": in_a_session}[sys.argv[1]]
-folder, *sentences = sys.argv[2:]
-for name in ("unigram", "bpe", "characters"):
-    print(b"\\n".join(run(f"{folder}/{name}", sentences)).decode())
+folder, *sentences = sys.argv[1:]
+for run in (in_eager_mode, in_a_session):
+    for name in ("unigram", "bpe", "characters"):
+        print(b"\\n".join(run(f"{folder}/{name}", sentences)).decode())
 assert not {"keras_attn", "sentencepiece"} & set(sys.modules)
 """
 
@@ -289,17 +288,13 @@ def exports(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("loader", ["eager", "session"])
-def test_exports_answer_in_a_fresh_process(exports, loader):
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_FRESH_PROCESS, loader, str(exports), *SENTENCES, "", "☃"],
-        cwd=exports,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": ""},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout.decode().split("\n") == [*SENTENCES, "", "\ufffd"] * len(TOKENIZERS) + [""]
+def test_exports_answer_in_a_fresh_process(exports):
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": ""}
+    program = "-c", IN_A_FRESH_PROCESS, exports, *SENTENCES, "", "☃"
+    done = run_python(*program, environment=environment, cwd=exports)
+    assert done.returncode == 0, done.stderr
+    texts = [*SENTENCES, "", "\ufffd"]
+    assert done.stdout.split("\n") == texts * 2 * len(TOKENIZERS) + [""]
 
 
 def test_seeding_does_not_break_existing_tokenizers(tokenizer, exports):
@@ -322,7 +317,8 @@ def test_names_are_imported_on_first_use():
         "text.TokenBatches; assert not heavy & set(sys.modules); "
         "text.SentencePiece; assert heavy <= set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="Nonsense"):
         text.Nonsense  # noqa: B018
 
