@@ -271,7 +271,10 @@ def test_complete_cache_of_a_context_with_keys_of_its_own():
 
 @pytest.mark.parametrize(
     "name, jit_compile",
-    [*((name, False) for name in SEVERAL), *((name, True) for name in ("causal", "fixed", "image"))],
+    [
+        *((name, False) for name in SEVERAL),
+        *((name, True) for name in ("causal", "fixed", "image")),
+    ],
 )
 def test_one_graph_serves_every_step(name, jit_compile):
     layer = built(pattern=PATTERNS[name])
@@ -299,7 +302,7 @@ def test_the_cache_has_the_compute_dtype():
     assert output.dtype == cache["key"].dtype == layer.context_cache(x)["key"].dtype == tf.bfloat16
 
 
-@pytest.mark.parametrize("name", ["local 4", "strided", "image"])
+@pytest.mark.parametrize("name", ["local 4", "image"])
 def test_a_graph_of_unknown_lengths(name):
     """In it a cache may grow, and neither the slots nor the new keys are counted beforehand."""
     layer = built(LONG_X, pattern=PATTERNS[name])

@@ -131,9 +131,8 @@ def test_half_precision(policy, implementation, dynamic):
 def test_export(tmp_path):
     """The branches of a graph are what a stock server runs."""
     x = keras.Input((None, D))
-    static, dynamic = AdaptiveSpan(6, RAMP, 0.1), AdaptiveSpan(6, RAMP, 0.1, dynamic=True)
-    y = layer_of(static, score=Relative(), implementation="blockwise")(x, x)
-    model = keras.Model(x, layer_of(dynamic, implementation="blockwise")(y, y))
+    pattern = AdaptiveSpan(6, RAMP, 0.1, dynamic=True)
+    model = keras.Model(x, layer_of(pattern, score=Relative(), implementation="blockwise")(x, x))
     model.export(tmp_path, verbose=False)
     assert unservable_ops(tmp_path) == []
     served = keras.layers.TFSMLayer(tmp_path, call_endpoint="serve")
