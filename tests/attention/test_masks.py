@@ -75,6 +75,7 @@ print(json.dumps([float(abs(x - logits[0]).max()) for x in logits]))
 """
 
 
+@pytest.mark.slow
 @needs_jax
 def test_padding_stays_hidden_from_what_jax_compiles():
     """Keras cannot write its implicit mask on what JAX traces, and keeps it elsewhere."""

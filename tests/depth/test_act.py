@@ -82,19 +82,19 @@ def test_early_exit_equals_all_steps(shape, jit_compile):
 
 @pytest.mark.parametrize("mode", ["eager", "graph"])
 def test_the_loop_ends_with_the_last_real_position(mode):
-    layer = built(max_steps=50, bias=2.0, of_block={"kind": Counting})
+    layer = built(max_steps=19, bias=3.0, of_block={"kind": Counting})
     last = oracle(layer)[1].max()
-    assert 2 < last < 50
+    assert 2 < last < 19
     run = layer if mode == "eager" else tf.function(layer)
     layer.block.calls.assign(0)
     run(tf.constant(X), padding_mask=tf.constant(REAL))
     assert int(layer.block.calls) == last
 
 
-@pytest.mark.parametrize("bias, steps", [(20.0, 1), (-20.0, MOST)])
+@pytest.mark.parametrize("bias, steps", [(20.0, 1), (-20.0, 3)])
 def test_limits(bias, steps):
     """Halting at once takes one step; never halting takes all steps."""
-    layer = built(bias=bias, position="timestep", of_block={"residual": "pre_norm"})
+    layer = built(3, bias, position="timestep", of_block={"residual": "pre_norm"})
     layer.halting_unit.kernel.assign(np.zeros((D, 1)))
     plain = Recurrent(layer.block, steps, "timestep")
     plain.build(X.shape)
@@ -117,7 +117,7 @@ def test_unused_steps_change_nothing():
 
 @pytest.mark.parametrize("variant", VARIANTS[:2])
 def test_rows_are_independent_and_padding_has_no_influence(variant):
-    layer = built(variant=variant, position="timestep")
+    layer = built(4, variant=variant, position="timestep")
     whole = np.asarray(in_graph(layer, padding_mask=REAL)(X))
     ponder = 0.0
     for b, length in enumerate(REAL.sum(axis=1)):
@@ -141,7 +141,7 @@ def test_rows_of_padding_have_no_loss():
 @pytest.mark.parametrize("variant", VARIANTS[:2])
 def test_later_positions_have_no_influence(variant):
     """The Jacobian shows that states and step counts do not depend on later positions."""
-    layer = built(variant=variant, position="timestep")
+    layer = built(3, variant=variant, position="timestep")
     x = tf.constant(X)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
@@ -206,10 +206,10 @@ def test_each_step_has_its_own_dropout(mode):
 def test_losses_of_the_block_leave_the_loop():
     """The loss of a dynamic span is added at every step taken."""
     pattern = AdaptiveSpan(4, ramp=2, dynamic=True, span_loss=0.5, initial_span=0.3)
-    layer = built(of_block={"pattern": pattern}, max_steps=4, bias=-9.0)
+    layer = built(of_block={"pattern": pattern}, max_steps=3, bias=-9.0)
     layer(X)
     expected = sum(float(loss) for loss in layer.losses)
-    assert len(layer.losses) == 5 and expected > 0.1
+    assert len(layer.losses) == 4 and expected > 0.1
 
     @tf.function
     def run(x):

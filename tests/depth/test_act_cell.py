@@ -88,8 +88,9 @@ def built(name="simple", kind=ACTRNN, max_steps=MOST, of_cell=(), **arguments):
     return layer
 
 
-@pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize("mode", ["eager", "graph", "xla"])
+@pytest.mark.parametrize(
+    "name, mode", [("simple", "eager"), ("lstm", "eager"), ("simple", "graph"), ("lstm", "xla")]
+)
 def test_output_equals_the_formula(name, mode):
     layer = built(name, return_state=True)
     expected, states, taken, remainder = oracle(name, layer.cell, X, REAL)
@@ -151,7 +152,7 @@ def test_halted_rows_do_not_diverge():
 
 
 def test_gradient_in_a_graph_is_that_of_eager_calls():
-    layer = built("lstm")
+    layer = built(max_steps=3)
     weights = [variable.value for variable in layer.trainable_weights]
 
     def run(x):

@@ -76,8 +76,10 @@ def assert_alike(found, expected, atol):
         np.testing.assert_allclose(part, whole, atol=atol * np.abs(whole).max(initial=1.0))
 
 
-@pytest.mark.parametrize("length", [1, 4, 5, 11])
-@pytest.mark.parametrize("chunks", [2, 3, 5, 100])
+# Each number of chunks with two lengths, each length with two numbers.
+@pytest.mark.parametrize(
+    "chunks, length", [(2, 1), (2, 5), (3, 4), (3, 11), (5, 5), (5, 4), (100, 11), (100, 1)]
+)
 def test_chunks_equal_one_pass(chunks, length):
     """Two rows of this length are a multiple of few of these numbers."""
     x = oracles.random(B, length, D)
@@ -93,7 +95,7 @@ def test_chunks_in_a_graph_of_unknown_sizes():
     def compiled(x):
         return with_gradients(layer, x)
 
-    for shape in ((2, 5, D), (1, 1, D), (4, 3, D), (0, 3, D)):
+    for shape in ((2, 5, D), (0, 3, D)):  # XLA compiles each
         x = oracles.random(*shape)
         for run in (compiled, compiled.python_function):
             assert_alike(run(x), with_gradients(whole, x), 1e-5)

@@ -188,14 +188,14 @@ def test_xla_generates_the_same_tokens(model):
 def test_beam_scores_equal_those_of_one_pass(model):
     """The tokens of several texts lie side by side in the slots: each sees its own."""
     prompts = np.array([[5, 3, 10, 0], [7, 2, 9, 4]])
-    ids, scores = generate(model, prompts, Beam(3, length_penalty=0.0), 5, eos_id=-1)
+    ids, scores = generate(model, prompts, Beam(3, length_penalty=0.0), 3, eos_id=-1)
     assert np.all(ids > 0)
     for row, prompt in enumerate(prompts):
         prompt = prompt[prompt != 0]
         text = np.concatenate([prompt, ids[row]])
         logits = np.asarray(model({"token_ids": text[None]}), "float64")[0, len(prompt) - 1 : -1]
         logs = logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
-        assert float(scores[row]) == pytest.approx(logs[range(5), ids[row]].sum(), abs=1e-3)
+        assert float(scores[row]) == pytest.approx(logs[range(3), ids[row]].sum(), abs=1e-3)
 
 
 def test_invalid_uses_in_a_block_raise():

@@ -116,7 +116,14 @@ WHOLE = [
     name
     for name in DISTINCT
     if name
-    not in ("local", "block", "strided column", "fixed summary", "causal and strided", "local or column")
+    not in (
+        "local",
+        "block",
+        "strided column",
+        "fixed summary",
+        "causal and strided",
+        "local or column",
+    )
 ]
 # One for each way of cutting, and for merging.
 WAYS = ["dense", "causal", "local around", "strided", "fixed", "nested", "heads in rows"]

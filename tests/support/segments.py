@@ -13,7 +13,7 @@ from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.memory import SegmentMemory
 from keras_attn.residuals import PostNorm, PreNorm
 
-B, T, N, H, D, F, L = 3, 11, 2, 4, 6, 7, 3
+B, T, N, H, D, F, L = 3, 11, 4, 5, 6, 7, 2
 X = oracles.random(B, T, D)
 EPSILON = 1e-3
 RESIDUALS = {"post": PostNorm(EPSILON), "pre": PreNorm(EPSILON)}
@@ -110,21 +110,24 @@ def relative_attention(layer, queries, keys):
     kernels = {
         n: oracles.numpy_of(getattr(layer, f"{n}_kernel")) for n in ("query", "key", "value")
     }
-    no_bias = np.zeros((N, H))
+    no_bias = np.zeros(kernels["query"].shape[1:])
     q = oracles.project(queries, kernels["query"], no_bias)
     k, v = (oracles.project(keys, kernels[n], no_bias) for n in ("key", "value"))
     u, v_bias, kernel = (oracles.numpy_of(w) for w in layer.score.weights)
     output_kernel = oracles.numpy_of(layer.output_kernel)
     before = len(keys) - len(queries)
+    waves = np.zeros((len(keys), kernel.shape[0]))
+    for distance in range(len(keys)):
+        waves[distance] = oracles.sinusoids(distance, kernel.shape[0], "concat")
     output = np.zeros(queries.shape)
-    for n in range(N):
+    for n in range(len(q)):
+        by_distance = waves @ kernel[:, n]
         for t in range(len(queries)):
             logits = []
             for s in range(before + t + 1):
-                wave = oracles.sinusoids(before + t - s, kernel.shape[0], "concat")
-                r = wave @ kernel[:, n]
+                r = by_distance[before + t - s]
                 logit = (q[n, t] + u[n]) @ k[n, s] + (q[n, t] + v_bias[n]) @ r
-                logits.append(logit / np.sqrt(H))
+                logits.append(logit / np.sqrt(q.shape[-1]))
             for s, weight in enumerate(oracles.softmax(logits, [True] * len(logits))):
                 output[t] += weight * (v[n, s] @ output_kernel[n])
     return output
