@@ -32,6 +32,7 @@ class BatchScheduler:
     """
 
     def __init__(self, options):
+        self.options = options
         self._queues = {}  # key -> deque of batches, never empty; tasks join the last one
         self._changed = threading.Condition()
         for index in range(options.num_batch_threads):
@@ -41,21 +42,18 @@ class BatchScheduler:
     def submit(self, key, tasks, run, options):
         """Queue the tasks of one request, all of them or none.
 
-        Args:
-            key: hashable. Tasks of one key may share a batch.
-            tasks: list of objects with a `size`, none greater than a batch.
-            run: function of a list of tasks that completes each of them.
-            options: `BatchingOptions`, the same for all tasks of a key.
+        Tasks of one hashable `key` have the same `options` and may share a batch; `run` completes
+        each task of a list. A task has a `size`, at most that of a batch.
         """
         size, limit = sum(task.size for task in tasks), options.max_batch_size
         message = f"Task size {size} is larger than maximum input batch size {limit}"
         require(size <= limit, message)
+        full = options.max_execution_batch_size
         with self._changed:
             batches = self._queues.get(key) or collections.deque()
             _check_room(batches, size, options)
             self._queues[key] = batches
             for task in tasks:
-                full = options.max_execution_batch_size
                 if not batches or batches[-1].size + task.size > full:
                     due = time.monotonic() + options.batch_timeout_micros / 1e6
                     batches.append(_Batch(run, due, full))

@@ -24,11 +24,9 @@ class _Task:
     feeds: dict
     request_context: RequestContext
     future: concurrent.futures.Future = dataclasses.field(default_factory=concurrent.futures.Future)
-    padded: dict = None
 
     def __post_init__(self):
-        self.padded = self.feeds
-        self.start = time.monotonic()
+        self.padded, self.start = self.feeds, time.monotonic()
         self.size = len(next(iter(self.feeds.values())))
 
 
@@ -64,10 +62,8 @@ class BatchingServable:
         self._scheduler.submit(key, tasks, lambda batch: self._run(batch, key), self._options)
         for task in tasks:
             request_context.on_cancel(task.future.cancel)
-        answers = [_await(task) for task in tasks]
-        if len(answers) == 1:
-            return answers[0]
-        return [np.concatenate(pieces) for pieces in zip(*answers)]
+        first, *others = [_await(task) for task in tasks]
+        return [np.concatenate(pieces) for pieces in zip(first, *others)] if others else first
 
     def close(self):
         """Free the model's memory."""
@@ -79,7 +75,6 @@ class BatchingServable:
             shape = self._shapes[name]
             if shape.rank == 0 or (shape.rank and shape[0] is not None):
                 self._explain(key, f"{name} has the shape {shape}")
-                return None
         sizes = {np.shape(array)[:1] for array in feeds.values()}
         fits = all(self._shapes[name].is_compatible_with(np.shape(a)) for name, a in feeds.items())
         if key in self._unbatched or len(sizes) != 1 or sizes == {()} or not fits:
@@ -94,8 +89,8 @@ class BatchingServable:
 
     def _split(self, feeds, size):
         step = self._options.max_execution_batch_size
-        if not self._options.enable_large_batch_splitting or size <= step:
-            return [feeds]
+        if not self._options.enable_large_batch_splitting:
+            step = size
         return [
             {name: array[start : start + step] for name, array in feeds.items()}
             for start in range(0, size, step)
@@ -103,18 +98,18 @@ class BatchingServable:
 
     def _run(self, tasks, key):
         """Complete every task of a batch; runs on a thread of the scheduler."""
+        options, fetches = self._options, list(key[-1])
         tasks = [task for task in tasks if task.future.set_running_or_notify_cancel()]
-        if self._options.pad_variable_length_inputs and tasks:
+        if options.pad_variable_length_inputs and tasks:
             tasks = _pad(tasks)
         if not tasks:
             return
-        fetches = list(key[-1])
-        latency = QUEUING_LATENCY.labels(self._options.thread_pool_name)
+        latency = QUEUING_LATENCY.labels(options.thread_pool_name)
         for task in tasks:
             latency.observe(1e6 * (time.monotonic() - task.start))
         sizes = [task.size for task in tasks]
         # The smallest allowed batch that holds them.
-        total = next((n for n in self._options.allowed_batch_sizes if n >= sum(sizes)), sum(sizes))
+        total = next((n for n in options.allowed_batch_sizes if n >= sum(sizes)), sum(sizes))
         try:
             feeds = _join([task.padded for task in tasks], total)
         except ServingError as error:
@@ -131,12 +126,10 @@ class BatchingServable:
                 self._explain(key, f"not all of {', '.join(fetches)} have a row per input row")
         except Exception:  # The requests at fault show when each runs alone.
             _log.debug("A batch of %s failed; its requests run alone", self.name, exc_info=True)
-        for index, task in enumerate(tasks):
+        for task, answer in zip(tasks, answers or [None] * len(tasks)):
             try:
-                if answers is None:
+                if answer is None:
                     answer = self._servable.run(task.feeds, fetches, task.request_context)
-                else:
-                    answer = answers[index]
                 task.future.set_result(answer)
             except Exception as error:  # Raised again where the request waits.
                 task.future.set_exception(error)
@@ -174,11 +167,10 @@ def _pad_to(shape, array):
 
 
 def _latest(tasks):
-    """Return a `RequestContext` with the latest deadline of the tasks."""
-    deadlines = [task.request_context.deadline for task in tasks]
-    latest = RequestContext()
-    latest.deadline = None if None in deadlines else max(deadlines)
-    return latest
+    """Return the `RequestContext` of a batch, with the latest deadline of its tasks."""
+    context, deadlines = RequestContext(), [task.request_context.deadline for task in tasks]
+    context.deadline = None if None in deadlines else max(deadlines)
+    return context
 
 
 def _await(task):
@@ -189,9 +181,8 @@ def _await(task):
         raise ServingError(Code.CANCELLED, "The client has gone away") from error
     except TimeoutError as error:
         if task.future.cancel():
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED, "Run() timeout exceeded while waiting in batching queue"
-            ) from error
+            message = "Run() timeout exceeded while waiting in batching queue"
+            raise ServingError(Code.RESOURCE_EXHAUSTED, message) from error
         raise ServingError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification") from error
 
 
@@ -219,7 +210,5 @@ def _split_outputs(outputs, sizes, total):
     """Return the outputs of each request; None if an output's first axis is not the rows'."""
     if any(np.ndim(output) == 0 or len(output) != total for output in outputs):
         return None
-    ends = np.cumsum(sizes)
-    return [
-        [output[end - size : end] for output in outputs] for size, end in zip(sizes, ends.tolist())
-    ]
+    parts = [np.split(output, np.cumsum(sizes))[:-1] for output in outputs]
+    return list(zip(*parts))

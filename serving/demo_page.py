@@ -6,7 +6,7 @@ import json
 import pathlib
 import re
 
-_FILE = pathlib.Path(__file__).with_name("demo.html")
+_HTML = pathlib.Path(__file__).with_name("demo.html").read_text(encoding="utf-8")
 _MODELS = "[]/* models */"
 _POLICY = (
     "default-src 'none'; connect-src 'self'; script-src {}; style-src {}; base-uri 'none'; "
@@ -14,27 +14,19 @@ _POLICY = (
 )
 
 
-class DemoPage:
-    """One HTML file with the names of a `ModelManager`'s models; the rest comes over REST.
+def render(manager):
+    """Return the page as bytes, and its headers.
 
-    Its security policy allows its own script and this server alone: no answer is run as code.
+    The file gets the names of a `ModelManager`'s models; the rest comes over REST. Its security
+    policy allows its own script and this server alone: no answer is run as code.
     """
-
-    def __init__(self, manager):
-        self._manager = manager
-        self._html = _FILE.read_text(encoding="utf-8")
-
-    def content(self):
-        """Return the page as bytes, and its headers."""
-        names = json.dumps(self._manager.names()).replace("<", r"\u003c")
-        html = self._html.replace(_MODELS, names)
-        return html.encode(), {
-            "Content-Type": "text/html; charset=utf-8",
-            "Content-Security-Policy": _POLICY.format(
-                _hashes("script", html), _hashes("style", html)
-            ),
-            "Cache-Control": "no-store",
-        }
+    names = json.dumps(manager.names()).replace("<", r"\u003c")
+    html = _HTML.replace(_MODELS, names)
+    return html.encode(), {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": _POLICY.format(_hashes("script", html), _hashes("style", html)),
+        "Cache-Control": "no-store",
+    }
 
 
 def _hashes(tag, html):

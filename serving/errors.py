@@ -1,7 +1,4 @@
-"""Status codes and errors of both APIs.
-
-Whatever reads or runs a request raises a `ServingError` if the request is wrong or its run fails.
-"""
+"""Status codes and errors of both APIs."""
 
 import grpc
 

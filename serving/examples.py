@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from .errors import invalid_argument
+from .errors import invalid_argument, require
 from .json_inputs import decode_base64, format_error, is_object
 from .json_text import NUMBER_TOO_BIG, encode, type_name
-
-_KINDS = {"bytes_list": "bytes", "float_list": "float", "int64_list": "int64"}
 
 
 def read_examples(document, input_proto):
@@ -33,20 +31,17 @@ def read_examples(document, input_proto):
 def serialized_examples(input_proto):
     """Return the tensor of an `Input`: one serialized example per row, after the common context."""
     kind = input_proto.WhichOneof("kind")
-    if not kind or not getattr(input_proto, kind).examples:
-        raise invalid_argument("Input is empty.")
-    source, context = getattr(input_proto, kind), b""
-    if kind == "example_list_with_context":
-        context = source.context.SerializeToString()
-    rows = [context + example.SerializeToString() for example in source.examples]
-    array = np.empty(len(rows), object)
-    array[:] = rows
-    return array
+    source = getattr(input_proto, kind or "example_list")
+    require(source.examples, "Input is empty.")
+    has_context = kind == "example_list_with_context"
+    context = source.context.SerializeToString() if has_context else b""
+    rows = (context + example.SerializeToString() for example in source.examples)
+    return np.fromiter(rows, object)
 
 
 def _read_example(value, example):
-    if not isinstance(value, dict):
-        raise invalid_argument(f"Example must be JSON object but got JSON {type_name(value)}")
+    is_dict = isinstance(value, dict)
+    require(is_dict, f"Example must be JSON object but got JSON {type_name(value)}")
     for name, content in value.items():
         key = encode(name).decode("utf-8", "replace")
         feature = example.features.feature[key]
@@ -56,9 +51,8 @@ def _read_example(value, example):
 
 def _add(item, name, feature):
     if item is None or isinstance(item, list) or is_object(item):
-        raise invalid_argument(
-            f"Feature: {name} has element with unexpected JSON type: {type_name(item)}"
-        )
+        found = type_name(item)
+        raise invalid_argument(f"Feature: {name} has element with unexpected JSON type: {found}")
     if isinstance(item, (str, dict)):
         kind, value = "bytes_list", encode(item) if isinstance(item, str) else decode_base64(item)
     elif isinstance(item, float) or not -(2**63) <= item < 2**64:
@@ -68,11 +62,10 @@ def _add(item, name, feature):
             raise invalid_argument(NUMBER_TOO_BIG) from error
     else:
         kind, value = "int64_list", int(item)
-    present = feature.WhichOneof("kind")
-    if present not in (None, kind):
-        raise invalid_argument(
-            f"Unexpected element type in feature: {name} expecting type: {_KINDS[present]}"
-        )
+    present = feature.WhichOneof("kind") or kind
+    if present != kind:
+        expected = f"expecting type: {present.removesuffix('_list')}"
+        raise invalid_argument(f"Unexpected element type in feature: {name} {expected}")
     if kind == "int64_list" and value >= 2**63:
         raise invalid_argument(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
     getattr(feature, kind).value.append(value)

@@ -1,8 +1,8 @@
 """Command line: the flags of `tensorflow_model_server` that this server supports."""
 
 import argparse
-import dataclasses
 import os
+import sys
 
 from .limits import Limits
 
@@ -25,20 +25,18 @@ def _bool(text):
     return text.lower() in ("true", "1")
 
 
-def _port(text):
-    if text.isdecimal() and int(text) <= 65535:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"a port from 0 to 65535 is expected. Received: {text}")
+def _integer(expected, allowed):
+    def read(text):
+        if text.isdecimal() and int(text) in allowed:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{expected} is expected. Received: {text}")
+
+    return read
 
 
-def _positive(text):
-    if text.isdecimal() and int(text):
-        return int(text)
-    raise argparse.ArgumentTypeError(f"a positive integer is expected. Received: {text}")
-
-
+_port = _integer("a port from 0 to 65535", range(65536))
+_positive = _integer("a positive integer", range(1, sys.maxsize))
 _THREADS = 4 * (os.cpu_count() or 1)
-_LIMITS = {field.name: field.default for field in dataclasses.fields(Limits)}
 # Name, type, default, help.
 _FLAGS = [
     ("host", str, "127.0.0.1", "address to listen on"),
@@ -64,12 +62,17 @@ _FLAGS = [
     ("load_retry_interval_micros", int, 60_000_000, "microseconds between two attempts"),
     ("enable_model_warmup", _bool, True, "replay an export's requests before it is available"),
     ("num_request_iterations_for_warmup", int, 0, "runs of each warm-up request, 0 for one"),
-    ("max_request_bytes", _positive, ..., "bytes of a request's body or message"),
-    ("max_json_depth", _positive, ..., "lists and objects inside each other in a request"),
-    ("max_string_bytes", _positive, ..., "bytes of one string of a request"),
-    ("max_rows", _positive, ..., "rows of one request"),
-    ("max_ids", _positive, ..., "integers or strings of one tensor, rows times length"),
-    ("max_waiting_requests", _positive, ..., "requests of one API that wait for a thread"),
+    ("max_request_bytes", _positive, Limits.max_request_bytes, "bytes of a request"),
+    ("max_json_depth", _positive, Limits.max_json_depth, "lists and objects inside each other"),
+    ("max_string_bytes", _positive, Limits.max_string_bytes, "bytes of one string of a request"),
+    ("max_rows", _positive, Limits.max_rows, "rows of one request"),
+    ("max_ids", _positive, Limits.max_ids, "integers or strings of one tensor, rows times length"),
+    (
+        "max_waiting_requests",
+        _positive,
+        Limits.max_waiting_requests,
+        "that wait for a thread, by API",
+    ),
 ]
 
 
@@ -93,7 +96,6 @@ def parse_flags(arguments=None):
         allow_abbrev=False,
     )
     for name, read, default, text in _FLAGS:
-        default = _LIMITS[name] if default is ... else default
         switch = {"nargs": "?", "const": True} if read is _bool else {}
         shown = text if default is None else f"{text} (default: %(default)s)"
         parser.add_argument(f"--{name}", type=read, default=default, help=shown, **switch)

@@ -30,11 +30,7 @@ _Health = health_pb2.HealthCheckResponse
 
 
 class GrpcApi:
-    """Methods of both services; at most `num_threads` calls run models at once.
-
-    The event loop moves bytes; messages are parsed and models run on threads. Questions for a state
-    have a thread of their own, so they are answered while the models are busy.
-    """
+    """Methods of both services; at most `num_threads` calls run models at once, as in `RestApi`."""
 
     def __init__(self, manager, num_threads, limits):
         self._manager, self._limits = manager, limits
@@ -73,10 +69,11 @@ class GrpcApi:
             def work():
                 try:
                     request = request_class.FromString(content)
-                except DecodeError as error:
-                    # The code that gRPC gives in every language.
+                except DecodeError as error:  # with the code that gRPC gives in every language
                     message = "The bytes are not this call's request"
                     raise ServingError(Code.INTERNAL, message) from error
+                if "model_spec" in request.DESCRIPTOR.fields_by_name:
+                    require(request.HasField("model_spec"), "Missing ModelSpec")
                 return answer(request, request_context, record).SerializeToString()
 
             with catch_errors(record if name in _COUNTED else None) as failure, workers.admit():
@@ -90,7 +87,6 @@ class GrpcApi:
 
     def _run(self, run):
         def answer(request, request_context, record):
-            _check_model_spec(request)
             if self._manager.versions(request.model_spec.name):  # Made-up names are not kept.
                 record.model = request.model_spec.name
             with self._manager.use(request.model_spec) as servable:
@@ -104,7 +100,6 @@ class GrpcApi:
             return multi_inference(servable, request, request_context, self._limits)
 
     def _metadata(self, request, *_):
-        _check_model_spec(request)
         message = "GetModelMetadataRequest must specify at least one metadata_field"
         require(request.metadata_field, message)
         for field in request.metadata_field:
@@ -114,15 +109,12 @@ class GrpcApi:
         return response
 
     def _status(self, request, *_):
-        _check_model_spec(request)
         return model_status(self._manager, request.model_spec)
 
     def _reload(self, request, *_):
-        require(
-            request.config.WhichOneof("config") == "model_config_list",
-            "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
-            "ModelConfigList is currently supported",
-        )
+        refused = "ServerModelConfig type not supported by HandleReloadConfigRequest"
+        is_list = request.config.WhichOneof("config") == "model_config_list"
+        require(is_list, f"{refused}. Only ModelConfigList is currently supported")
         reload_models(self._manager, request.config.model_config_list.config)
         response = ReloadConfigResponse()
         response.status.SetInParent()
@@ -184,10 +176,5 @@ def make_grpc_server(api, max_request_bytes, address, credentials=None, health=N
 def _request_context(context):
     seconds = context.time_remaining()
     # Without a deadline gRPC gives None or some hundred million years.
-    if seconds is None or seconds > _LONGEST_DEADLINE_SECONDS:
-        return RequestContext()
-    return RequestContext(seconds * 1000)
-
-
-def _check_model_spec(request):
-    require(request.HasField("model_spec"), "Missing ModelSpec")
+    limited = seconds is not None and seconds <= _LONGEST_DEADLINE_SECONDS
+    return RequestContext(seconds * 1000 if limited else None)

@@ -16,7 +16,7 @@ from .tensors import dtype_name
 
 _MAX_RANK = 254  # of a TensorFlow shape
 _MAX_ARRAY_RANK = 64  # of a NumPy array
-
+_SEVERAL = "as multiple input tensors required as per tensorinfo_map"
 
 # By dtype, the JSON types that it accepts and the dtype that holds their values.
 _KINDS = {
@@ -41,20 +41,13 @@ def read_signature_name(document):
 
 
 def read_inputs(document, dtypes):
-    """Return the tensors of a predict request.
+    """Return the tensors of a parsed predict request by name, and True if it is in row form.
 
-    Args:
-        document: dictionary, the parsed request.
-        dtypes: dictionary from input name to `tf.DType`, not empty.
-
-    Returns:
-        Pair of a dictionary from name to array, and True if the request is in row form.
+    `dtypes` has the `tf.DType` of each input by name.
     """
     if "instances" in document and "inputs" in document:
-        raise format_error(
-            document,
-            "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ",
-        )
+        only_one = "expecting only one of 'inputs' or 'instances' keys to exist "
+        raise format_error(document, f"Not formatted correctly {only_one}")
     if "instances" in document:
         instances = document["instances"]
         if not isinstance(instances, list):
@@ -93,11 +86,8 @@ def _is_base64(value):
 
 
 def _read_rows(instances, dtypes):
-    require(
-        isinstance(instances[0], dict) or len(dtypes) == 1,
-        "instances is a plain list, but expecting list of objects as multiple input tensors "
-        "required as per tensorinfo_map",
-    )
+    plain = "instances is a plain list, but expecting list of objects"
+    require(isinstance(instances[0], dict) or len(dtypes) == 1, f"{plain} {_SEVERAL}")
     named = is_object(instances[0])
     only = next(iter(dtypes))
     shapes, columns = {}, {}
@@ -131,18 +121,15 @@ def _add_item(name, item, dtypes, shapes, columns):
     size = math.prod(expected)
     require(size == len(leaves), f"Expecting tensor size: {size} but got: {len(leaves)}")
     if expected != shape:
-        shown = [f"[{','.join(map(str, sizes))}]" for sizes in (expected, shape)]
-        raise invalid_argument(f"Expecting shape {shown[0]} but got: {shown[1]}")
+        wanted, got = (f"[{','.join(map(str, sizes))}]" for sizes in (expected, shape))
+        raise invalid_argument(f"Expecting shape {wanted} but got: {got}")
     columns.setdefault(name, []).extend(leaves)
 
 
 def _read_columns(inputs, dtypes):
     if not is_object(inputs):
-        require(
-            len(dtypes) == 1,
-            "inputs is a plain value/list, but expecting an object as multiple input tensors "
-            "required as per tensorinfo_map",
-        )
+        plain = "inputs is a plain value/list, but expecting an object"
+        require(len(dtypes) == 1, f"{plain} {_SEVERAL}")
         inputs = {next(iter(dtypes)): inputs}
     arrays = {}
     for name, dtype in dtypes.items():
@@ -154,13 +141,11 @@ def _read_columns(inputs, dtypes):
 
 def _shape_and_leaves(name, value, dtype):
     """Return the shape of a JSON value and its leaves in row-major order."""
-    shape = []
-    first = value
+    shape, leaves, first = [], [], value
     while isinstance(first, list):
         shape.append(len(first))
         first = first[0] if first else None
     require(len(shape) <= _MAX_RANK, f"tensor parsing error: {name}")
-    leaves = []
     _fill(value, 0, shape, dtype, leaves)
     return shape, leaves
 
@@ -211,9 +196,7 @@ def _build(name, leaves, shape, dtype):
     require(len(shape) <= _MAX_ARRAY_RANK, f"{most}. Received: {len(shape)}")
     holder = _KINDS[dtype][1] if leaves else dtype.as_numpy_dtype
     if holder is object:
-        array = np.empty(len(leaves), object)
-        array[:] = leaves
-        return array.reshape(shape)
+        return np.fromiter(leaves, object).reshape(shape)
     try:
         array = np.array(leaves, holder)
     except OverflowError as error:

@@ -13,8 +13,8 @@ from .tensors import as_array, dtype_name
 
 NUMBER_TOO_BIG = "JSON Parse error: Number too big to be stored in double."
 _QUOTED_LENGTH = 256
-_TYPE_NAMES = {dict: "Object", list: "Array", str: "String", type(None): "Null"}
-_TYPE_NAMES |= {int: "Number", float: "Number"}
+_TYPE_NAMES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
+_TYPE_NAMES[type(None)] = "Null"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WHOLE = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint32, tf.uint64, tf.bool}
 _DIGITS = {tf.float32: 9, tf.float64: 17}
@@ -88,18 +88,11 @@ def quote(value):
 
 def type_name(value):
     """Return TensorFlow Serving's name of a parsed value's type."""
-    if isinstance(value, bool):
-        return str(value)
-    return _TYPE_NAMES[type(value)]
+    return str(value) if isinstance(value, bool) else _TYPE_NAMES[type(value)]
 
 
 def write_outputs(outputs, row):
-    """Return a predict answer in row form (`predictions`) or in columns (`outputs`), for `dump`.
-
-    Args:
-        outputs: dictionary from output name to array, not empty.
-        row: bool.
-    """
+    """Return a predict answer in row form (`predictions`) or in columns (`outputs`), for `dump`."""
     arrays = {name: as_array(value) for name, value in outputs.items()}
     if row:
         _check_rows(arrays)
@@ -112,13 +105,13 @@ def write_outputs(outputs, row):
 
 
 def _check_rows(arrays):
-    batch = None
+    sizes = []
     for name, array in arrays.items():
         require(array.ndim, f"Tensor name: {name} has no shape information ")
-        batch = len(array) if batch is None else batch
-        sizes = f"{len(array)} expecting: {batch}"
-        same = len(array) == batch
-        require(same, f"Tensor name: {name} has inconsistent batch size: {sizes}")
+        sizes.append(len(array))
+        shown = f"{sizes[-1]} expecting: {sizes[0]}"
+        same = sizes[-1] == sizes[0]
+        require(same, f"Tensor name: {name} has inconsistent batch size: {shown}")
 
 
 def _to_json(name, array):
@@ -133,9 +126,7 @@ def _to_json(name, array):
         leaves = decimals(array.ravel(), _DIGITS[dtype])
     else:
         raise invalid_argument(f"Failed to write JSON value for tensor type: {dtype_name(dtype)}")
-    nested = np.empty(len(leaves), object)
-    nested[:] = leaves
-    return nested.reshape(array.shape).tolist()
+    return np.fromiter(leaves, object).reshape(array.shape).tolist()
 
 
 def decimals(array, digits):

@@ -1,12 +1,9 @@
-"""Bounds of what one request may bring."""
+"""Bounds of what one request may bring. Without TensorFlow, for the command line's sake."""
 
 import dataclasses
 import math
 
-import numpy as np
-import tensorflow as tf
-
-from .errors import TooLarge, invalid_argument, require
+from .errors import TooLarge, require
 
 _POINTER = 8  # bytes of a string in an array, beside the string itself
 
@@ -26,9 +23,8 @@ class Limits:
 
     def check_body(self, size):
         """Refuse a body of more bytes than a request may have."""
-        if size > self.max_request_bytes:
-            most = f"at most {self.max_request_bytes} bytes"
-            raise TooLarge(f"The request must have {most}. Received: {size} or more")
+        if size > (most := self.max_request_bytes):
+            raise TooLarge(f"The request must have at most {most} bytes. Received: {size} or more")
 
     def check_depth(self, document, body):
         """Refuse a parsed body that is nested too deeply."""
@@ -37,39 +33,22 @@ class Limits:
         level, depth = [document], 0
         while level:
             depth += 1
-            if depth > self.max_json_depth:
-                raise invalid_argument(
-                    "JSON Parse error: Values are nested too deeply. At most "
-                    f"{self.max_json_depth} levels are allowed"
-                )
-            level = [
-                child
-                for value in level
-                for child in (value.values() if isinstance(value, dict) else value)
-                if isinstance(child, (dict, list))
-            ]
+            most = f"At most {self.max_json_depth} levels are allowed"
+            message = f"JSON Parse error: Values are nested too deeply. {most}"
+            require(depth <= self.max_json_depth, message)
+            children = (x.values() if isinstance(x, dict) else x for x in level)
+            level = [x for each in children for x in each if isinstance(x, (dict, list))]
 
     def check_shape(self, name, shape, dtype):
-        """Refuse a tensor by its shape, before its memory is allocated.
+        """Refuse a tensor by its shape and `tf.DType`, before its memory is allocated.
 
         In a proto one value can stand for a whole shape, so a few bytes can ask for any amount.
         """
-        rows, count = (shape or [0])[0], math.prod(shape)
-        most = f"Input {name} must have at most {self.max_rows} rows"
-        require(rows <= self.max_rows, f"{most}. Received: {rows}")
-        most = f"Input {name} must have at most {self.max_ids} values"
-        free = dtype.is_floating or dtype.is_complex
-        require(free or count <= self.max_ids, f"{most}. Its shape {shape} has {count}")
-        size = count * (dtype.size or _POINTER)
-        most = f"Input {name} must take at most {self.max_request_bytes} bytes"
-        require(size <= self.max_request_bytes, f"{most}. Its shape {shape} takes {size}")
-
-    def check_tensors(self, tensors):
-        """Refuse tensors (arrays by input name) that are too large or have too long strings."""
-        for name, array in tensors.items():
-            self.check_shape(name, list(array.shape), tf.as_dtype(array.dtype))
-            if array.dtype != np.object_:
-                continue
-            longest = max(map(len, array.flat), default=0)
-            most = f"A string of input {name} must have at most {self.max_string_bytes} bytes"
-            require(longest <= self.max_string_bytes, f"{most}. Received: {longest}")
+        rows, count, must = (shape or [0])[0], math.prod(shape), f"Input {name} must"
+        message = f"{must} have at most {self.max_rows} rows. Received: {rows}"
+        require(rows <= self.max_rows, message)
+        message = f"{must} have at most {self.max_ids} values. Its shape {shape} has {count}"
+        require(dtype.is_floating or dtype.is_complex or count <= self.max_ids, message)
+        size, most = count * (dtype.size or _POINTER), f"at most {self.max_request_bytes} bytes"
+        message = f"{must} take {most}. Its shape {shape} takes {size}"
+        require(size <= self.max_request_bytes, message)

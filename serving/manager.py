@@ -13,6 +13,7 @@ from .metrics import LOAD_ATTEMPTS
 from .versions import State, VersionRecord, find_versions, wanted_versions
 
 _log = logging.getLogger(__name__)
+_UNLOADED = (State.START, State.LOADING)
 
 
 class ModelManager:
@@ -24,8 +25,7 @@ class ModelManager:
 
     Args:
         load: function of (name, version, path) that returns a `Servable`.
-        max_retries: int. Attempts after the first one failed.
-        retry_seconds: float. Time between attempts.
+        max_retries: int. Attempts after the first one failed, `retry_seconds` apart.
         unavailable_labels: bool. True if a new label may point to a version that is not loaded yet.
         stopping: `threading.Event` or None. Nothing more is loaded once it is set.
     """
@@ -33,9 +33,8 @@ class ModelManager:
     def __init__(
         self, load, max_retries=5, retry_seconds=60.0, unavailable_labels=False, stopping=None
     ):
-        self._load_servable = load
+        self._load_servable, self._unavailable_labels = load, unavailable_labels
         self._max_retries, self._retry_seconds = max_retries, retry_seconds
-        self._unavailable_labels = unavailable_labels
         self._configs = {}
         self._records = {}  # model name -> version -> VersionRecord
         self._complaints = {}  # model name -> the last complaint about its base path
@@ -117,11 +116,9 @@ class ModelManager:
                 continue
             moved = label in before and before[label] != version
             if moved or not self._unavailable_labels:
-                raise ServingError(
-                    Code.FAILED_PRECONDITION,
-                    f"Request to assign label to version {version} of model {config.name}, which "
-                    "is not currently available for inference",
-                )
+                request = f"Request to assign label to version {version} of model {config.name}"
+                message = f"{request}, which is not currently available for inference"
+                raise ServingError(Code.FAILED_PRECONDITION, message)
 
     def _find(self, model_spec):
         name = model_spec.name
@@ -132,12 +129,10 @@ class ModelManager:
             label, labels = model_spec.version_label, self._labels(name)
             require(label in labels, f"Unrecognized servable version label: {label}")
             version = labels[label]
-        records = self._records.get(name, {})
-        loaded = [key for key, record in records.items() if record.loaded]
-        if version is None and loaded:
-            return records[max(loaded)]
-        if version in loaded:
-            return records[version]
+        loaded = {key: x for key, x in self._records.get(name, {}).items() if x.loaded}
+        found = loaded.get(max(loaded, default=None) if version is None else version)
+        if found:
+            return found
         request = f"Latest({name})" if version is None else f"Specific({name}, {version})"
         raise ServingError(Code.NOT_FOUND, f"Servable not found for request: {request}")
 
@@ -155,9 +150,9 @@ class ModelManager:
             self._complaints.pop(name, None)
         records = self._want(name, {version: found[version] for version in wanted})
         for record in records:
-            if record.wanted and record.state in (State.START, State.LOADING):
-                if time.monotonic() >= record.next_attempt and not self._stopping.is_set():
-                    self._load(name, record)
+            is_due = record.wanted and time.monotonic() >= record.next_attempt
+            if is_due and record.state in _UNLOADED and not self._stopping.is_set():
+                self._load(name, record)
         self._retire(records)
 
     def _want(self, name, paths):
@@ -195,9 +190,8 @@ class ModelManager:
             _log.error("Loading %s failed (%s): %s", shown, attempt, record.message.split("\n")[0])
             return
         with self._lock:
-            record.servable = servable
+            record.servable, record.state = servable, State.AVAILABLE
             record.code, record.message = Code.OK, ""
-            record.state = State.AVAILABLE
         _log.info("Version %d of %s is available", record.version, name)
 
     def _retire(self, records):
@@ -211,14 +205,13 @@ class ModelManager:
                 record.state = State.UNLOADING
                 self._close_if_idle(record)
             for record in records:
-                if not record.wanted and record.state in (State.START, State.LOADING):
+                if not record.wanted and record.state in _UNLOADED:
                     record.state = State.END
 
     def _close_if_idle(self, record):
         if record.state == State.UNLOADING and not record.users:
             record.servable.close()
-            record.servable = None
-            record.state = State.END
+            record.servable, record.state = None, State.END
             self._garbage = True
 
     def _complain(self, name, complaint):

@@ -36,28 +36,31 @@ class Count:
         """Yield the samples: the library's protocol for collectors."""
         metric = Metric(self._name, self._text, "unknown")
         with self._lock:
-            values = dict(self._values)
-        for labels, value in values.items():
+            values = [*self._values.items()]
+        for labels, value in values:
             metric.add_sample(self._name, dict(zip(self._labels, labels)), value)
         yield metric
 
 
-def _distribution(name, text, labels, scale, growth, count):
-    bounds = [scale * growth**power for power in range(count - 1)]
+def _distribution(name, of, labels, scale, growth, count):
+    text, bounds = f"Distribution of {of}.", [scale * growth**power for power in range(count - 1)]
     return prometheus_client.Histogram(name, text, labels, buckets=bounds, registry=_registry)
 
 
+_SERVING = ":tensorflow:serving:"
+_BATCHING = f"{_SERVING}batching_session:"
+_TIME = "wall time (in microseconds)"
 REQUEST_COUNT = Count(
-    ":tensorflow:serving:request_count", "The total number of requests.", ("model_name", "status")
+    f"{_SERVING}request_count", "The total number of requests.", ("model_name", "status")
 )
 REQUEST_LATENCY = _distribution(
-    ":tensorflow:serving:request_latency",
-    "Distribution of wall time (in microseconds) for a request.",
+    f"{_SERVING}request_latency",
+    f"{_TIME} for a request",
     *(("model_name", "API", "entrypoint"), 10, 1.8, 33),
 )
 RUNTIME_LATENCY = _distribution(
-    ":tensorflow:serving:runtime_latency",
-    "Distribution of wall time (in microseconds) for the TensorFlow runtime.",
+    f"{_SERVING}runtime_latency",
+    f"{_TIME} for the TensorFlow runtime",
     *(("model_name", "API", "runtime"), 10, 1.8, 33),
 )
 LOAD_ATTEMPTS = Count(
@@ -66,17 +69,13 @@ LOAD_ATTEMPTS = Count(
     ("model_path", "status"),
 )
 QUEUING_LATENCY = _distribution(
-    ":tensorflow:serving:batching_session:queuing_latency",
-    "Distribution of wall time (in microseconds) in a batching queue.",
+    f"{_BATCHING}queuing_latency",
+    f"{_TIME} in a batching queue",
     *(("thread_pool_name",), 100, 1.2, 52),
 )
-WRAPPED_RUNS = Count(
-    ":tensorflow:serving:batching_session:wrapped_run_count", "The number of batches run."
-)
+WRAPPED_RUNS = Count(f"{_BATCHING}wrapped_run_count", "The number of batches run.")
 BATCH_SIZE = _distribution(
-    ":tensorflow:serving:batching_session:processed_batch_size",
-    "Distribution of the rows of a batch, filling included.",
-    *((), 1, 2, 14),
+    f"{_BATCHING}processed_batch_size", "the rows of a batch, filling included", (), 1, 2, 14
 )
 
 

@@ -5,6 +5,7 @@ from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse
 
 from .config_files import check_model_configs
 from .errors import Code, ServingError, invalid_argument
+from .predict import name_version
 
 SIGNATURE_DEF = "signature_def"
 
@@ -14,14 +15,12 @@ def model_status(manager, model_spec):
 
     A label in the `ModelSpec` does not narrow the answer.
     """
-    name = model_spec.name
-    records, missing = manager.versions(name), "any versions"
+    records, missing = manager.versions(model_spec.name), "any versions"
     if model_spec.HasField("version"):
-        version = model_spec.version.value
-        records = [record for record in records if record.version == version]
-        missing = f"version {version}"
+        records = [record for record in records if record.version == model_spec.version.value]
+        missing = f"version {model_spec.version.value}"
     if not records:
-        raise ServingError(Code.NOT_FOUND, f"Could not find {missing} of model {name}")
+        raise ServingError(Code.NOT_FOUND, f"Could not find {missing} of model {model_spec.name}")
     response = GetModelStatusResponse()
     for record in records:
         status = response.model_version_status.add(version=record.version, state=record.state)
@@ -33,11 +32,9 @@ def model_status(manager, model_spec):
 
 def model_metadata(manager, model_spec):
     """Return a `GetModelMetadataResponse` without the signatures, and their `SignatureDefMap`."""
-    response = GetModelMetadataResponse()
-    signatures = SignatureDefMap()
+    response, signatures = GetModelMetadataResponse(), SignatureDefMap()
     with manager.use(model_spec) as servable:
-        response.model_spec.name = servable.name
-        response.model_spec.version.value = servable.version
+        name_version(response.model_spec, servable, "")
         for name, signature in servable.signatures.items():
             signatures.signature_def[name].CopyFrom(signature)
     return response, signatures
@@ -68,9 +65,8 @@ def reload_models(manager, configs):
 
 def _missing(config, records):
     """Return the reason why a model cannot answer, or None if it can."""
-    if any(record.loaded for record in records):
-        return None
     if not records:
         return f"No versions of servable {config.name} found under {config.base_path}"
-    record = records[0]
-    return f"{{name: {config.name} version: {record.version}}} due to error: {record.message}"
+    name = f"{{name: {config.name} version: {records[0].version}}}"
+    is_loaded = any(record.loaded for record in records)
+    return None if is_loaded else f"{name} due to error: {records[0].message}"

@@ -5,7 +5,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
 from .errors import Code, ServingError, invalid_argument, require
 from .metrics import measure_runtime
-from .tensors import dtype_name, to_array, to_proto
+from .tensors import check_tensors, dtype_name, to_array, to_proto
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -13,15 +13,10 @@ DEFAULT_SIGNATURE = "serving_default"
 def run_predict_request(servable, request, request_context=None, limits=None):
     """Answer a `PredictRequest`, of gRPC or of a warm-up file, with a `PredictResponse`.
 
-    Args:
-        servable: `Servable`.
-        request: proto.
-        request_context: `RequestContext` or None. Its time limit ends the run.
-        limits: `Limits` or None. Bounds of the request.
+    The time limit of the `RequestContext` ends the run; `Limits` bound the request.
     """
     inputs = {name: to_array(name, proto, limits) for name, proto in request.inputs.items()}
-    if limits:
-        limits.check_tensors(inputs)
+    check_tensors(inputs, limits)
     name = request.model_spec.signature_name
     outputs = predict(servable, name, inputs, request.output_filter, request_context)
     response = PredictResponse()
@@ -32,14 +27,9 @@ def run_predict_request(servable, request, request_context=None, limits=None):
 
 
 def predict(servable, signature_name, inputs, output_filter=(), request_context=None):
-    """Run a signature on arrays by input name; return arrays by output name.
+    """Run a signature ("" for the default one) on arrays by input name.
 
-    Args:
-        servable: `Servable`.
-        signature_name: string, "" for the default one.
-        inputs: dictionary from input name to array.
-        output_filter: names of the outputs to compute; all of them if empty.
-        request_context: `RequestContext` or None. Its time limit ends the run.
+    It returns arrays by output name: those of `output_filter`, or all of them if that is empty.
     """
     name = signature_name or DEFAULT_SIGNATURE
     if name not in servable.signatures:
@@ -55,17 +45,16 @@ def predict(servable, signature_name, inputs, output_filter=(), request_context=
 def input_dtypes(servable, signature_name):
     """Return the inputs of a signature: a dictionary from name to `tf.DType`, sorted by name."""
     name = signature_name or DEFAULT_SIGNATURE
-    known = name in servable.signatures
-    require(known, f'Serving signature name: "{name}" not found in signature def')
+    message = f'Serving signature name: "{name}" not found in signature def'
+    require(name in servable.signatures, message)
     inputs = servable.signatures[name].inputs
     require(inputs, f"Failed to get input map for signature: {signature_name or 'DEFAULT'}")
     return {alias: tf.as_dtype(inputs[alias].dtype) for alias in sorted(inputs)}
 
 
 def name_version(model_spec, servable, signature_name):
-    """Fill the `ModelSpec` of an answer: the version and the signature that gave it."""
-    model_spec.name = servable.name
-    model_spec.version.value = servable.version
+    """Fill the `ModelSpec` of an answer: the version and the signature that gave it, if any."""
+    model_spec.name, model_spec.version.value = servable.name, servable.version
     model_spec.signature_name = signature_name
 
 

@@ -19,9 +19,7 @@ class RequestContext:
 
     def __init__(self, timeout_ms=None):
         self.deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        self._lock = threading.Lock()
-        self._cancelled = False
-        self._callbacks = []
+        self._lock, self._cancelled, self._callbacks = threading.Lock(), False, []
 
     def remaining(self):
         """Return the seconds left, or None without a limit; raise if the request has ended."""
@@ -57,8 +55,7 @@ def catch_errors(record=None):
 
     The `RequestRecord` counts the request by how the block ends.
     """
-    failure = types.SimpleNamespace(error=None)
-    code = Code.CANCELLED
+    failure, code = types.SimpleNamespace(error=None), Code.CANCELLED
     try:
         yield failure
         code = Code.OK

@@ -25,6 +25,7 @@ from .json_text import decimals, dump, dump_error, parse_object, write_outputs
 from .model_service import SIGNATURE_DEF, model_metadata, model_status
 from .predict import input_dtypes, predict
 from .request_context import RequestContext, Workers, catch_errors
+from .tensors import check_tensors
 from .versions import MAX_VERSION
 
 _FLAGS = re.IGNORECASE | re.ASCII
@@ -46,15 +47,13 @@ def make_rest_application(api, cors=False, metrics_path=None, demo_page=None):
         return Response(metrics.page(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
     async def show_demo(_request):
-        content, headers = demo_page.content()
+        content, headers = demo_page()
         return Response(content, headers=headers)
 
+    routes = [Route(metrics_path, show_metrics)] if metrics_path else []
+    routes += [Route("/", show_demo)] if demo_page else []
     # Starlette's own routes mind the case and decode `%2F` before they split a path.
-    routes = [Mount("/", api)]
-    if demo_page:
-        routes.insert(0, Route("/", show_demo))
-    if metrics_path:
-        routes.insert(0, Route(metrics_path, show_metrics))
+    routes.append(Mount("/", api))
     allowed = {"allow_methods": ["POST", "GET"], "allow_headers": ["Content-Type"]}
     middleware = [Middleware(CORSMiddleware, allow_origins=["*"], **allowed)] if cors else []
     return Router(routes, redirect_slashes=False, middleware=middleware)
@@ -64,16 +63,15 @@ class RestApi:
     """ASGI application that answers `/v1/models/...` as TensorFlow Serving does.
 
     The event loop moves bytes; JSON is parsed and models run on threads, at most `num_threads` at
-    once. Questions for a state have a thread of their own, so they are answered while the models
-    are busy. A request has a time limit of `timeout_ms`, if that is positive.
+    once. Questions for a state have a thread of their own, for when the models are busy. A request
+    has a time limit of `timeout_ms`, if that is positive.
     """
 
     def __init__(self, manager, num_threads, limits, timeout_ms):
         self._manager = manager
         self._models = Workers(num_threads, limits.max_waiting_requests)
         self._states = Workers(1, limits.max_waiting_requests)
-        self._limits = limits
-        self._timeout_ms = timeout_ms if timeout_ms > 0 else None
+        self._limits, self._timeout_ms = limits, timeout_ms if timeout_ms > 0 else None
 
     async def __call__(self, scope, receive, send):
         """Answer one request."""
@@ -123,7 +121,7 @@ class RestApi:
 
     def _process(self, method, path, body, request_context, record):
         pattern = {"POST": _POST, "GET": _GET}.get(method)
-        match = pattern.fullmatch(path) if pattern else None
+        match = pattern and pattern.fullmatch(path)
         malformed = f"Malformed request: {method} {path}"
         require(match, malformed)
         name, version, label, action = match.groups()
@@ -142,10 +140,10 @@ class RestApi:
         return dump(getattr(self, f"_{action}")(spec, document, request_context))
 
     def _predict(self, spec, document, request_context):
+        name = spec.signature_name
         with self._manager.use(spec) as servable:
-            inputs, row = read_inputs(document, input_dtypes(servable, spec.signature_name))
-            self._limits.check_tensors(inputs)
-            name = spec.signature_name
+            inputs, row = read_inputs(document, input_dtypes(servable, name))
+            check_tensors(inputs, self._limits)
             outputs = predict(servable, name, inputs, request_context=request_context)
         return write_outputs(outputs, row)
 
@@ -154,8 +152,8 @@ class RestApi:
         result = self._infer(classify, request, document, request_context).result
         rows = [row.classes for row in result.classifications]
         scores = [_decimals(item.score for item in row) for row in rows]
-        labels = [[item.label for item in row] for row in rows]
-        return {"results": [list(map(list, zip(*pair))) for pair in zip(labels, scores)]}
+        pairs = [zip([item.label for item in row], found) for row, found in zip(rows, scores)]
+        return {"results": [list(map(list, pair)) for pair in pairs]}
 
     def _regress(self, spec, document, request_context):
         request = RegressionRequest(model_spec=spec)
@@ -169,11 +167,9 @@ class RestApi:
 
     def _metadata(self, spec):
         response, signatures = model_metadata(self._manager, spec)
-        names = {"preserving_proto_field_name": True}
-        return {
-            "model_spec": _to_json(response.model_spec, **names),
-            "metadata": {SIGNATURE_DEF: _to_json(signatures, **names)},
-        }
+        as_written = functools.partial(_to_json, preserving_proto_field_name=True)
+        metadata = {SIGNATURE_DEF: as_written(signatures)}
+        return {"model_spec": as_written(response.model_spec), "metadata": metadata}
 
     def _status(self, spec):
         return _to_json(model_status(self._manager, spec))

@@ -19,8 +19,7 @@ class _HeadTimer:
 
     def __init__(self, transport, seconds):
         self._transport, self._seconds = transport, seconds
-        self._handle = None
-        self._answering = 0
+        self._handle, self._answering = None, 0
         self.start()
 
     def start(self):
@@ -42,20 +41,16 @@ class _HeadTimer:
 
 
 class RestServer:
-    """HTTP server of an ASGI application; `serve` runs until `stop`.
+    """HTTP server of an ASGI application on a listening socket; `serve` runs until `stop`.
 
-    Args:
-        application: ASGI application.
-        listener: listening `socket.socket`.
-        head_seconds: float. Time limit of the head of a request, 0 for none.
+    The head of a request has a time limit of `head_seconds`, 0 for none.
     """
 
     def __init__(self, application, listener, head_seconds=0):
         # Accepted connections inherit it; without it an answer's body waits for the client's
         # delayed acknowledgement of its head, 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._listener = listener
-        self._application = application
+        self._listener, self._application = listener, application
         self._timers = {}  # address of a client -> _HeadTimer
         self._config = uvicorn.Config(
             self._answer,

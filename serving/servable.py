@@ -1,10 +1,17 @@
-"""One loaded version of a model."""
+"""One loaded version of a model, and the warm-up requests that its export carries."""
+
+import os
 
 import tensorflow as tf
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
+from keras_attn.export.golden_outputs import WARMUP_FILE, outputs_match
 from keras_attn.export.saved_model_files import has_own_variables
 
-from .errors import Code, ServingError, invalid_argument
+from .errors import Code, ServingError, invalid_argument, require
+from .inference import classify, multi_inference, regress
+from .predict import run_predict_request
+from .tensors import to_array
 
 try:
     # Importing it registers the TensorFlow Text ops that the stock server has linked in. A model
@@ -12,6 +19,14 @@ try:
     import tensorflow_text  # noqa: F401
 except ImportError:
     pass
+
+_MAX_RECORDS = 1000
+_RUN = {
+    "predict_log": run_predict_request,
+    "classify_log": classify,
+    "regress_log": regress,
+    "multi_inference_log": multi_inference,
+}
 
 
 class Servable:
@@ -32,31 +47,24 @@ class Servable:
                 "The export is damaged: the files in variables/ are not those that it was written "
                 "with, by the hash in its fingerprint.pb.",
             )
-        self.name = name
-        self.version = version
-        graph = tf.Graph()
-        self._session = tf.compat.v1.Session(graph=graph)
+        self.name, self.version = name, version
+        self._session = tf.compat.v1.Session(graph=tf.Graph())
         try:
-            with graph.as_default():
-                meta_graph = tf.compat.v1.saved_model.load(
-                    self._session, [tf.saved_model.SERVING], path
-                )
+            with self._session.graph.as_default():
+                tags = [tf.saved_model.SERVING]
+                meta_graph = tf.compat.v1.saved_model.load(self._session, tags, path)
         except Exception:  # Raised again; only the session must not stay open.
             self._session.close()
             raise
         self.signatures = meta_graph.signature_def
 
     def run(self, feeds, fetches, request_context=None):
-        """Run the graph; safe to call from many threads at once.
+        """Run the graph on `feeds`, arrays by tensor name; return an array for each of `fetches`.
 
-        Args:
-            feeds: dictionary from tensor name to array.
-            fetches: list of tensor names, each for an array of the list that is returned.
-            request_context: `RequestContext` or None. Its time limit ends the run.
+        The time limit of the `RequestContext` ends the run. Many threads may call it at once.
         """
-        seconds = request_context.remaining() if request_context else None
         options = None
-        if seconds is not None:
+        if request_context and (seconds := request_context.remaining()) is not None:
             options = tf.compat.v1.RunOptions(timeout_in_ms=max(int(seconds * 1000), 1))
         try:
             return self._session.run(fetches, feeds, options=options)
@@ -71,3 +79,36 @@ class Servable:
     def close(self):
         """Free the model's memory."""
         self._session.close()
+
+
+def warm_up(servable, path, iterations=1):
+    """Run the requests of a version's `assets.extra/tf_serving_warmup_requests`, if it exists.
+
+    Where the record of a predict request has the response too, as in exports of keras_attn, the
+    answer must equal it. (The real server only runs the requests.)
+    """
+    file = os.path.join(path, WARMUP_FILE)
+    if not os.path.exists(file):
+        return
+    for count, record in enumerate(tf.compat.v1.io.tf_record_iterator(file), start=1):
+        most = f"the maximum ({_MAX_RECORDS}) at {file}"
+        require(count <= _MAX_RECORDS, f"Number of warmup records exceeds {most}")
+        log = PredictionLog.FromString(record)
+        kind = log.WhichOneof("log_type")
+        require(kind in _RUN, f"Unsupported log_type for warmup: {kind}")
+        request = getattr(log, kind).request
+        for _ in range(iterations):
+            answer = _RUN[kind](servable, request)
+            if kind == "predict_log":
+                _check_answer(request.model_spec.signature_name, log.predict_log.response, answer)
+
+
+def _check_answer(signature, expected, answer):
+    for name, proto in expected.outputs.items():
+        found = to_array(name, answer.outputs[name]) if name in answer.outputs else None
+        if found is None or not outputs_match(to_array(name, proto), found):
+            raise ServingError(
+                Code.FAILED_PRECONDITION,
+                f"The export is damaged or runs differently here: its signature {signature!r} no "
+                f"longer gives the output {name!r} that it gave when it was written.",
+            )

@@ -24,8 +24,7 @@ _POLL_SECONDS = 1.0
 def main(arguments=None):
     """Load the models and serve them until SIGTERM or SIGINT; running requests finish first.
 
-    Returns:
-        The exit code: 0 after a signal, 1 if serving failed, 2 for a usage error.
+    It returns the exit code: 0 after a signal, 1 if serving failed, 2 for a usage error.
     """
     flags = parse_flags(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -46,32 +45,27 @@ def serve(flags, stopping):
     """Load the models and serve them until the `threading.Event` `stopping` is set."""
     try:
         # Before the imports that take seconds, so that a wrong path or port is reported at once.
-        from .config_files import read_metrics_path, read_model_configs
+        from . import config_files
 
-        configs = read_model_configs(
-            flags.model_config_file, flags.model_name, flags.model_base_path
-        )
+        given = flags.model_config_file, flags.model_name, flags.model_base_path
+        configs = config_files.read_model_configs(*given)
         for api, port in (("gRPC", flags.port), ("REST", flags.rest_api_port)):
             if port:
                 check_address(api, flags.host, port)
-        metrics_path = read_metrics_path(flags.monitoring_config_file)
+        metrics_path = config_files.read_metrics_path(flags.monitoring_config_file)
+        credentials = config_files.read_credentials(flags.ssl_config_file)
         from . import grpc_api, rest_api, rest_server  # noqa: F401
         from .batch_scheduler import BatchScheduler
-        from .batching_options import read_batching_options
         from .manager import ModelManager
-        from .tls import read_credentials
     except ImportError as error:
-        raise ImportError(
-            f"{error}. The server needs: pip install 'keras_attn[serving]'"
-        ) from error
-    credentials = read_credentials(flags.ssl_config_file)
-    batching = None
+        remedy = "The server needs: pip install 'keras_attn[serving]'"
+        raise ImportError(f"{error}. {remedy}") from error
+    scheduler = None
     if flags.enable_batching:
-        options = read_batching_options(flags.batching_parameters_file)
-        batching = BatchScheduler(options), options
-
+        options = config_files.read_batching_options(flags.batching_parameters_file)
+        scheduler = BatchScheduler(options)
     manager = ModelManager(
-        functools.partial(load, flags, batching),
+        functools.partial(load, flags, scheduler),
         max_retries=flags.max_num_load_retries,
         retry_seconds=max(flags.load_retry_interval_micros, 0) / 1e6,
         unavailable_labels=flags.allow_version_labels_for_unavailable_models,
@@ -92,14 +86,13 @@ def serve(flags, stopping):
         event_loop.submit(asyncio.run, apis).result()
 
 
-def load(flags, batching, name, version, path):
+def load(flags, scheduler, name, version, path):
     """Return a loaded and warmed version of a model, a `Servable` or a `BatchingServable`."""
-    from .batching_options import read_own_batching_options
     from .batching_servable import BatchingServable
-    from .servable import Servable
-    from .warmup import warm_up
+    from .config_files import read_own_batching_options
+    from .servable import Servable, warm_up
 
-    scheduler, options = batching or (None, None)
+    options = scheduler and scheduler.options
     if options and flags.enable_per_model_batching_parameters:
         options = read_own_batching_options(path, options)
     servable = Servable(name, version, path)
@@ -118,12 +111,8 @@ def _await_models(manager, configs, flags, stopping):
     """Return when every model can answer, before which no port opens, or when to stop."""
     while not stopping.is_set():
         manager.poll()
-        versions = {config.name: manager.versions(config.name) for config in configs}
-        missing = {
-            name: records
-            for name, records in versions.items()
-            if not any(record.loaded for record in records)
-        }
+        found = {config.name: manager.versions(config.name) for config in configs}
+        missing = {n: records for n, records in found.items() if not any(r.loaded for r in records)}
         if not missing or stopping.is_set():
             return
         for name, records in missing.items():
@@ -134,7 +123,7 @@ def _await_models(manager, configs, flags, stopping):
 
 async def _serve_apis(flags, manager, metrics_path, credentials, stopping):
     """Serve both APIs until `stopping` is set, and until the running requests are done."""
-    from .demo_page import DemoPage
+    from .demo_page import render
     from .grpc_api import GrpcApi, HealthService, make_grpc_server
     from .rest_api import RestApi, make_rest_application
     from .rest_server import RestServer
@@ -150,17 +139,15 @@ async def _serve_apis(flags, manager, metrics_path, credentials, stopping):
         await grpc_server.start()
     if flags.rest_api_port:
         api = RestApi(manager, flags.rest_api_num_threads, limits, flags.rest_api_timeout_in_ms)
-        demo_page = DemoPage(manager) if flags.demo_page else None
+        demo_page = functools.partial(render, manager) if flags.demo_page else None
         cors = flags.rest_api_enable_cors_support
-        rest_server = RestServer(
-            make_rest_application(api, cors, metrics_path, demo_page),
-            open_socket("REST", flags.host, flags.rest_api_port),
-            head_seconds=max(flags.rest_api_timeout_in_ms, 0) / 1000,
-        )
+        application = make_rest_application(api, cors, metrics_path, demo_page)
+        listener = open_socket("REST", flags.host, flags.rest_api_port)
+        seconds = max(flags.rest_api_timeout_in_ms, 0) / 1000
+        rest_server = RestServer(application, listener, head_seconds=seconds)
         rest_end = asyncio.create_task(rest_server.serve())
-    ports = flags.host, flags.port, flags.rest_api_port
-    _log.info("Serving on %s: gRPC port %d, REST port %d", *ports)
-
+    ports = f"gRPC port {flags.port}, REST port {flags.rest_api_port}"
+    _log.info("Serving on %s: %s", flags.host, ports)
     await asyncio.to_thread(stopping.wait)
     _log.info("Stopping; running requests finish first")
     manager.stop()
@@ -177,10 +164,8 @@ async def _serve_apis(flags, manager, metrics_path, credentials, stopping):
 def check_address(api, host, port):
     """Bind a port and release it, so that a wrong address is reported before models load.
 
-    Nothing listens meanwhile, so no client takes the server for one that answers.
-
-    Raises:
-        OSError: if the host is unknown or not of this machine, or the port is taken or not allowed.
+    Nothing listens meanwhile, so no client takes the server for one that answers. An `OSError` says
+    that the host is unknown or not of this machine, or the port is taken or not allowed.
     """
     try:
         with socket.socket(_family(host)) as probe:

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
-from .errors import invalid_argument
+from .errors import invalid_argument, require
 
 _FIELDS = {
     tf.float32: "float_val",
@@ -29,15 +29,23 @@ def as_array(value):
 
 def to_array(name, proto, limits=None):
     """Return the array that a client sent; strings are bytes objects."""
-    sizes = [dim.size for dim in proto.tensor_shape.dim]
-    if proto.tensor_shape.unknown_rank or min(sizes, default=0) < 0:
-        raise invalid_argument(f"tensor parsing error: {name}")
+    sizes, message = [dim.size for dim in proto.tensor_shape.dim], f"tensor parsing error: {name}"
+    require(not proto.tensor_shape.unknown_rank and min(sizes, default=0) >= 0, message)
     try:
         if limits:
             limits.check_shape(name, sizes, tf.as_dtype(proto.dtype))
         return tf.make_ndarray(proto)
     except (KeyError, MemoryError, OverflowError, TypeError, ValueError) as error:
-        raise invalid_argument(f"tensor parsing error: {name}") from error
+        raise invalid_argument(message) from error
+
+
+def check_tensors(tensors, limits):
+    """Refuse tensors (arrays by input name) that are too large or have too long strings."""
+    for name, array in tensors.items() if limits else ():
+        limits.check_shape(name, list(array.shape), tf.as_dtype(array.dtype))
+        longest = max(map(len, array.flat), default=0) if array.dtype == np.object_ else 0
+        most = f"A string of input {name} must have at most {limits.max_string_bytes} bytes"
+        require(longest <= limits.max_string_bytes, f"{most}. Received: {longest}")
 
 
 def to_proto(array):

@@ -11,17 +11,26 @@ from .retries import ClientError
 
 def main(arguments=None):
     """Print one translation per line; return 0, or 1 without an answer."""
-    parser = _parser()
+    parser = argparse.ArgumentParser(prog="python -m serving.client", description=__doc__)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--url", help="model over REST, http://HOST:PORT/v1/models/NAME")
+    where.add_argument("--grpc", metavar="HOST:PORT", help="server over gRPC; add --model_name")
+    add = parser.add_argument
+    add("--model_name", help="model for --grpc (default: default)")
+    add("--timeout", type=float, default=60.0, help="seconds, with all attempts (default: 60)")
+    add("--retries", type=int, default=4, help="attempts after the first (default: %(default)s)")
+    add("--complete", action="store_true", help="print what follows each text instead")
+    add("--score", action="store_true", help="print each score and a tab before the text")
+    add("texts", nargs="+", metavar="text", help="a sentence to translate")
     flags = parser.parse_args(arguments)
     if flags.url is not None and flags.model_name is not None:
         parser.error("--model_name is for --grpc; a --url names its model itself")
     options = {"timeout": flags.timeout, "retries": flags.retries}
     try:
-        client = (
-            GrpcClient(flags.grpc, flags.model_name or "default", **options)
-            if flags.url is None
-            else RestClient(flags.url, **options)
-        )
+        if flags.url is None:
+            client = GrpcClient(flags.grpc, flags.model_name or "default", **options)
+        else:
+            client = RestClient(flags.url, **options)
         with client:
             answers = (client.complete if flags.complete else client.translate)(flags.texts)
     except (ClientError, ImportError, ValueError) as error:
@@ -38,21 +47,6 @@ def main(arguments=None):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
-
-
-def _parser():
-    parser = argparse.ArgumentParser(prog="python -m serving.client", description=__doc__)
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--url", help="model over REST, http://HOST:PORT/v1/models/NAME")
-    where.add_argument("--grpc", metavar="HOST:PORT", help="server over gRPC; add --model_name")
-    add = parser.add_argument
-    add("--model_name", help="model for --grpc (default: default)")
-    add("--timeout", type=float, default=60.0, help="seconds, with all attempts (default: 60)")
-    add("--retries", type=int, default=4, help="attempts after the first (default: %(default)s)")
-    add("--complete", action="store_true", help="print what follows each text instead")
-    add("--score", action="store_true", help="print each score and a tab before the text")
-    add("texts", nargs="+", metavar="text", help="a sentence to translate")
-    return parser
 
 
 if __name__ == "__main__":

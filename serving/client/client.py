@@ -2,11 +2,13 @@
 
 import collections.abc
 import numbers
+import re
 import typing
 
 from .retries import ClientError, with_retries
 
 DEFAULT_SIGNATURE = "serving_default"
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class Answer(typing.NamedTuple):
@@ -19,25 +21,19 @@ class Answer(typing.NamedTuple):
 class Client:
     """One served model: `RestClient` or `GrpcClient`, whose answers are the same.
 
-    Safe to use from many threads at once, and a context manager that closes it. A subclass has
+    Safe to use from many threads at once, and a context manager that closes it. A call is repeated
+    where the connection is refused or lost, or the server is overloaded (503, 429) or stops, and
+    not where the server calls it wrong. A subclass names its `place` for errors and has
     `_predict(inputs, signature_name, limit)`, one attempt within a `TimeLimit`.
-
-    Args:
-        place: string. The model's name in errors.
-        timeout: float. Seconds for a call, all attempts together.
-        retries: int. Most attempts after the first where the connection is refused or lost, or the
-            server is overloaded (503, 429) or stops. A request that it calls wrong is not repeated.
-
-    Raises:
-        ValueError: if `timeout` is not positive, or `retries` is negative.
     """
 
-    def __init__(self, place, timeout, retries):
+    def __init__(self, place, timeout=60.0, retries=4, headers=None):
         if not (isinstance(timeout, numbers.Real) and timeout > 0):
             raise ValueError(f"`timeout` must be positive. Received: timeout={timeout!r}.")
         if not (isinstance(retries, numbers.Real) and retries >= 0):
             raise ValueError(f"`retries` must not be negative. Received: retries={retries!r}.")
         self.place, self._timeout, self._retries = place, timeout, retries
+        self._headers = _checked_headers(headers)
 
     def predict(self, inputs, signature_name=DEFAULT_SIGNATURE):
         """Run a signature.
@@ -96,19 +92,29 @@ class Client:
         self.close()
 
     def _write(self, texts, output):
-        is_list = isinstance(texts, collections.abc.Iterable)
-        if not is_list or isinstance(texts, (str, bytes)):
+        if isinstance(texts, (str, bytes)) or not isinstance(texts, collections.abc.Iterable):
             raise ClientError(f"`texts` must be a list of strings. Received: texts={texts!r}.")
         texts = list(texts)
-        if not texts:
-            return []
-        outputs = self.predict({"text": texts})
+        outputs = self.predict({"text": texts}) if texts else {output: []}
         if output not in outputs:
             raise ClientError(f"{self.place} has no output named {output}.")
         columns = outputs[output], outputs.get("score", [None] * len(texts))
         if not all(isinstance(x, list) and len(x) == len(texts) for x in columns):
             raise ClientError(f"{self.place} did not answer each text.")
         return [Answer(*pair) for pair in zip(*columns)]
+
+
+def _checked_headers(headers):
+    """Return a dict of headers, empty for None. Errors do not show values, which may be secret."""
+    if headers is not None and not isinstance(headers, dict):
+        raise ValueError(f"`headers` must be a dict of strings. Received: {type(headers)}.")
+    for name, value in (headers or {}).items():
+        is_name = isinstance(name, str) and _HEADER_NAME.fullmatch(name)
+        is_line = isinstance(value, str) and value.isascii() and value.isprintable()
+        if not is_name or not is_line:
+            wanted = "single lines of ASCII by name"
+            raise ValueError(f"`headers` must be {wanted}. Received: the one of {name!r}.")
+    return dict(headers or {})
 
 
 class Session:
@@ -142,9 +148,8 @@ class Session:
                 (rows,) = segment.values()
                 lengths = [len(row) for row in rows]
             except (TypeError, ValueError) as error:
-                reads = "A step reads rows of `token_ids` or of `states`, and without `lengths` no more"
+                reads = "A step without `lengths` reads rows of `token_ids` or of `states` alone"
                 raise ClientError(f"{reads}. Received: {segment!r}.") from error
-        inputs = {**segment, "lengths": lengths, **self.memory}
-        outputs = self._client.predict(inputs, "step")
+        outputs = self._client.predict({**segment, "lengths": lengths, **self.memory}, "step")
         self.memory = {name: outputs.pop(name) for name in self.memory}
         return outputs

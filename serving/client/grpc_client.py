@@ -1,6 +1,7 @@
 """Client over gRPC."""
 
-from .arguments import check_grpc_model, checked_headers
+import numbers
+
 from .client import Client
 from .retries import ClientError
 from .tensors import read_tensor, write_tensor
@@ -27,9 +28,7 @@ class GrpcClient(Client):
         version: int. By default the newest.
         label: string. Label of a version, in place of `version`.
         credentials: `grpc.ChannelCredentials`, for TLS.
-        timeout: float. Seconds for a call, all attempts together.
-        retries: int. Most attempts after the first.
-        headers: dict of strings, sent with each request, as for a gateway before the server.
+        **options: `timeout`, `retries` and `headers`, as of `RestClient`.
 
     Raises:
         ImportError: if the packages of the extra `serving` are missing.
@@ -46,21 +45,17 @@ class GrpcClient(Client):
         version=None,
         label=None,
         credentials=None,
-        timeout=60.0,
-        retries=4,
-        headers=None,
+        **options,
     ):
-        check_grpc_model(address, model_name, version, label)
-        super().__init__(f"{address}, model {model_name}", timeout, retries)
-        headers = checked_headers(headers)
+        _check_arguments(address, model_name, version, label)
+        super().__init__(f"{address}, model {model_name}", **options)
         try:
             import grpc
 
             from . import messages_pb2
         except ImportError as error:
             raise ImportError(f"{error}. gRPC needs: pip install 'keras_attn[serving]'") from error
-        self._rpc_error = grpc.RpcError
-        self._messages = messages_pb2
+        self._rpc_error, self._messages = grpc.RpcError, messages_pb2
         self._spec = messages_pb2.ModelSpec(name=model_name, version_label=label)
         if version is not None:
             self._spec.version.value = version
@@ -68,7 +63,7 @@ class GrpcClient(Client):
             self._channel = grpc.secure_channel(address, credentials, _CHANNEL)
         else:
             self._channel = grpc.insecure_channel(address, _CHANNEL)
-        self._headers = [(name.lower(), value) for name, value in headers.items()]
+        self._metadata = [(name.lower(), value) for name, value in self._headers.items()]
         self._signatures = None
 
     def close(self):
@@ -82,20 +77,19 @@ class GrpcClient(Client):
             info = self._named(name, signature.inputs, f"input named {name} in {signature_name}")
             write_tensor(request.inputs[name], name, value, info.dtype)
         try:
-            response = self._call("Predict", request, limit)
+            outputs = self._call("Predict", request, limit).outputs
         except ClientError:
             self._signatures = None  # a new version may have others
             raise
-        return {name: read_tensor(name, proto) for name, proto in response.outputs.items()}
+        return {name: read_tensor(name, proto) for name, proto in outputs.items()}
 
     def _signature(self, name, limit):
-        signatures = self._signatures
+        signatures = self._signatures  # another thread may forget them meanwhile
         if signatures is None:
-            request = self._messages.GetModelMetadataRequest(model_spec=self._spec)
-            request.metadata_field.append(_SIGNATURES)
-            response = self._call("GetModelMetadata", request, limit)
-            found = self._messages.SignatureDefMap()
-            found.ParseFromString(response.metadata[_SIGNATURES].value)
+            fields = {"model_spec": self._spec, "metadata_field": [_SIGNATURES]}
+            request = self._messages.GetModelMetadataRequest(**fields)
+            content = self._call("GetModelMetadata", request, limit).metadata[_SIGNATURES].value
+            found = self._messages.SignatureDefMap.FromString(content)
             signatures = self._signatures = found.signature_def
         return self._named(name, signatures, f"signature named {name}")
 
@@ -112,7 +106,7 @@ class GrpcClient(Client):
             response_deserializer=getattr(self._messages, f"{name}Response").FromString,
         )
         try:
-            return method(request, timeout=limit.wait(), metadata=self._headers)
+            return method(request, timeout=limit.wait(), metadata=self._metadata)
         except ValueError as error:  # of a channel that is closed
             raise ClientError(f"The client of {self.place} cannot ask: {error}") from error
         except self._rpc_error as error:
@@ -122,3 +116,20 @@ class GrpcClient(Client):
                 raise limit.error(self.place) from error
             message = f"{self.place} answered {code}: {error.details()}"
             raise ClientError(message, code in _PASSING) from error
+
+
+def _check_arguments(address, model_name, version, label):
+    """Refuse what does not name a server and one model or version."""
+    is_text = isinstance(address, str) and address
+    if not is_text or address.startswith(("http://", "https://")):
+        raise ValueError(f"`address` must be HOST:PORT. Received: address={address!r}.")
+    if not isinstance(model_name, str) or not model_name:
+        raise ValueError(f"`model_name` must be a string. Received: model_name={model_name!r}.")
+    if version is not None and label is not None:
+        received = f"Received: version={version}, label={label!r}."
+        raise ValueError(f"A `version` or a `label` is given, not both. {received}")
+    is_whole = isinstance(version, numbers.Integral) and not isinstance(version, bool)
+    if version is not None and not (is_whole and -(2**63) <= version < 2**63):
+        raise ValueError(f"`version` must be a whole number. Received: version={version!r}.")
+    if label is not None and not isinstance(label, str):
+        raise ValueError(f"`label` must be a string. Received: label={label!r}.")

@@ -4,9 +4,9 @@ import base64
 import http.client
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 
-from .arguments import checked_headers, quoted_url
 from .client import Client
 from .retries import ClientError
 
@@ -37,9 +37,9 @@ class RestClient(Client):
     """
 
     def __init__(self, url, *, timeout=60.0, retries=4, headers=None):
-        self._url = quoted_url(url)
-        super().__init__(url.rstrip("/"), timeout, retries)
-        self._headers = {"Content-Type": "application/json", **checked_headers(headers)}
+        self._url = _quoted_url(url)
+        super().__init__(url.rstrip("/"), timeout, retries, headers)
+        self._headers.setdefault("Content-Type", "application/json")
 
     def _predict(self, inputs, signature_name, limit):
         question = {"signature_name": signature_name, "inputs": inputs}
@@ -54,10 +54,7 @@ class RestClient(Client):
             metadata = self._ask("/metadata", "metadata", limit)
             signature = metadata["signature_def"]["signature_def"][signature_name]
             outputs = dict.fromkeys(signature["outputs"], outputs)
-        return {
-            name: _decoded(value) if name.endswith("_bytes") else value
-            for name, value in outputs.items()
-        }
+        return {n: _decoded(x) if n.endswith("_bytes") else x for n, x in outputs.items()}
 
     def _ask(self, action, key, limit, body=None):
         """Return the value of a key of the answer."""
@@ -81,6 +78,21 @@ class RestClient(Client):
             if isinstance(error, http.client.BadStatusLine):
                 error = "what answers there is no HTTP, as at the port for gRPC."
             raise ClientError(f"{place} is not the address of a served model: {error}") from None
+
+
+def _quoted_url(url):
+    """Return a model's address as it is sent, percent-encoded."""
+    try:
+        parts = urllib.parse.urlsplit(url if isinstance(url, str) else "")
+        has_host = parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:  # of a port that is no number
+        has_host = False
+    is_plain = has_host and not (parts.query or parts.fragment or "@" in parts.netloc)
+    if not is_plain or parts.scheme not in ("http", "https") or not parts.path.strip("/"):
+        form = "http://HOST:PORT/v1/models/NAME"
+        raise ValueError(f"`url` must be a model's address, {form}. Received: url={url!r}.")
+    path = urllib.parse.quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~", errors="replace")
+    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def _read(answer, limit):
@@ -107,10 +119,8 @@ def _jsonable(value):
         return {"b64": base64.b64encode(value).decode()}
     if hasattr(value, "tolist"):  # an array
         return value.tolist()
-    raise ClientError(
-        "An input must be numbers, strings or bytes, or nested lists or arrays of these. "
-        f"Received: {value!r}."
-    )
+    fitting = "numbers, strings or bytes, or nested lists or arrays of these"
+    raise ClientError(f"An input must be {fitting}. Received: {value!r}.")
 
 
 def _decoded(value):

@@ -3,6 +3,7 @@
 Not taken from a package, so that the REST client needs the standard library alone.
 """
 
+import itertools
 import random
 import time
 
@@ -51,17 +52,15 @@ def with_retries(call, seconds, retries):
     on the server, so it may be sent twice.
     """
     limit = TimeLimit(seconds)
-    attempt = 0
-    while True:
+    for attempt in itertools.count(1):
         try:
             return call(limit)
         except ClientError as error:
-            pause = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1)
-            attempt += 1
+            pause = min(_FIRST_PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
             if error.may_pass and attempt <= retries and pause < limit.left():
                 time.sleep(pause)
-            elif attempt > 1:
-                tried = f"{str(error).removesuffix('.')} ({attempt} attempts)"
-                raise ClientError(tried, error.may_pass) from error
-            else:
+                continue
+            if attempt == 1:
                 raise
+            tried = f"{str(error).removesuffix('.')} ({attempt} attempts)"
+            raise ClientError(tried, error.may_pass) from error

@@ -25,11 +25,7 @@ _TYPES = {
 
 
 def write_tensor(proto, name, value, dtype):
-    """Fill a `TensorProto` of a dtype (by number) with a value, nested lists or an array.
-
-    It raises a `ClientError` if the value is of another type, or its lists differ in length or are
-    too deep.
-    """
+    """Fill a `TensorProto` of a dtype (by number) with a value, nested lists or an array."""
     type_name, field, _ = _known(name, dtype)
     value = value.tolist() if hasattr(value, "tolist") else value
     proto.dtype = dtype

@@ -11,8 +11,8 @@ from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from serving.batch_scheduler import BatchScheduler
-from serving.batching_options import BatchingOptions
 from serving.batching_servable import BatchingServable
+from serving.config_files import BatchingOptions
 from serving.errors import Code, ServingError
 from serving.request_context import RequestContext
 

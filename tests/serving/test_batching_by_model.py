@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from serving.batch_scheduler import BatchScheduler
-from serving.batching_options import BatchingOptions, read_own_batching_options
+from serving.config_files import BatchingOptions, read_own_batching_options
 from serving.errors import ServingError
 
 COMMON = BatchingOptions(max_batch_size=2, num_batch_threads=3, thread_pool_name="common")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.batching_options import BatchingOptions, read_batching_options
+from serving.config_files import BatchingOptions, read_batching_options
 
 
 def test_a_parameters_file_sets_the_options(tmp_path):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import serving
 from keras_attn import export, models, text
-from serving.demo_page import DemoPage
+from serving.demo_page import render
 
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
 SENTENCES = ["the cat sat on the mat", "a dog ran over the hill"]
@@ -37,7 +37,7 @@ def test_the_page_loads_nothing_from_other_sites():
 
 def test_model_names_are_escaped_and_only_the_page_script_runs():
     name = '</script><script>alert("x")</script>'
-    content, headers = DemoPage(Names("a", name)).content()
+    content, headers = render(Names("a", name))
     (script,) = re.findall("<script>(.*?)</script>", content.decode(), re.DOTALL)
     assert r'["a", "\u003c/script>\u003cscript>alert(\"x\")\u003c/script>"]' in script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -9,9 +9,8 @@ from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 import serving
-from serving.batching_options import read_batching_options
 from serving.client.messages_pb2 import MonitoringConfig
-from serving.config_files import read_config
+from serving.config_files import read_batching_options, read_config
 from serving.flags import parse_flags
 
 FOLDER = pathlib.Path(serving.__file__).parent

@@ -16,9 +16,8 @@ from tensorflow_serving.apis import (
 )
 
 from serving.errors import ServingError
-from serving.servable import Servable
+from serving.servable import Servable, warm_up
 from serving.versions import find_versions
-from serving.warmup import warm_up
 
 FAST_RETRY = ["--max_num_load_retries=1", "--load_retry_interval_micros=1000"]
 

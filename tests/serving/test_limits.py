@@ -21,6 +21,7 @@ from tensorflow_serving.apis import (
 from serving.errors import ServingError
 from serving.limits import Limits
 from serving.predict import run_predict_request
+from serving.tensors import check_tensors
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_brackets_in_strings_do_not_count_as_depth():
 
 
 def test_an_empty_string_tensor_passes_the_limits():
-    Limits(max_string_bytes=1).check_tensors({"x": np.zeros((0, 2), object)})
+    check_tensors({"x": np.zeros((0, 2), object)}, Limits(max_string_bytes=1))
 
 
 def test_a_shape_larger_than_a_request_is_refused(limited):
@@ -182,10 +183,10 @@ def test_a_shape_is_refused_before_it_takes_memory(monkeypatch, dtype, sizes, me
 
 def test_the_limit_of_ids_does_not_count_floats():
     limits = Limits(max_ids=6)
-    limits.check_tensors({"x": np.zeros([7, 5], np.float32), "y": np.zeros([3, 2], np.int32)})
+    check_tensors({"x": np.zeros([7, 5], np.float32), "y": np.zeros([3, 2], np.int32)}, limits)
     for dtype in (np.int32, np.bool_, object):
         with pytest.raises(ServingError, match=r"Its shape \[7, 5\] has 35"):
-            limits.check_tensors({"x": np.zeros([7, 5], dtype)})
+            check_tensors({"x": np.zeros([7, 5], dtype)}, limits)
 
 
 @pytest.mark.point(n=5)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from serving.tls import read_credentials
+from serving.config_files import read_credentials
 
 
 @pytest.fixture(scope="module")
