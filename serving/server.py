@@ -53,17 +53,16 @@ def serve(flags, stopping):
             if port:
                 check_address(api, flags.host, port)
         metrics_path = config_files.read_metrics_path(flags.monitoring_config_file)
-        credentials = config_files.read_credentials(flags.ssl_config_file)
+        credentials, options = config_files.read_credentials(flags.ssl_config_file), None
+        if flags.enable_batching:
+            options = config_files.read_batching_options(flags.batching_parameters_file)
         from . import grpc_api, rest_api, rest_server  # noqa: F401
         from .batch_scheduler import BatchScheduler
         from .manager import ModelManager
     except ImportError as error:
         remedy = "The server needs: pip install 'keras_attn[serving]'"
         raise ImportError(f"{error}. {remedy}") from error
-    scheduler = None
-    if flags.enable_batching:
-        options = config_files.read_batching_options(flags.batching_parameters_file)
-        scheduler = BatchScheduler(options)
+    scheduler = BatchScheduler(options) if options else None
     manager = ModelManager(
         functools.partial(load, flags, scheduler),
         max_retries=flags.max_num_load_retries,
