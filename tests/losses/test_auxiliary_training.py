@@ -38,7 +38,7 @@ def test_without_auxiliary_losses_it_is_the_model():
             metrics=[Perplexity()],
             run_eagerly=True,
         )
-        histories.append(model.fit(X, Y, epochs=3, verbose=0, batch_size=2, shuffle=False).history)
+        histories.append(model.fit(X, Y, epochs=1, verbose=0, batch_size=2, shuffle=False).history)
         weights.append([oracles.numpy_of(w) for w in model.trainable_weights])
     assert histories[0] == histories[1] and len(weights[0]) == len(weights[1])
     assert all((a == b).all() for a, b in zip(*weights, strict=True))
@@ -69,22 +69,22 @@ def test_evaluation_is_that_of_the_model_and_counts_no_step():
 
 
 def test_a_loaded_run_resumes_at_its_progress(tmp_path):
-    trained = trained_model(total_steps=10, model=language_model(2))
-    trained.fit(X, Y, epochs=4, verbose=0)
+    trained = trained_model(total_steps=5, model=language_model(2))
+    trained.fit(X, Y, epochs=2, verbose=0)
     assert trained.progress == 0.4
     trained.save(tmp_path / "run.keras")
     loaded = keras.saving.load_model(tmp_path / "run.keras")
     assert loaded.progress == 0.4 and len(loaded.heads) == 3
-    histories = [run.fit(X, Y, epochs=2, verbose=0).history for run in (trained, loaded)]
+    histories = [run.fit(X, Y, epochs=1, verbose=0).history for run in (trained, loaded)]
     assert histories[1]["loss"] == pytest.approx(histories[0]["loss"], rel=1e-6)
     assert isinstance(loaded.model, CausalLanguageModel)
 
 
 def test_a_killed_run_resumes_at_its_progress(tmp_path):
-    trained = trained_model(total_steps=10, model=language_model(2))
-    trained.fit(X, Y, epochs=4, verbose=0, callbacks=[Resume(tmp_path)])
-    again = trained_model(total_steps=10, model=language_model(2))
-    assert Resume(tmp_path).initial_epoch(again) == 4
+    trained = trained_model(total_steps=5, model=language_model(2))
+    trained.fit(X, Y, epochs=2, verbose=0, callbacks=[Resume(tmp_path)])
+    again = trained_model(total_steps=5, model=language_model(2))
+    assert Resume(tmp_path).initial_epoch(again) == 2
     assert again.progress == 0.4
 
 

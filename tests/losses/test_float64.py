@@ -60,7 +60,7 @@ def test_auxiliary_losses_train_under_a_float64_policy():
 
     model = CausalLanguageModel(TokenEmbedding(V, 6), Stack(block, 2))
     trained = AuxiliaryLosses(model, total_steps=3, schedule="linear")
-    trained.compile("sgd", LabelSmoothedCrossentropy(0.0))
+    trained.compile("sgd", LabelSmoothedCrossentropy(0.0), run_eagerly=True)
     inputs = {"token_ids": 1 + LABELS % (V - 1)}
     history = trained.fit(inputs, LABELS, sample_weight=WEIGHTS, epochs=2, verbose=0).history
     assert np.isfinite(history["loss"]).all()

@@ -174,12 +174,10 @@ def test_labels_decide_which_tokens_count_and_not_the_implicit_mask():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_trains_under_mixed_precision(policy):
-    keras.config.set_dtype_policy(policy)
+def test_trains_with_a_scaled_loss():
+    keras.config.set_dtype_policy("mixed_float16")
     model = keras.Sequential([keras.Input((T,)), keras.layers.Embedding(V, V)])
-    eager = policy == "mixed_float16"
-    model.compile(keras.optimizers.Adam(0.1), LabelSmoothedCrossentropy(0.1), run_eagerly=eager)
+    model.compile(keras.optimizers.Adam(0.1), LabelSmoothedCrossentropy(0.1))
     labels, _ = example()
     history = model.fit(labels, labels, epochs=30, verbose=0).history["loss"]
     # The entropy of the smoothed label is the least loss there is.
