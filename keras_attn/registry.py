@@ -1,5 +1,6 @@
 """Values of an axis: given as an object, a snake_case name or a serialised configuration."""
 
+import contextlib
 import inspect
 
 import keras
@@ -9,7 +10,7 @@ register = keras.saving.register_keras_serializable(package=PACKAGE)
 serialize = keras.saving.serialize_keras_object
 deserialize = keras.saving.deserialize_keras_object
 
-# What each snake_case name of an axis makes: names in a signature's defaults are looked up here.
+# What each snake_case name of an axis makes, to compare arguments with defaults that are names.
 _NAMED = {}
 
 
@@ -27,21 +28,15 @@ class ArgumentRepr:
         return {}
 
     def __repr__(self):
-        config, derived = self.get_config(), self.derived_defaults()
-        parts = []
+        config, derived, parts = self.get_config(), self.derived_defaults(), []
         for name, parameter in inspect.signature(type(self).__init__).parameters.items():
-            if name == "self" or parameter.kind in (
-                parameter.VAR_KEYWORD,
-                parameter.VAR_POSITIONAL,
-            ):
-                continue
             if name not in config:
                 continue
             value = getattr(self, name, config[name])
-            if parameter.default is parameter.empty:
-                is_keyword = parameter.kind is parameter.KEYWORD_ONLY
-                parts.append(f"{name}={_show(value)}" if is_keyword else _show(value))
-            elif not _is_default(value, derived.get(name, parameter.default)):
+            default = derived.get(name, parameter.default)
+            if default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+                parts.append(_show(value))
+            elif not _is_default(value, default):
                 parts.append(f"{name}={_show(value)}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
@@ -49,9 +44,10 @@ class ArgumentRepr:
 def _show(value):
     if isinstance(value, (list, tuple)) and any(hasattr(x, "get_config") for x in value):
         return f"[{', '.join(map(_show, value))}]"
+    if inspect.isfunction(value):
+        return value.__name__
     if isinstance(value, ArgumentRepr) or not hasattr(value, "get_config"):
-        is_function = inspect.isfunction(value)
-        return value.__name__ if is_function else repr(value)
+        return repr(value)
     if isinstance(value, keras.layers.Layer):
         return type(value).__name__
     given = {k: v for k, v in value.get_config().items() if v is not None}
@@ -59,22 +55,15 @@ def _show(value):
 
 
 def _is_default(value, default):
-    if value is default:
-        return True
+    """Return True if `value` is the default, or the object that the default's name makes."""
     if not isinstance(default, str) or isinstance(value, str):
-        return type(value) is type(default) and value == default
+        return value is default or type(value) is type(default) and value == default
     if default in _NAMED:
-        made = _NAMED[default]
-        return isinstance(made, type) and repr(value) == f"{made.__name__}()"
+        return repr(value) == f"{_NAMED[default].__name__}()"
     for get in (keras.initializers.get, keras.activations.get):
-        try:
+        with contextlib.suppress(ValueError):
             named = get(default)
-        except ValueError:
-            continue
-        if named is value:
-            return True
-        if type(named) is type(value) and hasattr(named, "get_config"):
-            return named.get_config() == value.get_config()
+            return named is value or hasattr(value, "get_config") and _show(named) == _show(value)
     return False
 
 
@@ -95,37 +84,32 @@ class Value(ArgumentRepr):
         return hash((type(self), repr(sorted(self.get_config().items()))))
 
 
-def resolve(identifier, names, axis, needs="get_config", base=object, **layer_arguments):
+def resolve(identifier, names, axis, base=object, **layer_arguments):
     """Return the value for a name, a config or an object, as `keras.initializers.get` does.
 
     Args:
-        identifier: a snake_case name, a serialised config or an object of the axis.
         names: dict from each snake_case name to a function without arguments that makes the value.
-        axis: str. The axis, for error messages.
-        needs: str. An attribute that objects of this axis have.
-        base: class of the objects of this axis.
-        **layer_arguments: for example a dtype policy, for values that are made from a name and are
-            Keras layers; an object keeps its own.
+        axis: str. The axis, for error messages. base: class of its objects.
+        **layer_arguments: such as a dtype policy, for Keras layers that are made from a name.
     """
     _NAMED.update(names)
+
+    def error(reason):
+        known = ", ".join(sorted(names))
+        return ValueError(f"{reason}. Received: {axis}={identifier!r}. Known names: {known}.")
+
     if isinstance(identifier, str):
         if identifier not in names:
-            raise ValueError(
-                f"Unknown {axis}. Received: {axis}={identifier!r}. "
-                f"Known names: {', '.join(sorted(names))}."
-            )
+            raise error(f"Unknown {axis}")
         make = names[identifier]
         is_layer = isinstance(make, type) and issubclass(make, keras.layers.Layer)
         return make(**layer_arguments) if is_layer else make()
     if isinstance(identifier, dict):
         return deserialize(identifier)
-    is_value = isinstance(identifier, base) and hasattr(identifier, needs)
+    is_value = isinstance(identifier, base) and hasattr(identifier, "get_config")
     if isinstance(identifier, type) or not is_value:
         kind = "" if base is object else f", a subclass of {base.__name__}"
-        raise ValueError(
-            f"`{axis}` must be a name or an object of this axis{kind}. "
-            f"Received: {axis}={identifier!r}. Known names: {', '.join(sorted(names))}."
-        )
+        raise error(f"`{axis}` must be a name or an object of this axis{kind}")
     return identifier
 
 
@@ -135,10 +119,7 @@ def copy(value):
 
 
 def redraw(initializer):
-    """Return the initializer with random numbers of its own.
-
-    An initializer object with a seed draws the same numbers every time.
-    """
+    """Return the initializer with its own random numbers: one with a seed always draws the same."""
     return copy(initializer) if hasattr(initializer, "seed") else initializer
 
 
@@ -152,8 +133,8 @@ class MatrixInitializer(keras.initializers.Initializer):
     Args:
         initializer: name or object of a Keras initializer.
         shape: (rows, columns) of each matrix.
-        axes: the sizes into which the columns of a matrix, or its rows, are cut: the shape that the
-            matrices have side by side, before `transpose`; by default the weight's shape.
+        axes: shape of the matrices side by side, with their columns, or rows, cut into several
+            axes, before `transpose`; by default the weight's shape.
         count: int. Number of matrices, side by side.
         transpose: tuple of ints or None. Permutation of `axes` that gives the weight's shape.
     """
@@ -172,13 +153,8 @@ class MatrixInitializer(keras.initializers.Initializer):
         return x if self.transpose is None else keras.ops.transpose(x, self.transpose)
 
     def get_config(self):
-        return {
-            "initializer": keras.initializers.serialize(self.initializer),
-            "shape": self.shape,
-            "axes": self.axes,
-            "count": self.count,
-            "transpose": self.transpose,
-        }
+        config = {name: getattr(self, name) for name in ("shape", "axes", "count", "transpose")}
+        return {"initializer": keras.initializers.serialize(self.initializer), **config}
 
 
 def build_once(layer, *shapes):

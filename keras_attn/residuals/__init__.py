@@ -9,7 +9,7 @@ NAMES = {"gate": Gate, "post_norm": PostNorm, "pre_norm": PreNorm}
 
 def get(identifier, **layer_arguments):
     """Return the residual of a name, a config or an object."""
-    return registry.resolve(identifier, NAMES, "residual", needs="after", **layer_arguments)
+    return registry.resolve(identifier, NAMES, "residual", base=Residual, **layer_arguments)
 
 
 __all__ = ["Gate", "PostNorm", "PreNorm", "Residual", "get"]
