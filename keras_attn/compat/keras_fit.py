@@ -25,9 +25,7 @@ PATCHED_VERSION = "3.15"
 def patch_fit(strategy, is_needed):
     """Make `fit` work under `strategy`.
 
-    Args:
-        strategy: a `tf.distribute.Strategy`.
-        is_needed: bool. True if the unpatched `fit` of Keras 3.15 fails under the strategy.
+    `is_needed` is True if the unpatched `fit` of Keras 3.15 fails under it.
 
     Raises:
         ValueError: if the patch is needed, Keras is not 3.15, and this Keras cannot train a small

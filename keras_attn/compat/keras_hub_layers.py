@@ -18,10 +18,8 @@ _NAMES = {
 
 
 def hub_sublayers(layer):
-    """Return the sublayers of a KerasHub Transformer layer.
+    """Return the sublayers of a KerasHub Transformer layer by the keys of `_NAMES`, if it has them.
 
-    Returns:
-        Dict from the keys of `_NAMES` to layers, without those that `layer` lacks. A decoder that
-        was built without a context has `"cross_attention": None`.
+    A decoder that was built without a context has `"cross_attention": None`.
     """
     return {key: getattr(layer, name) for key, name in _NAMES.items() if hasattr(layer, name)}

@@ -9,21 +9,27 @@ handlers when tf2onnx converts floor division of negative integers, padded boole
 """
 
 import contextlib
+import importlib
 import logging
+
+_CONVERTERS = {
+    "FloorDiv": ("math", "version_6"),
+    "FloorMod": ("math", "version_7"),
+    "Pad": ("nn", "version_11"),
+    "StridedSlice": ("tensor", "version_13"),
+}
 
 
 def convert_graph(concrete_function, inputs, outputs, *, opset, handlers, renamed):
     """Convert a concrete function without optimising it; ONNX Runtime optimises what it loads.
 
+    Return the `onnx.ModelProto` and the errors that tf2onnx logged, one for each operation that it
+    cannot convert.
+
     Args:
         concrete_function: `tf.types.experimental.ConcreteFunction`.
-        inputs: list of tensor names. outputs: list of tensor names.
-        opset: int. handlers: dict, the `custom_op_handlers` of tf2onnx.
+        inputs, outputs: lists of tensor names. handlers: the `custom_op_handlers` of tf2onnx.
         renamed: dict from tensor names to names in the file.
-
-    Returns:
-        The `onnx.ModelProto` and the list of errors that tf2onnx logged, one for each operation
-        that it cannot convert.
     """
     import tensorflow as tf
     import tf2onnx.convert
@@ -43,32 +49,11 @@ def convert_graph(concrete_function, inputs, outputs, *, opset, handlers, rename
         return converted.make_model("keras_attn"), messages
 
 
-def floor_mod(graph, node):
-    """Convert `FloorMod` as tf2onnx does."""
-    from tf2onnx.onnx_opset.math import FloorMod
-
-    FloorMod.version_7(graph, node)
-
-
-def floor_div(graph, node):
-    """Convert `FloorDiv` as tf2onnx does."""
-    from tf2onnx.onnx_opset.math import FloorDiv
-
-    FloorDiv.version_6(graph, node)
-
-
-def pad(graph, node):
-    """Convert `Pad` as tf2onnx does."""
-    from tf2onnx.onnx_opset.nn import Pad
-
-    Pad.version_11(graph, node)
-
-
-def strided_slice(graph, node):
-    """Convert `StridedSlice` as tf2onnx does."""
-    from tf2onnx.onnx_opset.tensor import StridedSlice
-
-    StridedSlice.version_13(graph, node)
+def convert_node(graph, node):
+    """Convert a node of a type in `_CONVERTERS` as tf2onnx does."""
+    module, method = _CONVERTERS[node.type]
+    converter = getattr(importlib.import_module(f"tf2onnx.onnx_opset.{module}"), node.type)
+    getattr(converter, method)(graph, node)
 
 
 @contextlib.contextmanager

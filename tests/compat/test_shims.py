@@ -184,23 +184,16 @@ def test_tf2onnx_converts_without_optimisation():
     outputs = [function.structured_outputs["y"].name]
     used = []
 
-    def handler(convert):
-        def convert_node(graph, node, name, arguments):
-            used.append(node.type)
-            convert(graph, node)
-
-        return convert_node, []
+    def convert(graph, node, name, arguments):
+        used.append(node.type)
+        tf2onnx_graphs.convert_node(graph, node)
 
     proto, errors = tf2onnx_graphs.convert_graph(
         function,
         ["x:0"],
         outputs,
         opset=17,
-        handlers={
-            "FloorMod": handler(tf2onnx_graphs.floor_mod),
-            "FloorDiv": handler(tf2onnx_graphs.floor_div),
-            "StridedSlice": handler(tf2onnx_graphs.strided_slice),
-        },
+        handlers={name: (convert, []) for name in ("FloorMod", "FloorDiv", "StridedSlice")},
         renamed={outputs[0]: "y"},
     )
     message = "compat/tf2onnx_graphs.py: tf2onnx's loader, converter or handlers have changed"

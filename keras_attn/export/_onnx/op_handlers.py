@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_attn.compat import tf2onnx_graphs
+from keras_attn.compat.tf2onnx_graphs import convert_node
 
 
 def handlers():
@@ -32,13 +32,13 @@ def _floor_mod(graph, node, name, arguments):
     if _is_of_integers(graph, node):
         node.type = "Mod"  # has the sign of the divisor too
     else:
-        tf2onnx_graphs.floor_mod(graph, node)
+        convert_node(graph, node)
 
 
 def _floor_div(graph, node, name, arguments):
     """Convert FloorDiv to (x - x mod y) / y; tf2onnx rounds integer quotients towards zero."""
     if not _is_of_integers(graph, node):
-        tf2onnx_graphs.floor_div(graph, node)
+        convert_node(graph, node)
         return
     (x, y), outputs = node.input, node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
@@ -81,7 +81,7 @@ def _pad(graph, node, name, arguments):
             dtypes=[dtype],
         )
     node.type = "Pad"
-    tf2onnx_graphs.pad(graph, node)
+    convert_node(graph, node)
 
 
 def _cast(graph, x, dtype):
@@ -93,7 +93,7 @@ def _strided_slice(graph, node, name, arguments):
     """Convert x[..., None, :], which only adds an axis, to Unsqueeze; tf2onnx loses its shape."""
     axes = _new_axes(graph, node)
     if axes is None:
-        tf2onnx_graphs.strided_slice(graph, node)
+        convert_node(graph, node)
         return
     x, outputs = node.input[0], node.output
     shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
