@@ -7,25 +7,22 @@ from keras_attn.backend.operations import is_symbolic
 def bounded_while(condition, step, state, max_steps, *, reads=(), add_loss):
     """Repeat `state = step(n, state)` for n = 0, 1, ... while `condition(state)` is True.
 
-    The first step is always taken. A TensorFlow graph gets a loop that ends early and has a
-    gradient; random numbers, changes of variables and losses are those of the steps taken. All
-    `max_steps` are taken where such a loop would have no gradient: in what JAX traces, in what XLA
-    compiles for dynamic shapes, and if a step contains `remat`. So a step must not change what
-    counts once the condition is False.
+    Return the last state. The first step is always taken. A TensorFlow graph gets a loop that ends
+    early and has a gradient; random numbers, changes of variables and losses are those of the steps
+    taken. All `max_steps` are taken where such a loop would have no gradient: in JAX's traces, in
+    what XLA compiles for dynamic shapes, and if a step contains `remat`. So a step must not change
+    what counts once the condition is False.
 
     Args:
         condition: function of the state that returns a bool scalar.
         step: function of n, an int or an int32 scalar, and the state. Same shapes out as in.
-        state: nested tensors.
-        max_steps: int.
-        reads: nested tensors that the steps read beside the state.
+        state: nested tensors. reads: nested tensors that the steps read beside the state.
         add_loss: function called with the losses that layers add inside a loop of a graph.
-
-    Returns:
-        The last state.
     """
-    if max_steps > 1 and can_loop((state, reads)):
-        return loop_in_graph(condition, step, state, max_steps, add_loss)
+    if max_steps > 1:
+        last = loop_in_graph(condition, step, state, max_steps, reads, add_loss)
+        if last is not None:
+            return last
     state = step(0, state)
     for number in range(1, max_steps):
         is_running = condition(state)
@@ -36,12 +33,6 @@ def bounded_while(condition, step, state, max_steps, *, reads=(), add_loss):
 
 
 @per_backend
-def can_loop(tensors):
-    """Return True if `loop_in_graph` works here and has a gradient by these tensors."""
-    return False
-
-
-@per_backend
-def loop_in_graph(condition, step, state, max_steps, add_loss):
-    """Compute `bounded_while` by a loop of the graph."""
-    raise NotImplementedError("This backend has no loop in a graph: `can_loop` is False here.")
+def loop_in_graph(condition, step, state, max_steps, reads, add_loss):
+    """Compute `bounded_while` by a loop of the graph; return None if it would have no gradient."""
+    return None

@@ -10,8 +10,7 @@ _scope = threading.local()
 def loop_invariants():
     """Compute each `loop_invariant` inside the context once.
 
-    A graph computes each value where it is first requested: run one step before the loop, and the
-    steps of the loop find every value.
+    A graph computes each where it is first requested: one step before the loop finds them all.
     """
     outer, _scope.values = getattr(_scope, "values", None), {}
     try:

@@ -9,8 +9,7 @@ from keras_attn.backend import per_backend
 def require(condition, message, x):
     """Return the tensor x; fail with `message` if `condition`, a bool scalar, is False.
 
-    Whatever is computed from the result is computed after the check. XLA and backends other than
-    TensorFlow leave the check out.
+    What needs the result waits for the check. XLA and other backends than TensorFlow leave it out.
     """
     return x
 
@@ -53,9 +52,5 @@ def can_branch(tensors):
 
 @per_backend
 def has_fused_attention(query, key, value):
-    """Return True if a fused kernel computes attention and its gradient for these tensors.
-
-    Args:
-        query: (B, N, T, H). key: (B, N, S, H). value: (B, N, S, Hv).
-    """
+    """Return True if a fused kernel computes attention and its gradient for tensors by head."""
     return False

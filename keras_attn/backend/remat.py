@@ -1,8 +1,6 @@
-"""Rematerialisation: less memory for more time.
+"""Rematerialisation: the backward pass computes again what it needs, instead of keeping it."""
 
-The backward pass computes again what it needs, instead of keeping it.
-"""
-
+import functools
 import math
 
 import keras
@@ -27,22 +25,15 @@ def remat(function, *arguments, add_loss):
             differentiated are arguments or trainable weights of Keras layers.
         arguments: nested tensors; other values among them are passed as they are.
         add_loss: the method of the calling layer, for the losses that layers add inside.
-
-    Returns:
-        The results of the function.
     """
-    leaves = tree.flatten(arguments)
-    given = [i for i, leaf in enumerate(leaves) if ops.is_tensor(leaf)]
-    tensors, shape = [leaves[i] for i in given], None
-    others = [None if i in given else leaf for i, leaf in enumerate(leaves)]
-    structure = tree.map_structure(lambda leaf: None, arguments)
+    leaves, shape = tree.flatten(arguments), None
+    tensors = [leaf for leaf in leaves if ops.is_tensor(leaf)]
 
     def on_tensors(*tensors):
         nonlocal shape
-        filled = list(others)
-        for i, tensor in zip(given, tensors, strict=True):
-            filled[i] = tensor
-        results = function(*tree.pack_sequence_as(structure, filled))
+        tensors = iter(tensors)
+        filled = [next(tensors) if ops.is_tensor(leaf) else leaf for leaf in leaves]
+        results = function(*tree.pack_sequence_as(arguments, filled))
         shape = tree.map_structure(lambda leaf: None, results)
         return tree.flatten(results)
 
@@ -52,7 +43,7 @@ def remat(function, *arguments, add_loss):
 
 
 def remat_chain(functions, x, arguments, *, add_loss):
-    """Apply functions one after another, each with `remat`.
+    """Apply L functions of x and nested arguments one after another, each with `remat`.
 
         x_l, rest_l = function_l(x_{l-1}, arguments_l)
 
@@ -60,12 +51,7 @@ def remat_chain(functions, x, arguments, *, add_loss):
     x_l. Of more than `MAX_UNSEGMENTED` functions these are about 2 sqrt(L), at the price of a
     second recomputation: first of the x_l from every sqrt(L)-th one, then inside each function.
 
-    Args:
-        functions: list of L functions of x and nested arguments, as in `remat`.
-        arguments: list of L nested tensors.
-
-    Returns:
-        The last x and the list of rest_l.
+    Return the last x and the list of rest_l. `arguments` is a list of L nested tensors.
     """
     length = 1 if len(functions) <= MAX_UNSEGMENTED else math.isqrt(len(functions))
 
@@ -76,13 +62,10 @@ def remat_chain(functions, x, arguments, *, add_loss):
             rests.append(rest)
         return x, rests
 
+    run = segment if length == 1 else functools.partial(remat, segment, add_loss=add_loss)
     rests = []
     for start in range(0, len(functions), length):
-        part = arguments[start : start + length]
-        if length == 1:
-            x, rest = segment(start, x, part)
-        else:
-            x, rest = remat(segment, start, x, part, add_loss=add_loss)
+        x, rest = run(start, x, arguments[start : start + length])
         rests += rest
     return x, rests
 
@@ -91,8 +74,7 @@ def remat_chain(functions, x, arguments, *, add_loss):
 def remat_tensors(function, tensors):
     """Apply `remat` to a function of tensors that returns a list of tensors.
 
-    Returns:
-        The results, the losses that layers added, and pairs of a variable and its new value.
+    Return the results, the losses that layers added, and pairs of a variable and its new value.
     """
     changed, states = [], None
 

@@ -12,8 +12,7 @@ _thread = threading.local()
 
 def in_first_run():
     """Return True if the innermost scope is a first run, whose inner results nobody needs."""
-    scope = getattr(_thread, "scope", None)
-    return scope is not None and scope.is_first_run
+    return getattr(getattr(_thread, "scope", None), "is_first_run", False)
 
 
 def mark_remat():
@@ -33,12 +32,10 @@ class RematScope(keras.StatelessScope):
     Args:
         states: list of pairs of a variable and its value.
         delay: function applied to the integer states, those of generators, before they are used.
-        is_first_run: bool. True if everything inside is computed again for the gradient, so that
-            no gradient need reach the weights from here.
+        is_first_run: bool. True if all is computed again for the gradient, so none is needed here.
 
     Attributes:
-        states: list of pairs (variable, value), the non-trainable integer variables that were read
-            or changed, with their values before.
+        states: pairs of each integer variable that was read or changed, and its value before.
         contains_remat: bool. True if something inside has a gradient that computes it again.
     """
 
@@ -67,13 +64,13 @@ class RematScope(keras.StatelessScope):
         value = super().get_current_value(variable)
         if value is not None:
             return value
-        if not (variable.trainable or _is_float(variable)):
-            value = self._value_before(variable)
-            return None if value is None else self._record(variable, value)
-        if variable.trainable and self.is_first_run:
-            value = self._value_before(variable)
-            return None if value is None else ops.stop_gradient(value)
-        return self._value_outside(variable)
+        is_recorded = not (variable.trainable or _is_float(variable))
+        if not is_recorded and not (variable.trainable and self.is_first_run):
+            return self._value_outside(variable)
+        value = self._value_before(variable)
+        if value is None:
+            return None
+        return self._record(variable, value) if is_recorded else ops.stop_gradient(value)
 
     def add_update(self, update):
         variable, _ = update
@@ -93,10 +90,6 @@ class RematScope(keras.StatelessScope):
         """Return pairs of a variable and its new value."""
         return [(variable, self.state_mapping[key]) for key, variable in self._changed.items()]
 
-    def commit(self, add_loss):
-        """Assign the new values and add the losses, after the scope has ended."""
-        commit(self.changes(), self.losses, add_loss)
-
     def _record(self, variable, value):
         self.states.append((variable, value))
         if self._delay is not None and not _is_float(variable):
@@ -110,10 +103,7 @@ class RematScope(keras.StatelessScope):
         return None if scope is None else scope.get_current_value(variable)
 
     def _value_before(self, variable):
-        """Return the value as it is stored, whatever precision a layer computes in.
-
-        None if Keras only infers shapes and the variable has no value yet.
-        """
+        """Return the value in the variable's own precision; None while Keras only infers shapes."""
         value = self._value_outside(variable)
         if value is None and stored_value(variable) is not None:
             value = ops.copy(stored_value(variable))

@@ -7,10 +7,9 @@ from keras_attn.backend import per_backend
 
 @per_backend
 def replica_sum(x):
-    """Return the sum of `x` over all replicas; `x` itself if there is only one.
+    """Return the sum of `x` over all replicas.
 
-    Outside a replica, as in the scope of a strategy where Keras builds the model symbolically,
-    there is nothing to sum either, and the result is `x`.
+    With one replica, or outside of them, where Keras builds the model symbolically, this is `x`.
     """
     return x
 
@@ -23,10 +22,7 @@ def num_replicas():
 
 @per_backend
 def num_shares():
-    """Return the number of devices among which a batch is divided.
-
-    On JAX variables are whole all the same.
-    """
+    """Return the number of devices among which a batch is divided; JAX's variables stay whole."""
     distribution = keras.distribution.distribution()
     return 1 if distribution is None else distribution.num_model_replicas
 

@@ -8,7 +8,7 @@ from keras_attn.backend.remat_scope import commit
 
 
 def reversible(functions, first, second, operands=(), *, add_loss):
-    """Apply functions to two streams: add to the one, read from the other, swap them.
+    """Return the pair of two streams after all functions: add to one, read the other, swap them.
 
         (a, b) -> (b, a + f(b))
 
@@ -16,17 +16,10 @@ def reversible(functions, first, second, operands=(), *, add_loss):
     holds the last pair, the operands and the results inside one function, whatever the number of
     functions. Other backends keep each b and apply each function with `remat`.
 
-    The second run of a function draws the same random numbers from `keras.random`; changes of
-    variables happen once.
+    Random numbers, changes of variables and `add_loss` are as in `remat`.
 
-    Args:
-        functions: list of functions of b and the operands that return a tensor like b.
-        first, second: floating tensors of one shape and dtype.
-        operands: tensors.
-        add_loss: the method of the calling layer, for the losses that layers add inside.
-
-    Returns:
-        The pair after all functions.
+    `functions` are of b and the operands, and return a tensor like b; `first` and `second` are
+    floating tensors of one shape and dtype.
     """
     pair, losses, changes = reversible_tensors(functions, first, second, operands, add_loss)
     commit(changes, losses, add_loss)

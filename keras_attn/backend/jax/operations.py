@@ -5,9 +5,6 @@ import functools
 import jax
 from keras import ops
 
-# Keras and JAX raise these where there is no kernel, or not for such tensors.
-REFUSALS = (ImportError, RuntimeError, TypeError, ValueError)
-
 
 def is_symbolic(x):
     return isinstance(x, jax.core.Tracer)
@@ -26,12 +23,9 @@ def has_fused_attention(query, key, value):
 @functools.lru_cache(maxsize=1024)
 def _has_kernel(*shapes):
     """Ask Keras, JAX and cuDNN by shapes; nothing is computed."""
-    tensors = [
-        jax.ShapeDtypeStruct((batch, length, heads, size), dtype)
-        for (batch, heads, length, size), dtype in shapes
-    ]
+    tensors = [jax.ShapeDtypeStruct((b, t, n, h), dtype) for (b, n, t, h), dtype in shapes]
     try:
         jax.eval_shape(functools.partial(ops.dot_product_attention, flash_attention=True), *tensors)
-    except REFUSALS:
+    except (ImportError, RuntimeError, TypeError, ValueError):  # no kernel, or not for such tensors
         return False
     return True

@@ -2,21 +2,19 @@
 
 import tensorflow as tf
 
-from keras_attn.backend.remat_scope import RematScope
+from keras_attn.backend.remat_scope import RematScope, commit
 from keras_attn.compat.tensorflow_control_flow import has_gradient
 
 
-def can_loop(tensors):
-    return not tf.executing_eagerly() and has_gradient(tensors)
-
-
-def loop_in_graph(condition, step, state, max_steps, add_loss):
-    # The first step is before the loop: it shows which variables a step changes, such as the
-    # state of a random number generator, and computes the loop's invariants.
+def loop_in_graph(condition, step, state, max_steps, reads, add_loss):
+    if tf.executing_eagerly() or not has_gradient((state, reads)):
+        return None
+    # The first step is before the loop: it shows which variables a step changes, such as the state
+    # of a random number generator, and computes the loop's invariants.
     with RematScope() as scope:
         state = step(0, state)
     if scope.contains_remat:
-        scope.commit(add_loss)
+        commit(scope.changes(), scope.losses, add_loss)
         for number in range(1, max_steps):
             state = step(number, state)
         return state
@@ -41,8 +39,5 @@ def loop_in_graph(condition, step, state, max_steps, add_loss):
         (tf.constant(1), state, values, total(scope.losses)),
         maximum_iterations=max_steps - 1,
     )
-    for variable, value in zip(variables, values, strict=True):
-        variable.assign(value)
-    if scope.losses:
-        add_loss(loss)
+    commit(zip(variables, values, strict=True), [loss] if scope.losses else (), add_loss)
     return state

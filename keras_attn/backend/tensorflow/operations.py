@@ -70,5 +70,4 @@ def is_symbolic(x):
     return not tf.executing_eagerly()
 
 
-def can_branch(tensors):
-    return has_gradient(tensors)
+can_branch = has_gradient

@@ -25,9 +25,8 @@ def remat_tensors(function, tensors):
             with tf.GradientTape() as tape, RematScope(states, delay) as scope:
                 tape.watch(floats)
                 results = function(*again)
-            by_floats, by_variables = gradients(
-                tape, [*results, *scope.losses], upstream, floats, variables
-            )
+            results = [*results, *scope.losses]
+            by_floats, by_variables = gradients(tape, results, upstream, floats, variables)
             by_tensors = with_none_for_integers(by_floats, tensors)
             return (by_tensors, by_variables) if variables else by_tensors
 
@@ -60,9 +59,8 @@ def delay_until(tensor):
 
 def gradients(tape, results, upstream, floats, variables):
     """Return gradients by floats and by variables; zero if the results do not depend on them."""
-    found = tape.gradient(
-        results, [*floats, *variables], list(upstream), tf.UnconnectedGradients.ZERO
-    )
+    sources, zero = [*floats, *variables], tf.UnconnectedGradients.ZERO
+    found = tape.gradient(results, sources, list(upstream), zero)
     by_floats, by_variables = found[: len(floats)], found[len(floats) :]
     # The backward pass continues after all gradients are computed: a graph would else postpone
     # those by variables, and what they are computed from would wait in memory.

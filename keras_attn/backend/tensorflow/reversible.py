@@ -3,12 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.backend.remat_scope import RematScope, in_first_run, mark_remat
-from keras_attn.backend.tensorflow.remat import (
-    delay_until,
-    first_run,
-    gradients,
-    with_none_for_integers,
-)
+from keras_attn.backend.tensorflow import remat
 
 
 def reversible_tensors(functions, first, second, operands, add_loss):
@@ -28,7 +23,7 @@ def reversible_tensors(functions, first, second, operands, add_loss):
             backward = _Backward(pair, upstream, operands, variables)
             for step in reversed(steps):
                 backward.undo(*step)
-            by_operands = with_none_for_integers(backward.by_floats, operands)
+            by_operands = remat.with_none_for_integers(backward.by_floats, operands)
             by_tensors = [*backward.by_pair, *by_operands]
             return (by_tensors, backward.by_variables) if variables else by_tensors
 
@@ -43,7 +38,7 @@ def _forward(functions, first, second, operands):
     scopes = []
     with RematScope(is_first_run=True) as whole:
         for function in functions:
-            change, scope = first_run(function, (second, *operands))
+            change, scope = remat.first_run(function, (second, *operands))
             for variable, value in scope.changes():
                 variable.assign(value)
             first, second = second, tf.stop_gradient(first) + tf.cast(change, first.dtype)
@@ -69,7 +64,7 @@ class _Backward:
     def undo(self, function, states, num_losses):
         """Go from (b, a + f(b)) back to (a, b)."""
         (b, total), (by_b, by_total) = self.pair, self.by_pair
-        delay = delay_until(by_total)
+        delay = remat.delay_until(by_total)
         b, *again = (delay(x) if x.dtype.is_floating else x for x in (b, *self.operands))
         floats = [b, *(x for x in again if x.dtype.is_floating)]
         with tf.GradientTape() as tape, RematScope(states, delay) as scope:
@@ -78,21 +73,14 @@ class _Backward:
         read = {variable.ref() for variable in tape.watched_variables()}
         read = [i for i, variable in enumerate(self.variables) if variable.ref() in read]
         by_losses = [self.by_losses.pop() for _ in range(num_losses)][::-1]
-        (more, *by_floats), by_variables = gradients(
-            tape,
-            [change, *scope.losses],
-            [by_total, *by_losses],
-            floats,
-            [self.variables[i] for i in read],
-        )
+        results, upstream = [change, *scope.losses], [by_total, *by_losses]
+        variables = [self.variables[i] for i in read]
+        by_all, by_variables = remat.gradients(tape, results, upstream, floats, variables)
+        more, *by_floats = by_all
         self.pair, self.by_pair = (total - change, b), (by_total, by_b + more)
         self.by_floats = [x + y for x, y in zip(self.by_floats, by_floats, strict=True)]
-        for i, by_variable in zip(read, by_variables, strict=True):
-            self.by_variables[i] = _sum(self.by_variables[i], by_variable)
-
-
-def _sum(total, part):
-    """Add gradients, which may be sparse."""
-    if total is None:
-        return part
-    return tf.convert_to_tensor(total) + tf.convert_to_tensor(part)
+        for i, part in zip(read, by_variables, strict=True):
+            total = self.by_variables[i]
+            if total is not None:  # either may be sparse
+                part = tf.convert_to_tensor(total) + tf.convert_to_tensor(part)
+            self.by_variables[i] = part

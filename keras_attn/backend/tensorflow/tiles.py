@@ -28,17 +28,15 @@ def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
                 parts = [part(x, n) for x in upstream]
                 return _gradients(compute, group(n), num_tiles, count, at_once, parts)
 
+            def join(n, parts):
+                if parts[0] is None:
+                    return None
+                if n < num_tiles:
+                    return tf.concat(parts, 0)
+                return _sum_of_growing(parts, visible) if n < num_seen else sum(parts[1:], parts[0])
+
             gradients = zip(*_one_after_another(backward, len(visible)), strict=True)
-            return [
-                None
-                if parts[0] is None
-                else tf.concat(parts, 0)
-                if n < num_tiles
-                else _sum_of_growing(parts, visible)
-                if n < num_seen
-                else sum(parts[1:], parts[0])
-                for n, parts in enumerate(gradients)
-            ]
+            return [join(n, parts) for n, parts in enumerate(gradients)]
 
         results = _one_after_another(forward, len(visible))
         return [tf.concat(parts, 0) for parts in zip(*results, strict=True)], gradient
@@ -71,7 +69,7 @@ def _sum_of_growing(parts, visible):
 
 def _stack(compute, operands, num_tiles, count, at_once, dtypes):
     """Return the stacked results of `compute` for each tile."""
-    if _is_one(count):
+    if isinstance(count, int) and count == 1:
         return tuple(x[None] for x in compute(*_only_tile(operands, num_tiles)))
 
     def body(i, arrays):
@@ -88,21 +86,13 @@ def _gradients(compute, operands, num_tiles, count, at_once, upstream):
     is_float = [x.dtype.is_floating for x in operands]
     tiles = [i for i, x in enumerate(is_float) if x and i < num_tiles]
     shared = [i for i, x in enumerate(is_float) if x and i >= num_tiles]
-    wanted = (*tiles, *shared)
 
     def of_tile(local, upstream):
-        sources = [local[n] for n in wanted]
+        sources = [local[n] for n in (*tiles, *shared)]
         with tf.GradientTape() as tape:
             tape.watch(sources)
             results = compute(*local)
         return tape.gradient(results, sources, upstream, tf.UnconnectedGradients.ZERO)
-
-    gradients = [None] * len(operands)
-    if _is_one(count):
-        found = of_tile(_only_tile(operands, num_tiles), [tf.squeeze(x, 0) for x in upstream])
-        for n, x in zip(wanted, found, strict=True):
-            gradients[n] = x if n in shared else x[None]
-        return gradients
 
     def body(i, arrays, sums):
         # A tape records the loop's own tensors only, not those from outside.
@@ -112,18 +102,17 @@ def _gradients(compute, operands, num_tiles, count, at_once, upstream):
         sums = [total + x for total, x in zip(sums, found[len(tiles) :])]
         return i + 1, arrays, sums
 
-    arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
-    sums = [tf.zeros_like(operands[n]) for n in shared]
-    _, arrays, sums = _loop(body, count, at_once, (arrays, sums))
-    for n, array in zip(tiles, arrays):
-        gradients[n] = tf.ensure_shape(array.stack(), operands[n].shape)
-    for n, total in zip(shared, sums):
-        gradients[n] = total
-    return gradients
-
-
-def _is_one(count):
-    return isinstance(count, int) and count == 1
+    if isinstance(count, int) and count == 1:
+        found = of_tile(_only_tile(operands, num_tiles), [tf.squeeze(x, 0) for x in upstream])
+        stacked, sums = [x[None] for x in found[: len(tiles)]], found[len(tiles) :]
+    else:
+        arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
+        sums = [tf.zeros_like(operands[n]) for n in shared]
+        _, arrays, sums = _loop(body, count, at_once, (arrays, sums))
+        arrays = zip(tiles, arrays, strict=True)
+        stacked = [tf.ensure_shape(array.stack(), operands[n].shape) for n, array in arrays]
+    gradients = dict(zip((*tiles, *shared), (*stacked, *sums), strict=True))
+    return [gradients.get(n) for n in range(len(operands))]
 
 
 def _only_tile(operands, num_tiles):
@@ -137,10 +126,5 @@ def _only_tile(operands, num_tiles):
 
 
 def _loop(body, count, at_once, state):
-    return tf.while_loop(
-        lambda i, *_: i < count,
-        body,
-        (0, *state),
-        parallel_iterations=at_once,
-        maximum_iterations=count,
-    )
+    options = {"parallel_iterations": at_once, "maximum_iterations": count}
+    return tf.while_loop(lambda i, *_: i < count, body, (0, *state), **options)

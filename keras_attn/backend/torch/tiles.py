@@ -1,18 +1,11 @@
 """Tiles on PyTorch: a loop whose steps are computed again in the backward pass."""
 
-import torch
+import functools
+
 from torch.utils.checkpoint import checkpoint
 
 
-def loop_over_tiles(compute, tiles, shared, dtypes, keys, visible, at_once):
-    size = len(tiles[0]) // len(visible)
-
-    def run(n, *tile):
-        seen = [key[:, :, : visible[n // size]] for key in keys]
-        # Random numbers come from seeds among the tensors, so there is no state to restore.
-        return checkpoint(
-            compute, *tile, *seen, *shared, use_reentrant=False, preserve_rng_state=False
-        )
-
-    results = [run(n, *tile) for n, tile in enumerate(zip(*tiles, strict=True))]
-    return tuple(torch.stack(parts) for parts in zip(*results, strict=True))
+def loop_over_tiles(compute, *arguments):
+    # Random numbers come from seeds among the tensors, so there is no state to restore.
+    options = {"use_reentrant": False, "preserve_rng_state": False}
+    return loop_over_tiles.portable(functools.partial(checkpoint, compute, **options), *arguments)
