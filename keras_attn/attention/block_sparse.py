@@ -3,6 +3,7 @@
 import numpy as np
 from keras import ops
 
+from keras_attn.attention.inputs import combine_masks
 from keras_attn.attention.tiles import Tile, attend_tiles, blocks_per_tile
 from keras_attn.ops.shapes import ceil_div, size, sizes
 
@@ -11,31 +12,26 @@ def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
     """Compute attention in which the queries of a block meet the keys that a table lists.
 
     Time O(T K) and memory O(T K / W) per head, for blocks of W queries with K keys each.
+    Return the output (B, N, T, Hv) and, with `log_weight`, the log weight (B, N, T, 1) or None.
 
     Args:
-        inputs: `AttentionInputs` of consecutive positions from 0, the queries being the last T of S.
+        inputs: `AttentionInputs` of consecutive positions from 0; the queries are the last of S.
         starts: int array (blocks + 1,), the first position of each block, and the end of the last.
         keys: int array (blocks, K), the positions of each block's keys, each once; -1 for none.
         allowed: function of query positions (..., T, 1) and key positions (..., 1, S).
-        log_weight: bool. True to return the log weight too, for `merge_by_logsumexp`.
-
-    Returns:
-        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
     """
     batch, _, length, _ = sizes(inputs.query)
     num_keys = size(inputs.key, 2)
     first = num_keys - length
     width = int(np.diff(starts).max())
     block_of = np.repeat(np.arange(len(keys), dtype="int32"), np.diff(starts))
-    place_of = np.arange(starts[-1], dtype="int32") + (width * np.arange(len(keys)) - starts[:-1])[
-        block_of
-    ].astype("int32")
+    offsets = width * np.arange(len(keys)) - starts[:-1]  # blocks are padded to the same width
+    place_of = (np.arange(starts[-1]) + offsets[block_of]).astype("int32")
 
     first_block = _entry(block_of, first)
     count = _entry(block_of, num_keys - 1) + 1 - first_block
-    group = blocks_per_tile(
-        inputs.query, width * keys.shape[1], inputs.tile_sizes.block_scores, count
-    )
+    scores, most = width * keys.shape[1], inputs.tile_sizes.block_scores
+    group = blocks_per_tile(inputs.query, scores, most, count)
     groups = ceil_div(count, group)
     blocks = first_block + ops.arange(groups * group, dtype="int32")
     blocks = ops.minimum(blocks, len(keys) - 1)  # what fills the last tile is not read
@@ -57,11 +53,10 @@ def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
     def cut(query, key, value, i, j, *real):
         i, j = (flat(x[..., None, None, None])[..., 0] for x in (i, j))  # (group * B, 1, W or K)
         pairs = i[..., None], j[..., None, :]
-        mask = ops.logical_and(pairs[1] >= 0, allowed(*pairs))
-        for mask_of_keys in real:
-            mask = ops.logical_and(mask, ops.swapaxes(flat(mask_of_keys), -1, -2))
+        masks = [ops.swapaxes(flat(x), -1, -2) for x in real]
         if inputs.mask_fn is not None:
-            mask = ops.logical_and(mask, inputs.mask_fn(*pairs))
+            masks.append(inputs.mask_fn(*pairs))
+        mask = combine_masks(pairs[1] >= 0, allowed(*pairs), *masks)
         return Tile(*(flat(x) for x in (query, key, value)), i, j, mask)
 
     query_indices = ops.clip(i - first, 0, length - 1)
@@ -71,7 +66,6 @@ def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
     tiles += [ops.reshape(x, (groups, group, x.shape[-1])) for x in (i, j)]
     if inputs.key_mask is not None:
         tiles.append(gather(inputs.key_mask[..., None], key_indices))
-    output, log_weights = attend_tiles(inputs, cut, tiles, log_weight=log_weight, at_once=2)
     places = ops.take(place_of, first + ops.arange(length, dtype="int32")) - first_block * width
 
     def join(x):  # (groups, group * B, N, W, H) -> (B, N, T, H)
@@ -80,7 +74,7 @@ def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
         x = ops.reshape(x, (-1, *sizes(x)[2:]))
         return ops.transpose(ops.take(x, places, axis=0), (1, 2, 0, 3))
 
-    return join(output), join(log_weights) if log_weight else None
+    return attend_tiles(inputs, cut, join, tiles, log_weight=log_weight, at_once=2)
 
 
 def _entry(table, i):

@@ -12,7 +12,7 @@ from keras_attn.ops.shapes import size, sizes, slice_axis
 def ring_positions(num_slots, end):
     """Return the position in each slot of a ring after `end` keys; below 0 in an empty slot.
 
-    Before the ring wraps, the position is the slot's own number.
+    Before the ring wraps, a slot holds the position of its own number.
     """
     slots = ops.arange(num_slots, dtype="int32")
     return end - 1 - (end - 1 - slots) % num_slots
@@ -21,18 +21,12 @@ def ring_positions(num_slots, end):
 def write_slots(buffer, update, index, many_slots=256):
     """Write `update` (B, N, T, H) into slots index .. index + T - 1, mod M, of a buffer.
 
-    Not written with a slice update: Keras's is an XLA op on TensorFlow even outside XLA, which
-    TensorFlow Serving and ONNX converters do not run.
+    Keras's slice update is an XLA op on TensorFlow, which TensorFlow Serving and ONNX do not run.
 
     Args:
-        buffer: (B, N, M, H).
-        update: (B, N, T, H).
-        index: int32 scalar, the same for all rows.
+        buffer: (B, N, M, H). update: (B, N, T, H). index: int32 scalar, the same for all rows.
         many_slots: int. From this number of slots on, writing one row is faster than rebuilding all
             slots with `where`; XLA then writes into the loop's own buffer.
-
-    Returns:
-        The new buffer.
     """
     if buffer.shape[2] is not None and buffer.shape[2] < many_slots:
         return _rebuild_slots(buffer, update, index)
@@ -43,15 +37,11 @@ def write_slots(buffer, update, index, many_slots=256):
         index = index + length - written
         length = written
     batch, num_heads = sizes(buffer)[:2]
-    slots = (index + ops.arange(length, dtype="int32")) % num_slots
-    indices = (
-        ops.arange(batch, dtype="int32")[:, None, None],
-        ops.arange(num_heads, dtype="int32")[:, None],
-        slots,
-    )
+    rows, heads, slots = (ops.arange(n, dtype="int32") for n in (batch, num_heads, length))
+    indices = rows[:, None, None], heads[:, None], (index + slots) % num_slots
     indices = [ops.reshape(ops.broadcast_to(x, (batch, num_heads, length)), (-1,)) for x in indices]
-    rows = ops.reshape(update, (-1, update.shape[-1]))
-    return ops.scatter_update(buffer, ops.stack(indices, axis=-1), rows)
+    update = ops.reshape(update, (-1, update.shape[-1]))
+    return ops.scatter_update(buffer, ops.stack(indices, axis=-1), update)
 
 
 def _rebuild_slots(buffer, update, index):
@@ -100,14 +90,12 @@ def check_slot_positions(cache, pattern, key_positions):
 def extend_cache(cache, key, value, is_ring=False):
     """Return `cache` with per-head `key` and `value` (B, N, T, H) in its next T slots.
 
-    With an `index` of None every slot is filled, and new ones are added. A ring continues at its
-    first slot after its last one, so that it holds the last keys.
+    If `index` is None, slots are added. A ring continues at the first slot after the last.
     """
     index = cache["index"]
     if index is not None:
-        batch, _, length, _ = key.shape
-        check_shape(cache["key"], "cache['key']", (batch, None, None, None))
-        num_slots = cache["key"].shape[2]
+        length, num_slots = key.shape[2], cache["key"].shape[2]
+        check_shape(cache["key"], "cache['key']", (key.shape[0], None, None, None))
         if not is_ring and None not in (length, num_slots) and length > num_slots:
             raise ValueError(
                 "`cache` must have a slot for each new key. "
@@ -122,23 +110,14 @@ def extend_cache(cache, key, value, is_ring=False):
 
 @dataclasses.dataclass(frozen=True)
 class CacheView:
-    """The part of a cache that a call reads.
+    """The part of a cache that a call reads."""
 
-    Args:
-        key: (B, N, S, H). value: (B, N, S, Hv).
-        positions: of the keys; a `PositionRange`, or int32 (S,).
-        slot_mask: bool (S,), True where there is such a key; None if all are there.
-        columns: int32 (S,), which columns of a mask over all positions belong to these keys; None
-            for all, in their order.
-        num_slots: number of such columns, if known.
-    """
-
-    key: object
-    value: object
-    positions: object
-    slot_mask: object = None
-    columns: object = None
-    num_slots: int | None = None
+    key: object  # (B, N, S, H)
+    value: object  # (B, N, S, Hv)
+    positions: object  # of the keys: a `PositionRange`, or int32 (S,)
+    slot_mask: object = None  # bool (S,), True where there is such a key; None if all are there
+    columns: object = None  # int32 (S,), of the keys in a mask over all; None for all in order
+    num_slots: int | None = None  # number of such columns, if known
 
     def select_columns(self, mask, name):
         """Return the columns of a mask (..., positions) for the keys that are read."""
@@ -159,7 +138,7 @@ class CacheView:
 
 
 def read_cache(cache, key, value, pattern, query_positions=None, key_positions=None):
-    """Extend a cache that has an `index` by new keys and values, and read what they may meet.
+    """Return a cache extended by new keys and values, and a `CacheView` of what they may meet.
 
     A cache of `pattern.cache_size()` slots is a ring: position p is in slot p mod M. Others hold
     position p in slot p. For a single query, only the keys that the pattern names are read.
@@ -167,22 +146,18 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
     Args:
         cache: dict from `KVCache.initial`, `context_cache` or an earlier call.
         key, value: (B, N, T, H), new; None with a complete cache.
-        pattern: of the pattern axis.
-        query_positions, key_positions: as the attention layer got them. With `key_positions` slots
-            have these positions, and all are read.
-
-    Returns:
-        The new cache and a `CacheView`.
+        query_positions, key_positions: as the attention layer got them; with the latter, the
+            positions of the slots, all are read.
     """
     if "index" not in cache:
         return cache, _view_all(cache, size(cache["key"], 2))
-    length = key.shape[2]
+    is_single = key.shape[2] == 1
     is_ring = key_positions is None and _may_be_ring(cache, pattern)
     new = extend_cache(cache, key, value, is_ring)
-    if is_ring:
-        return new, _view_ring(new) if length == 1 else _view_ring_and_new(cache, key, value)
+    if is_ring:  # the first of several new keys may meet what the last ones overwrite
+        return new, _view_ring(new) if is_single else _view_ring(cache, key, value)
     view, num_slots = None, size(new["key"], 2)
-    if length == 1 and key_positions is None:
+    if is_single and key_positions is None:
         view = _view_decode_keys(new, num_slots, pattern, query_positions)
     return new, view or _view_all(new, num_slots)
 
@@ -209,10 +184,9 @@ def _view_decode_keys(cache, num_slots, pattern, query_positions):
             return None
         position = ops.cast(query_positions, "int32")[0]
     positions = pattern.decode_keys(position, num_slots)
-    if positions is None:
-        return None
-    count = positions.shape[0]
-    if isinstance(num_slots, int) and count is not None and count >= num_slots:
+    count = None if positions is None else positions.shape[0]
+    saves_none = isinstance(num_slots, int) and count is not None and count >= num_slots
+    if positions is None or saves_none:
         return None
     slot_mask = ops.logical_and(positions >= 0, positions < end)
     columns = ops.where(slot_mask, positions, 0)
@@ -226,21 +200,12 @@ def _view_decode_keys(cache, num_slots, pattern, query_positions):
     )
 
 
-def _view_ring(cache):
-    positions = ring_positions(size(cache["key"], 2), cache["index"])
-    return _view_positions(cache["key"], cache["value"], positions)
-
-
-def _view_ring_and_new(cache, key, value):
-    """View a ring before new keys, and them: the first may meet what the last ones overwrite."""
-    num_slots, index, length = size(cache["key"], 2), cache["index"], size(key, 2)
-    new_positions = index + ops.arange(length, dtype="int32")
-    return _view_positions(
-        ops.concatenate([cache["key"], key], axis=2),
-        ops.concatenate([cache["value"], value], axis=2),
-        ops.concatenate([ring_positions(num_slots, index), new_positions]),
-    )
-
-
-def _view_positions(key, value, positions):
-    return CacheView(key, value, positions, positions >= 0, columns=ops.maximum(positions, 0))
+def _view_ring(cache, *new):
+    """View a ring, and after it new keys and values that it does not hold yet."""
+    tensors, index = [cache["key"], cache["value"]], cache["index"]
+    positions = ring_positions(size(cache["key"], 2), index)
+    if new:
+        tensors = [ops.concatenate(pair, axis=2) for pair in zip(tensors, new, strict=True)]
+        of_new = index + ops.arange(size(new[0], 2), dtype="int32")
+        positions = ops.concatenate([positions, of_new])
+    return CacheView(*tensors, positions, positions >= 0, columns=ops.maximum(positions, 0))

@@ -2,45 +2,48 @@
 
 from keras import ops
 
-from keras_attn.attention.inputs import PositionRange, first_positions, positions_by_head
-from keras_attn.attention.masks import combine_masks
+from keras_attn.attention.inputs import (
+    PositionRange,
+    combine_masks,
+    distances_between,
+    first_positions,
+    positions_by_head,
+)
 from keras_attn.attention.tiles import Tile, attend_tiles
-from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
+from keras_attn.ops.shapes import ceil_div, greater, lesser, pad, size, sizes, slice_axis
 
 
 def attend_chunked(inputs, allowed=None, *, visible=None, bias=None, extras=(), log_weight=False):
     """Compute exact attention to all keys, some queries at a time.
 
-    Time O(T S), with `visible` little more than the pairs that are visible; memory O(T + S) per
-    head.
+    Time O(T S), with `visible` little more than the visible pairs; memory O(T + S) per head.
+    Return the output (B, N, T, Hv) and, with `log_weight`, the log weight (B, N, T, 1) or None.
 
     Args:
         inputs: `AttentionInputs`.
-        allowed: function of query positions (..., T, 1), key positions (..., 1, S) and the
-            `extras`; None allows all.
-        visible: function of a number of queries that returns how many keys the first so many meet
-            at most; None for all.
+        allowed: function of query positions (..., T, 1), key positions (..., 1, S) and `extras`;
+            None allows all.
+        visible: function of n that returns the most keys that the first n queries meet; or None.
         bias: function of the same arguments as `allowed`, added to the logits.
         extras: tensors (B or 1, N or 1, T, .), cut like the queries.
-        log_weight: bool. True to return the log weight too, for `merge_by_logsumexp`.
-
-    Returns:
-        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
     """
     batch, num_heads, length, _ = sizes(inputs.query)
     num_keys = size(inputs.key, 2)
-    groups = 1 if visible is None else _num_groups(length, inputs.tile_sizes)
+    tile_sizes, groups = inputs.tile_sizes, 1
+    if visible is not None:
+        groups = tile_sizes.num_groups
+        if isinstance(length, int):
+            groups = max(1, min(groups, length // tile_sizes.least_group))
     group = ceil_div(length, groups)
-    chunk = _chunk_length(inputs, group, num_keys)
-    in_group = ceil_div(group, chunk)
+    scores_of_query = (inputs.query.shape[0] or 1) * num_heads * num_keys
+    most = tile_sizes.chunk_scores // scores_of_query // 32 * 32
+    in_group = ceil_div(group, lesser(group, greater(most, 32)))
     chunk = ceil_div(group, in_group)
     count = groups * in_group
     query_positions, key_positions = inputs.query_positions, inputs.key_positions
     is_ordered = isinstance(query_positions, PositionRange)
     seen = [None]
     if groups > 1:
-        is_known = isinstance(length, int) and isinstance(num_keys, int)
-        lesser, greater = (min, max) if is_known else (ops.minimum, ops.maximum)
         ends = [lesser((n + 1) * in_group * chunk, length) for n in range(groups)]
         seen = [greater(visible(end), 1) for end in ends]
 
@@ -60,47 +63,22 @@ def attend_chunked(inputs, allowed=None, *, visible=None, bias=None, extras=(), 
         if groups > 1:
             positions = first_positions(positions, size(key, 2))
             key_mask = first_positions(key_mask, size(key, 2))
-        near = i[..., 0], positions
-        if is_ordered:
-            near = PositionRange(i[0, 0, 0, 0], chunk, query_positions.step), positions
+        near = (
+            PositionRange(i[0, 0, 0, 0], chunk, query_positions.step) if is_ordered else i[..., 0]
+        )
         j = positions_by_head(positions)[:, :, None, :]
         mask = combine_masks(
             None if key_mask is None else key_mask[:, :, None, :],
             None if allowed is None else allowed(i, j, *extras),
             None if inputs.mask_fn is None else inputs.mask_fn(i, j),
         )
-        return Tile(query, key, value, *near, mask, None if bias is None else bias(i, j, *extras))
+        added = None if bias is None else bias(i, j, *extras)
+        return Tile(query, key, value, near, positions, mask, added)
 
-    distances = None
     if is_ordered:
         # A chunk that holds nothing but padding is in order too: its distances are looked up.
         query_positions = first_positions(query_positions, count * chunk)
-        step = query_positions.step
-        lowest = query_positions.start - key_positions.start - (num_keys - 1) * step
-        distances = PositionRange(lowest, count * chunk + num_keys - 1, step)
+    distances = distances_between(query_positions, key_positions)
     i = positions_by_head(query_positions)[..., None]
-    output, log_weights = attend_tiles(
-        inputs,
-        cut,
-        [cut_queries(x) for x in (inputs.query, i, *extras)],
-        keys=(inputs.key, inputs.value),
-        visible=seen,
-        distances=distances,
-        log_weight=log_weight,
-    )
-    return join(output), join(log_weights) if log_weight else None
-
-
-def _num_groups(length, tile_sizes):
-    if not isinstance(length, int):
-        return tile_sizes.num_groups
-    return max(1, min(tile_sizes.num_groups, length // tile_sizes.least_group))
-
-
-def _chunk_length(inputs, length, num_keys):
-    batch, num_heads = inputs.query.shape[:2]
-    per_query = (batch or 1) * num_heads * num_keys
-    most = inputs.tile_sizes.chunk_scores // per_query // 32 * 32
-    if isinstance(per_query, int) and isinstance(length, int):
-        return min(length, max(most, 32))
-    return ops.minimum(ops.cast(ops.maximum(most, 32), "int32"), length)
+    tiles, keys = [cut_queries(x) for x in (inputs.query, i, *extras)], (inputs.key, inputs.value)
+    return attend_tiles(inputs, cut, join, tiles, keys, seen, distances, log_weight)

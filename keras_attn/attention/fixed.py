@@ -10,16 +10,9 @@ from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
 def attend_fixed(inputs, allowed, stride, summary, *, log_weight=False):
     """Compute attention to the keys among the last `summary` of each block of `stride`.
 
-    Time O(T S summary / stride) and memory O(T + S) per head.
-
-    Args:
-        inputs: `AttentionInputs` of consecutive positions.
-        allowed: function of query positions (..., T, 1) and key positions (..., 1, S).
-        stride, summary: ints.
-        log_weight: bool. True to return the log weight too, for `merge_by_logsumexp`.
-
-    Returns:
-        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
+    Time O(T S summary / stride) and memory O(T + S) per head. `inputs` have consecutive positions;
+    `allowed` is a function of query positions (..., T, 1) and key positions (..., 1, S).
+    Return the output (B, N, T, Hv) and, with `log_weight`, the log weight (B, N, T, 1) or None.
     """
     num_keys = size(inputs.key, 2)
     blocks = ceil_div(num_keys, stride)

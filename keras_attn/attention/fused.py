@@ -20,45 +20,34 @@ def can_fuse(inputs, pattern, is_blockwise=False, many_pairs=2**28):
     """Return True if the kernel gives the same, to the rounding of the dtype, and is faster.
 
     It gives the same for dot products, patterns of positions and weights without dropout. It is
-    faster than a matrix of scores, and than a plan that computes all pairs or half of them.
-
-    Args:
-        inputs: `AttentionInputs`.
-        pattern: of the pattern axis.
-        is_blockwise: bool. True if the choice is between the kernel and the pattern's plan.
-        many_pairs: int. From this number of pairs (B, T, S) on a plan stays: the kernel needs its
-            mask of all pairs, half a gigabyte in half precision, where the plan needs none.
+    faster than a matrix of scores and, if `is_blockwise`, than a plan of all pairs or half of them.
+    From `many_pairs` (B, T, S) on a plan stays: the kernel needs its mask of all pairs, half a
+    gigabyte in half precision, where the plan needs none.
     """
     if inputs.score.kernel_scale(inputs.query.shape[-1]) is None or not pattern.is_of_positions:
         return False
-    if inputs.dropout_fn is not None or keras.config.is_flash_attention_enabled() is False:
+    is_refused = inputs.dropout_fn is not None or keras.config.is_flash_attention_enabled() is False
+    if is_refused or not has_fused_attention(inputs.query, inputs.key, inputs.value):
         return False
-    if not has_fused_attention(inputs.query, inputs.key, inputs.value):
-        return False
-    if not is_blockwise:
+    if not is_blockwise or _needs_no_mask(inputs, pattern):
         return True
     batch, _, length, _ = inputs.query.shape
     pairs = batch * length * inputs.key.shape[2]
-    return _needs_no_mask(inputs, pattern) or (
-        pattern.simple_rule is not None and pairs < many_pairs
-    )
+    return pattern.simple_rule is not None and pairs < many_pairs
 
 
 def attend_fused(inputs, pattern):
     """Compute the output (B, N, T, H) of inputs that `can_fuse`; None stands for the scores."""
     tensors = inputs.query, inputs.key, inputs.value
-    query, key, value = (ops.swapaxes(x, 1, 2) for x in tensors)  # (B, T, N, H)
+    tensors = query, key, _ = [ops.swapaxes(x, 1, 2) for x in tensors]  # (B, T, N, H)
     mask = None
     if not _needs_no_mask(inputs, pattern):
         mask = inputs.dense_mask(pattern.dense_mask_and_bias(inputs)[0])
         mask = ops.broadcast_to(mask, (*mask.shape[:2], query.shape[1], key.shape[1]))
-    output = ops.dot_product_attention(
-        *(query, key, value),
-        mask=mask,
-        scale=inputs.score.kernel_scale(query.shape[-1]),
-        # Beside a mask that forbids the same, it spares the kernel half of the tiles.
-        is_causal=pattern.simple_rule == "causal" and _is_aligned(inputs),
-    )
+    scale = inputs.score.kernel_scale(query.shape[-1])
+    # Beside a mask that forbids the same, it spares the kernel half of the tiles.
+    is_causal = pattern.simple_rule == "causal" and _is_aligned(inputs)
+    output = ops.dot_product_attention(*tensors, mask=mask, scale=scale, is_causal=is_causal)
     output = ops.swapaxes(output, 1, 2)
     if mask is None:
         return output, None
@@ -74,10 +63,7 @@ def _needs_no_mask(inputs, pattern):
 
 
 def _is_aligned(inputs):
-    """Return True if queries and keys have the same positions, in order.
-
-    The kernel counts both from the first; with more keys than queries ours are the last.
-    """
+    """Return True if queries and keys have the same positions in order, as the kernel counts."""
     positions = inputs.query_positions, inputs.key_positions
     length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
     return all(isinstance(x, PositionRange) for x in positions) and length == num_keys is not None

@@ -1,6 +1,7 @@
 """The arguments of every way to compute attention, and their positions."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 from keras import ops
@@ -13,8 +14,8 @@ from keras_attn.ops.shapes import size, slice_axis
 class PositionRange:
     """The positions start, start + step, ... in their order.
 
-    Scores and plans use the regular distances, which a tensor of positions cannot show while a
-    graph is built. `start` and `length` may be tensors.
+    While a graph is built, a tensor of positions cannot show that their distances are regular.
+    `start` and `length` may be tensors.
     """
 
     start: object
@@ -24,6 +25,10 @@ class PositionRange:
     @property
     def shape(self):
         return (self.length if isinstance(self.length, int) else None,)
+
+    @property
+    def last(self):
+        return self.start + (self.length - 1) * self.step
 
     def tensor(self):
         """Return the positions as an int32 tensor (length,)."""
@@ -43,7 +48,7 @@ def positions_tensor(positions):
 
 
 def positions_by_head(positions):
-    """Return positions (T,), (B, T) or (B or 1, N or 1, T) of any kind as int32 of the last shape."""
+    """Return any positions (T,), (B, T) or (B or 1, N or 1, T) as int32 of the last shape."""
     positions = positions_tensor(positions)
     rank = len(positions.shape)
     return positions[None, None] if rank == 1 else positions[:, None] if rank == 2 else positions
@@ -53,137 +58,120 @@ def first_positions(positions, length):
     """Return the first `length` of a `PositionRange` or of a tensor (B, N, S); None stays None."""
     if isinstance(positions, PositionRange):
         return dataclasses.replace(positions, length=length)
-    if positions is None:
+    return None if positions is None else slice_axis(positions, 0, length, axis=2)
+
+
+def distances_between(query_positions, key_positions):
+    """Return all differences of two `PositionRange`s as one; None for other positions."""
+    both = query_positions, key_positions
+    if not all(isinstance(x, PositionRange) for x in both) or len({x.step for x in both}) > 1:
         return None
-    return slice_axis(positions, 0, length, axis=len(positions.shape) - 1)
+    length = query_positions.length + key_positions.length - 1
+    return PositionRange(query_positions.start - key_positions.last, length, key_positions.step)
+
+
+def combine_masks(*masks):
+    """Return the logical and of those masks that are not None; None if there is none."""
+    present = [mask for mask in masks if mask is not None]
+    return functools.reduce(ops.logical_and, present) if present else None
 
 
 @dataclasses.dataclass(frozen=True)
 class ResolvedPositions:
-    """Positions of one call: given by the caller or following the keys of the cache.
-
-    Args:
-        query: `PositionRange`, or the tensor (T,) or (B, T) given by the caller.
-        new_key: the same for keys that the cache does not hold yet; None if there are none.
-        key: tensor (S,) or (B, S) of all keys if the caller gave `key_positions`, else None.
-    """
+    """Positions of one call: `PositionRange`s, or the tensors (T,) or (B, T) of the caller."""
 
     query: object
-    new_key: object
-    key: object = None
+    new_key: object  # of the keys that the cache does not hold yet; None if there are none
+    key: object  # of all keys if the caller gave `key_positions`, else None
+
+
+def num_cached(cache):
+    """Return how many keys a cache holds, an int or a scalar; 0 without a cache."""
+    if cache is None:
+        return 0
+    return size(cache["key"], 2) if cache.get("index") is None else cache["index"]
 
 
 def resolve_positions(query, key, cache=None, query_positions=None, key_positions=None):
-    """Resolve the positions of queries and keys.
+    """Return the `ResolvedPositions` of queries and keys.
 
-    Without positions from the caller, new keys follow those in the cache, and the queries are at
-    the last positions.
+    Without positions from the caller, new keys follow those in the cache, and queries are the last.
 
     Args:
         query: (B, N, T, H). key: (B, N, S, H), the new keys; None if there are none.
         cache: dict of the attention layer, or None.
-        query_positions, key_positions: as the attention layer gets them; with a cache,
-            `key_positions` are those of all slots.
-
-    Returns:
-        `ResolvedPositions`.
+        query_positions, key_positions: from the caller; with a cache, the latter of all its slots.
     """
     batch, _, steps, _ = query.shape
     is_complete = cache is not None and "index" not in cache
-    grows = cache is not None and cache.get("index") is None
-    cached = 0 if cache is None else size(cache["key"], 2) if grows else cache["index"]
-    num_new = 0 if is_complete else size(key, 2)
+    cached, num_new = num_cached(cache), 0 if is_complete else size(key, 2)
     if query_positions is None:
         length = size(query, 2)
         ahead = num_new - length
         is_aligned = isinstance(ahead, int) and ahead == 0  # spares an operation of each step
-        queries = PositionRange(
-            ahead if cache is None else cached if is_aligned else cached + ahead, length
-        )
+        start = cached if is_aligned else ahead if cache is None else cached + ahead
+        queries = PositionRange(start, length)
     else:
         queries = check_positions(query_positions, "query_positions", batch, steps)
-    if key_positions is None:
-        if is_complete:
-            return ResolvedPositions(queries, None)
-        is_same = query_positions is None and is_aligned
-        return ResolvedPositions(queries, queries if is_same else PositionRange(cached, num_new))
-    num_keys = None
-    if cache is None:
-        num_keys = key.shape[2]
-    elif is_complete or not grows:
-        num_keys = cache["key"].shape[2]
-    keys = check_positions(key_positions, "key_positions", batch, num_keys)
+    keys = None
+    if key_positions is not None:
+        grows = cache is not None and cache.get("index", 0) is None
+        num_keys = None if grows else (key if cache is None else cache["key"]).shape[2]
+        keys = check_positions(key_positions, "key_positions", batch, num_keys)
     if is_complete:
-        return ResolvedPositions(queries, None, keys)
-    new = keys
-    if cache is not None:
+        new = None
+    elif keys is None:
+        new = queries if query_positions is None and is_aligned else PositionRange(cached, num_new)
+    elif cache is None:
+        new = keys
+    else:
         new = ops.take(keys, PositionRange(cached, num_new).tensor(), axis=-1)
     return ResolvedPositions(queries, new, keys)
 
 
 @dataclasses.dataclass(frozen=True)
 class TileSizes:
-    """Sizes by which blockwise attention cuts scores into tiles.
+    """Sizes by which blockwise attention cuts scores into tiles."""
 
-    Args:
-        chunk_scores: scores of one tile that has all keys (32 MiB in float32): wide rows for the
-            matrix product, little memory.
-        block_scores: scores of one tile of blocks: few enough for a processor's cache, enough to
-            outweigh the loop around the tiles.
-        num_groups: groups of queries where later queries see more keys; of the pairs that no
-            query sees, half a group's share is computed: 1/16.
-        least_group: fewest queries of a group.
-        most_block: longest block of a window: short blocks compute few keys beyond the window, long
-            ones make better matrix products.
-        least_window: shortest window of an adaptive span: smaller products are hardly faster.
-    """
-
+    # Scores of one tile that has all keys (32 MiB): wide rows for the product, little memory.
     chunk_scores: int = 2**23
+    # Scores of one tile of blocks: few for a processor's cache, enough to outweigh the loop.
     block_scores: int = 2**20
+    # Groups of queries where later queries see more keys; of the pairs that no query sees, half a
+    # group's share is computed: 1/16.
     num_groups: int = 8
-    least_group: int = 128
+    least_group: int = 128  # fewest queries of a group
+    # Longest block of a window: short blocks compute few keys beyond it, long ones multiply faster.
     most_block: int = 128
-    least_window: int = 64
+    least_window: int = 64  # of an adaptive span: smaller products are hardly faster
 
 
 @dataclasses.dataclass(frozen=True)
 class AttentionInputs:
     """Per-head queries, keys and values with their positions and masks.
 
-    A plan cuts them into tiles, folds or sorts them, and attends to each tile separately.
-
-    Args:
-        query: (B, N, T, H). key: (B, N, S, H). value: (B, N, S, Hv).
-        query_positions, key_positions: `PositionRange`s, or int32 (B or 1, N or 1, T or S); in
-            dense attention also (T,) and (B, T).
-        score: of the score axis.
-        key_mask: bool (B or 1, N or 1, S), False for padding; None if all keys are real.
-        mask_fn: function of query positions (..., T, 1) and key positions (..., 1, S) that returns
-            which pairs remain; None if all do.
-        dropout_fn: function of weights and a seed; None without dropout.
-        seed: int32 (2,), for `dropout_fn` and patterns that draw random numbers.
-        layer_input: (B, T, D), the tensor that the layer projected to queries; None outside layers.
-        is_recompute: bool. True if the same attention has been computed before in this call, so
-            that a pattern has already added its losses.
-        attention_mask: bool, four axes that broadcast to (B, N, T, S); only for dense attention.
-        slot_mask: bool (S,), the slots of a cache that hold a key; only for dense attention.
-        tile_sizes: `TileSizes`.
+    A plan cuts them into tiles, folds or sorts them, and attends to each tile separately. Positions
+    are `PositionRange`s or int32 (B or 1, N or 1, T or S); in dense attention also (T,) and (B, T).
+    `attention_mask` and `slot_mask` are only for dense attention.
     """
 
-    query: object
-    key: object
-    value: object
+    query: object  # (B, N, T, H)
+    key: object  # (B, N, S, H)
+    value: object  # (B, N, S, Hv)
     query_positions: object
     key_positions: object
-    score: Callable
-    key_mask: object = None
+    score: Callable  # of the score axis
+    key_mask: object = None  # bool (B or 1, N or 1, S), False for padding; None if all are real
+    # Function of positions (..., T, 1) and (..., 1, S), True for pairs that remain; None for all.
     mask_fn: Callable | None = None
-    dropout_fn: Callable | None = None
-    seed: object = None
-    layer_input: object = None
+    dropout_fn: Callable | None = None  # function of weights and a seed
+    seed: object = None  # int32 (2,), for `dropout_fn` and patterns that draw random numbers
+    layer_input: object = None  # (B, T, D), which the layer projected to queries, if there is one
+    # True if the same attention has been computed before in this call, so that a pattern has
+    # already added its losses.
     is_recompute: bool = False
-    attention_mask: object = None
-    slot_mask: object = None
+    attention_mask: object = None  # bool, four axes that broadcast to (B, N, T, S)
+    slot_mask: object = None  # bool (S,), the slots of a cache that hold a key
     tile_sizes: TileSizes = TileSizes()
 
     def replace(self, **changes):
@@ -192,9 +180,9 @@ class AttentionInputs:
     def restricted(self, mask_fn):
         """Return the same inputs with one more condition on the positions."""
         old = self.mask_fn
-        if old is not None:
-            return self.replace(mask_fn=lambda i, j: ops.logical_and(old(i, j), mask_fn(i, j)))
-        return self.replace(mask_fn=mask_fn)
+        if old is None:
+            return self.replace(mask_fn=mask_fn)
+        return self.replace(mask_fn=lambda i, j: ops.logical_and(old(i, j), mask_fn(i, j)))
 
     def positions_of_keys(self):
         """Return the positions (B or 1, N or 1, S, 1) of the keys."""
@@ -208,18 +196,13 @@ class AttentionInputs:
 
     def dense_mask(self, mask=None):
         """Return `mask` (or None) and every mask of the inputs, over the whole matrix of scores."""
-        for other in (
-            None if self.slot_mask is None else self.slot_mask[None, None, None],
-            None if self.key_mask is None else self.key_mask[:, :, None],
-            self.attention_mask,
-        ):
-            if other is not None:
-                mask = other if mask is None else ops.logical_and(mask, other)
-        return mask
+        slots = None if self.slot_mask is None else self.slot_mask[None, None, None]
+        keys = None if self.key_mask is None else self.key_mask[:, :, None]
+        return combine_masks(mask, slots, keys, self.attention_mask)
 
-    def drop(self, weights, seed):
-        """Return the weights after dropout."""
-        return weights if self.dropout_fn is None else self.dropout_fn(weights, seed)
+    def dropout(self, seed):
+        """Return the dropout by a seed as a function of the weights; None without dropout."""
+        return self.dropout_fn and (lambda weights: self.dropout_fn(weights, seed))
 
     def fold_in(self, number):
         """Return the same inputs with other random numbers, for one of several parts."""

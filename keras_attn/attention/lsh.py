@@ -1,5 +1,6 @@
 """Locality-sensitive hashing of vectors, and attention among vectors of the same hash."""
 
+import functools
 import math
 
 from keras import ops
@@ -13,6 +14,8 @@ from keras_attn.ops.sorting import permute, row_starts, sort_order
 
 # More buckets are pairs of two smaller numbers, or choosing one would cost more than attention.
 MOST_SINGLE_BUCKETS = 128
+
+_look_up = functools.partial(ops.take, axis=0)
 
 
 def default_buckets(num_keys, chunk_length):
@@ -30,13 +33,9 @@ def hash_directions(x, num_buckets, num_rounds, seed):
     More than 128 buckets are pairs of two such numbers. Each head and round has axes of its own.
     Time O(rounds S H sqrt(num_buckets)) per head, or O(rounds S H num_buckets) up to 128.
 
-    Args:
-        x: (B, N, S, H). num_buckets: even int or int tensor. num_rounds: int.
-        seed: int, or int32 (2,), which may be a tensor.
-
-    Returns:
-        int32 (B, N, num_rounds, S), in [0, num_buckets) or, in pairs, less than the next product
-        of two even numbers.
+    The result is int32 (B, N, num_rounds, S), in [0, num_buckets) or, in pairs, less than the next
+    product of two even numbers. `x` is (B, N, S, H), `num_buckets` an even int or int tensor, and
+    `seed` an int, or int32 (2,), which may be a tensor.
     """
     x = at_least_float32(ops.stop_gradient(x))
     seed = ops.cast([seed, 0] if isinstance(seed, int) else seed, "int32")
@@ -51,7 +50,7 @@ def hash_directions(x, num_buckets, num_rounds, seed):
 
 
 def _factors(num_buckets):
-    """Return two even numbers whose product is at least `num_buckets`; None for an unneeded second."""
+    """Return two even numbers, the second may be None, of a product of at least `num_buckets`."""
     if isinstance(num_buckets, int):
         if num_buckets <= MOST_SINGLE_BUCKETS:
             return num_buckets, None
@@ -63,7 +62,7 @@ def _factors(num_buckets):
 
 
 def _furthest(x, count, num_rounds, seed):
-    """Return which of `count` directions, axes and then their opposites, is nearest: (B, N, rounds, S)."""
+    """Return which of `count` directions, axes then opposites, is nearest: (B, N, rounds, S)."""
     half = count // 2
     num_heads, width = x.shape[1], x.shape[3]
     axes = ops.cast(stateless_normal((num_heads, width, num_rounds * half), seed), x.dtype)
@@ -77,12 +76,7 @@ def _furthest(x, count, num_rounds, seed):
 
 
 def chunk_numbers(inverse, buckets, chunk_length, across_buckets):
-    """Return numbers for `meet`: a query's is its key's or one more if they meet.
-
-    Args:
-        inverse, buckets: int32 (B, N, rounds, S), the rank of each position in the order of
-            buckets, and its bucket.
-    """
+    """Return numbers for `meet`, by each position's rank among buckets and its bucket (..., S)."""
     chunks = inverse // chunk_length
     # A later bucket lies in a later chunk or the same one: two more tell them apart.
     return chunks if across_buckets else chunks + 2 * buckets
@@ -96,15 +90,9 @@ def meet(i, j):
 def attend_lsh(inputs, buckets, chunk_length, *, causal, across_buckets=False, wrap=False):
     """Compute attention to other positions of the same chunk and the one before, over all rounds.
 
-    Time O(rounds S (chunk_length + log S)) and memory O(rounds S) per head.
-
-    Args:
-        inputs: `AttentionInputs` of as many queries as keys.
-        buckets: int32 (B, N, rounds, S).
-        chunk_length, causal, across_buckets, wrap: as `keras_attn.patterns.LSH` has them.
-
-    Returns:
-        Output (B, N, S, Hv) and log weight (B, N, S, 1).
+    Time O(rounds S (chunk_length + log S)) and memory O(rounds S) per head. `inputs` have as many
+    queries as keys, `buckets` are int32 (B, N, rounds, S), and the others are those of
+    `keras_attn.patterns.LSH`. Return the output (B, N, S, Hv) and the log weight (B, N, S, 1).
     """
     length = inputs.query.shape[2]
     block = chunk_length if length is None else min(chunk_length, length)
@@ -115,49 +103,45 @@ def attend_lsh(inputs, buckets, chunk_length, *, causal, across_buckets=False, w
     numbers = range(buckets.shape[2])
     order, inverse = ([x[:, :, r] + starts for r in numbers] for x in (order, inverse))
     chunks, buckets = ([ops.reshape(x[:, :, r], (-1,)) for r in numbers] for x in (chunks, buckets))
-    mask_fn = _mask_fn_of_rows(inputs)
+    is_shared, has_mask = inputs.key is inputs.query, wrap or inputs.key_mask is not None
+
+    def flat(x):  # (B or 1, N or 1, S) -> (B N S,)
+        return ops.reshape(ops.broadcast_to(x, sizes(inputs.key)[:3]), (-1,))
+
+    key_mask = flat(inputs.mask_of_keys()[..., 0]) if has_mask else None
+    positions = inputs.mask_fn and flat(positions_by_head(inputs.key_positions))
+
+    def mask_fn(i, j):
+        return inputs.mask_fn(_look_up(positions, i), _look_up(positions, j))
 
     def sort(r):
-        query = permute(inputs.query, order[r], inverse[r])
-        key = query
-        if inputs.key is not inputs.query:
-            key = permute(inputs.key, order[r], inverse[r])
-        key_mask = inputs.key_mask
-        if key_mask is not None:
-            key_mask = ops.broadcast_to(key_mask, sizes(inputs.key)[:3])
-            key_mask = ops.take(ops.reshape(key_mask, (-1,)), order[r], axis=0)
-        elif wrap:
-            key_mask = ops.ones(sizes(inputs.key)[:3], dtype="bool")
+        query, value = [permute(x, order[r], inverse[r]) for x in (inputs.query, inputs.value)]
         return inputs.fold_in(r).replace(
             query=query,
-            key=key,
-            value=permute(inputs.value, order[r], inverse[r]),
+            key=query if is_shared else permute(inputs.key, order[r], inverse[r]),
+            value=value,
             query_positions=order[r],
             key_positions=order[r],
-            key_mask=key_mask,
-            mask_fn=mask_fn,
+            key_mask=_look_up(key_mask, order[r]) if has_mask else None,
+            mask_fn=inputs.mask_fn and mask_fn,
         )
 
-    def allowed(r):
-        def pairs(i, j):
-            met = j < i if causal else j != i
-            if not across_buckets:
-                met = ops.logical_and(met, _look_up(buckets[r], i) == _look_up(buckets[r], j))
-            if wrap:
-                return met
-            for earlier in chunks[:r]:
-                met_before = meet(_look_up(earlier, i), _look_up(earlier, j))
-                met = ops.logical_and(met, ops.logical_not(met_before))
-            return met
-
-        return pairs
+    def allowed(r, i, j):
+        met = j < i if causal else j != i
+        if not across_buckets:
+            met = ops.logical_and(met, _look_up(buckets[r], i) == _look_up(buckets[r], j))
+        for earlier in () if wrap else chunks[:r]:
+            met_before = meet(_look_up(earlier, i), _look_up(earlier, j))
+            met = ops.logical_and(met, ops.logical_not(met_before))
+        return met
 
     rounds = [sort(r) for r in numbers]
     if wrap:
         rounds = [_after(rounds[r - 1], rounds[r], block) for r in numbers]
     parts = []
-    for r, of_round in zip(numbers, rounds, strict=True):
-        found = attend_block_local(of_round, allowed(r), block, before=1, log_weight=True)
+    for r in numbers:
+        pairs = functools.partial(allowed, r)
+        found = attend_block_local(rounds[r], pairs, block, before=1, log_weight=True)
         parts.append([permute(x, inverse[r], order[r]) for x in found])
     return merge_by_logsumexp(parts)
 
@@ -167,28 +151,10 @@ def _after(previous, inputs, block):
     length = size(inputs.query, 2)
     start = (ceil_div(length, block) - 1) * block
 
-    def joined(before, own):
-        last = slice_axis(before, start, length - start, axis=2)
-        return ops.concatenate([pad(last, 0, block - (length - start)), own], axis=2)
+    def joined(name):
+        last = slice_axis(getattr(previous, name), start, length - start, axis=2)
+        last = pad(last, 0, block - (length - start))
+        return ops.concatenate([last, getattr(inputs, name)], axis=2)
 
-    return inputs.replace(
-        key=joined(previous.key, inputs.key),
-        value=joined(previous.value, inputs.value),
-        key_positions=joined(previous.key_positions, inputs.key_positions),
-        key_mask=joined(previous.key_mask, inputs.key_mask),
-    )
-
-
-def _mask_fn_of_rows(inputs):
-    """Return the `mask_fn` of `inputs` as a function of row numbers."""
-    mask_fn = inputs.mask_fn
-    if mask_fn is None:
-        return None
-    positions = positions_by_head(inputs.key_positions)
-    positions = ops.broadcast_to(positions, sizes(inputs.key)[:3])
-    positions = ops.reshape(positions, (-1,))
-    return lambda i, j: mask_fn(_look_up(positions, i), _look_up(positions, j))
-
-
-def _look_up(table, indices):
-    return ops.take(table, indices, axis=0)
+    names = ("key", "value", "key_positions", "key_mask")
+    return inputs.replace(**{name: joined(name) for name in names})

@@ -5,6 +5,8 @@ step. TensorFlow's batched product sets up a kernel for each new length, which t
 product; its einsum has nothing to set up, and under XLA it spares a transposed copy of the keys.
 """
 
+import functools
+
 from keras import backend, ops
 
 from keras_attn.backend.operations import softmax_with_logsumexp
@@ -17,28 +19,22 @@ FORBIDDEN = -1e30
 def attend_dense(inputs, pattern):
     """Compute attention from the whole matrix of scores, in O(T S H) time and O(T S) memory.
 
-    Args:
-        inputs: `AttentionInputs`.
-        pattern: of the pattern axis.
-
-    Returns:
-        The output (B, N, T, Hv) and the scores (B, N, T, S), at least float32.
+    Return the output (B, N, T, Hv) and the scores (B, N, T, S), at least float32.
     """
     mask, bias = pattern.dense_mask_and_bias(inputs)
     mask = inputs.dense_mask(mask)
-    logits = inputs.score(
-        inputs.query,
-        inputs.key,
-        query_positions=inputs.query_positions,
-        key_positions=inputs.key_positions,
-    )
-    if bias is not None:
-        logits = at_least_float32(logits)
-        logits = logits + ops.cast(bias, logits.dtype)
-    drop = None
-    if inputs.dropout_fn is not None:
-        drop = lambda weights: inputs.dropout_fn(weights, inputs.seed)  # noqa: E731
-    return attend_logits(logits, inputs.value, mask, drop)
+    i, j = inputs.query_positions, inputs.key_positions
+    logits = inputs.score(inputs.query, inputs.key, query_positions=i, key_positions=j)
+    drop = inputs.dropout_fn and inputs.dropout(inputs.seed)
+    return attend_logits(add_bias(logits, bias), inputs.value, mask, drop)
+
+
+def add_bias(logits, bias):
+    """Return the sum in at least float32; the logits themselves if `bias` is None."""
+    if bias is None:
+        return logits
+    logits = at_least_float32(logits)
+    return logits + ops.cast(bias, logits.dtype)
 
 
 def query_keys(query, key):
@@ -65,42 +61,31 @@ def weights_values(weights, value):
 def attend_logits(logits, value, mask=None, drop=None, never_empty=False):
     """Compute softmax(logits) @ value over the allowed keys.
 
+    Return the output (..., T, Hv) in the dtype of `value` and the weights (..., T, S), at least
+    float32. A query without an allowed key gets zeros in both, and zero gradient.
+
     Args:
         logits: (..., T, S), any float dtype; the softmax is taken in at least float32.
         value: (..., S, Hv).
         mask: boolean, broadcastable to (..., T, S), True = may attend; None allows all.
         drop: function of the weights that returns them after dropout; None without.
         never_empty: bool. True if each query is known to have an allowed key.
-
-    Returns:
-        The output (..., T, Hv) in the dtype of `value` and the weights (..., T, S), at least
-        float32. A query without an allowed key gets zeros in both, and zero gradient.
     """
     logits = _forbid(logits, mask)
     # Keras warns of a softmax over a single key, which is ordinary here.
     weights = ops.ones_like(logits) if logits.shape[-1] == 1 else ops.softmax(logits, axis=-1)
-    output = _weigh(weights, value, drop)
-    if mask is not None and not never_empty:
-        any_key = ops.any(mask, axis=-1, keepdims=True)
-        output = output * ops.cast(any_key, output.dtype)
-        weights = weights * ops.cast(any_key, weights.dtype)
-    return output, weights
+    output, any_key = _weigh(weights, value, mask, drop, never_empty)
+    return output, weights if any_key is None else weights * ops.cast(any_key, weights.dtype)
 
 
 def attend_logits_with_logsumexp(logits, value, mask=None, drop=None, never_empty=False):
-    """Compute `attend_logits` over a part of the keys.
+    """Compute `attend_logits` over a part of the keys, for `merge_by_logsumexp`.
 
-    Returns:
-        The output and its log weight (..., T, 1), for `merge_by_logsumexp`.
+    Return the output and its log weight (..., T, 1).
     """
-    logits = _forbid(logits, mask)
-    weights, log_weight = softmax_with_logsumexp(logits)
-    output = _weigh(weights, value, drop)
-    if mask is not None and not never_empty:
-        any_key = ops.any(mask, axis=-1, keepdims=True)
-        output = output * ops.cast(any_key, output.dtype)
-        log_weight = ops.where(any_key, log_weight, FORBIDDEN)
-    return output, log_weight
+    weights, log_weight = softmax_with_logsumexp(_forbid(logits, mask))
+    output, any_key = _weigh(weights, value, mask, drop, never_empty)
+    return output, log_weight if any_key is None else ops.where(any_key, log_weight, FORBIDDEN)
 
 
 def _forbid(logits, mask):
@@ -112,9 +97,14 @@ def _forbid(logits, mask):
     return logits - ops.cast(ops.where(mask, 0.0, -FORBIDDEN), logits.dtype)
 
 
-def _weigh(weights, value, drop):
+def _weigh(weights, value, mask, drop, never_empty):
+    """Return the output (..., T, Hv), and True where a query has a key (..., T, 1) or None."""
     kept = weights if drop is None else drop(weights)
-    return weights_values(ops.cast(kept, value.dtype), value)  # (..., T, Hv)
+    output = weights_values(ops.cast(kept, value.dtype), value)
+    if mask is None or never_empty:
+        return output, None
+    any_key = ops.any(mask, axis=-1, keepdims=True)
+    return output * ops.cast(any_key, output.dtype), any_key
 
 
 def merge_by_logsumexp(parts):
@@ -122,21 +112,14 @@ def merge_by_logsumexp(parts):
 
         o = sum_r exp(z_r - z) o_r,   z = log sum_r exp(z_r)
 
-    Args:
-        parts: list of (output (..., T, Hv), log weight (..., T, 1)): the result of a softmax over
-            each set, and the log of the sum of its exponentials.
-
-    Returns:
-        The same of the union. A part without keys, whose log weight is `FORBIDDEN`, has no weight;
-        where no part has keys, the output is zero.
+    Each part, and the result, is a pair: the output (..., T, Hv) of a softmax over a set, and the
+    log (..., T, 1) of the sum of its exponentials. A part without keys, whose log weight is
+    `FORBIDDEN`, has no weight; where no part has keys, the output is zero.
     """
     if len(parts) == 1:
         return parts[0]
     logs = [log_weight for _, log_weight in parts]
-    top = logs[0]
-    for log_weight in logs[1:]:
-        top = ops.maximum(top, log_weight)
-    top = ops.stop_gradient(top)
+    top = ops.stop_gradient(functools.reduce(ops.maximum, logs))
     weights = [ops.exp(log_weight - top) for log_weight in logs]
     total = sum(weights[1:], weights[0])
     output = sum(

@@ -9,30 +9,23 @@ from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
 def attend_strided(inputs, stride, *, log_weight=False):
     """Compute causal attention of each query to every `stride`-th key up to it.
 
-    The sequence is written in rows of `stride`, and each column is a sequence of its own. Time
-    O(T S / stride) and memory O(T + S) per head.
-
-    Args:
-        inputs: `AttentionInputs` of consecutive positions, the queries being the last T of S.
-        stride: int.
-        log_weight: bool. True to return the log weight too, for `merge_by_logsumexp`.
-
-    Returns:
-        Output (B, N, T, Hv) and log weight (B, N, T, 1) or None.
+    The sequence is written in rows of `stride`, and each column is a sequence of its own; the T
+    queries are the last of S positions. Time O(T S / stride) and memory O(T + S) per head.
+    Return the output (B, N, T, Hv) and, with `log_weight`, the log weight (B, N, T, 1) or None.
     """
     length, num_keys = size(inputs.query, 2), size(inputs.key, 2)
     rows = ceil_div(num_keys, stride)
     first = num_keys - length
 
-    def fold(x, front=0):  # (B, N, T, H) -> (B, N, columns * rows, H)
-        x = pad(x, front, rows * stride - num_keys)
-        x = ops.reshape(x, (*sizes(x)[:2], rows, stride, x.shape[-1]))
-        return ops.reshape(ops.swapaxes(x, 2, 3), (*sizes(x)[:2], stride * rows, x.shape[-1]))
+    def transpose(x, rows, columns):  # (B, N, rows * columns, H) -> (B, N, columns * rows, H)
+        x = ops.reshape(x, (*sizes(x)[:2], rows, columns, x.shape[-1]))
+        return ops.reshape(ops.swapaxes(x, 2, 3), (*sizes(x)[:2], columns * rows, x.shape[-1]))
+
+    def fold(x, front=0):
+        return transpose(pad(x, front, rows * stride - num_keys), rows, stride)
 
     def unfold(x):
-        x = ops.reshape(x, (*sizes(x)[:2], stride, rows, x.shape[-1]))
-        x = ops.reshape(ops.swapaxes(x, 2, 3), (*sizes(x)[:2], rows * stride, x.shape[-1]))
-        return slice_axis(x, first, length, axis=2)
+        return slice_axis(transpose(x, stride, rows), first, length, axis=2)
 
     positions = fold(inputs.positions_of_keys())[..., 0]
     folded = inputs.replace(
@@ -43,7 +36,6 @@ def attend_strided(inputs, stride, *, log_weight=False):
         key_positions=positions,
         key_mask=fold(inputs.mask_of_keys())[..., 0],
     )
-    output, log_weights = attend_block_local(
-        folded, lambda i, j: j <= i, rows, repeats=True, spacing=stride, log_weight=log_weight
-    )
-    return unfold(output), unfold(log_weights) if log_weight else None
+    options = {"repeats": True, "spacing": stride, "log_weight": log_weight}
+    found = attend_block_local(folded, lambda i, j: j <= i, rows, **options)
+    return tuple(None if x is None else unfold(x) for x in found)

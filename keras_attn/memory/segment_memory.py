@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.ops.checks import check_boolean, check_shape, check_sizes
+from keras_attn.ops.checks import check_mask, check_shape, check_sizes
 from keras_attn.ops.shapes import pad, size, slice_axis
 from keras_attn.ops.sorting import row_starts, sort_order, take_rows
 from keras_attn.registry import Value, register
@@ -96,10 +96,8 @@ class _Extend(keras.Operation):
         states = ops.concatenate([memory, ops.cast(hidden, memory.dtype)], axis=2)
         real = None
         if padding_mask is not None:
-            padding_mask = ops.convert_to_tensor(padding_mask)
-            check_boolean(padding_mask, "padding_mask")
-            check_shape(padding_mask, "padding_mask", (batch, hidden.shape[2]))
-            padding_mask = ops.cast(padding_mask, "bool")
+            shape = batch, hidden.shape[2]
+            padding_mask = check_mask(padding_mask, "padding_mask", shape, broadcast=False)
             real = ops.concatenate([filled_slots(filled, num_slots), padding_mask], axis=1)
             length = ops.sum(ops.cast(padding_mask, "int32"), axis=1)
         kept = keep_last(states, self.memory_length, real)

@@ -15,26 +15,21 @@ PARTS = (64, 16, 4, 1)
 
 
 def cluster_losses(hidden, labels, bounds, logits_of, weights):
-    """Return -log p(label), with p(w) = p_head(w) or p_head(cluster) p_cluster(w).
+    """Return -log p(label), float32 (N,), with p(w) = p_head(w) or p_head(cluster) p_cluster(w).
+
+    The logits of a further cluster are computed for its own tokens, or up to four times as many,
+    and again in the backward pass; under XLA with a dynamic N, for all tokens.
 
     Args:
-        hidden: float tensor (N, D).
-        labels: int32 (N,).
+        hidden: float tensor (N, D). labels: int32 (N,).
         bounds: list of (first, end) of each cluster's words; the words of the first, and after them
             one logit for each further cluster, are the head.
         logits_of: function from (M, D) and the tensors of a cluster to its logits (M, words).
         weights: list of tuples, the tensors of each cluster.
-
-    Returns:
-        float32 (N,), in the order of the labels. The logits of a further cluster are computed for
-        its own tokens, or up to four times as many, and again in the backward pass; under XLA with
-        a dynamic N, for all tokens.
     """
     cluster = sum(ops.cast(labels >= first, "int32") for first, _ in bounds) - 1
     place = ops.where(cluster > 0, bounds[0][1] + cluster - 1, labels)
     losses = crossentropy(place, logits_of(hidden, *weights[0]))
-    if len(bounds) == 1:
-        return losses
     order, _ = sort_order(cluster)
     start = ops.sum(ops.cast(cluster == 0, "int32"))
     for index in range(1, len(bounds)):
@@ -51,9 +46,9 @@ def _tail_losses(hidden, words, order, start, count, logits_of, weights):
 
     def within(length):
         def losses(hidden, *weights):
-            is_one = ops.arange(length, dtype="int32") < count
-            token = ops.where(is_one, ops.arange(length, dtype="int32") + start, 0)
-            token = ops.take(order, token)
+            rank = ops.arange(length, dtype="int32")
+            is_one = rank < count
+            token = ops.take(order, ops.where(is_one, rank + start, 0))
             word = ops.where(is_one, ops.take(words, token), 0)
             found = crossentropy(word, logits_of(ops.take(hidden, token, axis=0), *weights))
             return ops.scatter(token[:, None], ops.where(is_one, found, 0.0), (total,))
@@ -76,4 +71,4 @@ def cluster_log_probabilities(hidden, bounds, logits_of, weights):
     for index in range(1, len(bounds)):
         tail = ops.log_softmax(ops.cast(logits_of(hidden, *weights[index]), "float32"))
         parts.append(head[:, words + index - 1 : words + index] + tail)
-    return ops.concatenate(parts, axis=-1) if len(parts) > 1 else parts[0]
+    return ops.concatenate(parts, axis=-1)

@@ -19,8 +19,7 @@ def atomic_file(path):
     """Yield a temporary path with the ending of `path`, which replaces `path` on success.
 
     Until then `path` keeps its earlier content. A failure removes the temporary file; a killed
-    process leaves it, and the next write overwrites it, because its name is always the same. So
-    one process at a time may write `path`.
+    process leaves it, for the next write to overwrite. Only one process at a time may write `path`.
     """
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     temporary = partial_path(path)

@@ -6,37 +6,38 @@ import keras
 from keras import ops
 
 
+def check_that(condition, wanted, **argument):
+    """Refuse the one argument, which must be `wanted`, unless a condition on it holds."""
+    if not condition:
+        ((name, value),) = argument.items()
+        raise ValueError(f"`{name}` must be {wanted}. Received: {name}={value!r}.")
+
+
 def check_sizes(least=1, **sizes):
     """Check that each value is an integer of at least `least`."""
     for name, size in sizes.items():
         is_integer = isinstance(size, numbers.Integral) and not isinstance(size, bool)
-        if not is_integer or size < least:
-            raise ValueError(
-                f"`{name}` must be an integer of at least {least}. Received: {name}={size!r}."
-            )
+        check_that(is_integer and size >= least, f"an integer of at least {least}", **{name: size})
 
 
 def check_numbers(least=None, **values):
     """Check that each value is a number, of at least `least` if given."""
+    wanted = "a number" if least is None else f"a number of at least {least}"
     for name, value in values.items():
-        if not isinstance(value, numbers.Real) or not (least is None or value >= least):
-            wanted = "a number" if least is None else f"a number of at least {least}"
-            raise ValueError(f"`{name}` must be {wanted}. Received: {name}={value!r}.")
+        is_number = isinstance(value, numbers.Real)
+        check_that(is_number and (least is None or value >= least), wanted, **{name: value})
 
 
 def check_choice(choices, **values):
     """Check that each value is one of the `choices`."""
     for name, value in values.items():
-        if value not in choices:
-            known = ", ".join(repr(choice) for choice in choices)
-            raise ValueError(f"`{name}` must be one of {known}. Received: {name}={value!r}.")
+        check_that(value in choices, f"one of {', '.join(map(repr, choices))}", **{name: value})
 
 
 def check_rates(**rates):
     """Check that each dropout rate is in [0, 1)."""
     for name, rate in rates.items():
-        if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
-            raise ValueError(f"`{name}` must be in [0, 1). Received: {name}={rate!r}.")
+        check_that(isinstance(rate, numbers.Real) and 0 <= rate < 1, "in [0, 1)", **{name: rate})
 
 
 def check_shape(x, name, *expected, broadcast=False):
@@ -70,11 +71,17 @@ def check_positions(positions, name, batch, length):
     return positions
 
 
-def check_boolean(mask, name):
-    """Check that a mask is boolean or integer; additive float masks are refused."""
+def check_mask(mask, name, *shapes, broadcast=True):
+    """Return a mask as bool; check that it is boolean or integer, and its shape as `check_shape`.
+
+    Additive float masks are refused.
+    """
+    mask = ops.convert_to_tensor(mask)
     dtype = keras.backend.standardize_dtype(mask.dtype)
     if "float" in dtype:
         raise ValueError(
             f"`{name}` must be boolean, True where attention is allowed. Received: dtype={dtype}. "
             f"Convert an additive mask by `{name} = additive_mask > -1`."
         )
+    check_shape(mask, name, *shapes, broadcast=broadcast)
+    return ops.cast(mask, "bool")

@@ -6,20 +6,17 @@ import numbers
 import numpy as np
 from keras import ops
 
-from keras_attn.ops.checks import check_integers, check_positions, check_shape
+from keras_attn.ops.checks import check_integers, check_positions, check_shape, check_that
 
 
 def grid_positions(x, positions, shape):
-    """Return int32 positions (T,) or (B, T) of `x` (B, T, D), by default 0 .. T-1.
-
-    Raises a `ValueError` if the sequence is known to be longer than the grid.
-    """
+    """Return int32 positions (T,) or (B, T) of `x` (B, T, D), by default 0 .. T-1."""
     check_shape(x, "x", (None, None, None))
-    length = x.shape[1]
     if positions is not None:
         positions = check_positions(positions, "positions", *x.shape[:2])
         check_integers(positions, "positions")
         return ops.cast(positions, "int32")
+    length = x.shape[1]
     if length is not None and length > math.prod(shape):
         raise ValueError(
             "`x` is longer than the grid of positions. "
@@ -74,14 +71,11 @@ def block_raster_order(image_shape, query_shape):
 
 def integer_pair(least, **argument):
     """Return an argument as a tuple of two integers of at least `least`."""
-    ((name, value),) = argument.items()
-    value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if len(value) != 2 or not all(isinstance(n, numbers.Integral) and n >= least for n in value):
-        raise ValueError(
-            f"`{name}` must be two integers of at least {least}. "
-            f"Received: {name}={argument[name]!r}."
-        )
-    return tuple(int(n) for n in value)
+    (value,) = argument.values()
+    pair = value if isinstance(value, (tuple, list)) else (value,)
+    are_integers = all(isinstance(n, numbers.Integral) and n >= least for n in pair)
+    check_that(len(pair) == 2 and are_integers, f"two integers of at least {least}", **argument)
+    return tuple(map(int, pair))
 
 
 def join_values(values, num_values):
@@ -94,8 +88,5 @@ def join_values(values, num_values):
 
 def split_number(number, count, num_values):
     """Return the digits (..., C) of numbers (...,) that `join_values` made."""
-    digits = []
-    for _ in range(count):
-        digits.append(number % num_values)
-        number = number // num_values
-    return ops.stack(digits[::-1], axis=-1)
+    _, *digits = grid_coordinates(number, (None, *[num_values] * count))
+    return ops.stack(digits, axis=-1)

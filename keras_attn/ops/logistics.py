@@ -1,5 +1,6 @@
 """Mixtures of discretised logistic distributions over the values of pixels."""
 
+import itertools
 import math
 
 from keras import ops
@@ -9,8 +10,7 @@ from keras_attn.ops.dtypes import at_least_float32
 LEAST_LOG_SCALE = -7.0
 # Bound of uniform numbers: the quantiles of a logistic and a Gumbel at 0 and 1 are infinite.
 LEAST_UNIFORM = 1e-7
-# Below this width, relative to the scale, log(1 - exp(-width)) is log(width) - width / 2 up to a
-# part in ten million.
+# Below this width, relative to the scale, log(1 - exp(-width)) is log(width) - width / 2 to 1e-7.
 NARROW = 1e-3
 
 
@@ -20,26 +20,19 @@ def num_parameters(num_mixtures, channels):
 
 
 def log_probability(values, parameters, num_mixtures, num_values):
-    """Return log p(values) of the pixels (...,).
+    """Return log p(values) of the pixels (...,), float64 if the parameters are, else float32.
 
         p(v) = sum_k softmax(a)_k prod_c [F((x_c + h - m_kc) / s_kc) - F((x_c - h - m_kc) / s_kc)]
 
     with F the sigmoid, x = 2 v / (num_values - 1) - 1, h = 1 / (num_values - 1), the bins of
     the first and the last value unbounded, and m_kc = mean_kc + sum_{b < c} tanh(r_kcb) x_b.
-
-    Args:
-        values: (..., C), numbers 0 .. num_values - 1.
-        parameters: (..., P), P = `num_parameters(num_mixtures, C)`.
-
-    Returns:
-        (...,), float64 if the parameters are float64, else float32.
+    `values` (..., C) are 0 .. num_values - 1; `parameters` are (..., num_parameters(K, C)).
     """
     channels = values.shape[-1]
     log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
     x = _to_interval(ops.cast(values, means.dtype), num_values)[..., None]  # (..., C, 1)
-    means = [
-        _mean(means, coefficients, c, [x[..., b, :] for b in range(c)]) for c in range(channels)
-    ]
+    xs = [x[..., c, :] for c in range(channels)]
+    means = [_mean(means, coefficients, c, xs[:c]) for c in range(channels)]
     centred = x - ops.stack(means, axis=-2)  # (..., C, K)
     half = 1.0 / (num_values - 1)
     scale = ops.exp(-log_scales)
@@ -56,8 +49,7 @@ def log_probability(values, parameters, num_mixtures, num_values):
 def sample(parameters, uniform, num_mixtures, channels, num_values):
     """Sample the pixels' values, int32 (..., C), channel after channel.
 
-    Args:
-        parameters: (..., P). uniform: random numbers between 0 and 1, (..., K + C).
+    `parameters` are (..., P), and `uniform` numbers between 0 and 1, (..., K + C).
     """
     log_weights, means, log_scales, coefficients = split(parameters, num_mixtures, channels)
     uniform = ops.clip(ops.cast(uniform, means.dtype), LEAST_UNIFORM, 1.0 - LEAST_UNIFORM)
@@ -66,36 +58,31 @@ def sample(parameters, uniform, num_mixtures, channels, num_values):
     chosen = ops.one_hot(chosen, num_mixtures, dtype=means.dtype)[..., None, :]  # (..., 1, K)
 
     def of_chosen(x):
-        return ops.sum(x * chosen, axis=-1)
+        return ops.sum(x * chosen, axis=-1, keepdims=True)
 
-    means, log_scales = of_chosen(means), of_chosen(log_scales)
-    coefficients = None if coefficients is None else of_chosen(coefficients)
-    noise = ops.exp(log_scales) * (ops.log(of_channels) - ops.log1p(-of_channels))
+    means, coefficients = of_chosen(means), None if channels == 1 else of_chosen(coefficients)
+    noise = (ops.log(of_channels) - ops.log1p(-of_channels))[..., None]  # (..., C, 1)
+    noise = ops.exp(of_chosen(log_scales)) * noise
     values, drawn = [], []
     for c in range(channels):
-        at = _mean(
-            means[..., None],
-            None if coefficients is None else coefficients[..., None],
-            c,
-            [x[..., None] for x in drawn],
-        )[..., 0]
-        value = ops.round((at + noise[..., c] + 1.0) * (num_values - 1) / 2.0)
+        x = _mean(means, coefficients, c, drawn) + noise[..., c, :]
+        value = ops.round((x + 1.0) * (num_values - 1) / 2.0)
         values.append(ops.clip(value, 0, num_values - 1))
         # The next channel is conditioned on the rounded value, as in the loss.
         drawn.append(_to_interval(values[-1], num_values))
-    return ops.cast(ops.stack(values, axis=-1), "int32")
+    return ops.cast(ops.concatenate(values, axis=-1), "int32")
 
 
 def split(parameters, num_mixtures, channels):
     """Split into log-weights (..., K), means, log-scales (..., C, K), coefficients (..., R, K).
 
-    All are float32, or float64 if the parameters are. The coefficients, None for one channel, are those of channel 1 on 0, 2 on 0,
-    2 on 1, ...
+    They are float64 if the parameters are, else float32. The coefficients, None for one channel,
+    are of channel 1 on 0, 2 on 0, 2 on 1 ...
     """
     parameters = at_least_float32(parameters)
     pairs = channels * (channels - 1) // 2
     counts = [num_mixtures, channels * num_mixtures, channels * num_mixtures]
-    parts = ops.split(parameters, [sum(counts[: i + 1]) for i in range(3)], axis=-1)
+    parts = ops.split(parameters, list(itertools.accumulate(counts)), axis=-1)
 
     def by_mixture(x, count):
         return ops.reshape(x, (*ops.shape(x)[:-1], count, num_mixtures))

@@ -10,9 +10,7 @@ def stateless_normal(shape, seed):
     """Return normal float32 numbers, equal on every backend, eagerly, in graphs and under XLA.
 
     TensorFlow's own numbers differ under XLA, so a model would hash differently than in training.
-
-    Args:
-        shape: tuple of ints and int tensors. seed: int32 (2,).
+    `shape` is a tuple of ints and int tensors, `seed` int32 (2,).
     """
     count = math.prod(shape)
     key = _mix(_mix(seed[0]) + seed[1])
@@ -46,8 +44,7 @@ class RepeatedSeed(keras.random.SeedGenerator):
     """
 
     def __init__(self, seed):
-        # The parent's constructor would create a variable.
-        self._seed = seed
+        self._seed = seed  # the parent's constructor would create a variable
 
     def next(self, ordered=True):
         # JAX requires keys of this type.

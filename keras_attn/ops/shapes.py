@@ -1,5 +1,7 @@
 """Shapes of tensors: sizes, padding, slices and heads, for static and dynamic lengths."""
 
+import itertools
+
 from keras import ops
 
 from keras_attn.ops.checks import check_sizes
@@ -17,6 +19,13 @@ def size(x, axis):
 def sizes(x):
     """Return the sizes of all axes, as `size` does."""
     return tuple(size(x, axis) for axis in range(len(x.shape)))
+
+
+def same_shape(shape, other):
+    """Return True if two shapes agree in all axes that both know."""
+    return len(shape) == len(other) and all(
+        a == b or None in (a, b) for a, b in zip(shape, other, strict=True)
+    )
 
 
 def pad(x, front, back, axis=2):
@@ -52,11 +61,20 @@ def ceil_div(x, y):
     return (x + y - 1) // y
 
 
+def lesser(x, y):
+    """Return the smaller of two sizes: an int if both are ints, else a tensor."""
+    return min(x, y) if isinstance(x, int) and isinstance(y, int) else ops.minimum(x, y)
+
+
+def greater(x, y):
+    """Return the greater of two sizes, as `lesser` does."""
+    return max(x, y) if isinstance(x, int) and isinstance(y, int) else ops.maximum(x, y)
+
+
 def known_shape(x):
     """Return the shape of `x`, with -1 for a dynamic batch size if all other sizes are static.
 
-    Reading a dynamic size is several operations in a graph, and the operations of a decoding step
-    take no longer than these.
+    Reading a dynamic size takes several operations in a graph, as long as those of a decoding step.
     """
     if x.shape[0] is None and None not in x.shape[1:]:
         return (-1, *x.shape[1:])
@@ -70,11 +88,7 @@ def flatten_rows(x):
     """
     if len(x.shape) == 2:
         return x, lambda y: y
-
-    def unflatten(y):
-        return ops.reshape(y, (*known_shape(x)[:-1], y.shape[-1]))
-
-    return ops.reshape(x, (-1, x.shape[-1])), unflatten
+    return ops.reshape(x, (-1, x.shape[-1])), lambda y: rows_to_sequence(y, like=x)
 
 
 def head_size(hidden_dim, num_heads):
@@ -86,16 +100,6 @@ def head_size(hidden_dim, num_heads):
             f"Received: hidden_dim={hidden_dim}, num_heads={num_heads}."
         )
     return hidden_dim // num_heads
-
-
-def split_heads(x, num_heads):
-    """Split (B, T, N * H) into heads (B, N, T, H)."""
-    batch, length, _ = known_shape(x)
-    head = x.shape[-1] // num_heads
-    if x.shape[1] == 1:  # as in decoding: the axes are in this order already
-        return ops.reshape(x, (batch, num_heads, 1, head))
-    x = ops.reshape(x, (batch, length, num_heads, head))
-    return ops.transpose(x, (0, 2, 1, 3))
 
 
 def merge_heads(x):
@@ -114,15 +118,10 @@ def rows_to_sequence(rows, like):
 
 def rows_to_heads(rows, heads, like):
     """(B * T, sum of N * H) -> (B, N, T, H) of each (N, H) in `heads`, for B and T of `like`."""
-    widths = [count * width for count, width in heads]
-    ends = [sum(widths[: i + 1]) for i in range(len(widths) - 1)]
+    *ends, _ = itertools.accumulate(count * width for count, width in heads)
     parts = ops.split(rows, ends, axis=-1) if ends else [rows]
     batch, length = known_shape(like)[:2]
-    found = []
-    for part, (count, width) in zip(parts, heads, strict=True):
-        if like.shape[1] == 1:  # as in decoding: the axes are in this order already
-            found.append(ops.reshape(part, (batch, count, 1, width)))
-        else:
-            x = ops.reshape(part, (batch, length, count, width))
-            found.append(ops.transpose(x, (0, 2, 1, 3)))
-    return found
+    if like.shape[1] == 1:  # as in decoding: the axes are in this order already
+        return [ops.reshape(x, (batch, n, 1, h)) for x, (n, h) in zip(parts, heads, strict=True)]
+    parts = [ops.reshape(x, (batch, length, *h)) for x, h in zip(parts, heads, strict=True)]
+    return [ops.transpose(x, (0, 2, 1, 3)) for x in parts]

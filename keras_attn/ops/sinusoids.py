@@ -5,21 +5,18 @@ import numbers
 
 from keras import ops
 
+from keras_attn.ops.checks import check_that
+
 LAYOUTS = ("interleaved", "concat", "tensor2tensor")
 
 
 def check_wavelength(max_wavelength):
     """Check that `max_wavelength` is a number above 0."""
-    if not isinstance(max_wavelength, numbers.Real) or not max_wavelength > 0:
-        raise ValueError(
-            "`max_wavelength` must be a number above 0. "
-            f"Received: max_wavelength={max_wavelength!r}."
-        )
+    is_number = isinstance(max_wavelength, numbers.Real)
+    check_that(is_number and max_wavelength > 0, "a number above 0", max_wavelength=max_wavelength)
 
 
-def sinusoids(
-    positions, hidden_dim, layout="interleaved", max_wavelength=10000, dtype="float32"
-):
+def sinusoids(positions, hidden_dim, layout="interleaved", max_wavelength=10000, dtype="float32"):
     """Compute sines and cosines (..., hidden_dim) of integer `positions` (...).
 
     Angle of pair i: position / max_wavelength ** (2 i / D). `interleaved` is the paper's order
@@ -39,6 +36,5 @@ def sinusoids(
         return table[..., :hidden_dim]
     table = ops.concatenate([sines[..., : hidden_dim // 2], cosines[..., : hidden_dim // 2]], -1)
     if hidden_dim % 2:
-        padding = [[0, 0]] * len(positions.shape) + [[0, 1]]
-        table = ops.pad(table, padding)
+        table = ops.pad(table, [[0, 0]] * len(positions.shape) + [[0, 1]])
     return table

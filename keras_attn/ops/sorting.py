@@ -8,8 +8,7 @@ from keras_attn.ops.shapes import sizes
 def sort_order(numbers):
     """Return the stable order that sorts `numbers` (..., S), and its inverse.
 
-    Returns:
-        int32 (..., S) twice: the index of the number at each rank, and the rank of each index.
+    They are int32 (..., S): the index of the number at each rank, and the rank of each index.
     """
     order = ops.cast(ops.argsort(numbers, axis=-1), "int32")
     return order, ops.cast(ops.argsort(order, axis=-1), "int32")
@@ -23,13 +22,9 @@ def row_starts(x):
 
 
 def permute(x, order, inverse):
-    """Permute the rows of x (B, N, S, H).
+    """Permute the rows of x (B, N, S, H); the gradient is a gather too, not a slower scatter.
 
-    The gradient is a gather in the inverse order; a scatter would take longer.
-
-    Args:
-        x: tensor. order, inverse: int32 (B, N, S), a permutation of each head's rows and its
-            inverse, as indices of all B N S rows.
+    The permutation of each head's rows and its inverse, int32 (B, N, S), index all B N S rows.
     """
 
     @ops.custom_gradient
@@ -44,5 +39,4 @@ def permute(x, order, inverse):
 
 def take_rows(x, indices):
     """Take rows (B, N, T, H) of x (B, N, S, H) by their indices (B, N, T) among all B N S rows."""
-    width = x.shape[3]
-    return ops.take(ops.reshape(x, (-1, width)), indices, axis=0)
+    return ops.take(ops.reshape(x, (-1, x.shape[3])), indices, axis=0)

@@ -4,26 +4,21 @@ from keras import ops
 
 from keras_attn.backend import operations
 from keras_attn.ops.dtypes import at_least_float32
+from keras_attn.ops.shapes import same_shape
 
 
 def crossentropy(labels, logits, label_smoothing=0.0):
     """Compute -sum_v q(v) log softmax(logits)(v) with q = (1 - s) one_hot(label) + s / V.
 
     With lse = logsumexp(logits) this is lse - (1 - s) logits[label] - s mean(logits), so that
-    neither q nor log softmax is ever stored.
+    neither q nor log softmax is ever stored. The result (...) is float64 if the logits are, else
+    float32.
 
     Args:
-        labels: integer tensor (...), each in [0, V).
+        labels: integer tensor (...), each in [0, V). label_smoothing: float in [0, 1), s.
         logits: float tensor (..., V).
-        label_smoothing: float in [0, 1), s.
-
-    Returns:
-        Tensor (...), computed in float64 if the logits are float64, else in float32.
     """
-    pairs = zip(labels.shape, logits.shape)
-    if len(logits.shape) != len(labels.shape) + 1 or any(
-        label != logit and None not in (label, logit) for label, logit in pairs
-    ):
+    if len(logits.shape) == 0 or not same_shape(labels.shape, logits.shape[:-1]):
         raise ValueError(
             "`logits` must have the axes of `labels` and then the vocabulary. "
             f"Received: labels of shape {tuple(labels.shape)}, "
@@ -35,25 +30,18 @@ def crossentropy(labels, logits, label_smoothing=0.0):
 def token_weights(labels, ignore_class, sample_weight=None, dtype="float32"):
     """Return weights (B, T): 0 where the label is `ignore_class`, else the sample's weight.
 
-    Args:
-        labels: integer tensor (B, T).
-        ignore_class: int; None counts all tokens.
-        sample_weight: optional, (B,), (B, 1) or (B, T); 1 by default.
+    With `ignore_class=None` all labels count. `sample_weight` is (B,), (B, 1), (B, T) or None, 1.
     """
+    weights = element_weights(labels, sample_weight, dtype)
     if ignore_class is None:
-        return element_weights(labels, sample_weight, dtype)
-    weights = ops.cast(ops.not_equal(labels, ignore_class), dtype)
-    if sample_weight is None:
         return weights
-    return weights * element_weights(labels, sample_weight, dtype)
+    return weights * ops.cast(ops.not_equal(labels, ignore_class), dtype)
 
 
 def element_weights(elements, sample_weight=None, dtype="float32"):
     """Return weights of the shape of `elements` (B, ...): 1, or the sample's weight.
 
-    Args:
-        elements: tensor.
-        sample_weight: optional, with the first axes of `elements`, or with 1 in place of an axis.
+    `sample_weight` has the first axes of `elements`, or 1 in place of an axis.
     """
     weights = ops.ones_like(elements, dtype=dtype)
     if sample_weight is None:
@@ -75,13 +63,11 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
     """Return the negative log-likelihood of each label (B, T), float32 or, of float64, float64.
 
     Args:
-        labels: integer tensor (B, T).
-        predictions: logits (B, T, V); or (B, T), the losses themselves, from a layer that does not
-            make all logits.
+        predictions: logits (B, T, V); or losses (B, T), from a layer that does not make all logits.
         ignore_class: int, or None. Where it is the label, the result is finite and means nothing.
         label_smoothing: float in [0, 1). Needs logits.
     """
-    if not _same_shape(labels.shape, predictions.shape):
+    if not same_shape(labels.shape, predictions.shape):
         return crossentropy(known_labels(labels, ignore_class), predictions, label_smoothing)
     if len(labels.shape) > 2:
         raise ValueError(
@@ -96,10 +82,3 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
             f"Received: label_smoothing={label_smoothing}"
         )
     return at_least_float32(predictions)
-
-
-def _same_shape(shape, other):
-    """Return True if two shapes agree in all axes that both know."""
-    return len(shape) == len(other) and all(
-        a == b or None in (a, b) for a, b in zip(shape, other, strict=True)
-    )

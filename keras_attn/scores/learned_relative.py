@@ -5,12 +5,8 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.attention.inputs import default_positions, positions_by_head
-from keras_attn.attention.relative_shift import (
-    distance_products,
-    distances_between,
-    table_columns,
-)
+from keras_attn.attention.inputs import default_positions, distances_between, positions_by_head
+from keras_attn.attention.relative_shift import distance_products, table_columns
 from keras_attn.attention.softmax import query_keys
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import pad, size, sizes

@@ -5,12 +5,13 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.attention.inputs import PositionRange, default_positions, positions_by_head
-from keras_attn.attention.relative_shift import (
-    distance_products,
+from keras_attn.attention.inputs import (
+    PositionRange,
+    default_positions,
     distances_between,
-    table_columns,
+    positions_by_head,
 )
+from keras_attn.attention.relative_shift import distance_products, table_columns
 from keras_attn.attention.softmax import at_least_float32, query_keys
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.ops.checks import check_sizes

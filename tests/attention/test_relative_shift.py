@@ -3,13 +3,8 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn.attention.inputs import PositionRange, positions_by_head
-from keras_attn.attention.relative_shift import (
-    distance_products,
-    distances_between,
-    relative_shift,
-    table_columns,
-)
+from keras_attn.attention.inputs import PositionRange, distances_between, positions_by_head
+from keras_attn.attention.relative_shift import distance_products, relative_shift, table_columns
 
 B, N, H = 2, 3, 4
 LENGTHS = [(1, 1), (1, 5), (3, 5), (5, 3), (4, 4)]

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attn.ops import shapes
-from keras_attn.ops.shapes import flatten_rows, head_size, known_shape, merge_heads, split_heads
+from keras_attn.ops.shapes import flatten_rows, head_size, known_shape, merge_heads, rows_to_heads
 
 X = np.arange(24.0, dtype="float32").reshape(2, 1, 4, 3)
 
@@ -95,15 +95,16 @@ def test_known_shape():
 
 def test_heads_are_consecutive_columns():
     x = oracles.random(2, 3, 20)
-    heads = split_heads(x, 4)
+    (heads,) = rows_to_heads(x.reshape(6, 20), [(4, 5)], like=x)
     assert heads.shape == (2, 4, 3, 5)
     for n in range(4):
         np.testing.assert_array_equal(heads[:, n], x[:, :, 5 * n : 5 * n + 5])
 
 
-def test_merge_heads_undoes_split_heads():
+def test_merge_heads_undoes_rows_to_heads():
     x = oracles.random(2, 3, 20)
-    np.testing.assert_array_equal(merge_heads(split_heads(x, 4)), x)
+    (heads,) = rows_to_heads(x.reshape(6, 20), [(4, 5)], like=x)
+    np.testing.assert_array_equal(merge_heads(heads), x)
 
 
 def test_head_size():

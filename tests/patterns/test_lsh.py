@@ -1,7 +1,5 @@
 """LSH against the sets of keys that the paper defines, given the buckets."""
 
-import functools
-
 import keras
 import numpy as np
 import oracles
@@ -59,7 +57,7 @@ def matrix(pattern, query, value, real=None, **more):
     if real is not None:
         mask = tf.logical_and(mask, real[:, :, None])
     logits = tf.cast(operands.score(operands.query, operands.key), "float32") + bias
-    drop = functools.partial(operands.drop, seed=operands.seed)
+    drop = operands.dropout(operands.seed)
     return attend_logits(logits, operands.value, mask, drop)[0]
 
 
