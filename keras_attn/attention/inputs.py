@@ -167,8 +167,7 @@ class AttentionInputs:
     dropout_fn: Callable | None = None  # function of weights and a seed
     seed: object = None  # int32 (2,), for `dropout_fn` and patterns that draw random numbers
     layer_input: object = None  # (B, T, D), which the layer projected to queries, if there is one
-    # True if the same attention has been computed before in this call, so that a pattern has
-    # already added its losses.
+    # True if the call has computed this attention before, so a pattern has added its losses.
     is_recompute: bool = False
     attention_mask: object = None  # bool, four axes that broadcast to (B, N, T, S)
     slot_mask: object = None  # bool (S,), the slots of a cache that hold a key

@@ -11,8 +11,7 @@ def crossentropy(labels, logits, label_smoothing=0.0):
     """Compute -sum_v q(v) log softmax(logits)(v) with q = (1 - s) one_hot(label) + s / V.
 
     With lse = logsumexp(logits) this is lse - (1 - s) logits[label] - s mean(logits), so that
-    neither q nor log softmax is ever stored. The result (...) is float64 if the logits are, else
-    float32.
+    neither q nor log softmax is ever stored. The result (...) is at least float32.
 
     Args:
         labels: integer tensor (...), each in [0, V). label_smoothing: float in [0, 1), s.
