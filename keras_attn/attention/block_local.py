@@ -32,8 +32,8 @@ class BlockLayout:
         """(B, N, T, H) -> (groups, group, B, N, t, H), each tensor."""
         front = self.first - self.start
         back = self.groups * self.group * self.block - front - self.length
-        padded = [pad(x, front, back) for x in tensors]
-        return [stack_blocks(x, self.groups, self.group, self.block) for x in padded]
+        shape = self.groups, self.group, self.block
+        return [stack_blocks(pad(x, front, back), *shape) for x in tensors]
 
     def cut_keys(self, tensors):
         """(B, N, S, H) -> (groups, group + neighbours, B, N, t, H), each tensor."""
@@ -45,7 +45,8 @@ class BlockLayout:
             x = slice_axis(pad(x, front, back), self.start, total, axis=2)
             x = stack_blocks(x, groups, self.group, self.block)
             if self.neighbours:
-                own, ahead = [slice_axis(x, n, self.groups, axis=0) for n in (0, 1)]
+                own = slice_axis(x, 0, self.groups, axis=0)
+                ahead = slice_axis(x, 1, self.groups, axis=0)
                 ahead = slice_axis(ahead, 0, self.neighbours, axis=1)
                 x = ops.concatenate([own, ahead], axis=1)
             found.append(x)

@@ -10,7 +10,6 @@ import functools
 from keras import backend, ops
 
 from keras_attn.backend.operations import softmax_with_logsumexp
-from keras_attn.ops.dtypes import at_least_float32
 
 # Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
 FORBIDDEN = -1e30
@@ -35,6 +34,11 @@ def add_bias(logits, bias):
         return logits
     logits = at_least_float32(logits)
     return logits + ops.cast(bias, logits.dtype)
+
+
+def at_least_float32(x):
+    """Return a float tensor as float64 if it is that, else as float32."""
+    return x if backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
 
 
 def query_keys(query, key):

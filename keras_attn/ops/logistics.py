@@ -3,9 +3,7 @@
 import itertools
 import math
 
-from keras import ops
-
-from keras_attn.ops.dtypes import at_least_float32
+from keras import backend, ops
 
 LEAST_LOG_SCALE = -7.0
 # Bound of uniform numbers: the quantiles of a logistic and a Gumbel at 0 and 1 are infinite.
@@ -79,7 +77,7 @@ def split(parameters, num_mixtures, channels):
     They are float64 if the parameters are, else float32. The coefficients, None for one channel,
     are of channel 1 on 0, 2 on 0, 2 on 1 ...
     """
-    parameters = at_least_float32(parameters)
+    parameters = ops.cast(parameters, backend.result_type(parameters.dtype, "float32"))
     pairs = channels * (channels - 1) // 2
     counts = [num_mixtures, channels * num_mixtures, channels * num_mixtures]
     parts = ops.split(parameters, list(itertools.accumulate(counts)), axis=-1)

@@ -1,9 +1,8 @@
 """Cross-entropy and weights of tokens, for losses, metrics and layers that have a loss."""
 
-from keras import ops
+from keras import backend, ops
 
 from keras_attn.backend import operations
-from keras_attn.ops.dtypes import at_least_float32
 from keras_attn.ops.shapes import same_shape
 
 
@@ -23,7 +22,8 @@ def crossentropy(labels, logits, label_smoothing=0.0):
             f"Received: labels of shape {tuple(labels.shape)}, "
             f"logits of shape {tuple(logits.shape)}."
         )
-    return operations.crossentropy(labels, at_least_float32(logits), label_smoothing)
+    logits = ops.cast(logits, backend.result_type(logits.dtype, "float32"))
+    return operations.crossentropy(labels, logits, label_smoothing)
 
 
 def token_weights(labels, ignore_class, sample_weight=None, dtype="float32"):
@@ -80,4 +80,4 @@ def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
             "layer has computed itself, need `label_smoothing=0.0`. "
             f"Received: label_smoothing={label_smoothing}"
         )
-    return at_least_float32(predictions)
+    return ops.cast(predictions, backend.result_type(predictions.dtype, "float32"))
