@@ -30,15 +30,14 @@ class AverageCheckpoints(keras.callbacks.Callback):
         ValueError: if `last` is not positive, or a file is damaged.
 
     Example:
-
-    >>> import keras, numpy as np, tempfile
-    >>> from keras_attn.callbacks import AverageCheckpoints
-    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    >>> model.compile("sgd", "mse")
-    >>> average = AverageCheckpoints(tempfile.mkdtemp(), last=2)
-    >>> history = model.fit(np.ones((4, 1)), np.ones(4), epochs=3, verbose=0, callbacks=[average])
-    >>> [path[-14:] for path in average.paths()]
-    ['epoch-0001.npz', 'epoch-0002.npz']
+        >>> import keras, numpy as np, tempfile
+        >>> from keras_attn.callbacks import AverageCheckpoints
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> average = AverageCheckpoints(tempfile.mkdtemp(), last=2)
+        >>> history = model.fit(np.eye(4, 1), np.ones(4), epochs=3, verbose=0, callbacks=[average])
+        >>> [path[-14:] for path in average.paths()]
+        ['epoch-0001.npz', 'epoch-0002.npz']
 
     Differs from the paper: it averages checkpoints ten minutes apart, these are an epoch apart.
 
@@ -104,11 +103,10 @@ def average_weights(paths_or_lists):
         ValueError: if there is none, if shapes differ, or if a file is damaged.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_attn.callbacks import average_weights
-    >>> average_weights([[np.float32([1, 2]), np.int32(3)], [np.float32([3, 6]), np.int32(4)]])
-    [array([2., 4.], dtype=float32), array(4, dtype=int32)]
+        >>> import numpy as np
+        >>> from keras_attn.callbacks import average_weights
+        >>> average_weights([[np.float32([1, 2]), np.int32(3)], [np.float32([3, 6]), np.int32(4)]])
+        [array([2., 4.], dtype=float32), array(4, dtype=int32)]
     """
     total = None
     for count, item in enumerate(paths_or_lists, 1):

@@ -28,15 +28,14 @@ class Bleu(keras.callbacks.Callback):
         ImportError: if sacrebleu is not installed.
 
     Example:
-
-    >>> from keras_attn.callbacks import Bleu
-    >>> text = ["the cat sat on the mat ."]
-    >>> bleu = Bleu(text, references=text, translate=lambda source: source, tokenize="none")
-    >>> logs = {}
-    >>> bleu.on_epoch_end(0, logs)
-    BLEU signature: nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:...
-    >>> round(logs["val_bleu"], 6)
-    100.0
+        >>> from keras_attn.callbacks import Bleu
+        >>> text = ["the cat sat on the mat ."]
+        >>> bleu = Bleu(text, references=text, translate=lambda source: source, tokenize="none")
+        >>> logs = {}
+        >>> bleu.on_epoch_end(0, logs)
+        BLEU signature: nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:...
+        >>> round(logs["val_bleu"], 6)
+        100.0
 
     Reference: Papineni et al., 2002 (https://aclanthology.org/P02-1040), section 2.3;
     Post, 2018 (https://arxiv.org/abs/1804.08771).
@@ -94,11 +93,10 @@ def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
         ImportError: if sacrebleu is not installed.
 
     Example:
-
-    >>> from keras_attn.callbacks import corpus_bleu
-    >>> text = ["the cat sat on the mat ."]
-    >>> round(corpus_bleu(text, text, tokenize="none")[0], 6)
-    100.0
+        >>> from keras_attn.callbacks import corpus_bleu
+        >>> text = ["the cat sat on the mat ."]
+        >>> round(corpus_bleu(text, text, tokenize="none")[0], 6)
+        100.0
 
     Reference: Post, 2018 (https://arxiv.org/abs/1804.08771), section 3.
     """

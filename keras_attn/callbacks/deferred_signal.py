@@ -15,10 +15,9 @@ class Terminated(SystemExit):
     `except Exception` does not catch it.
 
     Example:
-
-    >>> from keras_attn.callbacks import Terminated
-    >>> Terminated().code
-    143
+        >>> from keras_attn.callbacks import Terminated
+        >>> Terminated().code
+        143
     """
 
     def __init__(self, code=143):

@@ -65,17 +65,16 @@ class Resume(keras.callbacks.Callback):
             were not restored.
 
     Example:
-
-    >>> import keras, numpy as np, tempfile
-    >>> from keras_attn.callbacks import Resume
-    >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    >>> model.compile("sgd", "mse")
-    >>> resume = Resume(tempfile.mkdtemp(), every_steps=100)
-    >>> resume.restore(model)
-    (0, 0)
-    >>> history = model.fit(np.ones((4, 1)), np.ones(4), epochs=2, verbose=0, callbacks=[resume])
-    >>> resume.restore(model)
-    (2, 0)
+        >>> import keras, numpy as np, tempfile
+        >>> from keras_attn.callbacks import Resume
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> resume = Resume(tempfile.mkdtemp(), every_steps=100)
+        >>> resume.restore(model)
+        (0, 0)
+        >>> history = model.fit(np.eye(4, 1), np.ones(4), epochs=2, verbose=0, callbacks=[resume])
+        >>> resume.restore(model)
+        (2, 0)
     """
 
     def __init__(self, directory, every_steps=None, keep=2):

@@ -82,10 +82,9 @@ def strategy(name):
         ValueError: if `name` is unknown, or the backend or the environment does not support it.
 
     Example:
-
-    >>> from keras_attn.distribution import strategy
-    >>> strategy("none").num_replicas_in_sync
-    1
+        >>> from keras_attn.distribution import strategy
+        >>> strategy("none").num_replicas_in_sync
+        1
     """
     if name not in _KINDS:
         raise ValueError(f"`name` must be one of {list(_KINDS)}. Received: name={name!r}")

@@ -181,10 +181,9 @@ def worker_failure_message(error):
         error: exception that `fit`, `evaluate` or `predict` raised.
 
     Example:
-
-    >>> from keras_attn.distribution import worker_failure_message
-    >>> worker_failure_message(ValueError("no such file")) is None
-    True
+        >>> from keras_attn.distribution import worker_failure_message
+        >>> worker_failure_message(ValueError("no such file")) is None
+        True
     """
     if not isinstance(error, _failure_types()) or not any(f in str(error) for f in _FAILURES):
         return None

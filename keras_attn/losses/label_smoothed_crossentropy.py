@@ -45,13 +45,12 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         ValueError: if `label_smoothing` is not in [0, 1), or labels and logits do not fit.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_attn.losses import LabelSmoothedCrossentropy
-    >>> labels = np.array([[2, 0], [1, 3]])  # one of four tokens is padding
-    >>> loss = LabelSmoothedCrossentropy(label_smoothing=0.1)
-    >>> round(float(loss(labels, np.zeros((2, 2, 5)))), 4)  # log 5: nothing is known
-    1.6094
+        >>> import numpy as np
+        >>> from keras_attn.losses import LabelSmoothedCrossentropy
+        >>> labels = np.array([[2, 0], [1, 3]])  # one of four tokens is padding
+        >>> loss = LabelSmoothedCrossentropy(label_smoothing=0.1)
+        >>> round(float(loss(labels, np.zeros((2, 2, 5)))), 4)  # log 5: nothing is known
+        1.6094
 
     Differs from the paper: none. The smoothed distribution gives the label 1 - s + s / V with
     s = label_smoothing, as `keras.losses.CategoricalCrossentropy` does; Tensor2Tensor spreads s

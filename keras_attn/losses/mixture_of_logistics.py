@@ -47,16 +47,15 @@ class MixtureOfLogistics(keras.losses.Loss):
         ValueError: if a size is too small, or values and parameters do not fit.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_attn.losses import MixtureOfLogistics
-    >>> loss = MixtureOfLogistics(num_mixtures=5)
-    >>> loss.num_parameters  # units of the model's last layer
-    50
-    >>> parameters = np.zeros((1, 64, 50))
-    >>> values = loss.sample(parameters, seed=0)
-    >>> values.shape, loss.log_probability(values, parameters).shape
-    (TensorShape([1, 64, 3]), TensorShape([1, 64]))
+        >>> import numpy as np
+        >>> from keras_attn.losses import MixtureOfLogistics
+        >>> loss = MixtureOfLogistics(num_mixtures=5)
+        >>> loss.num_parameters  # units of the model's last layer
+        50
+        >>> parameters = np.zeros((1, 64, 50))
+        >>> values = loss.sample(parameters, seed=0)
+        >>> values.shape, loss.log_probability(values, parameters).shape
+        (TensorShape([1, 64, 3]), TensorShape([1, 64]))
 
     Differs from the paper: the probability of a bin is exact, where the authors' code takes the
         density at its middle below 1e-5; samples are whole values, also those that condition the

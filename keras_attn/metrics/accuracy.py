@@ -27,13 +27,12 @@ class TokenAccuracy(TokenMetric):
         sample_weight: optional, (B,) or (B, T): tokens count this many times.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_attn.metrics import TokenAccuracy
-    >>> metric = TokenAccuracy()
-    >>> metric.update_state(np.array([[1, 2, 0]]), np.eye(3)[None, [1, 1, 0]])
-    >>> float(metric.result())
-    0.5
+        >>> import numpy as np
+        >>> from keras_attn.metrics import TokenAccuracy
+        >>> metric = TokenAccuracy()
+        >>> metric.update_state(np.array([[1, 2, 0]]), np.eye(3)[None, [1, 1, 0]])
+        >>> float(metric.result())
+        0.5
     """
 
     def __init__(self, ignore_class=0, name="token_accuracy", dtype=None):
@@ -64,13 +63,12 @@ class SequenceAccuracy(TokenMetric):
         sample_weight: optional, (B,): sequences count this many times.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_attn.metrics import SequenceAccuracy
-    >>> metric = SequenceAccuracy()
-    >>> metric.update_state(np.array([[1, 2, 0], [1, 1, 0]]), np.eye(3)[[[1, 1, 0], [1, 1, 2]]])
-    >>> float(metric.result())
-    0.5
+        >>> import numpy as np
+        >>> from keras_attn.metrics import SequenceAccuracy
+        >>> metric = SequenceAccuracy()
+        >>> metric.update_state(np.array([[1, 2, 0], [1, 1, 0]]), np.eye(3)[[[1, 1, 0], [1, 1, 2]]])
+        >>> float(metric.result())
+        0.5
     """
 
     def __init__(self, ignore_class=0, name="sequence_accuracy", dtype=None):

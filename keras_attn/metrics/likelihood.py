@@ -33,13 +33,12 @@ class Perplexity(TokenMetric):
         sample_weight: optional, (B,) or (B, T): tokens count this many times.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_attn.metrics import Perplexity
-    >>> metric = Perplexity()
-    >>> metric.update_state(np.array([[3, 1, 0]]), np.zeros((1, 3, 7)))
-    >>> round(float(metric.result()), 3)
-    7.0
+        >>> import numpy as np
+        >>> from keras_attn.metrics import Perplexity
+        >>> metric = Perplexity()
+        >>> metric.update_state(np.array([[3, 1, 0]]), np.zeros((1, 3, 7)))
+        >>> round(float(metric.result()), 3)
+        7.0
 
     Reference: Jelinek et al., 1977 (https://doi.org/10.1121/1.2016299).
     """
@@ -81,18 +80,17 @@ class BitsPerCharacter(TokenMetric):
             logits do not fit.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_attn.metrics import BitsPerCharacter
-    >>> labels, logits = np.array([[3, 1, 0]]), np.zeros((1, 3, 8))
-    >>> metric = BitsPerCharacter()
-    >>> metric.update_state(labels, logits)
-    >>> round(float(metric.result()), 3)  # 3 bits tell 8 characters apart
-    3.0
-    >>> metric = BitsPerCharacter(token_lengths=[0, 1, 2, 5, 3, 3, 4, 2])
-    >>> metric.update_state(labels, logits)
-    >>> round(float(metric.result()), 3)  # 6 bits for 5 + 1 characters
-    1.0
+        >>> import numpy as np
+        >>> from keras_attn.metrics import BitsPerCharacter
+        >>> labels, logits = np.array([[3, 1, 0]]), np.zeros((1, 3, 8))
+        >>> metric = BitsPerCharacter()
+        >>> metric.update_state(labels, logits)
+        >>> round(float(metric.result()), 3)  # 3 bits tell 8 characters apart
+        3.0
+        >>> metric = BitsPerCharacter(token_lengths=[0, 1, 2, 5, 3, 3, 4, 2])
+        >>> metric.update_state(labels, logits)
+        >>> round(float(metric.result()), 3)  # 6 bits for 5 + 1 characters
+        1.0
 
     Reference: Al-Rfou et al., 2018 (https://arxiv.org/abs/1808.04444), "Experimental Setup".
     """
@@ -152,13 +150,12 @@ class BitsPerDim(TokenMetric):
         sample_weight: optional, (B,) or (B, T): values, or pixels, count this many times.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_attn.metrics import BitsPerDim
-    >>> metric = BitsPerDim()
-    >>> metric.update_state(np.array([[3, 256, 1]]), np.zeros((1, 3, 256 + 1)))
-    >>> round(float(metric.result()), 3)
-    8.006
+        >>> import numpy as np
+        >>> from keras_attn.metrics import BitsPerDim
+        >>> metric = BitsPerDim()
+        >>> metric.update_state(np.array([[3, 256, 1]]), np.zeros((1, 3, 256 + 1)))
+        >>> round(float(metric.result()), 3)
+        8.006
 
     Reference: van den Oord et al., 2016 (https://arxiv.org/abs/1601.06759), section 5.1;
     Parmar et al., 2018 (https://arxiv.org/abs/1802.05751), section 5.1.

@@ -26,9 +26,8 @@ class Adam(SumBeforeClipping, keras.optimizers.Adam):
         As `keras.optimizers.Adam`.
 
     Example:
-
-    >>> from keras_attn.optimizers import Adam, Noam
-    >>> optimizer = Adam(Noam(hidden_dim=512), beta_2=0.98, epsilon=1e-9)
+        >>> from keras_attn.optimizers import Adam, Noam
+        >>> optimizer = Adam(Noam(hidden_dim=512), beta_2=0.98, epsilon=1e-9)
 
     Differs from the paper: epsilon is added before the bias correction, as Keras has it.
 

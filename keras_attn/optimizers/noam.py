@@ -26,12 +26,11 @@ class Noam(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: if an argument is not positive.
 
     Example:
-
-    >>> from keras_attn.optimizers import Noam
-    >>> round(float(Noam(hidden_dim=512, warmup_steps=4000)(3999)), 6)
-    0.000699
-    >>> round(float(Noam.from_peak(0.005, warmup_steps=2000)(7999)), 6)
-    0.0025
+        >>> from keras_attn.optimizers import Noam
+        >>> round(float(Noam(hidden_dim=512, warmup_steps=4000)(3999)), 6)
+        0.000699
+        >>> round(float(Noam.from_peak(0.005, warmup_steps=2000)(7999)), 6)
+        0.0025
 
     Differs from the paper: none.
 
