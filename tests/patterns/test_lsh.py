@@ -136,17 +136,13 @@ def test_plan_and_matrix_are_the_truth(arguments, length, padded):
 UNKNOWN = [tf.TensorSpec((None, N, None, H)), tf.TensorSpec((None, N, None, HV))]
 
 
-# Compiling takes seconds, a round as long as another.
+# Tracing and compiling take seconds, a round as long as another.
 @pytest.mark.parametrize(
     "arguments, way",
-    [
-        (dict(num_rounds=2), dict(input_signature=UNKNOWN)),
-        (CASES[5], dict(input_signature=UNKNOWN)),
-        (dict(), dict(jit_compile=True)),
-    ],
-    ids=["graph", "graph with wrap", "xla"],
+    [(CASES[5], dict(input_signature=UNKNOWN)), (dict(), dict(jit_compile=True))],
+    ids=["graph", "xla"],
 )
-def test_graphs_and_xla(arguments, way):
+def test_gradients_in_a_graph_and_under_xla(arguments, way):
     pattern = LSH(CHUNK, **arguments)
     query, value = tensors(23)
 
@@ -163,13 +159,15 @@ def test_graphs_and_xla(arguments, way):
         np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-@pytest.mark.parametrize("arguments", [dict(num_rounds=2), CASES[5]], ids=str)
-def test_the_matrix_in_a_graph_of_unknown_lengths(arguments):
+@pytest.mark.parametrize(
+    "arguments, way", [(dict(num_rounds=2), plan), (dict(num_rounds=2), matrix), (CASES[5], matrix)]
+)
+def test_one_graph_of_unknown_lengths(arguments, way):
     pattern = LSH(CHUNK, **arguments)
-    query, value = tensors(23)
-    expected = plan(pattern, query, value)
-    dynamic = tf.function(lambda q, v: matrix(pattern, q, v), input_signature=UNKNOWN)
-    np.testing.assert_allclose(dynamic(query, value), expected, atol=1e-5)
+    run = tf.function(lambda q, v: way(pattern, q, v), input_signature=UNKNOWN)
+    for length in (CHUNK - 1, 23):
+        query, value = tensors(length)
+        np.testing.assert_allclose(run(query, value), plan(pattern, query, value), atol=1e-5)
 
 
 def full(query, value, causal):

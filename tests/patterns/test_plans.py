@@ -171,7 +171,7 @@ def test_eager(case, length):
     check(plan_of(pattern, score), sets, formula, length, length + longer, padded)
 
 
-@pytest.mark.parametrize("case", WHOLE)
+@pytest.mark.parametrize("case", [*(case for case in WHOLE if case != "fixed"), "fixed summary"])
 def test_one_graph_for_every_batch_and_length(case):
     pattern, sets = CASES[case]
     score, formula = make_score("scaled_dot")
