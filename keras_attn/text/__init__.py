@@ -19,13 +19,7 @@ __all__ = [*_MODULES, "load"]
 
 
 def load(path):
-    """Load a tokenizer that either class has saved.
-
-    Args:
-        path: str. A file written by `SentencePiece.save` or `Characters.save`.
-
-    Returns:
-        A `SentencePiece` or a `Characters`.
+    """Load the `SentencePiece` or `Characters` that its `save` wrote to the file `path`.
 
     Raises:
         ValueError: if there is no such file, or it holds neither.

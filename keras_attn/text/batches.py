@@ -3,9 +3,10 @@
 import keras
 import numpy as np
 
+from keras_attn.ops.checks import check_sizes
 from keras_attn.text.datasets import dataset_of, rows_to_feed
 
-_PAD, _BOS, _EOS = 0, 2, 3
+PAD, BOS, EOS = 0, 2, 3
 
 
 class TokenBatches(keras.utils.PyDataset):
@@ -13,12 +14,12 @@ class TokenBatches(keras.utils.PyDataset):
 
         rows * max(source length, target length) <= tokens_per_batch        (all padded)
 
-    This is the published "4096 tokens a batch": padding and special tokens count, and source and
-    target each stay below the number. Pairs form classes by the longer side, rounded up to
-    `multiple`. An epoch shuffles each class, cuts it into full batches, moves the remaining pairs
-    to the next longer class, and shuffles the batches. So the pairs of a batch are random, no batch
-    but the last is small, and the number of batches and their sizes are the same in every epoch. An
-    epoch takes O(number of pairs).
+    This is the published "4096 tokens a batch": padding and special tokens count, for source and
+    target separately. Pairs form classes by the longer side, rounded up to `multiple`. An epoch
+    shuffles each class, cuts it into full batches, moves the remaining pairs to the next longer
+    class, and shuffles the batches. So the pairs of a batch are random, no batch but the last is
+    small, and the number of batches and their sizes are the same in every epoch. An epoch takes
+    O(number of pairs).
 
     Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` continues exactly like
     one that reached epoch k by itself. Epochs advance automatically, in `model.fit(batches,
@@ -33,7 +34,8 @@ class TokenBatches(keras.utils.PyDataset):
         max_length: int. Longest sentence allowed, `eos` included; padding does not exceed it
             either. None allows any.
         multiple: int. Padded lengths are multiples of it. A larger one means fewer shapes to
-            compile and more padding: on Multi30k at 4096 tokens 7, 10, 15, 24 % of all ids for 1, 2, 4, 8.
+            compile and more padding: on Multi30k at 4096 tokens 7, 10, 15, 24 % of all ids for
+            1, 2, 4, 8.
         shuffle: bool. False gives every epoch the same batches, from the shortest to the longest.
         seed: int.
 
@@ -77,8 +79,7 @@ class TokenBatches(keras.utils.PyDataset):
                 "`sources` and `targets` must have the same number of sentences, and at least one. "
                 f"Received: {len(sources)} and {len(targets)}"
             )
-        if multiple < 1:
-            raise ValueError(f"`multiple` must be at least 1. Received: multiple={multiple}")
+        check_sizes(multiple=multiple)
         self.epoch = 0
         self._is_running = False
         self.seed = seed
@@ -87,12 +88,12 @@ class TokenBatches(keras.utils.PyDataset):
         self._multiple, self._max_length = multiple, max_length
         self._tokens_per_batch = tokens_per_batch
         self._distribution = keras.distribution.distribution()
-        source_lengths = _lengths(sources, "source", max_length)
-        target_lengths = _lengths(targets, "target", max_length)
-        longer = np.maximum(source_lengths, target_lengths)
+        sides = {"source": sources, "target": targets}
+        lengths = [closed_lengths(*side, max_length=max_length) for side in sides.items()]
+        longer = np.max(lengths, axis=0)
         self._by_length = np.argsort(longer, kind="stable")
         self._widths = np.array([self._rounded(length) for length in longer])
-        if not self._rows_per_batch(self._widths.max()):
+        if tokens_per_batch < self._widths.max():
             raise ValueError(
                 "`tokens_per_batch` must hold each pair, but that of line "
                 f"{self._widths.argmax() + 1} takes {self._widths.max()} tokens. Received: "
@@ -125,8 +126,7 @@ class TokenBatches(keras.utils.PyDataset):
 
         def one_epoch():
             epoch, self.epoch = self.epoch, self.epoch + 1
-            for rows in self._batches(epoch):
-                yield self._padded(rows)
+            return map(self._padded, self._batches(epoch))
 
         ids = tf.TensorSpec(self._shape, tf.int32)
         signature = keras.tree.map_structure(lambda _: ids, self._padded(self._planned[1][0]))
@@ -147,7 +147,7 @@ class TokenBatches(keras.utils.PyDataset):
             rows = np.concatenate([waiting, self._by_length[widths == width]])
             if self.shuffle:
                 random.shuffle(rows)
-            size = self._rows_per_batch(width)
+            size = self._tokens_per_batch // width
             end = len(rows) // size * size
             batches += [rows[start : start + size] for start in range(0, end, size)]
             waiting = rows[end:]
@@ -156,39 +156,37 @@ class TokenBatches(keras.utils.PyDataset):
         order = random.permutation(len(batches)) if self.shuffle else range(len(batches))
         return [batches[index] for index in order]
 
-    def _rows_per_batch(self, width):
-        return self._tokens_per_batch // width
-
     def _rounded(self, length):
         rounded = -(-length // self._multiple) * self._multiple
         return rounded if self._max_length is None else min(rounded, self._max_length)
 
     def _padded(self, rows):
-        sources = [self._sources[row] for row in rows]
-        targets = [self._targets[row] for row in rows]
-        source_ids = self._empty(sources)
-        target_ids, labels = self._empty(targets), self._empty(targets)
-        target_ids[:, 0] = _BOS
-        for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            source_ids[row, : len(source)] = source
-            source_ids[row, len(source)] = _EOS
-            target_ids[row, 1 : len(target) + 1] = target
-            labels[row, : len(target)] = target
-            labels[row, len(target)] = _EOS
+        sources, targets = ([side[row] for row in rows] for side in (self._sources, self._targets))
+        source_ids, labels = self._closed(sources), self._closed(targets)
+        target_ids = np.full_like(labels, PAD)
+        target_ids[:, 0] = BOS
+        for ids, target in zip(target_ids, targets, strict=True):
+            ids[1 : len(target) + 1] = target
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
-    def _empty(self, sentences):
+    def _closed(self, sentences):
+        """Return the sentences, each with its end token, padded to a common width."""
         width = self._rounded(max(map(len, sentences)) + 1)
-        return np.full((len(sentences), width), _PAD, np.int32)
+        closed = np.full((len(sentences), width), PAD, np.int32)
+        for ids, sentence in zip(closed, sentences, strict=True):
+            ids[: len(sentence)] = sentence
+            ids[len(sentence)] = EOS
+        return closed
 
 
-def _lengths(sentences, side, max_length):
-    """Return lengths with `eos`; raise an error that names the line that is too long."""
+def closed_lengths(side, sentences, **limit):
+    """Return lengths with an end token; raise an error that names the line beyond the limit."""
+    ((name, longest),) = limit.items()
     lengths = np.array([len(sentence) + 1 for sentence in sentences])
-    if max_length is not None and lengths.max() > max_length:
-        line = int(np.argmax(lengths > max_length))
+    if longest is not None and (lengths > longest).any():
+        line = int(np.argmax(lengths > longest))
         raise ValueError(
             f"The {side} of line {line + 1} has {lengths[line]} tokens with its end token, more "
-            f"than the maximum. Received: max_length={max_length}"
+            f"than the maximum. Received: {name}={longest}"
         )
     return lengths

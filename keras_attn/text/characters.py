@@ -2,14 +2,15 @@
 
 import collections
 import functools
+import itertools
 import json
 
 import numpy as np
 
-from keras_attn.text.tokenizer import Tokenizer, tf
+from keras_attn.ops.checks import check_sizes
+from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, tf
 
-_NUM_MARKS = 4
-_REPLACEMENT = "\ufffd"
+_NUM_MARKS = len(Tokenizer.marks)
 
 
 class Characters(Tokenizer):
@@ -43,55 +44,41 @@ class Characters(Tokenizer):
         super().__init__()
         if not characters:
             raise ValueError("`characters` must have at least one character.")
-        repeated = [c for c, count in collections.Counter(characters).items() if count > 1]
-        if repeated:
-            raise ValueError(f"`characters` must not repeat a character. Received: {repeated[0]!r}")
-        unfit = [c for c in characters if not _may_learn(c)]
-        if unfit:
-            raise ValueError(
-                "`characters` must not have U+FFFD, which stands for what is unknown, nor lone "
-                f"surrogates. Received: {unfit[0]!r}"
-            )
+        for character, count in collections.Counter(characters).items():
+            if count > 1:
+                raise ValueError(f"`characters` must not repeat one. Received: {character!r}")
+            if not _may_learn(character):
+                raise ValueError(
+                    "`characters` must not have U+FFFD, which stands for unknown characters, nor "
+                    f"lone surrogates. Received: {character!r}"
+                )
         self.vocabulary_size = _NUM_MARKS + len(characters)
         self._characters = characters
-        marks = [""] * _NUM_MARKS
-        marks[self.unk_id] = _REPLACEMENT
-        self._surfaces = np.array([text.encode() for text in [*marks, *characters]], object)
+        self._surfaces = self._surfaces_of(characters)
         if tf is not None:
-            self._ids = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(
-                    tf.constant(list(characters)),
-                    tf.range(_NUM_MARKS, self.vocabulary_size, dtype=tf.int32),
-                ),
-                default_value=self.unk_id,
-            )
+            ids = tf.range(_NUM_MARKS, self.vocabulary_size, dtype=tf.int32)
+            table = tf.lookup.KeyValueTensorInitializer(tf.constant(list(characters)), ids)
+            self._ids = tf.lookup.StaticHashTable(table, default_value=self.unk_id)
 
     @classmethod
     def train(cls, sentences, vocabulary_size=None):
-        """Learn the characters of a text, the most frequent first.
+        """Return a tokenizer of the characters of a text, the most frequent first.
 
         Args:
             sentences: iterable of str.
             vocabulary_size: int. The most ids, with the four marks; None takes every character.
 
-        Returns:
-            A `Characters`.
-
         Raises:
             ValueError: if `vocabulary_size` is too small, or the sentences hold no character.
         """
-        if vocabulary_size is not None and vocabulary_size <= _NUM_MARKS:
-            raise ValueError(
-                f"`vocabulary_size` must be more than {_NUM_MARKS}, the number of marks. "
-                f"Received: vocabulary_size={vocabulary_size}"
-            )
-        counts = collections.Counter()
-        for sentence in sentences:
-            counts.update(sentence)
+        limit = None
+        if vocabulary_size is not None:
+            check_sizes(least=_NUM_MARKS + 1, vocabulary_size=vocabulary_size)
+            limit = vocabulary_size - _NUM_MARKS
+        counts = collections.Counter(itertools.chain.from_iterable(sentences))
         ranked = sorted(filter(_may_learn, counts), key=lambda c: (-counts[c], c))
         if not ranked:
             raise ValueError("`sentences` holds no character to learn.")
-        limit = None if vocabulary_size is None else vocabulary_size - _NUM_MARKS
         return cls("".join(ranked[:limit]))
 
     def vocabulary(self):
@@ -129,7 +116,7 @@ class Characters(Tokenizer):
 
     def _split(self, text):
         split = tf.strings.unicode_split(
-            text, "UTF-8", errors="replace", replacement_char=ord(_REPLACEMENT)
+            text, "UTF-8", errors="replace", replacement_char=ord(REPLACEMENT)
         )
         return split.with_flat_values(self._ids.lookup(split.flat_values))
 
@@ -140,4 +127,4 @@ class Characters(Tokenizer):
 
 
 def _may_learn(character):
-    return character != _REPLACEMENT and not 0xD800 <= ord(character) <= 0xDFFF
+    return character != REPLACEMENT and not 0xD800 <= ord(character) <= 0xDFFF

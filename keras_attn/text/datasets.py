@@ -15,8 +15,7 @@ def dataset_of(one_pass, signature, num_batches):
     fill a batch whose rows do not divide by the replicas.
 
     Args:
-        one_pass: function of no arguments that gives an iterator of batches, structures of arrays
-            whose first axis is the row.
+        one_pass: function that returns an iterator of batches, structures of arrays (B, ...).
         signature: the structure of `tf.TensorSpec`s of a batch. A known number of rows stays known.
         num_batches: int. Batches of a pass.
     """
@@ -34,9 +33,11 @@ def dataset_of(one_pass, signature, num_batches):
         here = replicas // context.num_input_pipelines
         first = here * context.input_pipeline_id
 
+        def rows_of(x):
+            return _split_rows(x, replicas)[first : first + here]
+
         def rows_of_process(*batch):
-            batch = batch if len(batch) > 1 else batch[0]
-            return tf.nest.map_structure(lambda x: _split_rows(x, replicas)[first : first + here], batch)
+            return tf.nest.map_structure(rows_of, batch if len(batch) > 1 else batch[0])
 
         return _prefetched(batches().map(rows_of_process).unbatch())
 
@@ -48,13 +49,8 @@ def dataset_of(one_pass, signature, num_batches):
 def rows_to_feed(batch, distribution):
     """Return the rows of a batch that this process feeds to a backend other than TensorFlow.
 
-    Args:
-        batch: structure of arrays whose first axis is the row.
-        distribution: the `keras.distribution.Distribution` that trains, or None.
-
-    Returns:
-        The structure, with rows of zeros up to the next multiple of the replicas; with several
-        processes, the part of this process.
+    A `keras.distribution.Distribution` adds rows of zeros up to the next multiple of its replicas;
+    with several processes the result is the part of this process.
     """
     if distribution is None:
         return batch

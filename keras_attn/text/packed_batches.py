@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text.batches import _BOS, _EOS, _PAD, TokenBatches
+from keras_attn.text.batches import BOS, EOS, PAD, TokenBatches, closed_lengths
 
 
 class PackedBatches(TokenBatches):
@@ -25,12 +25,13 @@ class PackedBatches(TokenBatches):
     Everything is a function of `(seed, epoch)`, and epochs advance, as for `TokenBatches`.
 
     Args:
-        sources: list of int arrays, token ids without special tokens; None for texts of a language model.
+        sources: list of int arrays, token ids without special tokens; None for texts of a language
+            model.
         targets: list of int arrays of the same number.
         tokens_per_batch: int. Budget of a batch and side, as for `TokenBatches`.
         row_length: int. Tokens of a row and side, at least those of the longest sentence and its
-            special token. On Multi30k at 4096 tokens 5 % of all ids are padding with 64, four times the
-            mean, where a `TokenBatches` leaves 10 %.
+            special token. On Multi30k at 4096 tokens 5 % of all ids are padding with 64, four times
+            the mean, where a `TokenBatches` leaves 10 %.
         shuffle: bool. False gives every epoch the same batches.
         seed: int.
 
@@ -74,27 +75,14 @@ class PackedBatches(TokenBatches):
                 "`tokens_per_batch` must hold one row. Received: "
                 f"tokens_per_batch={tokens_per_batch}, row_length={row_length}"
             )
-        sides = [targets] if sources is None else [sources, targets]
-        lengths = [[len(sentence) + 1 for sentence in side] for side in sides]
-        for side, of_side in zip(("target", "source"), reversed(lengths), strict=False):
-            longest = max(of_side, default=0)
-            if longest > row_length:
-                raise ValueError(
-                    f"The {side} of line {of_side.index(longest) + 1} has {longest} tokens with "
-                    f"its special token, more than a row. Received: row_length={row_length}"
-                )
         self._has_sources = sources is not None
+        sources = targets if sources is None else sources
+        for side in (("target", targets), ("source", sources)):
+            closed_lengths(*side, row_length=row_length)
         self._shape = tokens_per_batch // row_length, row_length
         self._slots = None
-        super().__init__(
-            targets if sources is None else sources,
-            targets,
-            tokens_per_batch,
-            multiple=1,
-            shuffle=shuffle,
-            seed=seed,
-            **kwargs,
-        )
+        options = {"multiple": 1, "shuffle": shuffle, "seed": seed, **kwargs}
+        super().__init__(sources, targets, tokens_per_batch, **options)
 
     def _plan(self, epoch):
         """Return the pairs of each row, in lists of as many rows as a batch has."""
@@ -108,45 +96,42 @@ class PackedBatches(TokenBatches):
         pairs = np.lexsort((within, kinds))[np.argsort(row_of_slot, kind="stable")]
         rows = np.split(pairs, np.cumsum(np.bincount(row_of_slot))[:-1])
         order = random.permutation(len(rows)) if self.shuffle else range(len(rows))
-        size = self._shape[0]
-        return [
-            [rows[row] for row in order[start : start + size]]
-            for start in range(0, len(rows), size)
-        ]
+        rows, size = [rows[row] for row in order], self._shape[0]
+        return [rows[start : start + size] for start in range(0, len(rows), size)]
 
     def _padded(self, rows):
-        source_ids, target_ids, source_numbers, target_numbers, labels = np.full(
-            (5, *self._shape), _PAD, np.int32
-        )
-        for row, pairs in enumerate(rows):
-            source_end = target_end = 0
-            for number, pair in enumerate(pairs, start=1):
-                source, target = self._sources[pair], self._targets[pair]
-                start, source_end = source_end, source_end + len(source) + 1
-                source_ids[row, start : source_end - 1] = source
-                source_ids[row, source_end - 1] = _EOS
-                source_numbers[row, start:source_end] = number
-                start, target_end = target_end, target_end + len(target) + 1
-                target_ids[row, start] = _BOS
-                target_ids[row, start + 1 : target_end] = target
-                target_numbers[row, start:target_end] = number
-                labels[row, start : target_end - 1] = target
-                labels[row, target_end - 1] = _EOS
+        labels, numbers = self._packed(self._targets, rows)
+        begins = np.diff(numbers, axis=1, prepend=0) > 0
+        previous = np.pad(labels, [(0, 0), (1, 0)])[:, :-1]
+        token_ids = np.where(begins, np.int32(BOS), previous) * (numbers > 0)
         if not self._has_sources:
-            return {"token_ids": target_ids, "segment_ids": target_numbers}, labels
+            return {"token_ids": token_ids, "segment_ids": numbers}, labels
+        source_ids, source_numbers = self._packed(self._sources, rows)
         inputs = {
             "source_ids": source_ids,
             "source_segment_ids": source_numbers,
-            "target_ids": target_ids,
-            "target_segment_ids": target_numbers,
+            "target_ids": token_ids,
+            "target_segment_ids": numbers,
         }
         return inputs, labels
+
+    def _packed(self, sentences, rows):
+        """Return the sentences of each row, each with its end token, and their numbers."""
+        ids, numbers = np.full((2, *self._shape), PAD, np.int32)
+        for row, pairs in enumerate(rows):
+            end = 0
+            for number, pair in enumerate(pairs, start=1):
+                start, end = end, end + len(sentences[pair]) + 1
+                ids[row, start : end - 1] = sentences[pair]
+                ids[row, end - 1] = EOS
+                numbers[row, start:end] = number
+        return ids, numbers
 
 
 def first_fit(lengths, capacity):
     """Pack items into rows by first fit: the longest first, each into the first row with space.
 
-    Items of the same lengths are packed together, which gives the same rows in a step for each kind.
+    Items of the same lengths are packed in one step, which gives the same rows.
 
     Args:
         lengths: int (P, K), of P items in K dimensions, at most `capacity` in each.

@@ -12,14 +12,13 @@ _PAD = 0
 class SegmentStreams(keras.utils.PyDataset):
     """Batches of segments in which each row continues the same row of the batch before.
 
-        token_ids[b] = x_i ... x_{i+T-1},   targets[b] = x_{i+1} ... x_{i+T},   the next batch's i + T
+        token_ids[b] = x_i ... x_{i+T-1},   targets[b] = x_{i+1} ... x_{i+T};   next: i + T
 
     One long text is cut into `batch_size` parts, whose lengths differ by one token at most, and
     each row reads a part; the last token of a part is the first of the next part, so that each
     token but the first of all is predicted once. Of several texts (documents, episodes) a row reads
-    one from its start to its end, then the next unread one; each begins with a segment of its own
-    and none is cut. No token is dropped or read twice: after the end of a text or a part, and when
-    no text is left for a row, the rest of a segment is padding, 0.
+    one from its start to its end, then the next unread one, in a new segment. After the end of a
+    text or a part, and when no text is left for a row, the rest of a segment is padding, 0.
 
     `reset` is 1 if a row's segment begins a text or a part: then a memory of the row must be
     emptied, as `keras_attn.memory.StatefulSegments` does. (It is an integer, because Keras averages
@@ -81,38 +80,31 @@ class SegmentStreams(keras.utils.PyDataset):
         token_ids, targets = np.full((2, self._batch_size, self._length), _PAD, np.int32)
         reset = np.zeros(self._batch_size, np.int32)
         for row, (text, start) in enumerate(self._plan[index]):
-            if text is None:
-                continue
-            tokens = self._texts[text][start : start + self._length + 1]
-            token_ids[row, : len(tokens) - 1] = tokens[:-1]
-            targets[row, : len(tokens) - 1] = tokens[1:]
-            reset[row] = start == 0
+            if text is not None:
+                tokens = self._texts[text][start : start + self._length + 1]
+                token_ids[row, : len(tokens) - 1] = tokens[:-1]
+                targets[row, : len(tokens) - 1] = tokens[1:]
+                reset[row] = start == 0
         return {"token_ids": token_ids, "reset": reset}, targets
 
     def as_dataset(self):
         """Return a `tf.data.Dataset` of the same batches, of known shape."""
         import tensorflow as tf
 
-        ids = tf.TensorSpec((self._batch_size, self._length), tf.int32)
-        reset = tf.TensorSpec((self._batch_size,), tf.int32)
-
-        def one_pass():
-            return (self.batch(index) for index in range(len(self)))
-
-        return dataset_of(one_pass, ({"token_ids": ids, "reset": reset}, ids), len(self))
+        signature = keras.tree.map_structure(tf.type_spec_from_value, self.batch(0))
+        return dataset_of(lambda: map(self.batch, range(len(self))), signature, len(self))
 
     def _schedule(self):
         """Return the text and its start, or None, for each row of each batch."""
         plan, unread = [], iter(range(len(self._texts)))
         rows = [(None, 0)] * self._batch_size
         while True:
-            rows = [self._following(row, unread) for row in rows]
+            rows = [self._following(*row, unread) for row in rows]
             if all(text is None for text, _ in rows):
                 return plan
             plan.append(rows)
 
-    def _following(self, row, unread):
-        text, start = row
+    def _following(self, text, start, unread):
         start += self._length
         if text is None or start >= len(self._texts[text]) - 1:
             return next(unread, None), 0
@@ -131,10 +123,8 @@ def _checked(text, name):
         )
     if text.min() <= _PAD:
         place = int(np.argmax(text <= _PAD))
-        raise ValueError(
-            f"{name} must have token ids above {_PAD}, which is padding. "
-            f"Received: {text[place]} at place {place}."
-        )
+        received = f"Received: {text[place]} at place {place}."
+        raise ValueError(f"{name} must have token ids above {_PAD}, which is padding. {received}")
     return text
 
 

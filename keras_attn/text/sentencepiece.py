@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 
-from keras_attn.text.tokenizer import Tokenizer, tf
+from keras_attn.ops.checks import check_choice
+from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, tf
 
 try:
     import sentencepiece
@@ -19,8 +20,6 @@ except ImportError as error:
         "pip install 'keras_attn[text]'"
     ) from error
 
-# Written for `unk_id`; the library's own " \u2047 " would add spaces around it.
-_UNKNOWN = "\ufffd"
 _SPACE = "\u2581"  # the library's sign for it
 
 
@@ -29,11 +28,10 @@ class SentencePiece(Tokenizer):
 
         unigram: argmax over segmentations s of x of prod_i p(s_i)        bpe: merges, in order
 
-    A space becomes part of the piece that follows it, so that decoding needs no rules of any
-    language: text whose characters were all seen in training comes back as it was, except that
-    runs of spaces shrink to one and spaces at the ends vanish. Encoding takes O(T log T) a
-    sentence for T characters. An exported graph contains the model; it needs the operations of
-    TensorFlow Text, but neither a file nor Python.
+    A space becomes part of the piece that follows it, so decoding needs no rules of any language:
+    text of characters seen in training comes back as it was, except that runs of spaces shrink to
+    one and spaces at the ends vanish. Encoding a sentence of T characters takes O(T log T). An
+    exported graph contains the model; it needs the operations of TensorFlow Text, but no file.
 
     Args:
         model_proto: bytes. A serialised SentencePiece model whose ids are pad 0, unk 1, bos 2,
@@ -49,23 +47,23 @@ class SentencePiece(Tokenizer):
     >>> tokenizer.decode(ids).numpy().tolist()
     [b'the cat', b'']
 
-    Differs from the paper: no Unicode normalisation unless asked for, so that what is decoded can
-    be compared with the text itself.
+    Differs from the paper: no Unicode normalisation by default, so that decoded text can be
+    compared with the text itself.
     Reference: Kudo and Richardson, 2018 (https://arxiv.org/abs/1808.06226), section 3; unigram:
         Kudo, 2018 (https://arxiv.org/abs/1804.10959), section 3.2.
     """
 
     def __init__(self, model_proto):
         super().__init__()
-        self._processor = processor = _processor(model_proto)
-        ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
+        self._processor = read = _processor(model_proto)
+        ids = (read.pad_id(), read.unk_id(), read.bos_id(), read.eos_id())
         expected = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
         if ids != expected:
             raise ValueError(
                 f"The ids of pad, unk, bos and eos in `model_proto` must be {expected}. "
                 f"Received: {ids}"
             )
-        self.vocabulary_size = processor.get_piece_size()
+        self.vocabulary_size = read.get_piece_size()
         self._model_proto = model_proto
 
     @classmethod
@@ -95,11 +93,8 @@ class SentencePiece(Tokenizer):
         Raises:
             ValueError: if an argument is out of range or the sentences hold no text.
         """
-        if model_type not in ("unigram", "bpe"):
-            raise ValueError(
-                f'`model_type` must be "unigram" or "bpe". Received: model_type={model_type!r}'
-            )
-        # The trainer drops a sentence with a line end in it, and an empty one, without a word.
+        check_choice(("unigram", "bpe"), model_type=model_type)
+        # The trainer silently drops an empty sentence, and one with a line end in it.
         lines = [text for sentence in sentences if (text := sentence.replace("\n", " ").strip())]
         if not lines:
             raise ValueError("`sentences` holds no text to learn a vocabulary from.")
@@ -115,7 +110,7 @@ class SentencePiece(Tokenizer):
                 normalization_rule_name=normalization,
                 # The trainer refuses a limit below ten.
                 max_sentence_length=max(10, *(len(line.encode()) for line in lines)),
-                unk_surface=_UNKNOWN,
+                unk_surface=REPLACEMENT,  # the library's own " \u2047 " would add spaces around it
                 pad_id=cls.pad_id,
                 unk_id=cls.unk_id,
                 bos_id=cls.bos_id,
@@ -127,8 +122,7 @@ class SentencePiece(Tokenizer):
         return cls(model.getvalue())
 
     def vocabulary(self):
-        pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
-        return [*self.marks, *list(pieces)[len(self.marks) :]]
+        return [*self.marks, *self._pieces()[len(self.marks) :]]
 
     def to_bytes(self):
         return self._model_proto
@@ -149,20 +143,19 @@ class SentencePiece(Tokenizer):
     def _join(self, pieces):
         return self._operation().detokenize(pieces)
 
+    def _pieces(self):
+        return [self._processor.id_to_piece(i) for i in range(self.vocabulary_size)]
+
     @functools.cached_property
     def _surfaces(self):
-        pieces = map(self._processor.id_to_piece, range(self.vocabulary_size))
-        texts = [piece.replace(_SPACE, " ") for piece in pieces]
-        for mark in (self.pad_id, self.bos_id, self.eos_id):
-            texts[mark] = ""
-        texts[self.unk_id] = _UNKNOWN
-        return np.array([text.encode() for text in texts], object)
+        texts = [piece.replace(_SPACE, " ") for piece in self._pieces()]
+        return self._surfaces_of(texts[len(self.marks) :])
 
     def _operation(self):
-        # Not FastSentencepieceTokenizer: it splits BPE models wrongly without a word of warning,
-        # and model servers before 2.12 lack it. Not made once and kept: its resource belongs to
-        # the kernel that made it, and `keras.utils.set_random_seed` drops every eager kernel. A
-        # new one costs nothing, for TensorFlow finds the kernel of the same model again.
+        # Not FastSentencepieceTokenizer: it silently splits BPE models wrongly, and model servers
+        # before 2.12 lack it. Not made once and kept: its resource belongs to the kernel that made
+        # it, and `keras.utils.set_random_seed` drops every eager kernel. A new one costs nothing,
+        # because TensorFlow finds the kernel of the same model again.
         return tensorflow_text.SentencepieceTokenizer(model=self._model_proto, out_type=tf.int32)
 
 
@@ -177,15 +170,14 @@ def _processor(model_proto):
 
 
 def _readable(error, vocabulary_size, character_coverage, normalization):
-    """The trainer's failure as a sentence about our arguments."""
+    """Return the trainer's failure as an error about our arguments."""
+    received = f"vocabulary_size={vocabulary_size}, character_coverage={character_coverage}"
     too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if too_small:
         return ValueError(
             f"`vocabulary_size` must be at least {too_small[1]}, to hold the four marks and every "
-            f"character that `character_coverage` asks for. Received: "
-            f"vocabulary_size={vocabulary_size}, character_coverage={character_coverage}"
+            f"character that `character_coverage` asks for. Received: {received}"
         )
     return ValueError(
-        f"SentencePiece cannot train with vocabulary_size={vocabulary_size}, "
-        f"character_coverage={character_coverage}, normalization={normalization!r}: {error}"
+        f"SentencePiece cannot train with {received}, normalization={normalization!r}: {error}"
     )

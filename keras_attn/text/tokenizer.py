@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.ops.checks import check_sizes
 
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
@@ -14,22 +15,23 @@ if keras.backend.backend() == "tensorflow":
 else:
     tf, _Module = None, object
 
+REPLACEMENT = "\ufffd"  # written for `unk_id`
+
 
 class Tokenizer(_Module):
     """Ids of the special tokens, and padded batches of ids.
 
         encode: "a b" -> [a, b, eos, pad, ...]        decode: [a, b, eos, ...] -> "a b"
 
-    On TensorFlow `encode`, `decode` and `tokens` are graph operations: text is a string tensor
-    (B,), so a `tf.function` that calls a tokenizer exports as one graph from text to text, with
-    dynamic batch and length. On other backends they take and return NumPy arrays and TensorFlow is
-    not needed. `encode_as_lists` and `decode_as_strings` compute the same in Python everywhere.
+    On TensorFlow `encode`, `decode` and `tokens` are graph operations on a string tensor (B,), so a
+    `tf.function` that calls a tokenizer exports as one graph from text to text. On other backends
+    they take and return NumPy arrays, and TensorFlow is not needed. `encode_as_lists` and
+    `decode_as_strings` compute the same in Python everywhere.
 
-    A subclass sets `vocabulary_size` and provides `_split` (string tensor to ragged ids without
+    A subclass sets `vocabulary_size` and defines `_split` (string tensor to ragged ids without
     special tokens), `_join` (its inverse), `_split_in_python` (list of str or bytes to a list of
     int32 arrays), `_join_in_python` (list of ids to str), `_surfaces` (each id's text as bytes),
-    `vocabulary` (a list of strings in the order of the ids, which begins with `marks`), `to_bytes`
-    and `from_bytes`.
+    `vocabulary` (a list of strings by id, first `marks`), `to_bytes` and `from_bytes`.
 
     Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.1.
     """
@@ -55,11 +57,8 @@ class Tokenizer(_Module):
         Raises:
             ValueError: if `max_length` is below 1: `eos_id` needs a position.
         """
-        if max_length is not None and max_length < 1:
-            raise ValueError(
-                "`max_length` must be at least 1, for the token that ends a sentence. "
-                f"Received: max_length={max_length}"
-            )
+        if max_length is not None:
+            check_sizes(max_length=max_length)
         if tf is None:
             return self._encode_in_python(text, max_length)
         pieces = self._split(tf.convert_to_tensor(text, tf.string))
@@ -80,13 +79,11 @@ class Tokenizer(_Module):
             String tensor (B,); on other backends than TensorFlow a NumPy array of bytes.
         """
         if tf is None:
-            texts = [text.encode() for text in self.decode_as_strings(ids)]
-            return np.array(texts, object)
+            return np.array([text.encode() for text in self.decode_as_strings(ids)], object)
         ids = tf.cast(ids, tf.int32)
         is_open = tf.cumsum(tf.cast(ids == self.eos_id, tf.int32), axis=1) == 0
         is_text = is_open & (ids != self.pad_id) & (ids != self.bos_id)
-        known = tf.where(self._is_known(ids), ids, self.unk_id)
-        return self._join(tf.ragged.boolean_mask(known, is_text))
+        return self._join(tf.ragged.boolean_mask(self._known(ids), is_text))
 
     def tokens(self, ids):
         """Turn each id into its text.
@@ -100,11 +97,8 @@ class Tokenizer(_Module):
             but for spaces in front, which SentencePiece counts to the first word.
         """
         if tf is None:
-            ids = np.asarray(ids)
-            return self._surfaces[np.where(self._is_known(ids), ids, self.unk_id)]
-        ids = tf.cast(ids, tf.int32)
-        known = tf.where(self._is_known(ids), ids, self.unk_id)
-        return tf.gather(tf.constant(self._surfaces), known)
+            return self._surfaces[self._known(np.asarray(ids))]
+        return tf.gather(tf.constant(self._surfaces), self._known(tf.cast(ids, tf.int32)))
 
     def encode_as_lists(self, sentences):
         """Turn Python strings into one int32 array each, without special tokens."""
@@ -115,11 +109,11 @@ class Tokenizer(_Module):
         return [self._join_in_python(self._text_ids(np.asarray(row, int))) for row in ids]
 
     def _text_ids(self, row):
-        row = row[: np.argmax(row == self.eos_id)] if (row == self.eos_id).any() else row
-        row = row[(row != self.pad_id) & (row != self.bos_id)]
-        return np.where(self._is_known(row), row, self.unk_id).tolist()
+        is_open = np.cumsum(row == self.eos_id) == 0
+        is_text = is_open & (row != self.pad_id) & (row != self.bos_id)
+        return self._known(row[is_text]).tolist()
 
-    def _encode_in_python(self, text, max_length=None):
+    def _encode_in_python(self, text, max_length):
         end = None if max_length is None else max_length - 1
         rows = [row[:end] for row in self.encode_as_lists(text)]
         lengths = np.array([len(row) + 1 for row in rows], "int32")
@@ -129,8 +123,15 @@ class Tokenizer(_Module):
             row[len(pieces)] = self.eos_id
         return ids, lengths
 
-    def _is_known(self, ids):
-        return (ids >= 0) & (ids < self.vocabulary_size)
+    def _known(self, ids):
+        """Replace ids outside the vocabulary by `unk_id`."""
+        where = tf.where if tf is not None and tf.is_tensor(ids) else np.where
+        return where((ids >= 0) & (ids < self.vocabulary_size), ids, self.unk_id)
+
+    def _surfaces_of(self, texts):
+        """Return the text of each id as bytes, from the texts of all ids that are no marks."""
+        marks = [REPLACEMENT if i == self.unk_id else "" for i in range(len(self.marks))]
+        return np.array([text.encode() for text in [*marks, *texts]], object)
 
     def save(self, path):
         """Write the tokenizer to the file `path`, which appears complete or not at all."""
