@@ -8,9 +8,11 @@ import os
 import threading
 import time
 
+from keras_attn.export.versions import find_versions
+
 from .errors import Code, ServingError, require
 from .metrics import LOAD_ATTEMPTS
-from .versions import State, VersionRecord, find_versions, wanted_versions
+from .versions import State, VersionRecord, wanted_versions
 
 _log = logging.getLogger(__name__)
 _UNLOADED = (State.START, State.LOADING)

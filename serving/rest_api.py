@@ -16,6 +16,8 @@ from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
+from keras_attn.export.versions import MAX_VERSION
+
 from . import metrics
 from .errors import Code, ServingError, require
 from .examples import read_examples
@@ -26,7 +28,6 @@ from .model_service import SIGNATURE_DEF, model_metadata, model_status
 from .predict import input_dtypes, predict
 from .request_context import RequestContext, Workers, catch_errors
 from .tensors import check_tensors
-from .versions import MAX_VERSION
 
 _FLAGS = re.IGNORECASE | re.ASCII
 _API = re.compile(r"/v1/.*", _FLAGS)

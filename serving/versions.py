@@ -1,15 +1,12 @@
-"""Versions of a model: which a base path holds, which are wanted, and the state of each."""
+"""Versions of a model: which are wanted, and the state of each."""
 
 import dataclasses
-import os
-import re
 
 from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
 
 from .errors import Code
 
 State = ModelVersionStatus.State
-MAX_VERSION = 2**63 - 1
 
 
 @dataclasses.dataclass
@@ -36,17 +33,6 @@ class VersionRecord:
     def ended(self):
         """True when it was unloaded or given up."""
         return self.state == State.END
-
-
-def find_versions(base_path):
-    """Return the sub-directories whose names are integers: version number to path."""
-    with os.scandir(base_path) as children:
-        found = {
-            int(child.name): child.path
-            for child in children
-            if re.fullmatch(r"[0-9]+", child.name) and child.is_dir()
-        }
-    return {version: path for version, path in found.items() if version <= MAX_VERSION}
 
 
 def wanted_versions(found, policy):

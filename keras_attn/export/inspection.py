@@ -14,9 +14,7 @@ from keras_attn.export.saved_model_files import (
     size_of_files,
 )
 from keras_attn.export.servable_ops import serving_version, unservable_among
-from keras_attn.export.versions import newest_version
-
-_VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
+from keras_attn.export.versions import find_versions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,17 +104,16 @@ def inspect(path):
     """
     directory = _version_in(os.fspath(path))
     meta_graph = read_saved_model(directory)
-    ops = count_ops(meta_graph)
+    ops, signatures = count_ops(meta_graph), _signatures(meta_graph)
     unservable = unservable_among(ops)
     written_by = meta_graph.meta_info_def.tensorflow_version
-    signatures = _signatures(meta_graph)
     num_weights, weight_bytes = _size_of_weights(directory)
     return Inspection(
         directory=directory,
         signatures=signatures,
         ops=dict(ops),
         unservable=unservable,
-        serving_version=serving_version(set(ops) - set(unservable), written_by),
+        serving_version=serving_version(set(ops).difference(unservable), written_by),
         written_by=written_by,
         tokenizer=_tokenizer(signatures, ops),
         num_weights=num_weights,
@@ -132,13 +129,13 @@ def _version_in(path):
         raise ValueError(f"The directory does not exist. Received: {path!r}.")
     if os.path.exists(os.path.join(path, "saved_model.pb")):
         return path
-    version = newest_version(path)
-    if version is None:
+    versions = find_versions(path)
+    if not versions:
         raise ValueError(
             "The directory must hold a saved_model.pb, or versions: directories whose names are "
             f"numbers. Received: {path!r}."
         )
-    return os.path.join(path, version)
+    return versions[max(versions)]
 
 
 def _signatures(meta_graph):
@@ -150,16 +147,12 @@ def _signatures(meta_graph):
 
 
 def _tensors(infos):
-    return {
-        name: (tf.DType(info.dtype).name, _shape(info.tensor_shape))
-        for name, info in sorted(infos.items())
-    }
-
-
-def _shape(proto):
-    if proto.unknown_rank:
-        return None
-    return tuple(None if dim.size < 0 else dim.size for dim in proto.dim)
+    tensors = {}
+    for name, info in sorted(infos.items()):
+        shape = tf.TensorShape(info.tensor_shape)
+        sizes = None if shape.rank is None else tuple(shape.as_list())
+        tensors[name] = tf.DType(info.dtype).name, sizes
+    return tensors
 
 
 def _tokenizer(signatures, ops):
@@ -179,7 +172,7 @@ def _size_of_weights(directory):
     sizes = {
         name: int(np.prod(shape))
         for name, shape in shapes.items()
-        if name.endswith(_VARIABLE) and not name.startswith("save_counter")
+        if name.endswith("/.ATTRIBUTES/VARIABLE_VALUE") and not name.startswith("save_counter")
     }
     return sum(sizes.values()), sum(n * dtypes[name].size for name, n in sizes.items())
 
@@ -221,8 +214,6 @@ def _format_size(count):
 
 
 def _format_outcomes(outcomes):
-    if not outcomes:
-        return "not checked: the export carries no requests"
     parts = []
     for outcome, words in (
         ("same", "equal to the recorded ones"),
@@ -231,4 +222,4 @@ def _format_outcomes(outcomes):
     ):
         names = sorted(name for name, found in outcomes.items() if found == outcome)
         parts += [f"{words}: {', '.join(names)}"] if names else []
-    return "; ".join(parts)
+    return "; ".join(parts) or "not checked: the export carries no requests"

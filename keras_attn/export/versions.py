@@ -2,8 +2,12 @@
 
 import contextlib
 import os
+import re
 
 from keras_attn.ops.atomic_files import atomic_directory
+from keras_attn.ops.checks import check_sizes
+
+MAX_VERSION = 2**63 - 1
 
 
 @contextlib.contextmanager
@@ -11,11 +15,7 @@ def new_version(path, version=None):
     """Yield a temporary directory for a version, and the directory that it becomes when complete.
 
     A server that polls `path` finds the version complete or not at all: no server reads names that
-    begin with a dot.
-
-    Args:
-        path: directory that holds the versions.
-        version: int. By default one more than the highest version.
+    begin with a dot. The default version is one more than the highest.
 
     Raises:
         ValueError: if the version exists or is not positive.
@@ -31,35 +31,33 @@ def new_version(path, version=None):
 
     Reference: https://www.tensorflow.org/tfx/serving/serving_basic
     """
-    _, directory = free_version(os.fspath(path), version)
+    directory = free_version(os.fspath(path), version)
     with atomic_directory(directory) as temporary:
         yield temporary, directory
 
 
 def free_version(path, version=None):
-    """Return the number of a version that does not exist yet, and its directory.
-
-    Raises:
-        ValueError: if the version exists or is not positive, or `path` is a file.
-    """
+    """Return the directory of a version; raise a `ValueError` if it exists or cannot be made."""
     if os.path.exists(path) and not os.path.isdir(path):
         raise ValueError(f"The path of the versions must be a directory. Received: {path!r}.")
     if version is None:
-        version = 1 + int(newest_version(path) or 0)
+        version = 1 + max(find_versions(path), default=0) if os.path.exists(path) else 1
+    check_sizes(version=version)
     directory = os.path.join(path, str(version))
-    if version < 1:
-        raise ValueError(f"`version` must be at least 1. Received: version={version}.")
     if os.path.exists(directory):
         raise ValueError(
             "The version exists and is not overwritten; choose another number. "
             f"Received: {directory}."
         )
-    return version, directory
+    return directory
 
 
-def newest_version(path):
-    """Return the name of the highest version in a directory, "7" or "007"; None if it has none."""
-    if not os.path.isdir(path):
-        return None
-    names = (name for name in os.listdir(path) if name.isdecimal())
-    return max(names, key=int, default=None)
+def find_versions(path):
+    """Return the sub-directories whose names are version numbers, "7" or "007": number to path."""
+    with os.scandir(path) as children:
+        found = {
+            int(child.name): child.path
+            for child in children
+            if re.fullmatch(r"[0-9]+", child.name) and child.is_dir()
+        }
+    return {version: path for version, path in found.items() if version <= MAX_VERSION}

@@ -15,9 +15,9 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from keras_attn.export.versions import find_versions
 from serving.errors import ServingError
 from serving.servable import Servable, warm_up
-from serving.versions import find_versions
 
 FAST_RETRY = ["--max_num_load_retries=1", "--load_retry_interval_micros=1000"]
 
