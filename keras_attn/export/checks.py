@@ -1,44 +1,33 @@
 """Checks of models, tokenizers and lengths that the formats share."""
 
-import tensorflow as tf
+from keras_attn.generation.decoding import check_model
+from keras_attn.models.model import Model
+from keras_attn.ops.checks import check_sizes
 
 
-def length_mask(rows, lengths):
-    """Return a bool mask (B, T), True at the first `lengths` (B,) steps of `rows` (B, T, ...).
-
-    A number of lengths that is not the number of rows is an error, also inside a graph.
-    """
-    size = tf.shape(rows)
-    is_one_each = tf.equal(tf.shape(lengths)[0], size[0])
-    message = "lengths must be one number for each row"
-    with tf.control_dependencies([tf.debugging.Assert(is_one_each, [message])]):
-        return tf.sequence_mask(lengths, size[1])
+def has_memory(model):
+    """Return True if the model reads a text segment by segment."""
+    return isinstance(model, Model) and model.memory is not None
 
 
 def check_lengths(model, max_length, **read_lengths):
     """Check the number of tokens to generate, and the greatest numbers of tokens to read.
 
-    Args:
-        model: may have an attribute `max_length`, its number of positions.
-        max_length: int. Most tokens to generate.
-        **read_lengths: int by argument name, for the error.
-
     Returns:
-        The model's number of positions; None if it has no limit or does not declare one.
+        The model's number of positions; None if it has no limit.
 
     Raises:
-        ValueError: if a length is below 1, or the model has too few positions.
+        ValueError: if the model cannot generate, a length is below 1, or the model has too few
+            positions for `max_length`.
     """
-    for name, length in {"max_length": max_length, **read_lengths}.items():
-        if length < 1:
-            raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
-    positions = getattr(model, "max_length", None)
-    if positions is not None and max_length > positions:
+    check_model(model)
+    check_sizes(max_length=max_length, **read_lengths)
+    if model.max_length is not None and max_length > model.max_length:
         raise ValueError(
-            f"`max_length` must be at most {positions}, the number of the model's positions. "
-            f"Received: max_length={max_length}."
+            f"`max_length` must be at most {model.max_length}, the number of the model's "
+            f"positions. Received: max_length={max_length}."
         )
-    return positions
+    return model.max_length
 
 
 def check_float32(model):

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.generation.loop import cache_loop, read_prompt, slot_positions
+from keras_attn.ops.checks import check_numbers, check_sizes
 from keras_attn.registry import Value, register
 
 
@@ -13,10 +14,10 @@ class Beam(Value):
         score(Y) = log p(Y) / ((5 + |Y|) / 6)^length_penalty,   |Y| counts the end token
 
     All beams of a row share one cache, in which each new token takes its own slot; a mask over
-    slots marks the ancestors of each beam. Reordering the beams therefore moves a few booleans, not
-    keys and values. The search stops when no open hypothesis can still exceed the best one that
-    ended; the bound is exact, because log p only decreases and |Y| is at most `max_length`. A
-    hypothesis of `max_length` tokens counts as complete.
+    slots marks the ancestors of each beam. Reordering the beams therefore moves booleans, not keys
+    and values. The search stops when no open hypothesis can still exceed the best one that ended;
+    the bound is exact, because log p only decreases and |Y| is at most `max_length`. A hypothesis
+    of `max_length` tokens counts as complete.
 
     Args:
         beams: int. Number of hypotheses K.
@@ -37,12 +38,8 @@ class Beam(Value):
     """
 
     def __init__(self, beams=4, length_penalty=0.6):
-        if beams < 1:
-            raise ValueError(f"`beams` must be at least 1. Received: beams={beams}.")
-        if length_penalty < 0:
-            raise ValueError(
-                f"`length_penalty` must not be negative. Received: length_penalty={length_penalty}."
-            )
+        check_sizes(beams=beams)
+        check_numbers(least=0, length_penalty=length_penalty)
         self.beams = beams
         self.length_penalty = length_penalty
 
@@ -50,78 +47,66 @@ class Beam(Value):
         beams, max_length, eos_id = self.beams, options.max_length, options.eos_id
         num_slots = 0 if options.grows else (max_length - 1) * beams
         prompt = read_prompt(model, inputs, options, num_slots)
-        batch_size = ops.shape(prompt.logits)[0]
+        batch_size, vocabulary_size = ops.shape(prompt.logits)[0], prompt.logits.shape[-1]
         columns = ops.arange(max_length, dtype="int32")
+        numbers = ops.arange(beams, dtype="int32")
 
-        def advance(step, logits, open_scores, ids, ended, ended_ids):
-            """Return the next K open and the best K ended hypotheses, from logits (B, K, V)."""
+        def advance(step, logits, hypotheses):
+            """Return tokens and parents (B, K) of the next open hypotheses, and all hypotheses."""
+            open_scores, ids, ended, ended_ids = hypotheses
             log_probs, parents, tokens = self._candidates(logits, open_scores)
-            candidates = ops.where(columns == step, tokens[..., None], gather(ids, parents))
+            candidates = ops.where(columns == step, tokens[..., None], _gather(ids, parents))
             ends = ops.equal(tokens, eos_id)  # (B, 2 K)
             scores = log_probs / self._penalty(step + 1)
             ended = ops.concatenate([ended, ops.where(ends, scores, -float("inf"))], axis=1)
             ended, best = ops.top_k(ended, beams)
-            ended_ids = gather(ops.concatenate([ended_ids, candidates], axis=1), best)
+            ended_ids = _gather(ops.concatenate([ended_ids, candidates], axis=1), best)
             open_scores, best = ops.top_k(ops.where(ends, -float("inf"), log_probs), beams)
-            tokens, parents = gather(tokens, best), gather(parents, best)
-            return tokens, parents, open_scores, gather(candidates, best), ended, ended_ids
+            hypotheses = open_scores, _gather(candidates, best), ended, ended_ids
+            return _gather(tokens, best), _gather(parents, best), hypotheses
 
-        def gather(x, indices):
-            return _gather_rows(x, indices, batch_size)
+        def best_open(open_scores):
+            return open_scores[:, 0] / self._penalty(max_length)
 
-        def is_running(step, tokens, open_scores, ids, ended, ended_ids, slots):
-            reachable = open_scores[:, 0] / self._penalty(max_length)
-            return ops.logical_and(step < max_length, ops.any(reachable > ended[:, 0]))
+        def is_running(step, tokens, hypotheses, slots):
+            open_scores, _, ended, _ = hypotheses
+            is_reachable = best_open(open_scores) > ended[:, 0]
+            return ops.logical_and(step < max_length, ops.any(is_reachable))
 
-        def body(step, tokens, open_scores, ids, ended, ended_ids, slots):
+        def body(step, tokens, hypotheses, slots):
             visible, cache = slots
             first = prompt.size + (step - 1) * beams
             if options.grows:
                 visible = ops.pad(visible, [[0, 0], [0, 0], [0, beams]])
             slots = ops.arange(ops.shape(visible)[2], dtype="int32")
             visible = ops.logical_or(visible, ops.equal(slots, first + numbers[:, None]))
-            positions = ops.broadcast_to(prompt.positions + (step - 1), _rows(prompt, beams))
             logits, cache = model.step(
                 tokens,
                 prompt.constants,
                 cache,
-                positions,
+                prompt.positions + (step - 1) + ops.zeros_like(numbers),  # (K,) or (B, K)
                 key_positions=slot_positions(prompt, beams, slots),
                 attention_mask=visible[:, None],
             )
-            tokens, parents, open_scores, ids, ended, ended_ids = advance(
-                step, logits, open_scores, ids, ended, ended_ids
-            )
-            slots = gather(visible, parents), cache
-            return step + 1, tokens, open_scores, ids, ended, ended_ids, slots
+            tokens, parents, hypotheses = advance(step, logits, hypotheses)
+            return step + 1, tokens, hypotheses, (_gather(visible, parents), cache)
 
         real = prompt.real
         if real is None:
             real = ops.ones((batch_size, prompt.size), "bool")
         visible = ops.broadcast_to(real[:, None], (batch_size, beams, prompt.size))
         visible = ops.pad(visible, [[0, 0], [0, 0], [0, num_slots]])
-        numbers = ops.arange(beams, dtype="int32")
-        one_beam = ops.where(ops.arange(beams) == 0, 0.0, -float("inf"))
-        open_scores = ops.broadcast_to(one_beam, (batch_size, beams))
         ids = ops.zeros((batch_size, beams, max_length), "int32")
         ended = ops.full((batch_size, beams), -float("inf"))
-        logits = ops.broadcast_to(
-            prompt.logits[:, None], (batch_size, beams, prompt.logits.shape[-1])
-        )
-        tokens, _, open_scores, ids, ended, ended_ids = advance(
-            0, logits, open_scores, ids, ended, ids
-        )
-        step = ops.convert_to_tensor(1, "int32")
-        state = step, tokens, open_scores, ids, ended, ended_ids, (visible, prompt.cache)
-        _, _, open_scores, ids, ended, ended_ids, _ = cache_loop(
-            is_running, body, state, options.grows
-        )
-        cut = open_scores[:, 0] / self._penalty(max_length)
-        is_cut = cut > ended[:, 0]
-        return (
-            ops.where(is_cut[:, None], ids[:, 0], ended_ids[:, 0]),
-            ops.where(is_cut, cut, ended[:, 0]),
-        )
+        one_beam = ops.where(numbers == 0, 0.0, ended)
+        logits = ops.broadcast_to(prompt.logits[:, None], (batch_size, beams, vocabulary_size))
+        tokens, _, hypotheses = advance(0, logits, (one_beam, ids, ended, ids))
+        state = ops.convert_to_tensor(1, "int32"), tokens, hypotheses, (visible, prompt.cache)
+        _, _, hypotheses, _ = cache_loop(is_running, body, state, options.grows)
+        open_scores, ids, ended, ended_ids = hypotheses
+        cut, best = best_open(open_scores), ended[:, 0]
+        ids = ops.where((cut > best)[:, None], ids[:, 0], ended_ids[:, 0])
+        return ids, ops.maximum(cut, best)
 
     def _candidates(self, logits, open_scores):
         """Return the 2 K most likely extensions: log-probabilities, parents, tokens (B, 2 K).
@@ -139,8 +124,7 @@ class Beam(Value):
         flat = (-1, self.beams * kept)
         log_probs, chosen = ops.top_k(ops.reshape(log_probs, flat), 2 * self.beams)
         tokens = ops.reshape(ops.cast(tokens, "int32"), flat)
-        tokens = _gather_rows(tokens, chosen, ops.shape(tokens)[0])
-        return log_probs, chosen // kept, tokens
+        return log_probs, chosen // kept, _gather(tokens, chosen)
 
     def _penalty(self, length):
         return ((5.0 + ops.cast(length, "float32")) / 6.0) ** self.length_penalty
@@ -149,15 +133,9 @@ class Beam(Value):
         return {"beams": self.beams, "length_penalty": self.length_penalty}
 
 
-def _rows(prompt, beams):
-    """Return the shape of the beams' positions: (K,), or (B, K) if each row has a prompt."""
-    shape = ops.shape(prompt.positions)
-    return (beams,) if len(shape) == 1 else (shape[0], beams)
-
-
-def _gather_rows(x, indices, batch_size):
+def _gather(x, indices):
     """Gather x (B, n, ...) at indices (B, m) into (B, m, ...)."""
-    rows = x.shape[1]
+    batch_size, rows = ops.shape(indices)[0], x.shape[1]
     first = ops.arange(batch_size, dtype="int32")[:, None] * rows
     flat = ops.reshape(x, (batch_size * rows, *ops.shape(x)[2:]))
     return ops.take(flat, first + ops.cast(indices, "int32"), axis=0)

@@ -11,6 +11,7 @@ from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.loop import DecodingOptions
 from keras_attn.generation.sampling import Greedy, Sample
+from keras_attn.ops.checks import check_sizes
 
 # Compiled functions that are kept for each model.
 MAX_FUNCTIONS = 16
@@ -35,7 +36,8 @@ def generate(
 
     Args:
         model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
-            model with their `start`, `step` and `reads_prompt` works.
+            model with their `start`, `step`, `reads_prompt`, `max_length` and `max_source_length`
+            works.
         inputs: int (B, S), padded with 0 on the right; each row has at least one token.
         strategy: `"greedy"`, `"sample"`, `"beam"`, or a `Greedy`, `Sample` or `Beam`.
         max_length: int. Most tokens to generate, `eos_id` included.
@@ -64,13 +66,8 @@ def generate(
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
-    if max_length < 1:
-        raise ValueError(f"`max_length` must be at least 1. Received: max_length={max_length}.")
-    if not hasattr(model, "reads_prompt"):
-        raise ValueError(
-            "`model` must be an `EncoderDecoder` or a `CausalLanguageModel`, or have their "
-            f"`start`, `step` and `reads_prompt`. Received: {type(model).__name__}."
-        )
+    check_sizes(max_length=max_length)
+    check_model(model)
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
         if name not in inputs:
@@ -90,9 +87,21 @@ def generate(
     return decode(ops.cast(inputs, "int32"))
 
 
+def check_model(model):
+    """Raise a `ValueError` if the model lacks an attribute that generation reads."""
+    names = ("start", "step", "reads_prompt", "max_length", "max_source_length")
+    missing = [name for name in names if not hasattr(model, name)]
+    if missing:
+        raise ValueError(
+            "`model` must be an `EncoderDecoder` or a `CausalLanguageModel`, or have their "
+            f"{', '.join(f'`{name}`' for name in names)}. Received: {type(model).__name__} "
+            f"without {', '.join(missing)}."
+        )
+
+
 def _check_positions(model, length, max_length):
     """Raise if the model has too few positions; the last generated token needs none."""
-    positions = getattr(model, "max_length", None)
+    positions, source_positions = model.max_length, model.max_source_length
     read = (length or 1) if model.reads_prompt else 1
     if positions is not None and read + max_length - 1 > positions:
         what = "`inputs` and `max_length`" if model.reads_prompt else "`max_length`"
@@ -100,10 +109,9 @@ def _check_positions(model, length, max_length):
             f"{what} must fit the {positions} positions of the model, one for each "
             f"token but the last. Received: inputs of {length} tokens, max_length={max_length}."
         )
-    positions = getattr(model, "max_source_length", None)
-    if positions is not None and (length or 0) > positions:
+    if source_positions is not None and (length or 0) > source_positions:
         raise ValueError(
-            f"`inputs` must fit the {positions} positions of the model for a source. "
+            f"`inputs` must fit the {source_positions} positions of the model for a source. "
             f"Received: inputs of {length} tokens."
         )
 
@@ -115,8 +123,7 @@ def _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile):
         functions = _functions_of.setdefault(model, {})
         function = functions.pop(key, None)
         if function is None:
-            on_tensorflow = keras.backend.backend() == "tensorflow"
-            grows = on_tensorflow and not jit_compile
+            grows = keras.backend.backend() == "tensorflow" and not jit_compile
             options = DecodingOptions(max_length, bos_id, eos_id, grows)
             # The functions live as long as the model, so they must not keep it alive.
             function = _compile(weakref.ref(model), strategy, options, jit_compile)
@@ -130,11 +137,11 @@ def _compile(model_ref, strategy, options, jit_compile):
     def run(inputs):
         return decode(model_ref(), inputs, strategy, options)
 
-    if keras.backend.backend() != "tensorflow":
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
         if jit_compile:
             raise ValueError(
-                "`jit_compile=True` needs the TensorFlow backend. "
-                f"Received: backend={keras.backend.backend()!r}."
+                f"`jit_compile=True` needs the TensorFlow backend. Received: backend={backend!r}."
             )
         return run
     import tensorflow as tf
@@ -155,10 +162,6 @@ def _compile(model_ref, strategy, options, jit_compile):
 
 
 def decode(model, inputs, strategy, options):
-    """Decode with a strategy inside the current graph; see `generate`.
-
-    Args:
-        inputs: int32 (B, S). strategy: a strategy object. options: `DecodingOptions`.
-    """
+    """Decode int32 inputs (B, S) with a strategy and its `DecodingOptions` in the current graph."""
     with loop_invariants():
         return strategy.decode(model, inputs, options)

@@ -8,73 +8,50 @@ from keras import ops
 class DecodingOptions(NamedTuple):
     """The arguments of `generate` that every strategy receives.
 
-    Attributes:
-        max_length: int. Most tokens to generate.
-        bos_id, eos_id: int. The tokens that start and end a sequence.
-        grows: bool. True if the caches grow by a slot per step. Where shapes may change (a
-            TensorFlow graph outside XLA) this is faster: nothing is masked, and a step attends to
-            the filled slots only.
+    If `grows`, the caches grow by a slot per step. Where shapes may change (a TensorFlow graph
+    outside XLA) this is faster: nothing is masked, and a step attends to the filled slots only.
     """
 
-    max_length: int
-    bos_id: int
-    eos_id: int
+    max_length: int  # most tokens to generate
+    bos_id: int  # starts a sequence
+    eos_id: int  # ends a sequence
     grows: bool
 
 
 class Prompt(NamedTuple):
-    """State of decoding after the prompt has been read.
+    """State of decoding after the prompt has been read."""
 
-    Attributes:
-        logits: (B, V), for the first token to generate.
-        constants: what no step changes.
-        cache: holds the prompt in its first slots.
-        size: number of slots that the prompt fills.
-        positions: (1,) or (B, 1), the position of the first token to generate.
-        real: bool (B, size), True at slots that hold a token; None if all do.
-    """
-
-    logits: object
-    constants: object
-    cache: object
-    size: object
-    positions: object
-    real: object
+    logits: object  # (B, V), for the first token to generate
+    constants: object  # of the model, the same in each step
+    cache: object  # holds the prompt in its first slots
+    size: object  # number of slots that the prompt fills
+    positions: object  # (1,) or (B, 1), of the first token to generate
+    real: object  # bool (B, size), True at slots that hold a token; None if all do
 
 
 def read_prompt(model, inputs, options, num_slots):
-    """Start `model` on `inputs`; a cache of fixed size gets `num_slots` slots for new tokens."""
-    if options.grows:
-        num_slots = 0
-    if not model.reads_prompt:
-        batch_size = ops.shape(inputs)[0]
-        tokens, size, real = ops.full((batch_size, 1), options.bos_id, dtype="int32"), 1, None
-        first, last = ops.ones((1,), "int32"), None
-    else:
+    """Start `model` on `inputs`, with `num_slots` slots for new tokens unless the cache grows."""
+    if model.reads_prompt:
         tokens, size, real = inputs, ops.shape(inputs)[1], ops.not_equal(inputs, 0)
         first = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)  # (B, 1)
-        last = ops.maximum(first - 1, 0)
+        arguments = {"last": ops.maximum(first - 1, 0), "padding_mask": _pad_slots(real, num_slots)}
+    else:
+        tokens = ops.full((ops.shape(inputs)[0], 1), options.bos_id, dtype="int32")
+        size, real, first, arguments = 1, None, ops.ones((1,), "int32"), {}
     constants, cache = model.start(inputs, None if options.grows else size + num_slots)
-    masks = {} if real is None else {"padding_mask": _pad_slots(real, num_slots)}
-    logits, cache = model.step(
-        tokens, constants, cache, ops.arange(size, dtype="int32"), last=last, **masks
-    )
+    positions = ops.arange(size, dtype="int32")
+    logits, cache = model.step(tokens, constants, cache, positions, **arguments)
     return Prompt(logits[:, 0], constants, cache, size, first, real)
 
 
 def decode_tokens(model, inputs, choose, options):
-    """Generate tokens that `choose` picks, one per row and step.
+    """Generate one token per row and step: `choose(logits (B, V), step)`.
 
-    Args:
-        choose: function of logits (B, V) and the step that returns tokens (B,) and their
-            log-probabilities (B,).
-        options: `DecodingOptions`.
-
-    Returns:
-        ids int32 (B, max_length) and the sum of the log-probabilities of each row.
+    `choose` returns tokens and their log-probabilities, (B,). Return ids int32 (B, max_length) and
+    the sum of the log-probabilities of each row.
     """
     max_length, eos_id = options.max_length, options.eos_id
-    prompt = read_prompt(model, inputs, options, max_length - 1)
+    prompt = read_prompt(model, inputs, options, 0 if options.grows else max_length - 1)
     columns = ops.arange(max_length, dtype="int32")
     token, score = choose(prompt.logits, 0)
     ids = ops.where(columns == 0, token[:, None], 0)
@@ -119,8 +96,9 @@ def cache_loop(is_running, body, state, grows):
         return tf.TensorShape([*x.shape[:2], None, *x.shape[3:]])
 
     *fixed, slots = state
-    shapes = *(x.shape for x in fixed), tf.nest.map_structure(with_any_slots, slots)
-    return tf.while_loop(is_running, body, state, shape_invariants=shapes)
+    shapes = tf.nest.map_structure(lambda x: x.shape, fixed)
+    invariants = *shapes, tf.nest.map_structure(with_any_slots, slots)
+    return tf.while_loop(is_running, body, state, shape_invariants=invariants)
 
 
 def slot_positions(prompt, beams, slots):

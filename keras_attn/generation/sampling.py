@@ -5,6 +5,7 @@ from keras import ops
 from keras_attn.backend.operations import uniform
 from keras_attn.generation.loop import decode_tokens
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
+from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.images import join_values
 from keras_attn.registry import Value, register
 
@@ -69,8 +70,8 @@ class Sample(Value):
     def __init__(self, temperature=1.0, top_k=None, top_p=None, seed=None):
         if not temperature > 0:
             raise ValueError(f"`temperature` must be above 0. Received: temperature={temperature}.")
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"`top_k` must be at least 1. Received: top_k={top_k}.")
+        if top_k is not None:
+            check_sizes(top_k=top_k)
         if top_p is not None and not 0 < top_p <= 1:
             raise ValueError(f"`top_p` must be in (0, 1]. Received: top_p={top_p}.")
         self.temperature = temperature
@@ -108,12 +109,7 @@ class Sample(Value):
         return ops.cast(token[:, 0], "int32"), ops.log(probability[:, 0])
 
     def get_config(self):
-        return {
-            "temperature": self.temperature,
-            "top_k": self.top_k,
-            "top_p": self.top_p,
-            "seed": self.seed,
-        }
+        return dict(vars(self))
 
 
 @register
@@ -165,9 +161,5 @@ class SamplePixels(Value):
         return decode_tokens(model, inputs, choose, options)
 
     def get_config(self):
-        return {
-            "num_mixtures": self.likelihood.num_mixtures,
-            "channels": self.likelihood.channels,
-            "num_values": self.likelihood.num_values,
-            "seed": self.seed,
-        }
+        names = ("num_mixtures", "channels", "num_values")
+        return {**{name: getattr(self.likelihood, name) for name in names}, "seed": self.seed}

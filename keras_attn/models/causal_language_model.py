@@ -63,6 +63,7 @@ class CausalLanguageModel(Model):
 
     parts = ("embedding", "depth", "position", "memory", "dropout", "head")
     reads_prompt = True
+    max_source_length = None  # it reads no source
     segment_inputs = {"segment_ids": "token_ids"}
 
     def __init__(

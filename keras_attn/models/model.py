@@ -15,11 +15,13 @@ class Model(keras.Model):
     model gives another output.
 
     A subclass sets `parts`, the names of its constructor's arguments, which are also attributes,
-    and names its inputs. Where a row may hold several sequences, it sets `segment_inputs` and
-    defines `packed`; these inputs are no inputs of the graph, nor of files and exports.
+    and names its inputs. A model that reads segments has a `memory`. Where a row may hold several
+    sequences, it sets `segment_inputs` and defines `packed`; these inputs are no inputs of the
+    graph, nor of files and exports.
     """
 
     parts = ()
+    memory = None
     # For each input of segment ids, the input of token ids that it belongs to.
     segment_inputs = {}
 
