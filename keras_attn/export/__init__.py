@@ -4,9 +4,9 @@ An export runs without this package. Before version 1.0, `.keras` files and expo
 version of this package wrote need not load in a later one.
 """
 
-from keras_attn.export._ctranslate2 import ctranslate2
-from keras_attn.export._onnx import onnx
-from keras_attn.export._saved_model import saved_model
+from keras_attn.export._ctranslate2.conversion import ctranslate2
+from keras_attn.export._onnx.conversion import onnx
+from keras_attn.export._saved_model.writing import saved_model
 from keras_attn.export.inspection import Inspection, inspect
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator

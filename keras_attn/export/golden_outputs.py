@@ -15,7 +15,6 @@ from keras_attn.models.fingerprint import LENGTH, example_array, num_tokens
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
 # Relative to the greatest magnitude of an output: other machines add up in another order.
 TOLERANCE = 1e-3
-_EXACT_DTYPES = ("float32", "float64")
 
 
 def outputs_match(expected, found, tolerance=TOLERANCE):
@@ -39,11 +38,7 @@ def outputs_match(expected, found, tolerance=TOLERANCE):
 
 
 def prediction_log():
-    """Return the class `PredictionLog` of TensorFlow Serving.
-
-    Raises:
-        ImportError: if tensorflow-serving-api is not installed.
-    """
+    """Return the class `PredictionLog` of tensorflow-serving-api, an optional package."""
     try:
         from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
     except ImportError as error:
@@ -63,13 +58,13 @@ def write_warmup_records(directory, signatures, model, tokenizer=None):
     Args:
         directory: of a SavedModel.
         signatures: dict of signature names and `tf.function`s that have an input signature.
-        model: the exported model, which gives the number of tokens.
+        model: the exported model.
         tokenizer: from `keras_attn.text`; needed by signatures that read strings.
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
     record_class = prediction_log()
-    is_exact = all(layer.compute_dtype in _EXACT_DTYPES for layer in model.layers)
+    is_exact = all(layer.compute_dtype in ("float32", "float64") for layer in model.layers)
     path = os.path.join(directory, WARMUP_FILE)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     runs = {}  # by function: the default signature is an alias of another one
@@ -78,14 +73,14 @@ def write_warmup_records(directory, signatures, model, tokenizer=None):
             if function not in runs:
                 inputs = _example_inputs(function, num_tokens(model), tokenizer)
                 runs[function] = _arrays(inputs), _stable_outputs(function, inputs, is_exact)
-            log = record_class()
-            log.predict_log.request.model_spec.signature_name = name
-            inputs, outputs = runs[function]
-            for key, value in inputs.items():
-                log.predict_log.request.inputs[key].CopyFrom(tf.make_tensor_proto(value))
-            for key, value in outputs.items():
-                log.predict_log.response.outputs[key].CopyFrom(tf.make_tensor_proto(value))
-            writer.write(log.SerializeToString(deterministic=True))
+            record = record_class()
+            log = record.predict_log
+            log.request.model_spec.signature_name = name
+            protos = log.request.inputs, log.response.outputs
+            for named, arrays in zip(protos, runs[function], strict=True):
+                for key, value in arrays.items():
+                    named[key].CopyFrom(tf.make_tensor_proto(value))
+            writer.write(record.SerializeToString(deterministic=True))
 
 
 def replay(directory, uses_text=False):
@@ -97,10 +92,6 @@ def replay(directory, uses_text=False):
 
     Returns:
         dict of a signature's name and "same", "differs", or "runs" if no outputs were recorded.
-
-    Raises:
-        ValueError: if the model cannot be loaded, a record is damaged, or a request fails.
-        ImportError: if TensorFlow Text or tensorflow-serving-api is needed and not installed.
     """
     records = _read_records(directory)
     loaded = _load(directory, uses_text)  # kept: its functions do not keep its variables alive
@@ -115,17 +106,14 @@ def replay(directory, uses_text=False):
             outputs = loaded.signatures[name](**inputs)
         except (tf.errors.OpError, TypeError, ValueError) as error:
             raise ValueError(
-                f"The recorded request for {name!r} cannot be run. Received: {_first_line(error)}"
+                f"The recorded request for {name!r} cannot be run. Received: {first_line(error)}"
             ) from error
-        outcome = "runs"
-        if expected:
-            is_same = all(
-                key in outputs and outputs_match(expected[key], outputs[key].numpy())
-                for key in expected
-            )
-            outcome = "same" if is_same else "differs"
+        is_same = all(
+            key in outputs and outputs_match(array, outputs[key].numpy())
+            for key, array in expected.items()
+        )
         if outcomes.get(name) != "differs":
-            outcomes[name] = outcome
+            outcomes[name] = ("same" if expected else "runs") if is_same else "differs"
     return outcomes
 
 
@@ -134,8 +122,7 @@ def _stable_outputs(function, inputs, is_exact):
     if not is_exact:
         return {}
     first, second = (_arrays(function(*inputs.values())) for _ in range(2))
-    is_stable = all(np.array_equal(first[key], second[key]) for key in first)
-    return first if is_stable else {}
+    return first if all(np.array_equal(first[key], second[key]) for key in first) else {}
 
 
 def _example_inputs(function, tokens, tokenizer):
@@ -143,19 +130,15 @@ def _example_inputs(function, tokens, tokenizer):
     inputs = {}
     for spec in function.input_signature:
         if spec.dtype == tf.string:
-            inputs[spec.name] = _example_text(tokenizer)
+            # The last tokens of the vocabulary: the first are special tokens.
+            ids = tokenizer.vocabulary_size - np.arange(1, 4)
+            inputs[spec.name] = tokenizer.decode(np.maximum(ids, 0)[None])
         else:
             value = example_array(spec.shape, spec.dtype.name, max(1, tokens // 2))
             if spec.shape.rank == 1:
                 value = value * LENGTH  # lengths: the whole row is valid
             inputs[spec.name] = tf.cast(value, spec.dtype)
     return inputs
-
-
-def _example_text(tokenizer):
-    """Decode the last tokens of the vocabulary, since the first are special tokens."""
-    ids = tokenizer.vocabulary_size - np.arange(1, 4)
-    return tokenizer.decode(np.maximum(ids, 0)[None])
 
 
 def _arrays(tensors):
@@ -167,22 +150,16 @@ def _read_records(directory):
     file = os.path.join(directory, WARMUP_FILE)
     if not os.path.exists(file):
         return []
-    record_class = prediction_log()
+    record_class, records = prediction_log(), []
     try:
-        logs = [
-            record_class.FromString(record).predict_log
-            for record in tf.data.TFRecordDataset(file).as_numpy_iterator()
-        ]
-        return [
-            (
-                log.request.model_spec.signature_name,
-                {name: tf.constant(tf.make_ndarray(x)) for name, x in log.request.inputs.items()},
-                {name: tf.make_ndarray(x) for name, x in log.response.outputs.items()},
-            )
-            for log in logs
-        ]
+        for record in tf.data.TFRecordDataset(file).as_numpy_iterator():
+            log = record_class.FromString(record).predict_log
+            inputs = {key: tf.constant(tf.make_ndarray(x)) for key, x in log.request.inputs.items()}
+            outputs = {key: tf.make_ndarray(x) for key, x in log.response.outputs.items()}
+            records.append((log.request.model_spec.signature_name, inputs, outputs))
     except (tf.errors.DataLossError, DecodeError, TypeError, ValueError) as error:
         raise ValueError(f"The recorded requests are damaged. Received: {file}.") from error
+    return records
 
 
 def _load(directory, uses_text):
@@ -197,9 +174,10 @@ def _load(directory, uses_text):
         return tf.saved_model.load(directory)
     except Exception as error:  # TensorFlow raises many kinds for files that are cut or missing
         raise ValueError(
-            f"The export cannot be loaded. Received: {directory}: {_first_line(error)}"
+            f"The export cannot be loaded. Received: {directory}: {first_line(error)}"
         ) from error
 
 
-def _first_line(error):
+def first_line(error):
+    """Return the first line of an error's message."""
     return str(error).strip().partition("\n")[0]

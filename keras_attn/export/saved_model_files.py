@@ -2,6 +2,7 @@
 
 import collections
 import os
+import pathlib
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -10,23 +11,15 @@ from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 
 
 def read_saved_model(path):
-    """Return the `MetaGraphDef` (graph and signatures) of the SavedModel in the directory `path`.
-
-    Raises:
-        ValueError: if there is no SavedModel, or its file is damaged.
-    """
+    """Return the `MetaGraphDef`, graph and signatures, of the SavedModel in a directory."""
     file = os.path.join(path, "saved_model.pb")
     if not os.path.isfile(file):
         raise ValueError(f"There is no saved_model.pb. Received: path={os.fspath(path)!r}.")
-    saved = None
-    with open(file, "rb") as content:
-        try:
-            saved = saved_model_pb2.SavedModel.FromString(content.read())
-        except DecodeError:
-            pass
-    if saved is None or not saved.meta_graphs:
-        raise ValueError(f"The file is damaged, or it is not a SavedModel. Received: {file}.")
-    return saved.meta_graphs[0]
+    try:
+        return saved_model_pb2.SavedModel.FromString(_read_bytes(file)).meta_graphs[0]
+    except (DecodeError, IndexError) as error:
+        message = f"The file is damaged, or it is not a SavedModel. Received: {file}."
+        raise ValueError(message) from error
 
 
 def count_ops(meta_graph):
@@ -38,36 +31,25 @@ def count_ops(meta_graph):
     graph = meta_graph.graph_def
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         counts.update(node.op for node in nodes)
-        counts.update("_XlaMustCompile" for node in nodes if _must_compile(node))
+        compiled = (n for n in nodes if "_XlaMustCompile" in n.attr and n.attr["_XlaMustCompile"].b)
+        counts.update("_XlaMustCompile" for _ in compiled)
     for function in graph.library.function:
         counts.pop(function.signature.name, None)  # a call of it
     return counts
 
 
-def _must_compile(node):
-    return "_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b
-
-
 def size_of_files(path):
     """Return the bytes of all files in a directory and its subdirectories."""
-    folders = os.walk(path)
-    return sum(
-        os.path.getsize(os.path.join(top, name)) for top, _, names in folders for name in names
-    )
+    return sum(file.stat().st_size for file in pathlib.Path(path).rglob("*") if file.is_file())
 
 
 def has_own_variables(directory):
     """Compare the index of the variables with the hash that TensorFlow wrote into the SavedModel.
 
     The index holds checksums of the variables, which TensorFlow verifies when it reads them, so
-    only files that were written together pass both checks.
-
-    Args:
-        directory: of a SavedModel; may be in a bucket that `tf.io.gfile` reads.
-
-    Returns:
-        False if the hash differs or cannot be read. True if it matches, and also if there are no
-        variables or no hash was written (before TensorFlow 2.12).
+    only files that were written together pass both checks. The directory may be in a bucket that
+    `tf.io.gfile` reads. Return False if the hash differs or cannot be read; True if it matches, if
+    there are no variables, or if no hash was written (before TensorFlow 2.12).
     """
     index = os.path.join(directory, "variables", "variables.index")
     fingerprint = os.path.join(directory, "fingerprint.pb")

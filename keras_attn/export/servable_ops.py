@@ -2,6 +2,8 @@
 
 import re
 
+import tensorflow as tf
+
 from keras_attn.compat.op_registry import is_registered
 from keras_attn.export.saved_model_files import count_ops, read_saved_model
 
@@ -76,10 +78,7 @@ def unservable_among(names):
 def serving_version(names, written_by):
     """Return the lowest version of TensorFlow Serving known to have all operations, "2.13".
 
-    Args:
-        names: operations, each servable.
-        written_by: string. The version of TensorFlow that wrote the graph, taken for operations
-            that the table lacks.
+    For operations that the table lacks it is `written_by`, the TensorFlow that wrote the graph.
     """
     written = tuple(int(number) for number in re.findall(r"\d+", written_by)[:2])
     versions = {FIRST_VERSION.get(name, written) for name in names}
@@ -89,13 +88,6 @@ def serving_version(names, written_by):
 def _is_servable(name):
     if name in FIRST_VERSION:
         return True
-    if name.startswith(_FORBIDDEN_PREFIXES):
-        return False
-    return is_registered(name) and not _is_text_op(name)
-
-
-def _is_text_op(name):
-    import tensorflow as tf
-
     # Ops of an extension library are registered, but absent from `tf.raw_ops`.
-    return not hasattr(tf.raw_ops, name) and not name.startswith("_")
+    is_core = name.startswith("_") or hasattr(tf.raw_ops, name)
+    return is_core and is_registered(name) and not name.startswith(_FORBIDDEN_PREFIXES)

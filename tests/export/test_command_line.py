@@ -95,12 +95,12 @@ def test_a_model_with_damaged_members_is_an_error(refused, model_file, tmp_path)
 
 
 def test_sigterm_leaves_no_temporary_files(monkeypatch, tmp_path):
-    def end(options):
+    def end(path):
         with new_version(tmp_path):
             assert len(os.listdir(tmp_path)) == 1
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(command, "_run_inspect", end)
+    monkeypatch.setattr(command, "_inspect", end)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as info:
         command.main(["inspect", str(tmp_path)])

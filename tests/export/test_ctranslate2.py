@@ -141,12 +141,20 @@ def test_other_log_probabilities_are_refused(tmp_path, translator, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def causal(depth=Stack, **attention):
+def causal(depth=Stack, feed_forward_bias=True, **attention):
     def block(index):
         layer = MultiHeadAttention(2, 8, **{"pattern": "causal", **attention})
-        return TransformerBlock(layer, FeedForward(5), residual="pre_norm")
+        feed_forward = FeedForward(5, use_bias=feed_forward_bias)
+        return TransformerBlock(layer, feed_forward, residual="pre_norm")
 
     return models.CausalLanguageModel(TokenEmbedding(V, 16), depth(block, 2))
+
+
+def test_layers_may_lack_biases(tmp_path):
+    """The export itself compares the log-probabilities."""
+    model = scrambled(causal(feed_forward_bias=False, use_bias=False))
+    assert not any("bias" in weight.name for weight in model.weights)
+    export.ctranslate2(model, tmp_path / "ct2")
 
 
 REFUSED = {

@@ -9,11 +9,12 @@ from keras_attn.export._ctranslate2.specification import specification
 from keras_attn.export.checks import check_float32, check_vocabularies
 from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.ops.atomic_files import atomic_directory
+from keras_attn.ops.checks import check_sizes
 from keras_attn.text import Tokenizer
 
 # Of the log-probabilities of tokens, relative to the greatest magnitude.
 TOLERANCE = 1e-4
-_BOS, _EOS = Tokenizer.bos_id, Tokenizer.eos_id
+_BOS, _EOS, _NUM_MARKS = Tokenizer.bos_id, Tokenizer.eos_id, len(Tokenizer.marks)
 
 
 def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
@@ -25,7 +26,8 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
     CTranslate2 reads and writes tokens: those of the tokenizer's `vocabulary()`; the tokenizer's
     file is saved in the directory. Without a tokenizer, tokens are ids as strings, "4", "5", ...,
     and the first four are "<pad>", "<unk>", "<s>" and "</s>". CTranslate2 appends the end token to
-    a source, and gives an empty output for an empty source. `ctranslate2.Generator` loads a causal model.
+    a source, and gives an empty output for an empty source. `ctranslate2.Generator` loads a causal
+    model.
 
     In float32 the log-probabilities of tokens, and so greedy translations, are the model's; beam
     search there divides by another power of the length.
@@ -64,18 +66,26 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
 
     Reference: https://opennmt.net/CTranslate2/python/ctranslate2.specs.html
     """
-    library = _import_ctranslate2()
+    try:
+        import ctranslate2 as library
+    except ImportError as error:
+        raise ImportError(
+            "CTranslate2 is not installed: pip install 'keras_attn[ctranslate2]'"
+        ) from error
     check_float32(model)
     if tokenizer is not None:
         check_vocabularies(model, tokenizer)
     if model.position is not None and model.position.max_length is not None:
         max_length = min(max_length, model.position.max_length)
-    if max_length < 2:
-        raise ValueError(f"`max_length` must be at least 2. Received: max_length={max_length}.")
+    check_sizes(least=2, max_length=max_length)
     path = os.path.abspath(os.fspath(path))
     if os.path.exists(path):
         raise ValueError(f"`path` exists and is not overwritten. Received: {path}.")
-    vocabulary = _id_vocabulary(model) if tokenizer is None else tokenizer.vocabulary()
+    if tokenizer is None:
+        size = model.embedding.vocabulary_size
+        vocabulary = [*Tokenizer.marks, *map(str, range(_NUM_MARKS, size))][:size]
+    else:
+        vocabulary = tokenizer.vocabulary()
     with atomic_directory(path) as temporary:
         _write(model, temporary, vocabulary, None, max_length)
         _check_log_probabilities(library, model, temporary, vocabulary, max_length)
@@ -84,21 +94,6 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
         if tokenizer is not None:
             tokenizer.save(os.path.join(temporary, "tokenizer.model"))
     return path
-
-
-def _import_ctranslate2():
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise ImportError(
-            "CTranslate2 is not installed: pip install 'keras_attn[ctranslate2]'"
-        ) from error
-    return ctranslate2
-
-
-def _id_vocabulary(model):
-    size = model.embedding.vocabulary_size
-    return [*Tokenizer.marks, *map(str, range(len(Tokenizer.marks), size))][:size]
 
 
 def _write(model, directory, vocabulary, quantize, max_length):
@@ -115,18 +110,15 @@ def _write(model, directory, vocabulary, quantize, max_length):
 
 def _check_log_probabilities(library, model, directory, vocabulary, max_length):
     """Raise if CTranslate2 gives sequences other log-probabilities than the model does."""
-    generator = np.random.default_rng(0)
-    first = min(len(Tokenizer.marks), len(vocabulary) - 1)
-    lengths = [min(n, max_length - 1) for n in (3, 5)]
-    rows = [generator.integers(first, len(vocabulary), size=n).tolist() for n in lengths]
+    generator, size = np.random.default_rng(0), len(vocabulary)
+    first, lengths = min(_NUM_MARKS, size - 1), [min(n, max_length - 1) for n in (3, 5)]
+    rows = [generator.integers(first, size, size=n).tolist() for n in lengths]
     tokens = [[vocabulary[i] for i in row] for row in rows]
     try:
         if model.reads_prompt:
-            engine = library.Generator(directory)
-            scored = engine.score_batch(tokens)
+            scored = library.Generator(directory).score_batch(tokens)
         else:
-            engine = library.Translator(directory)
-            scored = engine.score_batch(tokens, tokens)
+            scored = library.Translator(directory).score_batch(tokens, tokens)
     except RuntimeError as error:
         raise ValueError(f"CTranslate2 cannot run the model. Received: {error}") from error
     for row, result in zip(rows, scored, strict=True):
@@ -139,9 +131,9 @@ def _check_log_probabilities(library, model, directory, vocabulary, max_length):
 
 
 def _log_probabilities(model, row):
-    """Return the log-probability of each target token, with the row as source and as target.
+    """Return the log-probability of each token of a row, of a causal model of each but the first.
 
-    Of a causal model, of each token but the first.
+    The row is the source and the target.
     """
     if model.reads_prompt:
         logits, targets = model({"token_ids": np.array([row[:-1]])}), row[1:]

@@ -22,27 +22,21 @@ _ACTIVATIONS = {
 
 
 def specification(model, max_length):
-    """Return a model specification of `ctranslate2.specs` with weights and without a vocabulary.
-
-    Args:
-        model: an `EncoderDecoder` or a `CausalLanguageModel`.
-        max_length: int. Most positions.
-
-    Raises:
-        ValueError: if the model has a part that CTranslate2 lacks.
-    """
+    """Return the model and its weights as one of `ctranslate2.specs`, without a vocabulary."""
     from ctranslate2 import specs
 
     stacks = _stacks(model)
     for name, stack in stacks.items():
         _check_stack(stack, name)
-    numbers = [stack.num_layers for stack in stacks.values()]
-    block = stacks["decoder"].blocks[0]
-    if _settings(block) != _settings(stacks.get("encoder", stacks["decoder"]).blocks[0]):
+    block, *others = [stack.blocks[0] for stack in stacks.values()]
+    if any(_settings(other) != _settings(block) for other in others):
         _refuse(_settings(block), "encoders and decoders with equal settings")
-    two_stacks, one_stack = specs.TransformerSpec, specs.TransformerDecoderModelSpec
-    spec = (two_stacks if "encoder" in stacks else one_stack).from_config(
-        numbers if len(numbers) == 2 else numbers[0],
+    if others:
+        kind, depth = specs.TransformerSpec, [stack.num_layers for stack in stacks.values()]
+    else:
+        kind, depth = specs.TransformerDecoderModelSpec, stacks["decoder"].num_layers
+    spec = kind.from_config(
+        depth,
         block.attention.num_heads,
         pre_norm=isinstance(block.residual, PreNorm),
         activation=specs.Activation[_ACTIVATIONS[block.feed_forward.activation]],
@@ -50,7 +44,7 @@ def specification(model, max_length):
     spec.config.layer_norm_epsilon = block.residual.epsilon
     for name, stack in stacks.items():
         _fill_stack(getattr(spec, name), model, stack, max_length)
-    if "encoder" in stacks:
+    if others:
         spec.config.add_source_eos = True
     return spec
 
@@ -90,20 +84,14 @@ def _check_attention(layer, pattern):
         and layer.key_dim == layer.value_dim
     )
     if not is_plain:
-        _refuse(
-            layer, f"a `MultiHeadAttention` with scaled dot products, pattern {pattern.__name__}"
-        )
+        name = pattern.__name__
+        _refuse(layer, f"a `MultiHeadAttention` with scaled dot products, pattern {name}")
 
 
 def _settings(block):
     """Return the settings that must be equal in all blocks."""
-    residual = block.residual
-    return (
-        block.attention.num_heads,
-        block.feed_forward.activation,
-        type(residual),
-        residual.epsilon,
-    )
+    kind, epsilon = type(block.residual), block.residual.epsilon
+    return block.attention.num_heads, block.feed_forward.activation, kind, epsilon
 
 
 def _refuse(part, supported):
@@ -152,7 +140,9 @@ def _fill_attention(spec, block, name, parts):
 
 
 def _fill_linear(spec, dense):
-    spec.weight, spec.bias = np.ascontiguousarray(_array(dense.kernel).T), _array(dense.bias)
+    spec.weight = np.ascontiguousarray(_array(dense.kernel).T)
+    if dense.use_bias:
+        spec.bias = _array(dense.bias)
 
 
 def _fill_norm(spec, norm):

@@ -14,6 +14,7 @@ from keras_attn.export.golden_outputs import outputs_match
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.fingerprint import num_tokens
 from keras_attn.ops.atomic_files import atomic_file
+from keras_attn.ops.checks import check_choice, check_sizes
 
 OPSET = 17
 # Relative to the greatest magnitude of an output.
@@ -81,18 +82,17 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
     """
     if isinstance(model, StatefulSegments):
         model = model.model
-    for name, length in (("max_length", max_length), ("max_source_length", max_source_length)):
-        if length < 1:
-            raise ValueError(f"`{name}` must be at least 1. Received: {name}={length}.")
+    check_sizes(max_length=max_length, max_source_length=max_source_length)
     parts = parts_of(model)
     what = next(iter(parts)) if what is None else what
-    if what not in parts:
-        raise ValueError(
-            f"`what` of this model must be one of {sorted(parts)}. Received: {what!r}."
-        )
+    check_choice(parts, what=what)
     check_float32(model)
-    _import_packages()
-    function = parts[what](max_length, max_source_length)
+    try:
+        import onnxruntime  # noqa: F401
+        import tf2onnx.convert  # noqa: F401
+    except ImportError as error:
+        raise ImportError("ONNX files need tf2onnx: pip install 'keras_attn[onnx]'") from error
+    function = parts[what](model, max_length, max_source_length)
     path = os.path.abspath(os.fspath(path))
     with atomic_file(path) as file:
         _convert(function, file)
@@ -102,43 +102,27 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
     return path
 
 
-def _import_packages():
-    """Import the optional packages."""
-    try:
-        import onnx
-        import onnxruntime
-        import tf2onnx.convert  # noqa: F401
-    except ImportError as error:
-        raise ImportError("ONNX files need tf2onnx: pip install 'keras_attn[onnx]'") from error
-    return onnx, onnxruntime
-
-
 def _convert(function, file):
     """Write the file; raise for operations that ONNX lacks, which tf2onnx only logs."""
-    onnx, _ = _import_packages()
+    import onnx
+
     concrete = function.get_concrete_function()
-    names = {
-        **{spec.name: f"{spec.name}:0" for spec in function.input_signature},
-        **{name: spec.name for name, spec in concrete.structured_outputs.items()},
-    }
-    inputs = [names[spec.name] for spec in function.input_signature]
-    outputs = [names[name] for name in concrete.structured_outputs]
+    inputs = {f"{spec.name}:0": spec.name for spec in function.input_signature}
+    outputs = {spec.name: name for name, spec in concrete.structured_outputs.items()}
     proto, messages = convert_graph(
         concrete,
-        inputs,
-        outputs,
+        [*inputs],
+        [*outputs],
         opset=OPSET,
         handlers=handlers(),
-        renamed={tensor: name for name, tensor in names.items()},
+        renamed={**inputs, **outputs},
     )
     text = "\n".join(messages)
     found = set(re.findall(r"op \[[^\]]*: (\w+)\] is not supported", text))
     found |= set(re.findall(r"\bOP=(\w+)", text))
     if found:
-        raise ValueError(
-            "The model has operations that cannot be converted to ONNX. "
-            f"Received: {', '.join(sorted(found))}."
-        )
+        names = ", ".join(sorted(found))
+        raise ValueError(f"Operations of the model cannot be converted to ONNX. Received: {names}.")
     for value in (*proto.graph.input, *proto.graph.output):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.dim_param:
@@ -147,29 +131,22 @@ def _convert(function, file):
 
 
 def _check_outputs(function, file, tokens, longest):
-    """Run the file in ONNX Runtime and compare its outputs with the function's.
+    """Run the file in ONNX Runtime; raise if it fails or its outputs are not the function's.
 
-    Args:
-        function: `tf.function` with an input signature.
-        file: path of the ONNX file.
-        tokens: int. Ids are drawn from 1 to `tokens`.
-        longest: int. Most tokens of a row.
-
-    Raises:
-        ValueError: if the file cannot be opened or run, or outputs differ.
+    Ids are drawn from 1 to `tokens`, and a row has at most `longest` of them.
     """
-    _, onnxruntime = _import_packages()
+    import onnxruntime
+
     try:
         session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors have no common base class
         raise ValueError(f"ONNX Runtime cannot open the model. Received: {error}") from error
     names = [output.name for output in session.get_outputs()]
+    read = {x.name for x in session.get_inputs()}
+    specs = function.input_signature
     for batch, length in ((2, min(3, longest)), (3, min(4, longest))):
-        inputs = {
-            spec.name: _example(spec, batch, length, tokens) for spec in function.input_signature
-        }
-        expected = function(*(tf.constant(x) for x in inputs.values()))
-        read = {x.name for x in session.get_inputs()}
+        inputs = {spec.name: _example(spec, batch, length, tokens) for spec in specs}
+        expected = function(*map(tf.constant, inputs.values()))
         try:
             found = session.run(names, {name: x for name, x in inputs.items() if name in read})
         except Exception as error:

@@ -4,44 +4,39 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_attn.export.checks import has_memory
+from keras_attn.export.signatures.model_functions import mask_ids
 from keras_attn.export.signatures.segment_steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TokenGenerator
-from keras_attn.export.signatures.token_encoder import TOKEN_SPECS
+from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.export.signatures.translator import IdTranslator
 from keras_attn.generation import Greedy
 from keras_attn.models.image_tokens import ImageTokens
 from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.models.sequence_model import MEMORY
 from keras_attn.positions import ImageCoordinates
 
 
 def parts_of(model):
     """Return the parts of a model that can be exported: a dict of names and builders.
 
-    A builder takes `max_length` and `max_source_length` and returns a `tf.function`. The first part
-    is the default.
+    A builder takes the model, `max_length` and `max_source_length`, and returns a `tf.function`.
+    The first part is the default.
     """
-    if getattr(model, "memory", None) is not None:
-        return {"step": lambda *lengths: _segment_step(model)}
+    if has_memory(model):
+        return {"step": _segment_step}
     if isinstance(model, MaskedLanguageModel):
-        return {"encoder": lambda *lengths: _masked(model)}
+        return {"encoder": _masked}
     if not hasattr(model, "reads_prompt"):
         raise ValueError(
             "`model` must be an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel` "
             f"or have a memory. Received: {type(model).__name__}."
         )
-    parts = {"step": lambda max_length, _: _step(model, max_length)}
-    if not _outputs_pixel_parameters(model):
-        decoder = TokenGenerator if model.reads_prompt else IdTranslator
-        greedy = {"greedy": lambda *lengths: _greedy(decoder(model, _TopKGreedy(), *lengths))}
-        parts = {**greedy, **parts}
-    if not model.reads_prompt:
-        parts["encoder"] = lambda *lengths: _encoder(model)
-    return parts
-
-
-def _outputs_pixel_parameters(model):
-    """True if outputs are parameters of a distribution of pixels instead of logits of tokens."""
-    return isinstance(model.position, ImageCoordinates) and ImageTokens.of(model).whole_pixels
+    parts = {"step": _step}
+    # Some models of images output parameters of a distribution in the place of logits.
+    if not (isinstance(model.position, ImageCoordinates) and ImageTokens.of(model).whole_pixels):
+        parts = {"greedy": _greedy, **parts}
+    return parts if model.reads_prompt else {**parts, "encoder": _encoder}
 
 
 class _TopKGreedy(Greedy):
@@ -52,34 +47,36 @@ class _TopKGreedy(Greedy):
         return tf.math.top_k(logits, 1).indices[:, 0], log_prob
 
 
-def _greedy(decoder):
+def _greedy(model, *lengths):
+    decoder = (TokenGenerator if model.reads_prompt else IdTranslator)(
+        model, _TopKGreedy(), *lengths
+    )
+
     def greedy(*tensors):  # a closure: a method would not keep its object alive
         return decoder.ids(*tensors)
 
     return tf.function(greedy, decoder.ids.input_signature, autograph=False)
 
 
-def _masked(model):
+def _masked(model, *lengths):
     both = keras.Model(model.input, [model.encoder.output, model.output])
 
     def encoder(token_ids, lengths):
-        mask = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
-        features, logits = both({"token_ids": tf.where(mask, token_ids, 0), "segment_ids": None})
+        features, logits = both({"token_ids": mask_ids(token_ids, lengths), "segment_ids": None})
         return {"features": features, "logits": logits}
 
-    return tf.function(encoder, TOKEN_SPECS, autograph=False)
+    return tf.function(encoder, TokenEncoder.encode.input_signature, autograph=False)
 
 
-def _encoder(model):
+def _encoder(model, *lengths):
     def encoder(source_ids, source_lengths):
-        mask = tf.sequence_mask(source_lengths, tf.shape(source_ids)[1])
-        constants, _ = model.start(tf.where(mask, source_ids, 0), 1)
+        constants, _ = model.start(mask_ids(source_ids, source_lengths), 1)
         return _flatten("context", constants["context"])
 
     return tf.function(encoder, IdTranslator.ids.input_signature, autograph=False)
 
 
-def _step(model, max_length):
+def _step(model, max_length, max_source_length):
     constants, cache = model.start(tf.ones((1, 1), "int32"), max_length)
     context, layers = constants.get("context", []), cache["layers"]
     specs = [
@@ -96,8 +93,7 @@ def _step(model, max_length):
         constants = {}
         if context:
             keys = _unflatten("context", context, inputs)
-            num_keys = tf.shape(keys[0]["key"])[2]
-            mask = tf.sequence_mask(inputs["source_lengths"], num_keys)
+            mask = tf.sequence_mask(inputs["source_lengths"], tf.shape(keys[0]["key"])[2])
             constants = {"context": keys, "mask": mask}
         positions = index + ops.arange(tf.shape(token_ids)[1], dtype="int32")
         cache = {"index": index, "layers": _unflatten("past", layers, inputs)}
@@ -107,17 +103,14 @@ def _step(model, max_length):
     return tf.function(step, specs, autograph=False)
 
 
-def _segment_step(model):
+def _segment_step(model, *lengths):
     steps = SegmentSteps(model).step
 
     def step(*tensors):
         outputs = steps(*tensors)
-        return {f"next_{name}" if name in _MEMORY_STATE else name: x for name, x in outputs.items()}
+        return {f"next_{name}" if name in MEMORY else name: x for name, x in outputs.items()}
 
     return tf.function(step, steps.input_signature, autograph=False)
-
-
-_MEMORY_STATE = ("memory", "memory_length")
 
 
 def _flatten(prefix, layers):

@@ -16,15 +16,21 @@ def handlers():
     }
 
 
+def _take_out(graph, node):
+    """Remove a node; return arguments of `make_node`: its output's type, and its whole place."""
+    (output,) = node.output
+    known = {"shapes": [graph.get_shape(output)], "dtypes": [graph.get_dtype(output)]}
+    graph.remove_node(node.name)
+    return known, {"name": node.name, "outputs": [output], **known}
+
+
 def _erfc(graph, node, name, arguments):
     """Convert Erfc, which the exact GELU uses, to 1 - erf(x)."""
-    (x,), outputs = node.input, node.output
-    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
-    graph.remove_node(name)
-    erf = graph.make_node("Erf", [x], shapes=[shape], dtypes=[dtype])
+    (x,) = node.input
+    known, place = _take_out(graph, node)
+    erf = graph.make_node("Erf", [x], **known)
     one = graph.make_const(f"{name}/one", np.ones((), "float32"))
-    inputs = [one.output[0], erf.output[0]]
-    graph.make_node("Sub", inputs, name=name, outputs=outputs, shapes=[shape], dtypes=[dtype])
+    graph.make_node("Sub", [one.output[0], erf.output[0]], **place)
 
 
 def _floor_mod(graph, node, name, arguments):
@@ -40,13 +46,11 @@ def _floor_div(graph, node, name, arguments):
     if not _is_of_integers(graph, node):
         convert_node(graph, node)
         return
-    (x, y), outputs = node.input, node.output
-    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
-    graph.remove_node(name)
-    known = {"shapes": [shape], "dtypes": [dtype]}
+    x, y = node.input
+    known, place = _take_out(graph, node)
     rest = graph.make_node("Mod", [x, y], **known)
     whole = graph.make_node("Sub", [x, rest.output[0]], **known)
-    graph.make_node("Div", [whole.output[0], y], name=name, outputs=outputs, **known)
+    graph.make_node("Div", [whole.output[0], y], **place)
 
 
 def _is_of_integers(graph, node):
@@ -60,26 +64,13 @@ def _pad(graph, node, name, arguments):
     """Convert PadV2 of booleans by way of int32; tf2onnx casts the input but not the value."""
     from onnx import TensorProto
 
-    outputs = node.output
-    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
-    if dtype == TensorProto.BOOL:
+    if graph.get_dtype(node.output[0]) == TensorProto.BOOL:
         x, paddings, value = node.input
-        graph.remove_node(name)
-        inputs = [
-            _cast(graph, x, TensorProto.INT32),
-            paddings,
-            _cast(graph, value, TensorProto.INT32),
-        ]
-        node = graph.make_node("PadV2", inputs, shapes=[shape], dtypes=[TensorProto.INT32])
-        graph.make_node(
-            "Cast",
-            node.output,
-            {"to": dtype},
-            name=name,
-            outputs=outputs,
-            shapes=[shape],
-            dtypes=[dtype],
-        )
+        known, place = _take_out(graph, node)
+        x, value = (_cast(graph, tensor, TensorProto.INT32) for tensor in (x, value))
+        as_integers = {**known, "dtypes": [TensorProto.INT32]}
+        node = graph.make_node("PadV2", [x, paddings, value], **as_integers)
+        graph.make_node("Cast", node.output, {"to": TensorProto.BOOL}, **place)
     node.type = "Pad"
     convert_node(graph, node)
 
@@ -95,13 +86,10 @@ def _strided_slice(graph, node, name, arguments):
     if axes is None:
         convert_node(graph, node)
         return
-    x, outputs = node.input[0], node.output
-    shape, dtype = graph.get_shape(outputs[0]), graph.get_dtype(outputs[0])
-    graph.remove_node(name)
+    x = node.input[0]
+    _, place = _take_out(graph, node)
     axes = graph.make_const(f"{name}/axes", np.array(axes, "int64"))
-    graph.make_node(
-        "Unsqueeze", [x, axes.output[0]], name=name, outputs=outputs, shapes=[shape], dtypes=[dtype]
-    )
+    graph.make_node("Unsqueeze", [x, axes.output[0]], **place)
 
 
 def _new_axes(graph, node):

@@ -3,11 +3,11 @@
 import contextlib
 import uuid
 
-import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_attn import registry
 from keras_attn.compat.variable_values import replace_value
 
 # Smaller weights, such as biases and norms, stay float32.
@@ -24,9 +24,6 @@ def quantized(model):
     holds q and s; w' is computed once, when the export is loaded. A loaded export therefore
     computes as fast as one that was not quantised, in as much memory.
 
-    Args:
-        model: a Keras model that has a configuration.
-
     Yields:
         The copy, which can be exported until the context ends, and the list of variables q and s to
         save beside its other weights.
@@ -34,8 +31,7 @@ def quantized(model):
     Reference: [Jacob et al., 2017](https://arxiv.org/abs/1712.05877), section 2.1, with a zero
         point of 0.
     """
-    saving = keras.saving
-    copy = saving.deserialize_keras_object(saving.serialize_keras_object(model))
+    copy = registry.deserialize(registry.serialize(model))
     copy.set_weights(model.get_weights())
     matrices, variables = [], []
     for weight in copy.weights:
@@ -65,12 +61,7 @@ def round_to_int8(weight):
 
 
 class DequantizedMatrix(tf.saved_model.experimental.TrackableResource):
-    """Float32 weight that is computed from an int8 variable whenever the export is loaded.
-
-    Args:
-        integers: int8 variable.
-        scale: float32 variable, which broadcasts to `integers`.
-    """
+    """Float32 weight, computed from an int8 and a float32 variable when the export is loaded."""
 
     def __init__(self, integers, scale):
         super().__init__()
@@ -82,9 +73,8 @@ class DequantizedMatrix(tf.saved_model.experimental.TrackableResource):
         self._initialize()
 
     def _create_resource(self):
-        return tf.raw_ops.VarHandleOp(
-            dtype=self.dtype, shape=self.shape, shared_name=self._shared_name
-        )
+        name = self._shared_name
+        return tf.raw_ops.VarHandleOp(dtype=self.dtype, shape=self.shape, shared_name=name)
 
     def _initialize(self):
         weight = tf.cast(self._integers, self.dtype) * self._scale

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.export._saved_model.quantization import quantized
+from keras_attn.export.checks import has_memory
 from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
@@ -11,8 +12,10 @@ from keras_attn.export.signatures.text_generator import TextGenerator, TokenGene
 from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import new_version
+from keras_attn.generation.decoding import check_model
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.masked_language_model import MaskedLanguageModel
+from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_choice
 from keras_attn.positions import ImageCoordinates
 
@@ -70,18 +73,17 @@ def saved_model(
     and `generate` of images.
 
     The directory is written under a temporary name and renamed, so a server that polls `path` finds
-    the version complete or not at all. It carries one small request for each signature: a server
-    runs them before the first client's request. It also carries the outputs: `inspect` and the
-    embedded server compare them.
+    the version complete or not at all. It carries one small request for each signature, which a
+    server runs before the first client's, and the outputs, which `inspect` and the embedded server
+    compare.
 
     Args:
         model: an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel`, a model with a
-            memory, or a `StatefulSegments` of one. A model with
-            `ImageCoordinates` as position and without a tokenizer is a model of images.
+            memory, or a `StatefulSegments` of one. With `ImageCoordinates` as position and without
+            a tokenizer it is a model of images.
         path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
         tokenizer: from `keras_attn.text`.
-        strategy: name or object of a decoding strategy; by default "greedy"; images are
-            sampled by default.
+        strategy: name or object of a decoding strategy, by default "greedy"; images are sampled.
         max_length: int. Most tokens to generate.
         max_source_length: int. Most source tokens to read, limited by the model's positions. A
             longer source is truncated; of a longer prompt the last tokens are read.
@@ -120,7 +122,8 @@ def saved_model(
 
 def _write(path, version, model, tokenizer, strategy, lengths, extra_variables=()):
     """Write a version; `extra_variables` are saved beside the model's weights."""
-    module, signatures = _module_and_signatures(model, tokenizer, strategy, lengths)
+    module = _module(model, tokenizer, strategy, lengths)
+    signatures = module.signatures
     module.extra_variables = extra_variables
     with new_version(path, version) as (temporary, directory):
         # A server computes no gradients, whose functions can be half the file.
@@ -128,57 +131,31 @@ def _write(path, version, model, tokenizer, strategy, lengths, extra_variables=(
         tf.saved_model.save(module, temporary, signatures, without_gradients)
         unservable = unservable_ops(temporary)
         if unservable:
+            names = ", ".join(unservable)
             raise ValueError(
-                "The model has operations that TensorFlow Serving does not run. "
-                f"Received: {', '.join(unservable)}."
+                f"TensorFlow Serving lacks operations of the model. Received: {names}."
             )
         write_warmup_records(temporary, signatures, model, tokenizer)
     return directory
 
 
-def _module_and_signatures(model, tokenizer, strategy, lengths):
-    """Return the `tf.Module` that fits the model, and its functions by signature name."""
-    has_memory = getattr(model, "memory", None) is not None
+def _module(model, tokenizer, strategy, lengths):
+    """Return the module of functions that fits the model."""
     is_masked = isinstance(model, MaskedLanguageModel)
-    if tokenizer is not None and (has_memory or is_masked):
-        kind = "A model with a memory" if has_memory else "A masked language model"
+    if tokenizer is not None and (is_masked or has_memory(model)):
+        kind = "A masked language model" if is_masked else "A model with a memory"
         raise ValueError(
             f"{kind} reads ids: export it without a `tokenizer`. Received: tokenizer={tokenizer!r}."
         )
-    if has_memory:
-        steps = SegmentSteps(model)
-        signatures = {"initial_memory": steps.initial_memory, "step": steps.step}
-        return steps, {**signatures, "serving_default": steps.step}
+    if has_memory(model):
+        return SegmentSteps(model)
     if is_masked:
-        encoder = TokenEncoder(model)
-        signatures = {"encode": encoder.encode, "logits": encoder.logits}
-        return encoder, {**signatures, "serving_default": encoder.logits}
-    if tokenizer is None and isinstance(getattr(model, "position", None), ImageCoordinates):
-        return _image_module(model, strategy)
+        return TokenEncoder(model)
+    check_model(model)
+    makes_images = isinstance(model, Model) and isinstance(model.position, ImageCoordinates)
+    if makes_images and tokenizer is None:
+        return (ImageGenerator if model.reads_prompt else ImageEnlarger)(model, strategy)
     decoding = ("greedy" if strategy is None else strategy, *lengths)
-    if getattr(model, "reads_prompt", False):
-        if tokenizer is None:
-            generator = TokenGenerator(model, *decoding)
-            return generator, {**_id_signatures(generator), "score": generator.score_ids}
-        generator = TextGenerator(model, tokenizer, *decoding)
-        signatures = {"ids": generator.ids, "score": generator.score}
-        return generator, {**signatures, "serving_default": generator.text}
     if tokenizer is None:
-        translator = IdTranslator(model, *decoding)
-        return translator, _id_signatures(translator)
-    translator = Translator(model, tokenizer, *decoding)
-    return translator, translator.signatures
-
-
-def _image_module(model, strategy):
-    if not model.reads_prompt:
-        images = ImageEnlarger(model, strategy)
-        signatures = {"generate": images.generate}
-    else:
-        images = ImageGenerator(model, strategy)
-        signatures = {"generate": images.generate, "score": images.score}
-    return images, {**signatures, "serving_default": images.generate}
-
-
-def _id_signatures(module):
-    return {"ids": module.ids, "serving_default": module.ids}
+        return (TokenGenerator if model.reads_prompt else IdTranslator)(model, *decoding)
+    return (TextGenerator if model.reads_prompt else Translator)(model, tokenizer, *decoding)

@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from keras_attn import registry
+from keras_attn.export.signatures.model_functions import ModelFunctions
 from keras_attn.generation import Sample, SamplePixels
 from keras_attn.generation.decoding import STRATEGIES, decode
 from keras_attn.generation.loop import DecodingOptions
@@ -14,7 +15,7 @@ from keras_attn.ops.logistics import num_parameters
 from keras_attn.ops.token_losses import crossentropy
 
 
-class ImageGenerator(tf.Module):
+class ImageGenerator(ModelFunctions):
     """Model of images as graph functions: sample images, and score given ones.
 
         seed -> images ~ p,   image -> -log2 p(image) / (H W C)
@@ -37,11 +38,9 @@ class ImageGenerator(tf.Module):
     """
 
     def __init__(self, model, strategy=None):
-        super().__init__()
-        # Only the weights: tracking the model would export its optimizer too.
-        self.weights = [weight.value for weight in model.weights]
+        super().__init__(model)
         tokens = ImageTokens.of(model)
-        likelihood = _pixel_likelihood(model, tokens)
+        sizes = _mixture_sizes(model, tokens)
 
         def generate(batch_size, seed):
             """Return `images` [B, H, W, C], equal for equal seeds, and the `score` [B] of each."""
@@ -50,10 +49,10 @@ class ImageGenerator(tf.Module):
         def score(images):
             """Return the `bits_per_dim` [B] of `images` [B, H, W, C]."""
             outputs = model({"token_ids": tokens.inputs(images)}, training=False)
-            if likelihood is None:
+            if sizes is None:
                 losses = crossentropy(tokens.encode(images), outputs)
             else:
-                losses = likelihood.call(tokens.values(images), outputs)
+                losses = MixtureOfLogistics(*sizes).call(tokens.values(images), outputs)
             bits = tf.reduce_sum(losses, axis=1) / math.log(2.0)
             return {"bits_per_dim": bits / math.prod(tokens.image_shape)}
 
@@ -62,8 +61,13 @@ class ImageGenerator(tf.Module):
         self.generate = tf.function(generate, scalars, autograph=False)
         self.score = tf.function(score, images, autograph=False)
 
+    @property
+    def signatures(self):
+        functions = {"generate": self.generate, "score": self.score}
+        return {**functions, "serving_default": self.generate}
 
-class ImageEnlarger(tf.Module):
+
+class ImageEnlarger(ModelFunctions):
     """Model for super-resolution as a graph function, from images to larger images.
 
         image, seed -> larger image ~ p(. | image)
@@ -85,9 +89,7 @@ class ImageEnlarger(tf.Module):
     """
 
     def __init__(self, model, strategy=None):
-        super().__init__()
-        # Only the weights: tracking the model would export its optimizer too.
-        self.weights = [weight.value for weight in model.weights]
+        super().__init__(model)
         tokens, position = ImageTokens.of(model), model.source_position
         shape = (position.height, position.width, position.channels)
         source = ImageTokens(shape, tokens.num_values)
@@ -96,31 +98,28 @@ class ImageEnlarger(tf.Module):
             """Return larger `images` [B, H, W, C], equal for equal seeds, and `score` [B]."""
             return _generate_images(model, source.encode(images), tokens, strategy, seed)
 
-        inputs = [
-            tf.TensorSpec([None, *shape], tf.int32, "images"),
-            tf.TensorSpec([], tf.int32, "seed"),
-        ]
-        self.generate = tf.function(generate, inputs, autograph=False)
+        images = tf.TensorSpec([None, *shape], tf.int32, "images")
+        seed = tf.TensorSpec([], tf.int32, "seed")
+        self.generate = tf.function(generate, [images, seed], autograph=False)
+
+    @property
+    def signatures(self):
+        return {"generate": self.generate, "serving_default": self.generate}
 
 
-def _pixel_likelihood(model, tokens):
-    """Return the mixture of logistics that the outputs parametrise; None if they are logits."""
+def _mixture_sizes(model, tokens):
+    """Return the sizes of a pixel's mixture of logistics; None if the outputs are logits."""
     if not tokens.whole_pixels:
         return None
     channels = tokens.image_shape[2]
-    num_mixtures = model.output.shape[-1] // num_parameters(1, channels)
-    return MixtureOfLogistics(num_mixtures, channels, tokens.num_values)
+    return model.output.shape[-1] // num_parameters(1, channels), channels, tokens.num_values
 
 
 def _generate_images(model, inputs, tokens, strategy, seed):
     """Return `images` (B, H, W, C) and their `score` (B,), decoded with the seed of a request."""
     if strategy is None:
-        likelihood = _pixel_likelihood(model, tokens)
-        strategy = Sample()
-        if likelihood is not None:
-            strategy = SamplePixels(
-                likelihood.num_mixtures, likelihood.channels, likelihood.num_values
-            )
+        sizes = _mixture_sizes(model, tokens)
+        strategy = Sample() if sizes is None else SamplePixels(*sizes)
     strategy = registry.resolve(strategy, STRATEGIES, "strategy")
     config = strategy.get_config()
     if "seed" in config:

@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from keras_attn.export.checks import length_mask
+from keras_attn.export.signatures.model_functions import ModelFunctions, length_mask
 
 
-class SegmentSteps(tf.Module):
+class SegmentSteps(ModelFunctions):
     """Model with a memory as graph functions; the client holds the memory.
 
         logits_t, memory_{t+1} = model(segment_t, memory_t)
@@ -34,9 +34,9 @@ class SegmentSteps(tf.Module):
     """
 
     def __init__(self, model):
-        super().__init__()
-        # Only the weights: tracking the model would export its optimizer too.
-        self.weights = [weight.value for weight in model.weights]
+        super().__init__(model)
+        name = "token_ids" if "token_ids" in model.input else "states"
+        segment, memory_input = model.input[name], model.input["memory"]
 
         def initial_memory(batch_size):
             """Return the memory before the first segment of `batch_size` rows."""
@@ -50,24 +50,21 @@ class SegmentSteps(tf.Module):
             are valid. Later steps are padding: they are not read and do not enter the memory, and
             their outputs are undefined.
             """
-            outputs = model(
-                {
-                    **masked_inputs(segment, length_mask(segment, lengths)),
-                    "memory": tf.cast(memory, dtype),
-                    "memory_length": memory_length,
-                },
-                training=False,
-            )
+            mask = length_mask(segment, lengths)
+            if name == "token_ids":
+                inputs = {"token_ids": tf.where(mask, segment, 0)}
+            else:
+                inputs = {"states": segment, "padding_mask": mask}
+            memory = tf.cast(memory, memory_input.dtype)
+            state = {"memory": memory, "memory_length": memory_length}
+            outputs = model({**inputs, **state}, training=False)
             # A head of the user's own may compute in another dtype.
             return {
-                name: tf.cast(x, tf.float32) if x.dtype.is_floating else x
-                for name, x in outputs.items()
+                key: tf.cast(x, tf.float32) if x.dtype.is_floating else x
+                for key, x in outputs.items()
             }
 
-        name, masked_inputs = _segment_of(model)
-        _, num_layers, _, hidden_dim = model.input["memory"].shape
-        dtype = model.input["memory"].dtype
-        segment = model.input[name]
+        _, num_layers, _, hidden_dim = memory_input.shape
         inputs = [
             tf.TensorSpec(segment.shape, segment.dtype, name),
             tf.TensorSpec([None], tf.int32, "lengths"),
@@ -78,9 +75,7 @@ class SegmentSteps(tf.Module):
         self.initial_memory = tf.function(initial_memory, rows, autograph=False)
         self.step = tf.function(step, inputs, autograph=False)
 
-
-def _segment_of(model):
-    """Return the name of the segment's input, and a function (segment, mask) -> model inputs."""
-    if "token_ids" in model.input:
-        return "token_ids", lambda ids, mask: {"token_ids": tf.where(mask, ids, 0)}
-    return "states", lambda states, mask: {"states": states, "padding_mask": mask}
+    @property
+    def signatures(self):
+        functions = {"initial_memory": self.initial_memory, "step": self.step}
+        return {**functions, "serving_default": self.step}

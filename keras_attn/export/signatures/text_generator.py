@@ -2,13 +2,19 @@
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_lengths, check_vocabularies, length_mask
-from keras_attn.export.signatures.token_encoder import TOKEN_SPECS
+from keras_attn.export.checks import check_lengths, check_vocabularies
+from keras_attn.export.signatures.model_functions import (
+    ModelFunctions,
+    blank_rows,
+    mask_ids,
+    of_ids,
+    of_text,
+)
 from keras_attn.generation import generate
 from keras_attn.ops.token_losses import crossentropy
 
 
-class TokenGenerator(tf.Module):
+class TokenGenerator(ModelFunctions):
     """Causal model and decoding strategy as one graph, from ids to ids.
 
         ids -> generate(model, ids)        ids -> sum_{i >= 2} log p(x_i | x_<i)
@@ -36,21 +42,23 @@ class TokenGenerator(tf.Module):
     """
 
     def __init__(self, model, strategy="greedy", max_length=64, max_prompt_length=960):
-        super().__init__()
+        super().__init__(model)
         positions = check_lengths(model, max_length, max_prompt_length=max_prompt_length)
         max_scored_length = max_prompt_length + max_length
         if positions is not None:
             # The last generated token is not read.
             max_prompt_length = min(max_prompt_length, positions - max_length + 1)
             max_scored_length = min(max_scored_length, positions)
-        # Only the weights: tracking the model would export its optimizer too.
-        self.weights = [weight.value for weight in model.weights]
         self._generate = lambda ids: generate(model, ids, strategy, max_length)
         self._logits = lambda ids: model({"token_ids": ids}, training=False)
         self._max_prompt_length = max_prompt_length
         self._max_scored_length = max_scored_length
 
-    @tf.function(autograph=False, input_signature=TOKEN_SPECS)
+    @property
+    def signatures(self):
+        return {"ids": self.ids, "score": self.score_ids, "serving_default": self.ids}
+
+    @of_ids()
     def ids(self, token_ids, lengths):
         """Map prompts [B, S] with `lengths` [B] to `ids` [B, L] and `score` [B].
 
@@ -60,7 +68,7 @@ class TokenGenerator(tf.Module):
         _, ids, score = self._continue(token_ids, lengths)
         return {"ids": ids, "score": score}
 
-    @tf.function(autograph=False, input_signature=TOKEN_SPECS)
+    @of_ids()
     def score_ids(self, token_ids, lengths):
         """Map ids [B, S] with `lengths` [B] to `log_probability` [B] and `num_tokens` [B].
 
@@ -78,9 +86,7 @@ class TokenGenerator(tf.Module):
         indices = tf.minimum((lengths - read)[:, None] + tf.range(width), last)
         prompt = tf.gather(token_ids, indices, batch_dims=1)
         prompt = tf.where(tf.sequence_mask(read, width), prompt, 0)
-        ids, score = self._generate(prompt)
-        is_empty = lengths < 1
-        return prompt, tf.where(is_empty[:, None], 0, ids), tf.where(is_empty, 0.0, score)
+        return prompt, *blank_rows(lengths < 1, *self._generate(prompt))
 
     def _log_probability(self, token_ids, lengths):
         token_ids, lengths = _mask_and_pad(token_ids, lengths)
@@ -106,14 +112,11 @@ class TextGenerator(TokenGenerator):
     Args:
         model: a `CausalLanguageModel` without a memory.
         tokenizer: from `keras_attn.text`.
-        strategy: name or object of a decoding strategy.
-        max_length: int. Most tokens to generate.
-        max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. Fewer if the
-            model has not enough positions for these and for `max_length`.
+        strategy, max_length, max_prompt_length: as for `TokenGenerator`.
 
     Raises:
-        ValueError: if the vocabularies of model and tokenizer differ in size, a length is below 1,
-            or the model has too few positions for `max_length`.
+        ValueError: as `TokenGenerator`, or if the vocabularies of model and tokenizer differ in
+            size.
 
     Example:
         >>> import keras_attn
@@ -136,7 +139,11 @@ class TextGenerator(TokenGenerator):
         check_vocabularies(model, tokenizer)
         self.tokenizer = tokenizer
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    @property
+    def signatures(self):
+        return {"ids": self.ids, "score": self.score, "serving_default": self.text}
+
+    @of_text
     def text(self, text):
         """Map strings [B] to `continuation`, strings [B], and `score`, float32 [B]."""
         prompt, ids, score = self._continue(*self._encode(text))
@@ -146,13 +153,9 @@ class TextGenerator(TokenGenerator):
         generated = tf.strings.length(whole) - read
         return {"continuation": tf.strings.substr(whole, read, generated), "score": score}
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    @of_text
     def score(self, text):
-        """Map strings [B] to `log_probability`, float32 [B], and `num_tokens`, int32 [B].
-
-        Each token is predicted from those before it, so the first is not scored. Of a text longer
-        than prompt and continuation together, the first tokens are scored.
-        """
+        """Map strings [B] to `log_probability` and `num_tokens` [B], as `score_ids` does."""
         return self._log_probability(*self._encode(text))
 
     def _encode(self, text):
@@ -164,5 +167,4 @@ class TextGenerator(TokenGenerator):
 def _mask_and_pad(token_ids, lengths):
     """Set ids beyond `lengths` to 0, and append a column so that there is a first token."""
     lengths = tf.clip_by_value(lengths, 0, tf.shape(token_ids)[1])
-    token_ids = tf.where(length_mask(token_ids, lengths), token_ids, 0)
-    return tf.pad(token_ids, [[0, 0], [0, 1]]), lengths
+    return tf.pad(mask_ids(token_ids, lengths), [[0, 0], [0, 1]]), lengths

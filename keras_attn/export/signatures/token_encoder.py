@@ -3,15 +3,10 @@
 import keras
 import tensorflow as tf
 
-from keras_attn.export.checks import length_mask
-
-TOKEN_SPECS = [
-    tf.TensorSpec([None, None], tf.int32, "token_ids"),
-    tf.TensorSpec([None], tf.int32, "lengths"),
-]
+from keras_attn.export.signatures.model_functions import ModelFunctions, mask_ids, of_ids
 
 
-class TokenEncoder(tf.Module):
+class TokenEncoder(ModelFunctions):
     """Masked language model as graph functions.
 
         features = Encoder(ids),   logits = Head(features)
@@ -32,26 +27,24 @@ class TokenEncoder(tf.Module):
     """
 
     def __init__(self, model):
-        super().__init__()
-        # Only the weights: tracking the model would export its optimizer too.
-        self.weights = [weight.value for weight in model.weights]
+        super().__init__(model)
         features = keras.Model(model.input, model.encoder.output)
         self._features = lambda ids: features({"token_ids": ids, "segment_ids": None})
         self._logits = lambda ids: model({"token_ids": ids}, training=False)
 
-    @tf.function(autograph=False, input_signature=TOKEN_SPECS)
+    @property
+    def signatures(self):
+        return {"encode": self.encode, "logits": self.logits, "serving_default": self.logits}
+
+    @of_ids()
     def encode(self, token_ids, lengths):
         """Map ids [B, T] with `lengths` [B] to `features` [B, T, D].
 
         Ids beyond a row's length are padding: they are not read, and their features are undefined.
         """
-        return {"features": tf.cast(self._features(_masked(token_ids, lengths)), tf.float32)}
+        return {"features": tf.cast(self._features(mask_ids(token_ids, lengths)), tf.float32)}
 
-    @tf.function(autograph=False, input_signature=TOKEN_SPECS)
+    @of_ids()
     def logits(self, token_ids, lengths):
         """Map ids [B, T] with `lengths` [B] to `logits` [B, T, V]."""
-        return {"logits": self._logits(_masked(token_ids, lengths))}
-
-
-def _masked(token_ids, lengths):
-    return tf.where(length_mask(token_ids, lengths), token_ids, 0)
+        return {"logits": self._logits(mask_ids(token_ids, lengths))}

@@ -2,11 +2,18 @@
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_lengths, check_vocabularies, length_mask
+from keras_attn.export.checks import check_lengths, check_vocabularies
+from keras_attn.export.signatures.model_functions import (
+    ModelFunctions,
+    blank_rows,
+    mask_ids,
+    of_ids,
+    of_text,
+)
 from keras_attn.generation import generate
 
 
-class IdTranslator(tf.Module):
+class IdTranslator(ModelFunctions):
     """Encoder-decoder and decoding strategy as one graph, from ids to ids.
 
         ids -> generate(model, ids)
@@ -32,23 +39,18 @@ class IdTranslator(tf.Module):
     """
 
     def __init__(self, model, strategy="greedy", max_length=64, max_source_length=1024):
-        super().__init__()
+        super().__init__(model)
         check_lengths(model, max_length, max_source_length=max_source_length)
-        positions = getattr(model, "max_source_length", None)
-        if positions is not None:
-            max_source_length = min(max_source_length, positions)
-        # Only the weights: tracking the model would export its optimizer too.
-        self.weights = [weight.value for weight in model.weights]
+        if model.max_source_length is not None:
+            max_source_length = min(max_source_length, model.max_source_length)
         self._decode = lambda ids: generate(model, ids, strategy, max_length)
         self._max_source_length = max_source_length
 
-    @tf.function(
-        autograph=False,
-        input_signature=[
-            tf.TensorSpec([None, None], tf.int32, "source_ids"),
-            tf.TensorSpec([None], tf.int32, "source_lengths"),
-        ],
-    )
+    @property
+    def signatures(self):
+        return {"ids": self.ids, "serving_default": self.ids}
+
+    @of_ids("source_ids", "source_lengths")
     def ids(self, source_ids, source_lengths):
         """Map ids [B, S] with `source_lengths` [B] to `ids` [B, L] and `score` [B].
 
@@ -56,12 +58,9 @@ class IdTranslator(tf.Module):
         gives padding with score 0.
         """
         source_ids = source_ids[:, : self._max_source_length]
-        ids, score = self._decode(tf.where(length_mask(source_ids, source_lengths), source_ids, 0))
-        is_empty = source_lengths < 1
-        return {
-            "ids": tf.where(is_empty[:, None], 0, ids),
-            "score": tf.where(is_empty, 0.0, score),
-        }
+        outputs = self._decode(mask_ids(source_ids, source_lengths))
+        ids, score = blank_rows(source_lengths < 1, *outputs)
+        return {"ids": ids, "score": score}
 
 
 class Translator(IdTranslator):
@@ -75,14 +74,10 @@ class Translator(IdTranslator):
     Args:
         model: an `EncoderDecoder`.
         tokenizer: from `keras_attn.text`.
-        strategy: name or object of a decoding strategy.
-        max_length: int. Most tokens to generate.
-        max_source_length: int. Most source tokens to read, the end token included. A longer source
-            is truncated.
+        strategy, max_length, max_source_length: as for `IdTranslator`.
 
     Raises:
-        ValueError: if the vocabularies of model and tokenizer differ in size, or a length is
-            below 1.
+        ValueError: as `IdTranslator`, or if the vocabularies of model and tokenizer differ in size.
 
     Example:
         >>> import keras_attn
@@ -103,19 +98,18 @@ class Translator(IdTranslator):
 
     @property
     def signatures(self):
-        """The functions of the export by signature name."""
         signatures = {"ids": self.ids, "serving_default": self.text}
         if self._cross_attention is not None:  # a model of the user's own may lack it
             signatures["attention"] = self.attention
         return signatures
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    @of_text
     def text(self, text):
         """Map strings [B] to `translation`, strings [B], and `score`, float32 [B]."""
         _, ids, score = self._translate(text)
         return {"translation": self.tokenizer.decode(ids), "score": score}
 
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    @of_text
     def attention(self, text):
         """Map strings [B] to the outputs of `text`, the tokens and their cross-attention weights.
 
@@ -161,7 +155,6 @@ class Translator(IdTranslator):
     def _translate(self, text):
         """Return source ids, generated ids and score; padding and score 0 for an empty text."""
         source_ids, lengths = self.tokenizer.encode(text, max_length=self._max_source_length)
-        ids, score = self._decode(source_ids)
         is_empty = lengths <= 1  # the end token alone
-        source_ids, ids = (tf.where(is_empty[:, None], 0, x) for x in (source_ids, ids))
-        return source_ids, ids, tf.where(is_empty, 0.0, score)
+        outputs = blank_rows(is_empty, *self._decode(source_ids))
+        return tf.where(is_empty[:, None], 0, source_ids), *outputs

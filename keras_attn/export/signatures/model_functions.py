@@ -1,0 +1,47 @@
+"""The base class of the modules, and the inputs that they share."""
+
+import tensorflow as tf
+
+# Decorator of functions of a batch of strings.
+of_text = tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
+
+
+def of_ids(ids="token_ids", lengths="lengths"):
+    """Return a decorator of functions of ids (B, T) and lengths (B,) under these names."""
+    specs = [tf.TensorSpec([None, None], tf.int32, ids), tf.TensorSpec([None], tf.int32, lengths)]
+    return tf.function(autograph=False, input_signature=specs)
+
+
+class ModelFunctions(tf.Module):
+    """Functions of a model as a module that can be saved.
+
+    A subclass defines `signatures`, the functions of an export by signature name; one of them is
+    "serving_default".
+    """
+
+    def __init__(self, model):
+        super().__init__()
+        # Only the weights: tracking the model would export its optimizer too.
+        self.weights = [weight.value for weight in model.weights]
+
+
+def length_mask(rows, lengths):
+    """Return a bool mask (B, T), True at the first `lengths` (B,) steps of `rows` (B, T, ...).
+
+    A number of lengths that is not the number of rows is an error, also inside a graph.
+    """
+    size = tf.shape(rows)
+    is_one_each = tf.equal(tf.shape(lengths)[0], size[0])
+    message = "lengths must be one number for each row"
+    with tf.control_dependencies([tf.debugging.Assert(is_one_each, [message])]):
+        return tf.sequence_mask(lengths, size[1])
+
+
+def mask_ids(token_ids, lengths):
+    """Set the ids (B, T) beyond `lengths` (B,) to 0."""
+    return tf.where(length_mask(token_ids, lengths), token_ids, 0)
+
+
+def blank_rows(is_empty, ids, score):
+    """Return padding with score 0 in the place of the ids (B, L) and scores (B,) of empty rows."""
+    return tf.where(is_empty[:, None], 0, ids), tf.where(is_empty, 0.0, score)
