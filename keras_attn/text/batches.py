@@ -5,8 +5,9 @@ import numpy as np
 
 from keras_attn.ops.checks import check_sizes
 from keras_attn.text.datasets import dataset_of, rows_to_feed
+from keras_attn.text.tokenizer import Tokenizer, close_rows
 
-PAD, BOS, EOS = 0, 2, 3
+PAD, BOS, EOS = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
 
 
 class TokenBatches(keras.utils.PyDataset):
@@ -162,21 +163,14 @@ class TokenBatches(keras.utils.PyDataset):
 
     def _padded(self, rows):
         sources, targets = ([side[row] for row in rows] for side in (self._sources, self._targets))
-        source_ids, labels = self._closed(sources), self._closed(targets)
+        source_ids, labels = (
+            close_rows(side, self._rounded(max(map(len, side)) + 1)) for side in (sources, targets)
+        )
         target_ids = np.full_like(labels, PAD)
         target_ids[:, 0] = BOS
         for ids, target in zip(target_ids, targets, strict=True):
             ids[1 : len(target) + 1] = target
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
-
-    def _closed(self, sentences):
-        """Return the sentences, each with its end token, padded to a common width."""
-        width = self._rounded(max(map(len, sentences)) + 1)
-        closed = np.full((len(sentences), width), PAD, np.int32)
-        for ids, sentence in zip(closed, sentences, strict=True):
-            ids[: len(sentence)] = sentence
-            ids[len(sentence)] = EOS
-        return closed
 
 
 def closed_lengths(side, sentences, **limit):

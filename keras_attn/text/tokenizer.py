@@ -117,11 +117,7 @@ class Tokenizer(_Module):
         end = None if max_length is None else max_length - 1
         rows = [row[:end] for row in self.encode_as_lists(text)]
         lengths = np.array([len(row) + 1 for row in rows], "int32")
-        ids = np.full((len(rows), lengths.max(initial=0)), self.pad_id, "int32")
-        for row, pieces in zip(ids, rows):
-            row[: len(pieces)] = pieces
-            row[len(pieces)] = self.eos_id
-        return ids, lengths
+        return close_rows(rows, lengths.max(initial=0)), lengths
 
     def _known(self, ids):
         """Replace ids outside the vocabulary by `unk_id`."""
@@ -150,6 +146,15 @@ class Tokenizer(_Module):
             return cls.from_bytes(content)
         except ValueError as error:
             raise ValueError(f"{error} Received: path={os.fspath(path)!r}") from error
+
+
+def close_rows(rows, width):
+    """Return rows of ids (B, width), int32, each with its end token and padded."""
+    closed = np.full((len(rows), width), Tokenizer.pad_id, np.int32)
+    for ids, row in zip(closed, rows, strict=True):
+        ids[: len(row)] = row
+        ids[len(row)] = Tokenizer.eos_id
+    return closed
 
 
 def read_file(path):
