@@ -37,9 +37,9 @@ def quantized(model):
     for weight in copy.weights:
         is_large = len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE
         if weight.dtype == "float32" and is_large:
-            integers, scale = map(tf.Variable, round_to_int8(ops.convert_to_numpy(weight)))
-            matrices.append(DequantizedMatrix(integers, scale))
-            variables += [integers, scale]
+            pair = [tf.Variable(x) for x in round_to_int8(ops.convert_to_numpy(weight))]
+            variables += pair
+            matrices.append(DequantizedMatrix(*pair))
             replace_value(weight, matrices[-1])
     try:
         yield copy, variables

@@ -1,5 +1,7 @@
 """Export a model as a SavedModel that TensorFlow Serving runs."""
 
+import contextlib
+
 import tensorflow as tf
 
 from keras_attn.export._saved_model.quantization import quantized
@@ -113,29 +115,20 @@ def saved_model(
         model = model.model
     check_choice((None, "int8"), quantize=quantize)
     prediction_log()  # raises before anything slow if its package is missing
-    options = tokenizer, strategy, (max_length, max_source_length)
-    if quantize is None:
-        return _write(path, version, model, *options)
-    with quantized(model) as (copy, variables):
-        return _write(path, version, copy, *options, variables)
-
-
-def _write(path, version, model, tokenizer, strategy, lengths, extra_variables=()):
-    """Write a version; `extra_variables` are saved beside the model's weights."""
-    module = _module(model, tokenizer, strategy, lengths)
-    signatures = module.signatures
-    module.extra_variables = extra_variables
-    with new_version(path, version) as (temporary, directory):
-        # A server computes no gradients, whose functions can be half the file.
-        without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        tf.saved_model.save(module, temporary, signatures, without_gradients)
-        unservable = unservable_ops(temporary)
-        if unservable:
-            names = ", ".join(unservable)
-            raise ValueError(
-                f"TensorFlow Serving lacks operations of the model. Received: {names}."
-            )
-        write_warmup_records(temporary, signatures, model, tokenizer)
+    copied = contextlib.nullcontext((model, ())) if quantize is None else quantized(model)
+    with copied as (model, variables):
+        module = _module(model, tokenizer, strategy, (max_length, max_source_length))
+        module.extra_variables = variables
+        with new_version(path, version) as (temporary, directory):
+            # A server computes no gradients, whose functions can be half the file.
+            without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+            tf.saved_model.save(module, temporary, module.signatures, without_gradients)
+            unservable = ", ".join(unservable_ops(temporary))
+            if unservable:
+                raise ValueError(
+                    f"TensorFlow Serving lacks operations of the model. Received: {unservable}."
+                )
+            write_warmup_records(temporary, module.signatures, model, tokenizer)
     return directory
 
 
