@@ -123,7 +123,11 @@ def test_a_model_without_cross_attention_weights_lacks_the_signature():
 
         reads_prompt, embedding, weights = False, model.embedding, model.weights
         start, step = model.start, model.step
+        max_length = max_source_length = None
 
     own = export.Translator(UserModel(), python.tokenizer, max_length=3)
     assert set(own.signatures) == {"serving_default", "ids"}
     assert set(python.signatures) == {"serving_default", "ids", "attention"}
+    del UserModel.max_source_length
+    with pytest.raises(ValueError, match="UserModel without max_source_length"):
+        export.Translator(UserModel(), python.tokenizer, max_length=3)
