@@ -185,7 +185,7 @@ def test_parts_that_ctranslate2_lacks_are_refused(tmp_path, name):
 def test_unsuitable_arguments_are_refused(tmp_path, translator):
     with pytest.raises(ValueError, match="vocabularies of the same size"):
         export.ctranslate2(translator, tmp_path / "ct2", text.Characters("abc"))
-    with pytest.raises(ValueError, match="`max_length` must be at least 2.*max_length=1"):
+    with pytest.raises(ValueError, match="`max_length` must be an integer of at least 2.*max_length=1"):
         export.ctranslate2(translator, tmp_path / "ct2", max_length=1)
     with pytest.raises(ValueError, match="int5"):
         export.ctranslate2(translator, tmp_path / "ct2", quantize="int5")
