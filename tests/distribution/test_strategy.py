@@ -133,6 +133,7 @@ print(json.dumps([jax.process_index(), jax.process_count(), place.num_replicas_i
 """
 
 
+@pytest.mark.slow
 @needs_jax
 def test_jax_finds_the_processes_that_srun_starts(monkeypatch):
     """Without TensorFlow, whose resolver reads Slurm's variables otherwise."""

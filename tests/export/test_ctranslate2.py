@@ -94,7 +94,7 @@ def test_tokens_are_those_of_the_tokenizer(tmp_path, kind):
         tokenizer = text.Characters.train(sentences)
     else:
         tokenizer = text.SentencePiece.train(sentences, vocabulary_size=V)
-    model = scrambled(models.transformer(tokenizer.vocabulary_size, **SIZES))
+    model = scrambled(models.transformer(tokenizer.vocabulary_size, **{**SIZES, "num_layers": 1}))
     path = export.ctranslate2(model, tmp_path / "ct2", tokenizer)
     again = text.load(os.path.join(path, "tokenizer.model"))
     tokens = again.vocabulary()

@@ -65,7 +65,9 @@ def test_rows_of_a_batch_are_independent(model):
         np.testing.assert_allclose(alone[0], together[row, : target.shape[1]], atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["eager", "predict"])
+@pytest.mark.parametrize(
+    "model, mode", [("post_norm", "eager"), ("pre_norm", "predict")], indirect=["model"]
+)
 def test_later_tokens_have_no_influence(model, mode):
     """Later target tokens and padded source tokens change no bit of the logits."""
 

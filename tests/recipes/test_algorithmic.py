@@ -158,7 +158,7 @@ def test_steps_by_position_have_the_mean_of_the_metric():
     model = universal_transformer(15, 4, 2, 8, 7, dropout=0.0, depth="act", halting_bias=-0.6)
     batches = Batches("copy", TRAIN_LENGTH, TRAIN_LENGTH, 16, 0, 0)
     inputs, labels = batches.validation(1).batch(0, 0)
-    model.compile(loss="sparse_categorical_crossentropy")
+    model.compile(loss="sparse_categorical_crossentropy", run_eagerly=True)
     shown = model.evaluate(inputs, labels, batch_size=16, verbose=0, return_dict=True)
     for side, steps in zip(("source", "target"), steps_by_position(model, inputs)):
         steps = steps[inputs[f"{side}_ids"] != 0]

@@ -224,7 +224,8 @@ def test_an_unknown_model_is_reported_in_one_sentence(url, capsys):
         ["--url", "http://127.0.0.1:9/v1/models/a", "--retries=-1"],
     ],
 )
-def test_a_missing_server_is_reported_in_one_sentence(capsys, where):
+def test_a_missing_server_is_reported_in_one_sentence(capsys, monkeypatch, where):
+    monkeypatch.setattr("serving.client.retries.time.sleep", lambda seconds: None)
     assert main([*where, "a"]) == 1
     output = capsys.readouterr()
     assert output.out == ""

@@ -83,6 +83,12 @@ def stall(handler):
     time.sleep(1.5)
 
 
+@pytest.fixture
+def no_pauses(monkeypatch):
+    monkeypatch.setattr("serving.client.retries.time.sleep", lambda seconds: None)
+
+
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize(
     "script",
     [[503, 200], [429, 503, 200], [reset, 200], [half, 200], [reset, 429, half, 503, 200]],
@@ -102,6 +108,7 @@ def test_lasting_failures_are_not_retried(status):
         assert len(seen) == 1 and not info.value.may_pass
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_the_error_names_the_number_of_attempts():
     with rest_server(503) as (url, seen):
         with pytest.raises(ClientError) as info:
@@ -220,6 +227,7 @@ def grpc_server(servicer, port=0):
         server.stop(0).wait()
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_grpc_retries_passing_failures_and_sends_headers():
     codes = grpc.StatusCode
     servicer = Scripted(codes.UNAVAILABLE, codes.RESOURCE_EXHAUSTED, codes.CANCELLED, None)
