@@ -14,11 +14,7 @@ _MAX_NAMES = 30
 
 
 def find(directory, name):
-    """Return the path of `name`.gz in a directory, or of `name`.
-
-    Raises:
-        ValueError: if there is no such directory, or neither file in it.
-    """
+    """Return the path of `name`.gz in a directory, or of `name`; one of them must be there."""
     directory = Path(directory)
     if not directory.is_dir():
         raise ValueError(f"There is no such directory. Received: data_dir={str(directory)!r}")
@@ -28,17 +24,12 @@ def find(directory, name):
     names = sorted(path.name for path in directory.iterdir() if path.is_file())
     listed = ", ".join(names[:_MAX_NAMES]) or "no file"
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    raise ValueError(
-        f"There is no file {name}.gz or {name} in {directory}, which has {listed}{more}."
-    )
+    missing = f"There is no file {name}.gz or {name} in {directory}"
+    raise ValueError(f"{missing}, which has {listed}{more}.")
 
 
 def read(path):
-    """Return the bytes of a file, uncompressed if its name ends in .gz.
-
-    Raises:
-        ValueError: if there is no such file, it is empty, or no complete gzip file.
-    """
+    """Return the bytes of a file, uncompressed if its name ends in .gz; it must have some."""
     path = Path(path)
     if not path.is_file():
         problem = "is a directory, not a file" if path.is_dir() else "does not exist"
@@ -55,15 +46,9 @@ def read(path):
 
 
 def read_object(path, remedy, *names):
-    """Return the dict in a JSON file of a run.
+    """Return the dict in a JSON file of a run, which must have keys of these names.
 
-    Args:
-        path: str.
-        remedy: str. What the user can do about a damaged file.
-        *names: keys that the dict must have.
-
-    Raises:
-        ValueError: if the file has no such dict.
+    The error of a damaged file ends with the `remedy`.
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -76,11 +61,7 @@ def read_object(path, remedy, *names):
 
 @contextlib.contextmanager
 def exclusive_directory(directory):
-    """Create a directory if it is missing, and lock it against other processes.
-
-    Raises:
-        ValueError: if another process holds the lock.
-    """
+    """Create a directory if it is missing, and lock it: another process gets a `ValueError`."""
     try:
         import filelock
     except ImportError as error:

@@ -4,13 +4,16 @@ import ast
 import dataclasses
 import inspect
 
-from .options import Options, option
+from .options import OptionError, Options, option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelArguments(Options):
     """Other arguments of the model."""
 
+    preset: str | None = option(
+        None, "a paper's sizes, in place of --model and its sizes", identity=False
+    )
     more: tuple[str, ...] = option(
         (),
         "another argument of keras_attn.models.MODEL (any number of times)",
@@ -18,6 +21,21 @@ class ModelArguments(Options):
         action="append",
         metavar="NAME=VALUE",
     )
+
+    def find_preset(self, fits):
+        """Return the function of the preset's model, and its arguments, a dict.
+
+        Raises:
+            OptionError: if no preset that `fits(name of the function, arguments)` has the name.
+        """
+        from keras_attn.models import PRESETS  # not for --help, which answers at once
+
+        known = {n: found for n, found in PRESETS.items() if fits(found[0].__name__, found[1])}
+        if self.preset not in known:
+            raise OptionError(
+                f"--preset must be one of {', '.join(known)}. Received: {self.preset}."
+            )
+        return known[self.preset]
 
 
 def build_model(build, arguments, assignments):

@@ -21,7 +21,8 @@ def option(default, help="", *, identity=True, at_least=None, above=None, within
     """Declare a field of `Options` that is an option of the command line.
 
     Args:
-        default: value without the option; None if it follows from other options.
+        default: value without the option; None if it follows from other options; or a dict of its
+            values by `Options.case`, "" for any case that the dict does not name.
         help: str. The default value is added to it.
         identity: bool. True if a run cannot be resumed with another value.
         at_least, above: optional numbers, bounds of the value where it is not None.
@@ -29,28 +30,28 @@ def option(default, help="", *, identity=True, at_least=None, above=None, within
         **argument: more arguments of `add_argument`, and `flag`, the option's name where it does
             not follow from the field's.
     """
-    if default is not None and not isinstance(default, (bool, tuple)) and "default" not in help:
-        help = f"{help} (default: {default})".lstrip()
+    cases = default if isinstance(default, dict) else {}
     bounds = {"at_least": at_least, "above": above, "within": within}
-    metadata = {"identity": identity, "argument": {"help": help, **argument}, **bounds}
-    return dataclasses.field(default=default, metadata=metadata)
+    metadata = {"help": help, "cases": cases, "identity": identity, "argument": argument, **bounds}
+    return dataclasses.field(default=None if cases else default, metadata=metadata)
 
 
 def changed(base, name, default, help=None, **metadata):
     """Declare an option of a base dataclass again, with another default, help or metadata."""
     (field,) = (field for field in dataclasses.fields(base) if field.name == name)
     metadata = {**field.metadata, **metadata}
-    argument = dict(metadata.pop("argument"))
-    old = argument.pop("help").replace(f"default: {field.default}", f"default: {default}")
-    return option(default, old if help is None else help, **metadata, **argument)
+    metadata.pop("cases")
+    metadata["help"] = metadata["help"] if help is None else help
+    return option(default, **metadata.pop("argument"), **metadata)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """Options of every recipe.
 
-    A subclass adds fields by `option`, sets `DESCRIPTION`, gives options that follow from others
-    their values in `resolve`, and compares options with one another in `check`.
+    A subclass adds fields by `option`, changes defaults of inherited ones by keywords of its class
+    statement, sets `DESCRIPTION`, gives options that follow from others their values in `resolve`,
+    and compares options with one another in `check`.
 
     Raises:
         OptionError: if a value is outside its bounds.
@@ -64,13 +65,20 @@ class Options:
     strategy: str = option("none", identity=False, choices=STRATEGIES)
     command: str = dataclasses.field(default="", compare=False)  # as the card shows it
 
+    def __init_subclass__(cls, **defaults):
+        bases = [base for base in cls.__mro__[1:] if dataclasses.is_dataclass(base)]
+        for name, default in defaults.items():
+            base = next(base for base in bases if name in base.__dataclass_fields__)
+            setattr(cls, name, changed(base, name, default))
+            cls.__annotations__[name] = base.__dataclass_fields__[name].type
+
     def __post_init__(self):
         for field in _option_fields(type(self)):
             _check_bounds(field, getattr(self, field.name))
 
     @classmethod
     def parse(cls, arguments, program=None):
-        """Return the options of a command line; on a wrong one end the process with a usage message.
+        """Return the options of a command line; a wrong one ends the process with the usage.
 
         Args:
             arguments: list of str.
@@ -81,8 +89,8 @@ class Options:
         )
         for title, fields in _groups(cls):
             group = parser.add_argument_group(title)
-            for field, annotation in fields:
-                _add_argument(group, field, annotation)
+            for field in fields:
+                _add_argument(group, field)
         given = vars(parser.parse_args([str(argument) for argument in arguments]))
         given = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
         command = shlex.join(["python", "-m", str(program), *map(str, arguments)])
@@ -93,9 +101,15 @@ class Options:
             parser.error(str(error))
         return options
 
+    @property
+    def case(self):
+        """Case that decides defaults which are a dict."""
+        return ""
+
     def resolve(self):
         """Return a copy in which options that follow from others have their values."""
-        return self
+        cases = {field.name: field.metadata["cases"] for field in _option_fields(type(self))}
+        return self.fill(**{n: x.get(self.case, x.get("")) for n, x in cases.items() if x})
 
     def check(self):
         """Compare options with one another.
@@ -185,20 +199,20 @@ def _option_fields(cls):
 
 
 def _groups(cls):
-    """Yield a title and the (field, annotation) pairs of each dataclass, the recipe's own first."""
+    """Yield a title and the fields of each dataclass, the recipe's own first."""
     fields = {field.name: field for field in _option_fields(cls)}
     bases = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
     annotations = [inspect.get_annotations(base) for base in bases]
     for index, base in enumerate(bases):
         inherited = set().union(*annotations[index + 1 :])
-        own = [n for n in annotations[index] if n in fields and n not in inherited]
+        own = [fields[n] for n in annotations[index] if n in fields and n not in inherited]
         if own:
-            title = "recipe" if base is cls else base.__doc__.partition("\n")[0].rstrip(".").lower()
-            yield title, [(fields[name], annotations[index][name]) for name in own]
+            title = base.__doc__.partition("\n")[0].rstrip(".").lower()
+            yield "recipe" if base is cls else title, own
 
 
-def _add_argument(group, field, annotation):
-    argument = dict(field.metadata["argument"])
+def _add_argument(group, field):
+    argument, annotation = dict(field.metadata["argument"]), field.type
     flag = argument.pop("flag", f"--{field.name.replace('_', '-')}")
     if annotation is bool:
         argument["action"] = "store_false" if field.default else "store_true"
@@ -210,21 +224,29 @@ def _add_argument(group, field, annotation):
             if "action" not in argument:
                 argument["nargs"] = "+" if others == [...] else 1 + len(others)
         argument["type"] = annotation
+    argument["help"] = f"{field.metadata['help']} {_default(field)}".strip()
     # What is not given is left out, so that the dataclass alone knows the defaults.
     group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, **argument)
 
 
+def _default(field):
+    """Return the default for the help, of all cases; empty for a flag, a list or None."""
+    cases = field.metadata["cases"] or {"": field.default}
+    shown = [f"of {case} {value}" if case else f"{value}" for case, value in cases.items()]
+    is_shown = not isinstance(field.default, (bool, tuple)) and [*cases.values()] != [None]
+    return f"(default: {'; '.join(shown)})" if is_shown else ""
+
+
+_BOUNDS = {
+    "at_least": ("at least {}", lambda value, bound: value >= bound),
+    "above": ("above {}", lambda value, bound: value > bound),
+    "within": ("between {0[0]} and {0[1]}", lambda value, ends: ends[0] <= value <= ends[1]),
+}
+
+
 def _check_bounds(field, value):
-    at_least, above, within = (field.metadata[n] for n in ("at_least", "above", "within"))
-    if value is None:
-        return
-    wrong = None
-    if at_least is not None and not value >= at_least:
-        wrong = f"at least {at_least}"
-    elif above is not None and not value > above:
-        wrong = f"above {above}"
-    elif within is not None and not within[0] <= value <= within[1]:
-        wrong = f"between {within[0]} and {within[1]}"
-    if wrong:
-        flag = f"--{field.name.replace('_', '-')}"
-        raise OptionError(f"{flag} must be {wrong}. Received: {flag} {value}.")
+    for name, (text, fits) in _BOUNDS.items():
+        bound = field.metadata[name]
+        if None not in (value, bound) and not fits(value, bound):
+            flag = f"--{field.name.replace('_', '-')}"
+            raise OptionError(f"{flag} must be {text.format(bound)}. Received: {flag} {value}.")

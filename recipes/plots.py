@@ -25,13 +25,9 @@ def save(figure, path):
 
 
 def draw_lines(path, lines, xlabel, ylabel, mark=None):
-    """Draw lines from 0 up.
+    """Draw lines, a dict of label to dict of x to y, from 0 up.
 
-    Args:
-        path: str.
-        lines: dict of label to dict of x to y.
-        xlabel, ylabel: str.
-        mark: optional x and its label, drawn as a vertical line.
+    `mark` is an x and its label, drawn as a vertical line.
     """
     figure, axes = new_axes()
     for label, points in lines.items():
@@ -46,14 +42,7 @@ def draw_lines(path, lines, xlabel, ylabel, mark=None):
 
 
 def draw_curves(path, curves, label, title=None):
-    """Draw curves of several runs over the epochs.
-
-    Args:
-        path: str.
-        curves: dict of name to a value for each epoch.
-        label: str. Name of the values.
-        title: str.
-    """
+    """Draw curves of several runs, a dict of name to a value for each epoch."""
     figure, axes = new_axes((8.4, 4.2))
     for name, values in curves.items():
         axes.plot(range(1, len(values) + 1), values, ".-", label=name)
@@ -65,13 +54,7 @@ def draw_curves(path, curves, label, title=None):
 
 
 def draw_training(rows, metric, path):
-    """Draw losses and a validation metric over the epochs.
-
-    Args:
-        rows: list of dicts, the history of a run.
-        metric: str.
-        path: str.
-    """
+    """Draw losses and a validation metric over the epochs of a run's history, a list of dicts."""
     figure, left = new_axes()
     epochs = [row["epoch"] + 1 for row in rows]
     for name, label in (("loss", "training loss"), ("val_loss", "validation loss")):
@@ -81,9 +64,8 @@ def draw_training(rows, metric, path):
     left.set_xlabel("epoch")
     left.xaxis.get_major_locator().set_params(integer=True)
     left.set_ylabel("loss (nats per token)")
-    points = [
-        (e, row[metric]) for e, row in zip(epochs, rows) if isinstance(row.get(metric), float)
-    ]
+    found = zip(epochs, (row.get(metric) for row in rows))
+    points = [(epoch, value) for epoch, value in found if isinstance(value, float)]
     if points:
         right = left.twinx()
         right.plot(*zip(*points), "o-", color="tab:green", markersize=3, label=metric)

@@ -16,11 +16,10 @@ def main(arguments=None):
         prog="python -m recipes.results",
         description="Prints a table of finished runs, a row for each card.",
     )
-    parser.add_argument("cards", nargs="+", metavar="CARD", help="a run's card.json")
-    parser.add_argument("--curves", metavar="PNG", help="draws the curves of a metric of all runs")
-    parser.add_argument(
-        "--metric", help="of the curves (default: the validation's of the first result)"
-    )
+    add = parser.add_argument
+    add("cards", nargs="+", metavar="CARD", help="a run's card.json")
+    add("--curves", metavar="PNG", help="draws the curves of a metric of all runs")
+    add("--metric", help="of the curves (default: the validation's of the first result)")
     options = parser.parse_args(arguments)
     try:
         cards = {name_of(path, options.cards): read(path) for path in options.cards}
@@ -34,11 +33,9 @@ def main(arguments=None):
 
 
 def name_of(path, paths=()):
-    """Return the card's own name, or its run's directory, with as many parents as make it unique.
+    """Return the card's own name, or its run's directory.
 
-    Args:
-        path: str.
-        paths: list of str. All cards of the table.
+    As many parents are added as make it unique among `paths`, the cards of the table.
     """
     own = _parts(path)
     others = [_parts(other) for other in paths if os.path.abspath(other) != os.path.abspath(path)]
@@ -55,11 +52,7 @@ def _parts(path):
 
 
 def read(path):
-    """Read a card.
-
-    Raises:
-        ValueError: if the file has none.
-    """
+    """Return the card in a file; a file without one is a `ValueError`."""
     with open(path, encoding="utf-8") as file:
         try:
             card = json.load(file)
@@ -91,26 +84,16 @@ def result(card):
 
 
 def table(cards):
-    """Return a Markdown table.
-
-    Args:
-        cards: dict of name to card.
-    """
+    """Return a Markdown table of cards by name."""
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(name, card) for name, card in cards.items())]
     return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
 def draw(cards, path, metric=None):
-    """Draw a metric over the epochs of several runs.
-
-    Raises:
-        ValueError: if a run did not record it.
-    """
+    """Draw a metric, which each run must have recorded, over the epochs of several runs."""
     if metric is None:
         metric = f"val_{_first(next(iter(cards.values())))['metric']}"
-    curves = {
-        name: [epoch.get(metric) for epoch in card["history"]] for name, card in cards.items()
-    }
+    curves = {name: [row.get(metric) for row in card["history"]] for name, card in cards.items()}
     lacking = [name for name, values in curves.items() if None in values]
     if lacking:
         raise ValueError(f"There is no {metric} in each epoch of {', '.join(lacking)}.")

@@ -24,9 +24,9 @@ TRAINED = os.path.join("checkpoint", "trained.json")
 class TrainingRun:
     """Training, evaluation, export and card of one model in the directory `options.out`.
 
-    A subclass builds `model`, and `training_model` if a wrapper of it is compiled; it defines
-    `train()`, `evaluate()`, which returns a dict of splits and their results, `export()`, and
-    `card_entries()`, a dict of further entries of the card.
+    A subclass builds `model`, and `training_model` if a wrapper of it is compiled, and reads its
+    `corpus` if it has tokens; it defines `train()`, `evaluate()`, which returns a dict of splits
+    and their results, and `card_entries()`, a dict of further entries of the card.
 
     Args:
         options: a `RunOptions`.
@@ -38,12 +38,10 @@ class TrainingRun:
     """
 
     curve = None  # the metric of history.csv that is drawn beside the losses
+    model = training_model = corpus = exported = None
 
     def __init__(self, options, settings):
-        self.options = options
-        self.model = self.training_model = None
-        self._settings = settings
-        self.exported = None
+        self.options, self._settings = options, settings
         check_out(options.out)
         check_settings(self.path("settings.json"), settings, options.out)
         version = self.path(os.path.join("export", str(options.export_version)))
@@ -56,8 +54,7 @@ class TrainingRun:
     def execute(self, started):
         """Train, evaluate and export as far as the backend can, and print a summary.
 
-        Args:
-            started: start of the run, by `time.monotonic()`.
+        The run `started` at that time of `time.monotonic()`.
         """
         if getattr(self.options, "prepare", False):
             with files.exclusive_directory(self.options.out):
@@ -76,11 +73,8 @@ class TrainingRun:
     def complete(self, started):
         """Train, evaluate, export and write the card.
 
-        Args:
-            started: start of the run, by `time.monotonic()`.
-
         Returns:
-            The card, a dict; None on a backend that only trains, and in all processes but the first.
+            The card, a dict; None on a backend that only trains, and after the first process.
 
         Raises:
             ValueError: if another process trains in the run's directory.
@@ -114,9 +108,18 @@ class TrainingRun:
         yield f"Card:   {self.path('card.json')}"
 
     def save_settings(self):
-        """Write the settings that a resumed run must share, once a step has succeeded."""
+        """Write what a resumed run must share, settings and tokens, once a step has succeeded."""
         os.makedirs(self.options.out, exist_ok=True)
         save_settings(self.path("settings.json"), self._settings)
+        if self.corpus is not None:
+            self.corpus.tokens.save()
+
+    def export(self, **arguments):
+        """Write the next version under `export/`."""
+        from keras_attn import export  # needs TensorFlow
+
+        directory, version = self.path("export"), self.options.export_version
+        self.exported = export.saved_model(self.model, directory, version=version, **arguments)
 
     def path(self, name):
         return os.path.join(self.options.out, name)
@@ -128,8 +131,7 @@ class TrainingRun:
     def check_batch(self, name):
         """Refuse batches that the devices cannot divide, where padding would change the loss.
 
-        Args:
-            name: str. The option that holds the number of rows.
+        The option `name` holds the number of rows.
         """
         devices, rows = self.devices.num_replicas_in_sync, getattr(self.options, name)
         if rows % devices:
@@ -150,7 +152,6 @@ class TrainingRun:
 
     @property
     def epochs(self):
-        """Number of epochs of the whole training."""
         return self.options.epochs
 
     def resume_callback(self):
@@ -158,15 +159,12 @@ class TrainingRun:
         return callbacks.Resume(self.path("checkpoint"), self.options.checkpoint_steps)
 
     def fit(self, train, valid, callbacks=(), **arguments):
-        """Train, or resume training, to the last epoch.
+        """Train, or resume training, to the last epoch; return True if anything was left to train.
 
         Args:
             train, valid: `EpochDataset`s for training and for the validation after each epoch.
             callbacks: list of callbacks that run before the run's own.
             **arguments: more of the model's `fit`.
-
-        Returns:
-            True if anything was left to train.
         """
         model, resume = self.compiled_model, self.resume_callback()
         epoch, done = resume.restore(model)
@@ -175,13 +173,11 @@ class TrainingRun:
             callbacks = [*callbacks, *self.log_callbacks(epoch, done)]
         if done:
             is_last = epoch + 1 == self.epochs
-            rest = callbacks if is_last else [WithoutTrainEnd(callbacks)]
-            self._fit(
-                model, train.rest(done), valid, epoch, epoch + 1, [*rest, resume], **arguments
-            )
+            rest = [*(callbacks if is_last else [WithoutTrainEnd(callbacks)]), resume]
+            self._fit(train.rest(done), valid, epoch, epoch + 1, rest, **arguments)
             epoch += 1
         if epoch < self.epochs:
-            self._fit(model, train, valid, epoch, self.epochs, [*callbacks, resume], **arguments)
+            self._fit(train, valid, epoch, self.epochs, [*callbacks, resume], **arguments)
         return is_left
 
     def log_callbacks(self, epoch, done=0):
@@ -189,20 +185,17 @@ class TrainingRun:
         os.makedirs(self.options.out, exist_ok=True)
         history = self.path("history.csv")
         cut_history(history, epoch)
-        callbacks = [
-            AfterFirstStep(self.save_settings),
-            EpochSeconds(),
-            keras.callbacks.CSVLogger(history, append=epoch + done > 0),
-        ]
+        log = keras.callbacks.CSVLogger(history, append=epoch + done > 0)
+        callbacks = [AfterFirstStep(self.save_settings), EpochSeconds(), log]
         if keras.backend.backend() == "tensorflow":  # which Keras writes these files with
             board = keras.callbacks.TensorBoard(self.path("tensorboard"), write_graph=False)
             callbacks.append(board)
         return callbacks
 
-    def _fit(self, model, train, valid, first, last, callbacks, **arguments):
+    def _fit(self, train, valid, first, last, callbacks, **arguments):
         with self.scope():
             train_data, valid_data = train.data(), valid.data()
-        model.fit(
+        self.compiled_model.fit(
             train_data,
             initial_epoch=first,
             epochs=last,
@@ -242,8 +235,7 @@ class TrainingRun:
         """Evaluate and export the trained model, and write the card."""
         history = self.path("history.csv")
         read_history(history)  # a damaged file is reported before the export
-        results = self.evaluate()
-        entries = self.card_entries()
+        results, entries = self.evaluate(), self.card_entries()
         self.export()
         return write_card(
             self.options,

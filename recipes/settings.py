@@ -11,11 +11,7 @@ from . import files
 
 
 def check_out(out):
-    """Refuse a run's directory that cannot be created.
-
-    Raises:
-        ValueError: if `out`, or a parent of it, is a file.
-    """
+    """Refuse a run's directory that cannot be created since it, or a parent of it, is a file."""
     path = os.path.abspath(out)
     while not os.path.lexists(path):
         path = os.path.dirname(path)
@@ -24,15 +20,10 @@ def check_out(out):
 
 
 def check_settings(path, settings, out):
-    """Refuse to resume a run that was started with other settings.
+    """Refuse to resume a run in the directory `out` that was started with other settings.
 
-    Args:
-        path: str. The file of `save_settings` in the directory `out`.
-        settings: dict of what must not change, as JSON holds it.
-        out: str.
-
-    Raises:
-        ValueError: if the file is damaged, or a setting differs from the one in it.
+    `path` is the file of `save_settings`; `settings` is a dict of what must not change, as JSON
+    holds it.
     """
     if not os.path.exists(path):
         return
@@ -44,10 +35,8 @@ def check_settings(path, settings, out):
         )
     if changed:
         differences = ", ".join(f"{n}={before.get(n)!r}, now {settings[n]!r}" for n in changed)
-        raise ValueError(
-            f"The run in {out} was started with other options; give another --out. "
-            f"Received: {differences}."
-        )
+        remedy = f"give another --out. Received: {differences}."
+        raise ValueError(f"The run in {out} was started with other options; {remedy}")
 
 
 def save_settings(path, settings):

@@ -1,10 +1,4 @@
-"""Train a model on an algorithmic task, test it on longer examples, export it, write a card.
-
-    python -m recipes.algorithmic --task reverse       a Universal Transformer with ACT
-    python -m recipes.algorithmic --task parity        an RNN with ACT
-
-See README.md beside this file.
-"""
+"""Train a model on an algorithmic task, test it on longer examples and export it; see README.md."""
 
 import sys
 

@@ -23,14 +23,8 @@ class AlgorithmicRun(TrainingRun):
     def __init__(self, options):
         super().__init__(options, options.identity())
         self.longest = max([options.train_length, *options.test_lengths])
-        self.batches = Batches(
-            options.task,
-            options.train_length,
-            self.longest,
-            options.batch_size,
-            options.max_offset,
-            options.seed,
-        )
+        sizes = options.train_length, self.longest, options.batch_size, options.max_offset
+        self.batches = Batches(options.task, *sizes, options.seed)
         self.by_length = {}
         with self.scope():
             self._build()
@@ -81,18 +75,9 @@ class AlgorithmicRun(TrainingRun):
             name.replace("_", " "): {n: found[name] for n, found in self.by_length.items()}
             for name in self.drawn
         }
-        draw_lines(
-            self.path("by_length.png"),
-            lines,
-            "length",
-            "share of held-out examples",
-            mark=(self.options.train_length, "longest in training"),
-        )
+        mark, picture = (self.options.train_length, "longest in training"), "by_length.png"
+        draw_lines(self.path(picture), lines, "length", "share of held-out examples", mark)
 
     def _compile(self, loss, metrics):
-        self.model.compile(
-            adam(self.options),
-            loss=loss,
-            weighted_metrics=metrics,
-            jit_compile=JIT_COMPILE,
-        )
+        how = {"weighted_metrics": metrics, "jit_compile": JIT_COMPILE}
+        self.model.compile(adam(self.options), loss, **how)

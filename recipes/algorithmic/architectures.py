@@ -7,14 +7,10 @@ from keras_attn.depth import ACTRNN, ACTCell
 
 
 def encoder_decoder(options, vocabulary_size):
-    """Build a `universal_transformer` or, with as many layers as that has steps, a `transformer`."""
+    """Build a `universal_transformer` or a `transformer` of as many layers as that has steps."""
     act = {}
     if options.model == "universal_transformer":
-        act = {
-            "depth": options.depth,
-            "ponder_loss": options.ponder_loss,
-            "halting_bias": options.halting_bias,
-        }
+        act = {name: getattr(options, name) for name in ("depth", "ponder_loss", "halting_bias")}
     return getattr(models, options.model)(
         vocabulary_size=vocabulary_size,
         **options.sizes(),
@@ -35,12 +31,8 @@ def parity_rnn(options):
     if options.model == "rnn":
         hidden = keras.layers.RNN(cell, name="rnn")(vectors)
     else:
-        cell = ACTCell(
-            cell,
-            max_steps=options.num_layers,
-            ponder_loss=options.ponder_loss,
-            halting_bias=options.halting_bias,
-        )
+        act = {"ponder_loss": options.ponder_loss, "halting_bias": options.halting_bias}
+        cell = ACTCell(cell, max_steps=options.num_layers, **act)
         hidden, _, counts = ACTRNN(cell, return_state=True, name="rnn")(vectors)
     logits = keras.layers.Dense(1, dtype="float32", name="logits")(hidden)
     steps = None if counts is None else keras.Model(vectors, counts[:, 0])

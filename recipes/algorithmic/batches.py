@@ -39,7 +39,7 @@ class Batches:
         )
 
     def of_length(self, length, number):
-        """Return up to `number` different test examples of one length, fewer if fewer are held out."""
+        """Return up to `number` different test examples of one length, of those held out."""
         random = np.random.default_rng((self._seed, TEST, length))
         drawn = draw_examples(
             lambda n: self._make(random, np.full(n, length)), number, held_out=True
@@ -119,16 +119,9 @@ def is_held_out(rows):
 
 
 def draw_examples(make, number, held_out):
-    """Draw examples of those that are held out, or of the others.
+    """Draw examples of those that are held out, or of the others, fewer if there are too few.
 
-    Args:
-        make: function of a number that draws as many examples: a tuple of arrays, the first for
-            `is_held_out`.
-        number: int.
-        held_out: bool.
-
-    Returns:
-        The tuple of arrays, shorter if there are too few such examples.
+    `make` draws as many as it is asked for: a tuple of arrays, the first for `is_held_out`.
     """
     found, count = [], 0
     for _ in range(_ROUNDS):

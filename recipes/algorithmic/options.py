@@ -9,26 +9,12 @@ MODELS = {
     **dict.fromkeys(SEQUENCES, ("universal_transformer", "transformer")),
     "parity": ("act_rnn", "rnn"),
 }
-# Length of the shortest example.
-_SHORTEST = {"addition": 3}
-_SEQUENCE_DEFAULTS = {
-    "train_length": 10,
-    "num_layers": 4,
-    "batch_size": 64,
-    "steps": 10_000,
-    "ponder_loss": 0.01,
-}
-_PARITY_DEFAULTS = {
-    "train_length": 16,
-    "num_layers": 20,
-    "batch_size": 128,
-    "steps": 20_000,
-    "ponder_loss": 0.001,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecipeOptions(SizeOptions, ScheduleOptions, RunOptions):
+class RecipeOptions(
+    SizeOptions, ScheduleOptions, RunOptions, out="runs/algorithmic", num_heads=4, hidden_dim=64
+):
     """Options of `recipes.algorithmic`."""
 
     DESCRIPTION = (
@@ -37,7 +23,6 @@ class RecipeOptions(SizeOptions, ScheduleOptions, RunOptions):
         "it and writes a result card. The same command with the same --out resumes a run."
     )
 
-    out: str = changed(RunOptions, "out", "runs/algorithmic")
     task: str = option("copy", choices=tuple(MODELS))
     model: str | None = option(
         None,
@@ -47,9 +32,7 @@ class RecipeOptions(SizeOptions, ScheduleOptions, RunOptions):
     depth: str | None = option(
         None, "of universal_transformer (default: act)", choices=("act", "recurrent")
     )
-    train_length: int | None = option(
-        None, "the longest in training (default: 10; of parity 16)", at_least=1
-    )
+    train_length: int | None = option({"": 10, "parity": 16}, "the longest in training", at_least=1)
     test_lengths: tuple[int, ...] | None = option(
         None, "besides all trained ones (default: 1.5 and 2 times the longest; of parity none)"
     )
@@ -59,48 +42,37 @@ class RecipeOptions(SizeOptions, ScheduleOptions, RunOptions):
         at_least=0,
     )
     num_layers: int | None = changed(
-        SizeOptions, "num_layers", None, "layers, or most steps (default: 4; of parity 20)"
+        SizeOptions, "num_layers", {"": 4, "parity": 20}, "layers, or most steps"
     )
-    num_heads: int = changed(SizeOptions, "num_heads", 4)
-    hidden_dim: int = changed(SizeOptions, "hidden_dim", 64)
     intermediate_dim: int | None = changed(
         SizeOptions, "intermediate_dim", None, "default: 4 times the hidden"
     )
     dropout: float = option(0.0, at_least=0)
     residual: str = option("post_norm", choices=("post_norm", "pre_norm"))
     ponder_loss: float | None = option(
-        None, "weight of ACT's ponder loss (default: 0.01; of parity 0.001)", at_least=0
+        {"": 0.01, "parity": 0.001}, "weight of ACT's ponder loss", at_least=0
     )
     halting_bias: float = option(1.0, "ACT's initial halting bias")
-    batch_size: int | None = option(
-        None, "examples of a step (default: 64; of parity 128)", at_least=1
-    )
+    batch_size: int | None = option({"": 64, "parity": 128}, "examples of a step", at_least=1)
     steps: int | None = changed(
-        ScheduleOptions, "steps", None, "training steps (default: 10000; of parity 20000)"
+        ScheduleOptions, "steps", {"": 10_000, "parity": 20_000}, "training steps"
     )
     test_examples: int = option(
-        500,
-        "of each length, fewer where fewer are held out",
-        identity=False,
-        at_least=1,
+        500, "of each length, fewer where fewer are held out", identity=False, at_least=1
     )
 
+    @property
+    def case(self):
+        return self.task
+
     def resolve(self):
-        is_parity = self.task == "parity"
         self._check_model()
-        options = (
-            super()
-            .resolve()
-            .fill(
-                **(_PARITY_DEFAULTS if is_parity else _SEQUENCE_DEFAULTS),
-                model=MODELS[self.task][0],
-                intermediate_dim=4 * self.hidden_dim,
-            )
-        )
+        model, inner = MODELS[self.task][0], 4 * self.hidden_dim
+        options = super().resolve().fill(model=model, intermediate_dim=inner)
         if options.model == "universal_transformer":
             options = options.fill(depth="act")
         length = options.train_length
-        longer = () if is_parity else (length * 3 // 2, length * 2)
+        longer = () if self.task == "parity" else (length * 3 // 2, length * 2)
         options = options.fill(test_lengths=longer).divide(options.steps)
         return options.fill(
             max_offset=max([0, *(n - length for n in options.test_lengths)]),
@@ -110,22 +82,19 @@ class RecipeOptions(SizeOptions, ScheduleOptions, RunOptions):
     def check(self):
         if self.task != "parity":  # whose networks have no heads
             super().check()
-        shortest = _SHORTEST.get(self.task, 1)
+        shortest = 3 if self.task == "addition" else 1  # two digits and a plus
         lengths = [("--test-lengths", length) for length in self.test_lengths]
         for name, value in (("--train-length", self.train_length), *lengths):
             if value < shortest:
-                raise OptionError(
-                    f"{name} must be at least {shortest} for {self.task}. Received: {name} {value}."
-                )
+                wanted = f"at least {shortest} for {self.task}"
+                raise OptionError(f"{name} must be {wanted}. Received: {name} {value}.")
 
     def _check_model(self):
         """Refuse options that are for other models, as they are given."""
         fitting = MODELS[self.task]
         if self.model not in (None, *fitting):
-            raise OptionError(
-                f"--model must be one of {', '.join(fitting)} for {self.task}. "
-                f"Received: --model {self.model}."
-            )
+            wanted = f"one of {', '.join(fitting)} for {self.task}"
+            raise OptionError(f"--model must be {wanted}. Received: --model {self.model}.")
         if self.task == "parity" and (self.test_lengths or self.max_offset):
             raise OptionError(
                 "--test-lengths and --max-offset are not for parity, whose inputs have one width."

@@ -34,8 +34,8 @@ class ParityRun(AlgorithmicRun):
         if self._steps is None:
             return {}
         steps = {length: found["steps"] for length, found in self.by_length.items()}
-        lines = {"act_rnn": steps}
-        draw_lines(self.path("steps.png"), lines, "numbers that are not 0", "mean steps")
+        picture = self.path("steps.png")
+        draw_lines(picture, {"act_rnn": steps}, "numbers that are not 0", "mean steps")
         return {}
 
     def export(self):

@@ -34,18 +34,9 @@ class SequenceRun(AlgorithmicRun):
 
     def export(self):
         """Write the next version under `export/`: text to text."""
-        from keras_attn import export
-
-        tokenizer = text.Characters(SYMBOLS)
+        tokenizer, longest = text.Characters(SYMBOLS), self.longest + 1
         tokenizer.save(self.path("tokenizer.model"))
-        self.exported = export.saved_model(
-            self.model,
-            self.path("export"),
-            tokenizer=tokenizer,
-            max_length=self.longest + 1,
-            max_source_length=self.longest + 1,
-            version=self.options.export_version,
-        )
+        super().export(tokenizer=tokenizer, max_length=longest, max_source_length=longest)
 
     def act_steps(self):
         """Return mean steps by position, of the longest trained and the longest tested examples.
@@ -73,11 +64,11 @@ class SequenceRun(AlgorithmicRun):
                     for distance in map(int, np.unique(needed[digits]))
                 }
         draw_lines(self.path("steps.png"), lines, "position", "mean steps")
-        if by_carry:
-            draw_lines(
-                self.path("steps_by_carry.png"), by_carry, "digits a carry has come", "mean steps"
-            )
-        return {"steps_by_position": lines, **({"steps_by_carry": by_carry} if by_carry else {})}
+        if not by_carry:
+            return {"steps_by_position": lines}
+        picture = self.path("steps_by_carry.png")
+        draw_lines(picture, by_carry, "digits a carry has come", "mean steps")
+        return {"steps_by_position": lines, "steps_by_carry": by_carry}
 
 
 def _means(steps, real):
@@ -94,12 +85,7 @@ def steps_of(act, hidden_states):
 
         N = min(M, min{n: h^1 + ... + h^n >= 1 - epsilon}),   h^n = sigmoid(w s^n + b)
 
-    Args:
-        act: a `keras_attn.depth.ACT` of Graves' variant.
-        hidden_states: list of M tensors (B, T, D), as it returns them.
-
-    Returns:
-        int array (B, T).
+    An `ACT` of Graves' variant returns its M states (B, T, D); N is an int array (B, T).
     """
     probabilities = [np.asarray(act.halting_unit(state))[..., 0] for state in hidden_states]
     reached = np.cumsum(probabilities, axis=0)[:-1] >= 1 - act.epsilon  # (M - 1, B, T)
@@ -107,14 +93,9 @@ def steps_of(act, hidden_states):
 
 
 def steps_by_position(model, inputs):
-    """Return N of each position of the source and of the target, padding included.
+    """Return N of each position of the source (B, S) and of the right target (B, T), with padding.
 
-    Args:
-        model: an `EncoderDecoder` whose encoder and decoder are `ACT`.
-        inputs: dict of `source_ids` (B, S) and `target_ids` (B, T), the right targets.
-
-    Returns:
-        int arrays (B, S) and (B, T).
+    The encoder and the decoder of the model are `ACT`.
     """
     source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
     masks = [ops.not_equal(ids, 0) for ids in (source_ids, target_ids)]

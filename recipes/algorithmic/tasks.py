@@ -53,13 +53,9 @@ def addition(random, lengths, width):
 
 
 def carries(sources):
-    """Return how many digits each digit's carry has come, 0 where there is none.
+    """Return how many digits the carry of each digit of a sum has come, 0 where there is none.
 
-    Args:
-        sources: rows of an addition, (B, width).
-
-    Returns:
-        int array (B, width), by digit of the sum.
+    Both the rows of an addition and the result are int arrays (B, width).
     """
     found = np.zeros_like(sources)
     for row, run in zip(sources, found, strict=True):

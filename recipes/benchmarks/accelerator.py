@@ -1,15 +1,14 @@
 """keras_attn on JAX beside PyTorch on the same device: training, causal attention, long windows.
 
-It is made for a GPU, where attention goes to cuDNN's kernel (`keras_attn.layers.fused_attention`),
-and runs on a processor too, where nothing of that kernel is used or tested. Tests can tell what the
-kernel is asked and for which tensors, but not what it answers: on a GPU, run
+It is made for a GPU, where cuDNN's kernel computes attention (`keras_attn.attention.fused`), and
+runs on a processor too, where that kernel is neither used nor tested. On a GPU, run
 `tests/layers/test_fused_attention.py` with `KERAS_BACKEND=jax` first.
 """
 
 from functools import partial
 
 from . import operations
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .harness import Contender, compare, measure
 
 PLACE = f"{__package__}.contenders"
@@ -20,14 +19,14 @@ WINDOW = 256
 METHOD = (
     "keras_attn on JAX, compiled by XLA, and PyTorch, compiled by `torch.compile`, on the same "
     "device. Each contender is a process of its own and all are asked in turn, {repetitions} times "
-    "at least 0.15 s, and waited for. **Training** is of `transformer_{size}`: {batch} sentences of "
-    "{length} + {length} tokens, vocabulary 8,000, Adam, label smoothing 0.1, dropout {dropout:g} "
-    "but not of attention weights, padding masks on: ours under `model.fit`, torch's "
-    f"`nn.Transformer` in a loop. **Attention** is forward and backward, {operations.HEADS} heads of "
-    f"size {operations.HEAD_DIM}, without projections; **TF/s** counts four operations, twelve with the "
-    "backward pass, per pair that may meet and unit of head size. **by** tells whether keras_attn "
-    "used a fused kernel or its own plan. **MB on device** is the most that a process held there. "
-    "peak MB and probe GF/s are of the host."
+    "at least 0.15 s, and waited for. **Training** is of `transformer_{size}`: {batch} sentences "
+    "of {length} + {length} tokens, vocabulary 8,000, Adam, label smoothing 0.1, dropout "
+    "{dropout:g} but not of attention weights, padding masks on: ours under `model.fit`, torch's "
+    f"`nn.Transformer` in a loop. **Attention** is forward and backward, {operations.HEADS} heads "
+    f"of size {operations.HEAD_DIM}, without projections; **TF/s** counts four operations, twelve "
+    "with the backward pass, per pair that may meet and unit of head size. **by** tells whether "
+    "keras_attn used a fused kernel or its own blocks. **MB on device** is the most that a process "
+    "held there. peak MB and probe GF/s are of the host."
 )
 COLUMNS = {
     "TF/s": lambda row: _of(row, "gflop", lambda x: f"{x / row['median_seconds'] / 1e3:.3g}"),
@@ -68,12 +67,8 @@ def training(options, policy):
     """Both libraries' training of one precision."""
     sizes = {name: getattr(options, name) for name in ("size", "batch", "length", "steps")}
     sizes |= {"policy": policy, "smoothing": 0.1, "dropout": options.dropout}
-    return (
-        Contender(OURS, f"{PLACE}.accelerator_jax:training", sizes, backend="jax"),
-        Contender(
-            "torch nn.Transformer, compiled", f"{PLACE}.accelerator_torch:training", sizes, "torch"
-        ),
-    )
+    ours = Contender(OURS, f"{PLACE}.accelerator_jax:training", sizes, backend="jax")
+    return ours, _torch("nn.Transformer", "training", sizes)
 
 
 def causal(length, batch, dtype):
@@ -87,10 +82,8 @@ def local(length, window, dtype):
     """Both libraries' attention to a window before each query."""
     gflop = operations.gflop(operations.local(length, window), backward=True)
     sizes = {"length": length, "batch": 1, "dtype": dtype, "gflop": gflop}
-    return (
-        _ours("Local", [window], sizes),
-        _torch("flex_attention", "flex", {**sizes, "window": window}),
-    )
+    theirs = _torch("flex_attention", "flex", {**sizes, "window": window})
+    return _ours("Local", [window], sizes), theirs
 
 
 def _ours(pattern, arguments, sizes):
@@ -103,7 +96,7 @@ def _torch(name, function, sizes):
     return Contender(f"torch {name}, compiled", target, sizes, backend="torch")
 
 
-def parse_arguments():
+def main():
     parser = card_parser("accelerator", __doc__.partition("\n")[0], repetitions=5)
     add = partial(parser.add_argument, type=int)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
@@ -118,13 +111,8 @@ def parse_arguments():
     add("--tokens", default=16384, help="tokens of a batch for causal attention, at least one row")
     add("--long", default=65536, help="positions of local attention")
     add("--window", default=WINDOW)
-    return parser.parse_args()
-
-
-def main():
-    options = parse_arguments()
-    method = METHOD.format(**vars(options))
-    card = Card(options.name, "JAX and PyTorch on an accelerator", method, "tokens", COLUMNS)
+    options = parser.parse_args()
+    card = new_card(options, "JAX and PyTorch on an accelerator", METHOD, "tokens", COLUMNS)
     for policy in options.policies:
         dtype, times = policy.removeprefix("mixed_"), options.repetitions
         if "training" in options.parts:

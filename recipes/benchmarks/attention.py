@@ -6,7 +6,7 @@ import pathlib
 
 from . import curves, operations, requirements
 from .attention_cases import KINDS, OURS, PLACE
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .harness import Contender, Worker, measure
 
 CASES = (
@@ -16,15 +16,15 @@ CASES = (
 GEMM = Contender("GEMM", f"{PLACE}.attention_tensorflow:gemm")
 GEMM_SECONDS = 0.05
 METHOD = (
-    f"Attention of one sequence, {operations.HEADS} heads of size {operations.HEAD_DIM}, float32, random "
-    "inputs. keras_attn, Keras and KerasHub in a plain graph (`tf.function`, no XLA). Without "
-    "projections, unless a table says layer. Each contender is a process of its own and all are "
-    "asked in turn, {repetitions} times at least 0.15 s. **GF/s** counts the operations that the "
-    "pattern needs: four per allowed pair of a query and a key and per unit of head size, three "
-    "times as many with the backward pass; LSH counts its chunks whole. **of GEMM** is that over "
-    "the rate of a float32 matrix product, 2048 x 512 x 2048, in TensorFlow (probe GF/s), just "
-    "before and after. **MB over inputs** is the peak memory of the process, tracing and compiling "
-    "included, less what it held before its first call."
+    f"Attention of one sequence, {operations.HEADS} heads of size {operations.HEAD_DIM}, float32, "
+    "random inputs. keras_attn, Keras and KerasHub in a plain graph (`tf.function`, no XLA). "
+    "Without projections, unless a table says layer. Each contender is a process of its own and "
+    "all are asked in turn, {repetitions} times at least 0.15 s. **GF/s** counts the operations "
+    "that the pattern needs: four per allowed pair of a query and a key and per unit of head size, "
+    "three times as many with the backward pass; LSH counts its chunks whole. **of GEMM** is that "
+    "over the rate of a float32 matrix product, 2048 x 512 x 2048, in TensorFlow (probe GF/s), "
+    "just before and after. **MB over inputs** is the peak memory of the process, tracing and "
+    "compiling included, less what it held before its first call."
 )
 COLUMNS = {
     "of GEMM": lambda row: f"{requirements.rate_share(row, row['units']):.2f}",
@@ -33,11 +33,7 @@ COLUMNS = {
 
 
 class Picture:
-    """Picture of seconds over length so far, in panels.
-
-    Args:
-        path: the PNG file that it is drawn to.
-    """
+    """Picture of seconds over length so far, in panels, drawn to the PNG file `path`."""
 
     def __init__(self, path):
         self.path = path
@@ -56,14 +52,9 @@ class Picture:
 
 
 def run(cases, card, folder, repetitions, only=("",)):
-    """Measure cases, and write the card and its picture after each table.
+    """Measure cases, and write the card and its picture into a folder after each table.
 
-    Args:
-        cases: list of pairs of a kind (`KINDS`) and a length.
-        card: `Card`.
-        folder: where to write it.
-        repetitions: int. Turns of each table.
-        only: strings. Contenders run whose name contains one of them.
+    A case is a kind (`KINDS`) and a length. Contenders run whose name contains one of `only`.
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,32 +96,20 @@ def parse_case(text):
     """`KIND:LENGTH` as a pair, or raise an error for argparse."""
     kind, _, length = text.partition(":")
     if kind not in KINDS or not length.isdecimal() or int(length) < 1:
-        raise argparse.ArgumentTypeError(
-            f"must be KIND:LENGTH with a kind among {', '.join(KINDS)}. Received: {text!r}."
-        )
+        must = f"must be KIND:LENGTH with a kind among {', '.join(KINDS)}"
+        raise argparse.ArgumentTypeError(f"{must}. Received: {text!r}.")
     return kind, int(length)
 
 
-def parse_arguments():
+def main():
     parser = card_parser("attention", __doc__, repetitions=5)
-    parser.add_argument(
-        "--cases",
-        nargs="+",
-        type=parse_case,
-        default=[parse_case(case) for case in CASES],
-        metavar="KIND:LENGTH",
-        help=f"by default {' '.join(CASES)}",
-    )
+    cases = {"default": [parse_case(case) for case in CASES], "help": f"default: {' '.join(CASES)}"}
+    parser.add_argument("--cases", nargs="+", type=parse_case, metavar="KIND:LENGTH", **cases)
     parser.add_argument(
         "--contenders", nargs="+", default=("",), help="only those whose name contains one of these"
     )
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
-    method = METHOD.format(repetitions=arguments.repetitions)
-    card = Card(arguments.name, "Attention that scales", method, unit="GF", columns=COLUMNS)
+    arguments = parser.parse_args()
+    card = new_card(arguments, "Attention that scales", METHOD, "GF", COLUMNS)
     run(arguments.cases, card, arguments.out, arguments.repetitions, arguments.contenders)
     print(card.markdown())
 

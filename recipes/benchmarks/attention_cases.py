@@ -22,19 +22,12 @@ EXACT_MEMORY_MB, LONG_MEMORY_MB = 400, 6000
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """One table: contenders that run in turn, and their requirements.
-
-    Args:
-        title: string.
-        contenders: list of `Contender`.
-        demands: list of functions of the rows that return a comparison of `Card.add`.
-        panel: string. Panel of the picture; none if empty.
-    """
+    """One table: contenders that run in turn, and their requirements."""
 
     title: str
     contenders: list
-    demands: list[Callable]
-    panel: str = ""
+    demands: list[Callable]  # functions of the rows that return a comparison of `Card.add`
+    panel: str = ""  # of the picture; none if empty
 
 
 def ours(pattern, arguments, length, pairs, backward=False, name=None, **options):
@@ -109,14 +102,13 @@ def local(length):
     for window in WINDOWS:
         pairs = operations.local(length, window)
         options = {"length": length, "gflop": operations.gflop(pairs), "window": window}
-        own, flex, package = (
-            ours("Local", [window], length, pairs),
-            Contender(
-                f"torch flex_attention, window {window}", f"{PLACE}.attention_torch:flex", options
-            ),
-            Contender(
-                f"local-attention, window {window}", f"{PLACE}.attention_packages:local", options
-            ),
+        own = ours("Local", [window], length, pairs)
+        flex, package = (
+            Contender(f"{name}, window {window}", f"{PLACE}.{target}", options)
+            for name, target in (
+                ("torch flex_attention", "attention_torch:flex"),
+                ("local-attention", "attention_packages:local"),
+            )
         )
         contenders += [own, flex, package]
         of_gemm_rate = partial(requirements.of_gemm_rate, name=own.name, at_least=ASKED_OF_LOCAL)
@@ -132,14 +124,9 @@ def local(length):
 
 def hashed(length):
     """Yield LSH, by default and with the peer's choice of pairs: one table."""
-    own = [
-        lsh(length),
-        lsh(
-            length,
-            f"{OURS} LSH({CHUNK}, {ROUNDS}, across_buckets, wrap)",
-            keyword_arguments={"across_buckets": True, "wrap": True},
-        ),
-    ]
+    name = f"{OURS} LSH({CHUNK}, {ROUNDS}, across_buckets, wrap)"
+    like_peer = {"across_buckets": True, "wrap": True}
+    own = [lsh(length), lsh(length, name, keyword_arguments=like_peer)]
     gflop = own[0].options["gflop"]
     options = {"length": length, "gflop": gflop, "chunk": CHUNK, "rounds": ROUNDS}
     name = f"reformer-pytorch LSHAttention({CHUNK}, {ROUNDS})"
@@ -159,9 +146,7 @@ def sparse(length):
     gflop = operations.gflop(operations.causal(length))
     options = {"length": length, "gflop": gflop, "causal": True}
     dense = Contender("torch SDPA, causal", f"{PLACE}.attention_torch:sdpa", options)
-    asked = [
-        partial(compare, name=contender.name, peers=[dense.name], at_least=3.0) for contender in own
-    ]
+    asked = [partial(compare, name=x.name, peers=[dense.name], at_least=3.0) for x in own]
     yield Group(f"sparse, {length:,} positions, forward", [*own, dense], asked, "sparse")
 
 
@@ -179,12 +164,10 @@ def growth(length):
             make(n, name=f"{OURS} {name} at {n:,} positions") for n in (length, 4 * length)
         )
         contenders += [short, long]
-        asked.append(
-            partial(requirements.growth, longer=long.name, shorter=short.name, at_most=at_most)
-        )
-    yield Group(
-        f"growth, {length:,} to {4 * length:,} positions, forward", contenders, asked, "sparse"
-    )
+        names = {"longer": long.name, "shorter": short.name}
+        asked.append(partial(requirements.growth, **names, at_most=at_most))
+    title = f"growth, {length:,} to {4 * length:,} positions, forward"
+    yield Group(title, contenders, asked, "sparse")
 
 
 def _local(length, name):
@@ -192,9 +175,8 @@ def _local(length, name):
 
 
 def _block_local_1d(length, name):
-    return ours(
-        "BlockLocal1D", [128, 128], length, operations.block_local_1d(length, 128, 128), name=name
-    )
+    pairs = operations.block_local_1d(length, 128, 128)
+    return ours("BlockLocal1D", [128, 128], length, pairs, name=name)
 
 
 def _block_local_2d(length, name):

@@ -13,14 +13,10 @@ CARDS = pathlib.Path(__file__).parent / "cards"
 def card_parser(name, description, repetitions):
     """Return an argument parser with the options of every benchmark.
 
-    Args:
-        name: string. The benchmark's module, and the default name of its card.
-        description: string.
-        repetitions: int. Default number of repetitions.
+    The benchmark's module has the name of its card.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {__package__}.{name}", description=description
-    )
+    program = f"python -m {__package__}.{name}"
+    parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--repetitions", type=int, default=repetitions)
     parser.add_argument("--name", default=name, help="name of the card")
     parser.add_argument("--out", default=CARDS, help="folder of the card")
@@ -31,6 +27,12 @@ def add_case_argument(parser, cases):
     """Add the option to run some of `cases`, a size and a batch each, as SIZE:BATCH."""
     known = [f"{size}:{batch}" for size, batch in cases]
     parser.add_argument("--cases", nargs="+", choices=known, default=known, help="size:batch")
+
+
+def new_card(arguments, title, method, unit="calls", columns=None, **facts):
+    """Return the `Card` of a command line, whose arguments and `facts` fill in the method."""
+    method = method.format(**{**vars(arguments), **facts})
+    return Card(arguments.name, title, method, unit, columns)
 
 
 class Card:
@@ -63,14 +65,8 @@ class Card:
         """Add one table."""
         for row in rows:
             self.content["versions"].update(row.pop("versions", {}))
-        self.content["groups"].append(
-            {
-                "name": group,
-                "rows": rows,
-                "skipped": skipped or {},
-                "comparisons": [comparison for comparison in comparisons if comparison],
-            }
-        )
+        table = {"name": group, "rows": rows, "skipped": skipped or {}}
+        self.content["groups"].append({**table, "comparisons": [c for c in comparisons if c]})
 
     def headline(self, *lines):
         """Set the lines of Markdown before the tables: the main results."""
@@ -104,17 +100,16 @@ class Card:
             lines += ["", f"## {group['name']}", ""]
             lines += table(group["rows"], content["unit"], self.columns)
             lines += ["", *(f"- {sentence(c)}" for c in group["comparisons"])]
-            lines += [
-                f"- {name} is not in the table: {why}." for name, why in group["skipped"].items()
-            ]
+            skipped = group["skipped"].items()
+            lines += [f"- {name} is not in the table: {why}." for name, why in skipped]
         return "\n".join(lines).rstrip() + "\n"
 
 
 def table(rows, unit, columns):
     """Return a Markdown table of the rows of a group, fastest first."""
     lines = [
-        f"| contender | median ms | {unit}/s | min to max ms | CPU ms | build + first call s | peak MB "
-        "| probe GF/s |" + "".join(f" {heading} |" for heading in columns),
+        f"| contender | median ms | {unit}/s | min to max ms | CPU ms | build + first call s "
+        "| peak MB | probe GF/s |" + "".join(f" {heading} |" for heading in columns),
         "| --- | --: | --: | --: | --: | --: | --: | --: |" + " --: |" * len(columns),
     ]
     for row in sorted(rows, key=lambda row: row["median_seconds"]):

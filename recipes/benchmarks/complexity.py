@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from . import curves
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .contenders.attention_complexity import KERNEL, RESTRICTION
 from .harness import Contender, measure
 
@@ -66,8 +66,7 @@ def curves_of(seconds, length, width):
 def paper_table(measured):
     """Markdown: the paper's orders beside fitted exponents.
 
-    Args:
-        measured: dict of a layer's name to its points over n and its points over d.
+    `measured` is a dict of a layer's name to its points over n and its points over d.
     """
     lines = [
         "| layer | order in the paper | n: paper | n: measured | d: paper | d: measured |",
@@ -92,21 +91,16 @@ def draw(measured, length, width, path):
     curves.draw(panels, path)
 
 
-def parse_arguments():
+def main():
     parser = card_parser("complexity", __doc__, repetitions=3)
     parser.add_argument("--cases", nargs="+", choices=LAYERS, default=list(LAYERS))
     parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
     parser.add_argument("--widths", nargs="+", type=int, default=WIDTHS, help="multiples of 64")
     parser.add_argument("--length", type=int, default=LENGTH, help="at which the width varies")
     parser.add_argument("--width", type=int, default=WIDTH, help="at which the length varies")
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     length, width = arguments.length, arguments.width
-    method = METHOD.format(length=length, width=width, repetitions=arguments.repetitions)
-    card = Card(arguments.name, "Table 1 of Vaswani et al., measured", method)
+    card = new_card(arguments, "Table 1 of Vaswani et al., measured", METHOD)
     picture = pathlib.Path(arguments.out) / f"{arguments.name}.png"
     measured = {}
     for name in arguments.cases:

@@ -8,13 +8,9 @@ MARKERS = "osD^vPX*<>"
 
 
 def exponent(points):
-    """The exponent p of the power law c size^p nearest to the points.
+    """The exponent p of the power law c size^p nearest to the points, a dict of size to cost.
 
-    Args:
-        points: dict of size to cost, at least two.
-
-    Returns:
-        float, by least squares over the logarithms.
+    It needs two points, and is that of least squares over the logarithms.
     """
     sizes, costs = np.log(list(points)), np.log(list(points.values()))
     return float(np.polyfit(sizes, costs, 1)[0])
@@ -26,10 +22,9 @@ def draw(panels, path, bold="", label="milliseconds", factor=1e3):
     Args:
         panels: dict of (title, label of the sizes) to curves, a dict of name to points, a dict of
             size to cost.
-        path: where to.
+        path: string.
         bold: string. Curves whose name begins with it are drawn bold, the others dashed.
-        label: string. Label of the costs: `factor` times the cost.
-        factor: float.
+        label, factor: string and float. What is drawn is `factor` times the cost.
     """
     panels = {key: curves for key, curves in panels.items() if any(curves.values())}
     if not panels:
@@ -41,18 +36,12 @@ def draw(panels, path, bold="", label="milliseconds", factor=1e3):
         axes = figure.add_subplot(rows, columns, place)
         for index, (name, points) in enumerate(curves.items()):
             points = dict(sorted(points.items()))
-            stands_out = name.startswith(bold)
-            if len(points) > 1:
-                name = f"{name} (power {exponent(points):.2f})"
-            axes.loglog(
-                list(points),
-                [factor * cost for cost in points.values()],
-                linestyle="-" if stands_out else "--",
-                linewidth=2 if stands_out else 1,
-                marker=MARKERS[index % len(MARKERS)],
-                markersize=5,
-                label=name,
-            )
+            power = f" (power {exponent(points):.2f})" if len(points) > 1 else ""
+            line, width = ("-", 2) if name.startswith(bold) else ("--", 1)
+            line += MARKERS[index % len(MARKERS)]
+            costs = [factor * cost for cost in points.values()]
+            how = {"linewidth": width, "markersize": 5, "label": f"{name}{power}"}
+            axes.loglog(list(points), costs, line, **how)
         sizes = sorted({size for points in curves.values() for size in points})
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
         axes.set_xticks([], minor=True)

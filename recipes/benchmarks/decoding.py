@@ -1,8 +1,9 @@
 """Decoding: 64 tokens from 32, greedy and with 4 beams, ours and the peers', in turn."""
 
+import itertools
 import os
 
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .harness import Contender, compare, measure
 
 SOURCE_LENGTH, NEW_TOKENS = 32, 64
@@ -25,24 +26,19 @@ CTRANSLATE2 = {
 }
 PLACE = f"{__package__}.contenders"
 METHOD = (
-    f"Milliseconds to read {SOURCE_LENGTH} tokens a sentence and write exactly {NEW_TOKENS}, float32, "
-    "random weights, vocabulary 8,000, key-value caches on. The end of sentence is made "
+    f"Milliseconds to read {SOURCE_LENGTH} tokens a sentence and write exactly {NEW_TOKENS}, "
+    "float32, random weights, vocabulary 8,000, key-value caches on. The end of sentence is made "
     "impossible: by a minimum length for CTranslate2 and Hugging Face, by zero rows of the "
     "embedding table for keras_attn. A rate counts written tokens. CTranslate2, and keras_attn for "
-    "one sentence, count with their fastest number of threads. Each contender is a process of its own and all are asked in turn, "
-    "{repetitions} times at least 0.15 s."
+    "one sentence, count with their fastest number of threads. Each contender is a process of its "
+    "own and all are asked in turn, {repetitions} times at least 0.15 s."
 )
 
 
 def contenders(size, batch, beams):
     """Every contender of one case."""
-    options = {
-        "size": size,
-        "batch": batch,
-        "source_length": SOURCE_LENGTH,
-        "new_tokens": NEW_TOKENS,
-        "beams": beams,
-    }
+    options = {"size": size, "batch": batch, "beams": beams}
+    options |= {"source_length": SOURCE_LENGTH, "new_tokens": NEW_TOKENS}
     modes = {name: {"mode": mode} for name, mode in OURS.items()}
     if batch == 1:
         modes |= {ONE_THREAD[name]: {"mode": mode, "threads": 1} for name, mode in OURS.items()}
@@ -72,24 +68,14 @@ def _fastest(rows, names):
     return min(present, key=lambda row: row["median_seconds"])["name"] if present else names[0]
 
 
-def parse_arguments():
+def main():
     parser = card_parser("decoding", __doc__, repetitions=7)
     parser.add_argument("--sizes", nargs="+", choices=("tiny", "base"), default=("tiny", "base"))
     parser.add_argument("--batches", nargs="+", type=int, default=(1, 32))
     parser.add_argument("--beams", nargs="+", type=int, default=(1, 4))
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
-    method = METHOD.format(repetitions=arguments.repetitions)
-    card = Card(arguments.name, "Decoding speed", method, unit="tokens")
-    cases = [
-        (size, batch, beams)
-        for size in arguments.sizes
-        for batch in arguments.batches
-        for beams in arguments.beams
-    ]
+    arguments = parser.parse_args()
+    card = new_card(arguments, "Decoding speed", METHOD, "tokens")
+    cases = itertools.product(arguments.sizes, arguments.batches, arguments.beams)
     for size, batch, beams in cases:
         strategy = "greedy" if beams == 1 else f"{beams} beams"
         group = f"transformer_{size}, batch {batch}, {strategy}"

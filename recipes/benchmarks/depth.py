@@ -3,7 +3,7 @@
 import pathlib
 
 from . import curves, requirements
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .harness import Contender, measure
 
 TARGET = f"{__package__}.contenders.gradient:stack_step"
@@ -14,13 +14,13 @@ MEMORY = {"batch": 1, "length": 4096, "width": 256, "implementation": "blockwise
 TIME = {"num_layers": 6, "batch": 8, "length": 512, "width": 512}
 METHOD = (
     "A training step of pre-norm blocks (causal attention, feed-forward, dropout 0.1) in a plain "
-    "graph (`tf.function`, no XLA): the gradient by all weights, each of which is summed up and let "
-    "go at once. **plain** is `Stack`, **remat** is `Stack(remat=True)`, **reversible** is "
+    "graph (`tf.function`, no XLA): the gradient by all weights, each of which is summed up and "
+    "let go at once. **plain** is `Stack`, **remat** is `Stack(remat=True)`, **reversible** is "
     "`Reversible`, whose streams stay float32. Weights are float32 under any dtype policy, and no "
-    "loss is scaled; the policy is float32 where none is named. Each contender is a process of its own. **MB of activations** is the peak memory "
-    "of the process while it steps, less what it held before, when the same graph had already run "
-    "on 64 positions: weights, graph and compiled kernels do not count. Times are those of "
-    "{repetitions} turns."
+    "loss is scaled; the policy is float32 where none is named. Each contender is a process of its "
+    "own. **MB of activations** is the peak memory of the process while it steps, less what it "
+    "held before, when the same graph had already run on 64 positions: weights, graph and compiled "
+    "kernels do not count. Times are those of {repetitions} turns."
 )
 COLUMNS = {
     "MB of activations": lambda row: "-" if row["memory_mb"] is None else f"{row['memory_mb']:.0f}",
@@ -63,9 +63,7 @@ def _exponent(kind, points):
         return None
     power = curves.exponent(points)
     statement = f"Memory of **{kind}** grows with the number of layers to the power {power:.2f}"
-    asked = 0.5 if kind == "remat" else None
-    met = None if asked is None else power <= asked
-    return {"name": kind, "statement": statement, "value": power, "at_most": asked, "met": met}
+    return requirements.check(kind, statement, power, at_most=0.5 if kind == "remat" else None)
 
 
 def add_time(card, sizes, policies, repetitions):
@@ -83,20 +81,15 @@ def add_time(card, sizes, policies, repetitions):
     card.add(f"Step time and memory, {size}", rows, skipped, comparisons)
 
 
-def parse_arguments():
+def main():
     parser = card_parser("depth", __doc__, repetitions=5)
     parser.add_argument("--layers", nargs="*", type=int, default=LAYERS, help="of the memory table")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=POLICIES)
     for name, value in TIME.items():
         text = f"of the table of step times, by default {value}"
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value, help=text)
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
-    method = METHOD.format(repetitions=arguments.repetitions)
-    card = Card(arguments.name, "Depth in little memory", method, "positions", COLUMNS)
+    arguments = parser.parse_args()
+    card = new_card(arguments, "Depth in little memory", METHOD, "positions", COLUMNS)
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {name: getattr(arguments, name) for name in TIME}

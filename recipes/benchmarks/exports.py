@@ -3,7 +3,9 @@
 import sys
 import tempfile
 
-from .card import Card, card_parser
+from . import requirements
+from .card import card_parser, new_card
+from .contenders.exports import prepare
 from .harness import Contender, measure
 
 PLACE = f"{__package__}.contenders.exports"
@@ -22,32 +24,21 @@ METHOD = (
 )
 
 
-def parse_arguments(arguments=None):
+def main():
     parser = card_parser("exports", __doc__, repetitions=5)
     parser.add_argument("run", help="directory of a finished run of recipes.translate")
     parser.add_argument("--sentences", type=int, default=200, help="of the first test split")
     parser.add_argument("--batch", type=int, default=32, help="default: %(default)s")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS)
-    return parser.parse_args(arguments)
-
-
-def main():
-    arguments = parse_arguments()
-    from .contenders.exports import prepare
-
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
             facts = prepare(arguments.run, folder, arguments.sentences, arguments.batch)
         except (OSError, KeyError, ValueError) as error:
             print(f"{arguments.run} holds no finished run of recipes.translate: {error}")
             return 2
-        card = Card(
-            arguments.name,
-            "A translator in the forms it is served in",
-            METHOD.format(run=arguments.run, batch=arguments.batch, **facts),
-            "sentences",
-            COLUMNS,
-        )
+        title = "A translator in the forms it is served in"
+        card = new_card(arguments, title, METHOD, "sentences", COLUMNS, **facts)
         contenders = [
             Contender(form, f"{PLACE}:translating", {"form": form, "folder": folder})
             for form in arguments.forms
@@ -70,18 +61,10 @@ def comparisons(rows):
         for key, what in (("megabytes", "all files"), ("weight_megabytes", "the weights")):
             ratio = facts[key] / whole[key]
             statement = f"**{name}**: {what} take {ratio:.3f} of the bytes"
-            found.append(
-                {
-                    "name": name,
-                    "statement": statement,
-                    "value": ratio,
-                    "at_most": 0.3,
-                    "met": ratio <= 0.3,
-                }
-            )
+            found.append(requirements.check(name, statement, ratio, at_most=0.3))
         lost = whole["value"] - facts["value"]
         statement = f"**{name}** loses {lost:.4g} of the score"
-        found.append({"name": name, "statement": statement, "value": lost, "met": None})
+        found.append(requirements.check(name, statement, lost))
     return found
 
 

@@ -38,15 +38,14 @@ class Contender:
 
 
 class Worker:
-    """A running contender: `report` is its answer once warm, `skipped` the reason if it cannot run."""
+    """A running contender: `report` is its answer once warm, `skipped` why it cannot run."""
 
     def __init__(self, contender, minimum_seconds=0.0):
         command = [sys.executable, "-m", f"{__package__}.worker", contender.target]
         command += [json.dumps(contender.options), str(minimum_seconds)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(
-            command, **pipes, text=True, env=environment(contender.backend)
-        )
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        how |= {"text": True, "env": environment(contender.backend)}
+        self.process = subprocess.Popen(command, **how)
         self.name = contender.name
         self.report = self._answer()
 
@@ -55,7 +54,7 @@ class Worker:
         return self.report.get("skipped")
 
     def repeat(self):
-        """Return the cost per call of one repetition; a process that dies is skipped from then on."""
+        """Return the cost per call of one repetition; a process that dies is skipped then."""
         try:
             self.process.stdin.write("\n")
             self.process.stdin.flush()
@@ -164,11 +163,7 @@ def row(name, report, samples):
 
 
 class Probe:
-    """Speed of the machine around each of several measurements in a row.
-
-    Args:
-        rate: function that measures the GF/s of a matrix product.
-    """
+    """Speed of the machine, by the GF/s that `rate` measures, around measurements in a row."""
 
     def __init__(self, rate):
         self.rate = rate
@@ -176,7 +171,7 @@ class Probe:
         self.last = rate()
 
     def around(self, measurement):
-        """Return the dict of `measurement` with the mean rate before and after as `probe_gflops`."""
+        """Return the dict of `measurement`, with the mean rate around it as `probe_gflops`."""
         before = self.last
         time.sleep(SETTLE_SECONDS)
         result = measurement()

@@ -1,6 +1,6 @@
 """Import time of keras_attn over that of Keras: fresh processes, in turn."""
 
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .harness import Contender, compare, measure_first_calls
 
 TARGET = f"{__package__}.contenders.imports:importing"
@@ -14,14 +14,9 @@ METHOD = (
 )
 
 
-def parse_arguments():
-    parser = card_parser("imports", __doc__, repetitions=15)
-    return parser.parse_args()
-
-
 def main():
-    arguments = parse_arguments()
-    card = Card(arguments.name, "Import time", METHOD.format(repetitions=arguments.repetitions))
+    arguments = card_parser("imports", __doc__, repetitions=15).parse_args()
+    card = new_card(arguments, "Import time", METHOD)
     measure_first_calls([OURS, KERAS], repetitions=1)  # Fills the page cache.
     rows, skipped = measure_first_calls([OURS, KERAS], arguments.repetitions)
     comparison = compare(rows, OURS.name, [KERAS.name], at_least=round(1 / 1.05, 3))

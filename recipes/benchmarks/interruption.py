@@ -16,27 +16,23 @@ from keras_attn.callbacks.npz import read_arrays
 from keras_attn.ops.atomic_files import PARTIAL
 
 from ..provenance import versions
-from .card import Card, card_parser
+from .card import card_parser, new_card
 
 OPTIONS = "--num-layers 1 --epochs 5 --checkpoint-steps 3"
 METHOD = (
-    "`recipes.translate` on dates ({options}), once undisturbed, and once killed by SIGKILL {kills} "
-    "times, each at a random moment, {seconds} s at most after the first checkpoint of that start, "
-    "every second time as soon as it then writes one, and started again to its end. Kills in a write "
-    "left a checkpoint half written."
+    "`recipes.translate` on dates ({options}), once undisturbed, and once killed by SIGKILL "
+    "{kills} times, each at a random moment, {seconds} s at most after the first checkpoint of "
+    "that start, every second time as soon as it then writes one, and started again to its end. "
+    "Kills in a write left a checkpoint half written."
 )
 
 
-def parse_arguments():
+def main():
     parser = card_parser("interruption", __doc__, repetitions=1)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=2.0, help="most of a life that trains")
     parser.add_argument("--options", default=OPTIONS, help="of the recipe (default: %(default)s)")
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     generator = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         calm, killed = pathlib.Path(folder, "calm"), pathlib.Path(folder, "killed")
@@ -48,11 +44,7 @@ def main():
         finish(killed, arguments.options)
         one, other = (json.loads((out / "card.json").read_text()) for out in (calm, killed))
         apart = difference(calm, killed)
-    card = Card(
-        arguments.name,
-        "A run that is killed again and again",
-        METHOD.format(**vars(arguments)),
-    )
+    card = new_card(arguments, "A run that is killed again and again", METHOD)
     card.content["versions"] = versions("keras_attn", "keras", "tensorflow")
     card.content["lives"] = lives
     card.headline(*headline(one, other, lives, apart))
@@ -74,11 +66,9 @@ def finish(out, options):
 
 
 def kill(out, options, seconds, in_a_write):
-    """Start a run, kill it after its first checkpoint, and return a dict of its last checkpoint.
+    """Start a run, kill it some seconds after its first checkpoint, and describe its last one.
 
-    Args:
-        seconds: float. Time from the checkpoint to the kill.
-        in_a_write: bool. True to wait then until a checkpoint is being written.
+    With `in_a_write` the kill waits until a checkpoint is being written.
     """
     folder = out / "checkpoint"
     before = newest(folder)
@@ -109,16 +99,13 @@ def difference(one, other):
     for out in (one, other):
         folder = out / "checkpoint"
         found.append(read_arrays(folder / f"checkpoint-{newest(folder):08d}.npz")[0])
-    return max(
-        float(np.abs(np.subtract(a, b, dtype="float64")).max()) for a, b in zip(*found, strict=True)
-    )
+    pairs = zip(*found, strict=True)
+    return max(float(np.abs(np.subtract(a, b, dtype="float64")).max()) for a, b in pairs)
 
 
 def headline(one, other, lives, apart):
-    scores = [
-        {split: result["value"] for split, result in card["results"].items()}
-        for card in (one, other)
-    ]
+    results = (card["results"].items() for card in (one, other))
+    scores = [{split: result["value"] for split, result in found} for found in results]
     losses = [[row["loss"] for row in card["history"]] for card in (one, other)]
     in_a_write = sum(life["in_a_write"] for life in lives)
     return [

@@ -10,11 +10,9 @@ FORWARD_AND_BACKWARD = 3
 
 
 def gflop(pairs, backward=False):
-    """Return billions of operations of attention with `HEADS` heads of size `HEAD_DIM`, one sequence.
+    """Return billions of operations of `HEADS` heads of size `HEAD_DIM`, one sequence.
 
-    Args:
-        pairs: number. Pairs of a query and a key, per head.
-        backward: bool. Whether to count the backward pass too.
+    `pairs` of a query and a key attend in each head; `backward` counts the backward pass too.
     """
     passes = FORWARD_AND_BACKWARD if backward else 1
     return OPERATIONS_PER_PAIR * passes * pairs * HEADS * HEAD_DIM / 1e9
@@ -43,7 +41,7 @@ def local(length, window):
 
 
 def own_and_previous_block(length, window):
-    """Return the pairs that blocks of `window` queries compute with their own and the previous block."""
+    """Return the pairs of blocks of `window` queries with their own and the previous block."""
     return 2 * window * length
 
 
@@ -55,7 +53,7 @@ def block_local_1d(length, block_length, lookback):
 
 
 def block_local_2d(length, image_shape, query_shape, flange):
-    """Return the pairs of `BlockLocal2D`, for an image of `length` pixels that is a whole number of blocks."""
+    """Return the pairs of `BlockLocal2D`, for an image of whole blocks with `length` pixels."""
     (height, width), (rows, columns), (above, beside) = image_shape, query_shape, flange
     own = rows * columns
     pairs = length // own * causal(own)
@@ -79,5 +77,5 @@ def fixed(length, stride, summary):
 
 
 def lsh(length, chunk_length, num_rounds):
-    """Return the pairs of `LSH`: in each round a sorted chunk of queries attends to itself and the one before."""
+    """Return the pairs of `LSH`: in each round a sorted chunk attends to itself and the last."""
     return 2 * chunk_length * num_rounds * length

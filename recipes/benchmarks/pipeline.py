@@ -10,7 +10,7 @@ from .. import files
 from ..text.corpus import train_on_sentences
 from ..translate.parallel_text import read_parallel_text
 from . import requirements
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .contenders.pipeline import BUCKETS, NAIVE, PACKED, WAYS, save
 from .harness import Contender, measure
 
@@ -25,35 +25,26 @@ METHOD = (
     f"Subwords of a vocabulary of {VOCABULARY_SIZE:,}, made beforehand; batches of at most "
     f"{TOKENS_PER_BATCH:,} ids a side, marks and padding among them. A rate counts real tokens, "
     "of source and target. **naive padding** takes sentences as they come, shuffled, as many a "
-    "batch as TokenBatches has in the mean, and pads to the longest; **TokenBatches** takes such of "
-    "similar length; **PackedBatches** fills rows of {rows} with several. *padding* is the share of "
-    "the ids that a training step computes for nothing. Steps are those of `model.fit` without XLA "
-    "on batches spread over an epoch from the shortest on, float32, {steps} a call; those of "
-    f"transformer_base are of {BASE_TOKENS:,} ids. Each contender is a process of its "
+    "batch as TokenBatches has in the mean, and pads to the longest; **TokenBatches** takes such "
+    "of similar length; **PackedBatches** fills rows of {rows} with several. *padding* is the "
+    "share of the ids that a training step computes for nothing. Steps are those of `model.fit` "
+    "without XLA on batches spread over an epoch from the shortest on, float32, {steps} a call; "
+    f"those of transformer_base are of {BASE_TOKENS:,} ids. Each contender is a process of its "
     "own and all are asked in turn, {repetitions} times."
 )
 
 
-def parse_arguments():
+def main():
     parser = card_parser("pipeline", __doc__, repetitions=5)
     parser.add_argument(
         "--data-dir", required=True, help="folder with the folders multi30k and peps"
     )
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps of a call")
     parser.add_argument("--preset", default="transformer_tiny", help="what is trained on pairs")
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     rows = f"{ROW_LENGTHS['multi30k']} (pairs) or {ROW_LENGTHS['peps']} (paragraphs) tokens"
-    card = Card(
-        arguments.name,
-        "The input pipeline",
-        METHOD.format(rows=rows, steps=arguments.steps, repetitions=arguments.repetitions),
-        "tokens",
-        {"padding": padding_of},
-    )
+    columns = {"padding": padding_of}
+    card = new_card(arguments, "The input pipeline", METHOD, "tokens", columns, rows=rows)
     with tempfile.TemporaryDirectory() as folder:
         pairs, paragraphs = (str(pathlib.Path(folder, f"{name}.npz")) for name in ROW_LENGTHS)
         try:

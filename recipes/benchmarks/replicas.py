@@ -1,7 +1,7 @@
 """Training on two replicas that share the cores, beside one device at the same global batch."""
 
 from . import requirements
-from .card import Card, add_case_argument, card_parser
+from .card import add_case_argument, card_parser, new_card
 from .harness import Contender, measure
 
 TARGET = f"{__package__}.contenders.replicas:training"
@@ -16,28 +16,18 @@ METHOD = (
     "Optimizer steps of an encoder-decoder under `model.fit`, float32 without XLA: Adam, label "
     f"smoothing 0.1, dropout 0.1, vocabulary 8,000, {LENGTH} + {LENGTH} tokens a sentence. **one "
     "device** is `--strategy none`; **two replicas** is `--strategy mirrored` on two logical CPU "
-    "devices of the same machine, which share its cores, at the same global batch: there is nothing "
-    "to gain, and the ratio is what sharing out costs. Each is a process of its own and both are "
-    "asked in turn, {repetitions} times. Calls that took the replicas twice as long as their others "
-    "used the time of one core: the operating system had left both on it."
+    "devices of the same machine, which share its cores, at the same global batch: there is "
+    "nothing to gain, and the ratio is what sharing out costs. Each is a process of its own and "
+    "both are asked in turn, {repetitions} times. Calls that took the replicas twice as long as "
+    "their others used the time of one core: the operating system had left both on it."
 )
 
 
 def contenders(size, batch):
     """The contenders of one size, one device first."""
+    work = {"size": size, "batch": batch, "length": LENGTH, "steps": CASES[size, batch]}
     return [
-        Contender(
-            f"{name}, {size}",
-            TARGET,
-            {
-                "strategy": strategy,
-                "devices": devices,
-                "size": size,
-                "batch": batch,
-                "length": LENGTH,
-                "steps": CASES[size, batch],
-            },
-        )
+        Contender(f"{name}, {size}", TARGET, {"strategy": strategy, "devices": devices, **work})
         for name, (strategy, devices) in KINDS.items()
     ]
 
@@ -51,16 +41,11 @@ def add_steps(card, size, batch, repetitions):
     card.add(group, rows, skipped, [comparison])
 
 
-def parse_arguments():
+def main():
     parser = card_parser("replicas", __doc__, repetitions=7)
     add_case_argument(parser, CASES)
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
-    method = METHOD.format(repetitions=arguments.repetitions)
-    card = Card(arguments.name, "Replicas that share the cores", method, unit="tokens")
+    arguments = parser.parse_args()
+    card = new_card(arguments, "Replicas that share the cores", METHOD, "tokens")
     for case in arguments.cases:
         size, batch = case.split(":")
         add_steps(card, size, int(batch), arguments.repetitions)

@@ -28,7 +28,7 @@ def of_gemm_rate(rows, name, gflop, counted, at_least=None):
     share = rate_share(row, gflop)
     work = f"{gflop:.3g} GFLOP counted ({counted})"
     statement = f"**{name}** computes at {share:.2f} of the GEMM rate, {work}"
-    return _check(name, statement, share, at_least=at_least)
+    return check(name, statement, share, at_least=at_least)
 
 
 def growth(rows, longer, shorter, at_most=None):
@@ -39,7 +39,7 @@ def growth(rows, longer, shorter, at_most=None):
     turns = zip(long_row["seconds"], short_row["seconds"], strict=True)
     ratio = statistics.median(long / short for long, short in turns)
     statement = f"**{longer}** costs {ratio:.2f} times as much as {shorter}"
-    return _check(longer, statement, ratio, at_most=at_most)
+    return check(longer, statement, ratio, at_most=at_most)
 
 
 def memory(rows, name, at_most, whole_process=False):
@@ -49,7 +49,7 @@ def memory(rows, name, at_most, whole_process=False):
     if value is None:
         return None
     what = "peak memory of the whole process" if whole_process else "peak memory over the inputs"
-    return _check(name, f"**{name}**: {value:.0f} MB {what}", value, at_most=at_most)
+    return check(name, f"**{name}**: {value:.0f} MB {what}", value, at_most=at_most)
 
 
 def memory_growth(rows, more, fewer, at_most=None):
@@ -59,7 +59,7 @@ def memory_growth(rows, more, fewer, at_most=None):
         return None
     ratio = rows[0]["memory_mb"] / rows[1]["memory_mb"]
     statement = f"**{more}** needs {ratio:.2f} times the memory of {fewer}"
-    return _check(more, statement, ratio, at_most=at_most)
+    return check(more, statement, ratio, at_most=at_most)
 
 
 def rates(rows, name, other, verb, at_least=None):
@@ -70,20 +70,12 @@ def rates(rows, name, other, verb, at_least=None):
     ratio = found["ratio"] * find(rows, name)["units"] / find(rows, other)["units"]
     digits = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
     statement = f"**{name}** {verb} {digits} times as many tokens a second as {other}"
-    return _check(name, statement, ratio, at_least=at_least)
+    return check(name, statement, ratio, at_least=at_least)
 
 
-def _check(name, statement, value, at_least=None, at_most=None):
-    met = None
-    if at_least is not None:
-        met = value >= at_least
-    if at_most is not None:
-        met = value <= at_most
-    return {
-        "name": name,
-        "statement": statement,
-        "value": value,
-        "at_least": at_least,
-        "at_most": at_most,
-        "met": met,
-    }
+def check(name, statement, value, at_least=None, at_most=None):
+    """Return the comparison of a value with the bound that is not None, if any."""
+    met = None if at_least is None else value >= at_least
+    met = met if at_most is None else value <= at_most
+    bounds = {"at_least": at_least, "at_most": at_most}
+    return {"name": name, "statement": statement, "value": value, **bounds, "met": met}

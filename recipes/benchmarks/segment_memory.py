@@ -1,7 +1,7 @@
 """Cost of scoring a text segment by segment with a memory, or anew for each token."""
 
 from . import requirements
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .harness import Contender, measure
 
 PLACE = f"{__package__}.contenders.segment_memory"
@@ -10,35 +10,24 @@ SEGMENT, WINDOWS = 128, 8
 METHOD = (
     "Scoring each token of a text from at least so many tokens before it, 6 layers of width 256, "
     "float32, in a plain graph. **with memory** is `transformer_xl`, which reads the text in "
-    f"segments of {SEGMENT} and keeps the context as a memory; **re-reading** is `gpt`, which reads "
-    f"the whole context for each token, {WINDOWS} windows at once. A rate counts tokens scored. "
-    "Each contender is a process of its own and all are asked in turn, {repetitions} times."
+    f"segments of {SEGMENT} and keeps the context as a memory; **re-reading** is `gpt`, which "
+    f"reads the whole context for each token, {WINDOWS} windows at once. A rate counts tokens "
+    "scored. Each contender is a process of its own and all are asked in turn, {repetitions} times."
 )
 
 
-def parse_arguments():
+def main():
     parser = card_parser("segment_memory", __doc__, repetitions=5)
     parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
-    method = METHOD.format(repetitions=arguments.repetitions)
-    card = Card(arguments.name, "What a memory spares", method, "tokens")
+    arguments = parser.parse_args()
+    card = new_card(arguments, "What a memory spares", METHOD, "tokens")
     ratios = {}
     for context in arguments.contexts:
         print(context, flush=True)
-        ours = Contender(
-            f"with memory, {context:,}",
-            f"{PLACE}:with_memory",
-            {"context": context, "segment": SEGMENT},
-        )
-        other = Contender(
-            f"re-reading, {context:,}",
-            f"{PLACE}:re_reading",
-            {"context": context, "windows": WINDOWS},
-        )
+        sizes = {"context": context, "segment": SEGMENT}
+        ours = Contender(f"with memory, {context:,}", f"{PLACE}:with_memory", sizes)
+        sizes = {"context": context, "windows": WINDOWS}
+        other = Contender(f"re-reading, {context:,}", f"{PLACE}:re_reading", sizes)
         rows, skipped = measure([ours, other], arguments.repetitions)
         comparison = requirements.rates(rows, ours.name, other.name, "scores")
         card.add(f"A context of {context:,} tokens", rows, skipped, [comparison])

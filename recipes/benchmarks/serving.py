@@ -9,7 +9,8 @@ import time
 import numpy as np
 
 from .. import provenance
-from .card import Card, card_parser, sentence
+from . import requirements
+from .card import card_parser, new_card, sentence
 from .serving_clients import GrpcConnection, Load, RestConnection
 from .serving_model import InProcess, dates, newest, untrained
 from .serving_process import BATCHING, MemoryLog, first_call_seconds, serving
@@ -28,7 +29,7 @@ METHOD = (
 )
 
 
-def parse_arguments():
+def main():
     parser = card_parser("serving", __doc__, repetitions=5)
     add = parser.add_argument
     add("--export", help="directory of versions that translate dates (default: one untrained)")
@@ -37,16 +38,10 @@ def parse_arguments():
     add("--sentences", type=int, default=200, help="different ones (default: %(default)s)")
     add("--calls", type=int, default=300, help="for one sentence (default: %(default)s)")
     add("--batching", help="file of a BatchingParameters proto in place of the benchmark's")
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     batching = pathlib.Path(arguments.batching).read_text() if arguments.batching else BATCHING
-    method = METHOD.format(
-        **{**vars(arguments), "export": arguments.export or "untrained, of dates"}
-    )
-    card = Card(arguments.name, "The embedded server under load", method)
+    export = arguments.export or "untrained, of dates"
+    card = new_card(arguments, "The embedded server under load", METHOD, export=export)
     libraries = ("tensorflow", "grpcio", "starlette", "uvicorn", "h11")
     card.content["versions"] = provenance.versions("keras_attn", *libraries)
     with tempfile.TemporaryDirectory() as scratch:
@@ -135,10 +130,12 @@ def markdown(results, batching):
     soaks, latency, start = results["soaks"], results["one_sentence"], results["start"]
     gain = soaks[BATCHED]["requests_per_second"] / soaks[ALONE]["requests_per_second"]
     medians = {name: 1e3 * statistics.median(values) for name, values in latency.items()}
+    ratio = medians["REST"] / medians["in process"]
     starts = {name: statistics.median(each[name] for each in start) for name in start[0]}
     over = statistics.median(each["server"] / each["in process"] for each in start)
     return [
-        "| | requests/s | p50 ms | p95 ms | p99 ms | requests | errors | wrong | memory MB | MB/min |",
+        "| | requests/s | p50 ms | p95 ms | p99 ms | requests | errors | wrong | memory MB "
+        "| MB/min |",
         "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
         *(row(name, soak) for name, soak in soaks.items()),
         "",
@@ -152,12 +149,7 @@ def markdown(results, batching):
         ),
         f"| gRPC | {medians['gRPC']:.1f} | |",
         "",
-        demand(
-            "REST",
-            "times the time of a call in process",
-            medians["REST"] / medians["in process"],
-            at_most=1.15,
-        ),
+        demand("REST", "times the time of a call in process", ratio, at_most=1.15),
         demand("The start", "times loading and one call", over, at_most=1.5),
         "",
         "Batching parameters:",
@@ -181,9 +173,8 @@ def row(name, soak):
 
 def demand(name, what, value, at_least=None, at_most=None):
     """Return a number with its requirement, as a sentence."""
-    met = value >= at_least if at_most is None else value <= at_most
     statement = f"**{name}**: {value:.2f} {what}"
-    return f"- {sentence({'statement': statement, 'at_least': at_least, 'at_most': at_most, 'met': met})}"
+    return f"- {sentence(requirements.check(name, statement, value, at_least, at_most))}"
 
 
 if __name__ == "__main__":

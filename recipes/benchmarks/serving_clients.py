@@ -18,11 +18,7 @@ SCORE_TOLERANCE = 1e-5
 
 
 class RestConnection:
-    """Translate one sentence a call over a connection that stays open.
-
-    Args:
-        server: `Server`.
-    """
+    """Translate one sentence a call over a connection to a `Server` that stays open."""
 
     def __init__(self, server):
         self._connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=120)
@@ -43,11 +39,7 @@ class RestConnection:
 
 
 class GrpcConnection:
-    """Translate one sentence a call over a channel of its own.
-
-    Args:
-        server: `Server`.
-    """
+    """Translate one sentence a call over a channel of its own to a `Server`."""
 
     def __init__(self, server):
         import grpc
@@ -77,10 +69,7 @@ class GrpcConnection:
 class Load:
     """Clients on threads, every other one over gRPC, that send requests until the time is over.
 
-    Args:
-        server: `Server`.
-        expected: dict from sentence to its translation and score.
-        clients: int.
+    `expected` is a dict from sentence to its translation and score.
     """
 
     def __init__(self, server, expected, clients):

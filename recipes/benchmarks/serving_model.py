@@ -24,12 +24,8 @@ def untrained(folder, sentences):
 
     keras.utils.set_random_seed(0)
     tokenizer = text.Characters.train(sentences)
-    model = models.create(
-        "transformer_tiny",
-        vocabulary_size=tokenizer.vocabulary_size,
-        num_layers=LAYERS,
-        residual="pre_norm",
-    )
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "num_layers": LAYERS}
+    model = models.create("transformer_tiny", **sizes, residual="pre_norm")
     export.saved_model(model, folder, tokenizer=tokenizer, max_length=MAX_LENGTH)
     return folder
 
@@ -43,11 +39,7 @@ def newest(export):
 
 
 class InProcess:
-    """A version's default signature, called without a server.
-
-    Args:
-        version: string. The version's directory.
-    """
+    """The default signature of a version in a directory, called without a server."""
 
     def __init__(self, version):
         import tensorflow as tf

@@ -46,12 +46,9 @@ class Server:
 
 @contextlib.contextmanager
 def serving(export, log, *flags):
-    """Serve the versions in a directory until the block ends.
+    """Serve the versions in a directory until the block ends; the server prints into a log file.
 
-    Args:
-        export: path of the directory.
-        log: path of a file for what the server prints.
-        flags: strings, further flags of `serving.server`.
+    The flags are further ones of `serving.server`.
     """
     ports = [free_port(), free_port()]
     program = __package__.removesuffix("recipes.benchmarks") + "serving.server"
@@ -64,9 +61,8 @@ def serving(export, log, *flags):
     try:
         while not answers(server):
             if process.poll() is not None or time.perf_counter() > start + _START_SECONDS:
-                raise RuntimeError(
-                    f"The server does not answer. {pathlib.Path(log).read_text()[-2000:]}"
-                )
+                printed = pathlib.Path(log).read_text()[-2000:]
+                raise RuntimeError(f"The server does not answer. {printed}")
             time.sleep(0.01)
         server.start_seconds = time.perf_counter() - start
         yield server
@@ -87,11 +83,9 @@ def answers(server):
 def first_call_seconds(version, text):
     """Measure the start of a process that loads a version without a server, to its first answer."""
     start = time.perf_counter()
-    with subprocess.Popen(
-        [sys.executable, "-c", _FIRST_CALL, version, text],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    command = [sys.executable, "-c", _FIRST_CALL, version, text]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, **pipes) as process:
         if not process.stdout.readline():
             raise RuntimeError(f"{version} cannot be loaded and called in a process of its own.")
         return time.perf_counter() - start
@@ -103,12 +97,7 @@ def free_port():
 
 
 class MemoryLog:
-    """Resident megabytes of a process once in so many seconds, while the block runs.
-
-    Args:
-        pid: int.
-        seconds: float.
-    """
+    """Resident megabytes of a process once in so many seconds, while the block runs."""
 
     def __init__(self, pid, seconds=1.0):
         self.samples = []

@@ -1,7 +1,7 @@
 """Cost of whole models with sparse attention and of their baselines with full attention."""
 
 from . import requirements
-from .card import Card, card_parser
+from .card import card_parser, new_card
 from .depth import COLUMNS
 from .harness import Contender, measure
 
@@ -15,8 +15,8 @@ METHOD = (
     "A training step of the models of `recipes.language_model` (6 layers of width 256, one text of "
     "characters, dropout 0.1), float32, in a plain graph (`tf.function`, no XLA): the gradient by "
     "all weights, each of which is summed up and let go at once. **dense** is the same model whose "
-    "sparse layers attend to all keys before them; in `reformer` every second layer is local in both. "
-    "Each contender is a process of its own. **MB of activations** is the peak memory of the "
+    "sparse layers attend to all keys before them; in `reformer` every second layer is local in "
+    "both. Each contender is a process of its own. **MB of activations** is the peak memory of the "
     "process while it steps, less what it held before, when the same graph had already run on 64 "
     "positions. Times are those of {repetitions} turns."
 )
@@ -34,17 +34,12 @@ def contenders(model, context):
     ]
 
 
-def parse_arguments():
+def main():
     parser = card_parser("sparse_models", __doc__, repetitions=3)
     parser.add_argument("--models", nargs="+", choices=list(BASELINES), default=list(BASELINES))
     parser.add_argument("--contexts", nargs="+", type=int, default=CONTEXTS)
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
-    method = METHOD.format(repetitions=arguments.repetitions)
-    card = Card(arguments.name, "Sparse models beside dense ones", method, "tokens", COLUMNS)
+    arguments = parser.parse_args()
+    card = new_card(arguments, "Sparse models beside dense ones", METHOD, "tokens", COLUMNS)
     for context in arguments.contexts:
         for model in arguments.models:
             print(model, context, flush=True)

@@ -1,6 +1,6 @@
 """Training: optimizer steps of an encoder-decoder, ours and the peers', in turn."""
 
-from .card import Card, add_case_argument, card_parser
+from .card import add_case_argument, card_parser, new_card
 from .harness import Contender, compare, measure, measure_first_calls
 
 LENGTH = 32
@@ -15,11 +15,12 @@ TARGETS = {
     TORCH: f"{__package__}.contenders.pytorch:training",
 }
 METHOD = (
-    f"Adam (keras_attn with its own, which gives the numbers of Keras's), label smoothing {{smoothing:g}}, dropout {{dropout:g}} (of attention weights too), "
-    f"vocabulary 8,000, one tied embedding table, {LENGTH} + {LENGTH} tokens a sentence, padding "
-    "masks on. Keras models train under `model.fit` without XLA, torch in an eager loop; bfloat16 "
-    "is each library's own mixed precision. A rate counts source and target tokens. Each "
-    "contender is a process of its own and all are asked in turn, {repetitions} times."
+    "Adam (keras_attn with its own, which gives the numbers of Keras's), label smoothing "
+    "{smoothing:g}, dropout {dropout:g} (of attention weights too), vocabulary 8,000, one tied "
+    f"embedding table, {LENGTH} + {LENGTH} tokens a sentence, padding masks on. Keras models train "
+    "under `model.fit` without XLA, torch in an eager loop; bfloat16 is each library's own mixed "
+    "precision. A rate counts source and target tokens. Each contender is a process of its own and "
+    "all are asked in turn, {repetitions} times."
 )
 
 
@@ -55,22 +56,16 @@ def add_first_step(card, size, batch, settings, repetitions):
     card.add(group, rows, skipped, [comparison])
 
 
-def parse_arguments():
+def main():
     parser = card_parser("training", __doc__, repetitions=7)
     add_case_argument(parser, CASES)
-    parser.add_argument(
-        "--first-steps", type=int, default=3, help="fresh processes each; 0 for none"
-    )
+    add = parser.add_argument
+    add("--first-steps", type=int, default=3, help="fresh processes each; 0 for none")
     parser.add_argument("--label-smoothing", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.1)
-    return parser.parse_args()
-
-
-def main():
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     settings = {"smoothing": arguments.label_smoothing, "dropout": arguments.dropout}
-    method = METHOD.format(**settings, repetitions=arguments.repetitions)
-    card = Card(arguments.name, "Training throughput", method, unit="tokens")
+    card = new_card(arguments, "Training throughput", METHOD, "tokens", **settings)
     for case in arguments.cases:
         size, batch = case.split(":")
         print(case, flush=True)

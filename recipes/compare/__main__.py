@@ -1,9 +1,4 @@
-"""Train the same small language model with every value of one axis.
-
-    python -m recipes.compare --axis residual
-
-See README.md beside this file.
-"""
+"""Train the same small language model with every value of one axis; see README.md."""
 
 import sys
 

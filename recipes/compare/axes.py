@@ -9,12 +9,9 @@ from keras_attn.ops.shapes import head_size
 def build(vocabulary_size, options, **changes):
     """Build a causal language model of pre-norm blocks and learned positions, with changes.
 
-    Args:
-        vocabulary_size: int.
-        options: with sizes and `context`.
-        **changes: `attention`, a dict of arguments of `MultiHeadAttention`; `position`, `residual`
-            and `memory` of the model; and `depth`, a function of a block's function and the number
-            of layers.
+    The changes are `attention`, a dict of arguments of `MultiHeadAttention`; `position`, `residual`
+    and `memory` of the model; and `depth`, a function of a block's function and the number of
+    layers.
     """
     hidden_dim, num_heads = options.hidden_dim, options.num_heads
 

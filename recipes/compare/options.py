@@ -9,7 +9,9 @@ AXES = ("score", "pattern", "position", "residual", "depth", "memory", "loss")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecipeOptions(TextOptions, SizeOptions):
+class RecipeOptions(
+    TextOptions, SizeOptions, num_layers=4, num_heads=4, hidden_dim=128, intermediate_dim=512
+):
     """Options of `recipes.compare`."""
 
     DESCRIPTION = (
@@ -23,10 +25,6 @@ class RecipeOptions(TextOptions, SizeOptions):
         (), "train only these (default: all)", identity=False, flag="--values"
     )
     out: str | None = changed(Options, "out", None, "default: runs/compare-AXIS")
-    num_layers: int = changed(SizeOptions, "num_layers", 4)
-    num_heads: int = changed(SizeOptions, "num_heads", 4)
-    hidden_dim: int = changed(SizeOptions, "hidden_dim", 128)
-    intermediate_dim: int = changed(SizeOptions, "intermediate_dim", 512)
     dropout: float = option(0.0, at_least=0)
     context: int = changed(TextOptions, "context", 128, at_least=8)
     train_tokens: int = changed(TextOptions, "train_tokens", 1_000_000)

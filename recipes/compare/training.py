@@ -8,7 +8,7 @@ import time
 
 import keras
 
-from keras_attn import callbacks, distribution, losses, text
+from keras_attn import callbacks, distribution, losses
 from keras_attn.callbacks.deferred_signal import DeferredSignal
 from keras_attn.distribution.workers import worker_of_strategy
 from keras_attn.memory import StatefulSegments
@@ -21,7 +21,7 @@ from ..plots import draw_curves
 from ..settings import check_agreement, check_out, check_settings, save_settings
 from ..text.corpus import Corpus
 from ..text.data import read_text, text_identity
-from ..text.segments import EndlessSegments, StridedWindows
+from ..text.segments import make_segments, make_validation
 from ..text.tokens import FILE_NAME
 from .axes import axes, build
 
@@ -112,10 +112,9 @@ class Comparison:
         with self.devices.scope():
             model, trained = self._compile(name)
             has_memory = model.memory is not None
-            batches = EndlessSegments(
-                self._segments("train"), options.steps // options.epochs, has_memory, options.seed
-            )
-            train, valid = EpochDataset(batches), EpochDataset(self._validation(has_memory))
+            ids, steps = self.corpus.ids, options.steps // options.epochs
+            train = EpochDataset(make_segments(ids["train"], options, steps, has_memory))
+            valid = EpochDataset(make_validation(ids["valid"], options, has_memory))
             train_data, valid_data = train.data(), valid.data()
         seconds = TrainingSeconds()
         history = trained.fit(
@@ -148,19 +147,6 @@ class Comparison:
             jit_compile=JIT_COMPILE,
         )
         return model, trained
-
-    def _segments(self, split, most=None):
-        ids = self.corpus.ids[split][:most]
-        return text.SegmentStreams(ids, self.options.batch_size, self.options.context)
-
-    def _validation(self, has_memory):
-        options = self.options
-        most = max(options.valid_tokens, options.batch_size + 1)
-        if has_memory:
-            segments = self._segments("valid", most)
-            return EndlessSegments(segments, len(segments), has_memory, options.seed)
-        ids = self.corpus.ids["valid"][:most]
-        return StridedWindows(ids, options.context, options.context, options.batch_size)
 
     def _result_path(self, name):
         return self._path(f"{name}.json")

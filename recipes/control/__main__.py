@@ -1,9 +1,4 @@
-"""Train actors with different memories in one environment.
-
-    python -m recipes.control
-
-See README.md beside this file.
-"""
+"""Train actors with different memories in one environment; see README.md."""
 
 import sys
 

@@ -56,7 +56,7 @@ class Environments:
         self._sums = np.zeros(count)
 
     def step(self, actions):
-        """Take an action (N,) in each copy; return rewards float32 (N,) and ends of episodes bool (N,)."""
+        """Take an action (N,) in each copy; return rewards float32 (N,) and ends bool (N,)."""
         rewards, ended = np.zeros(len(actions), "float32"), np.zeros(len(actions), bool)
         for row, (environment, action) in enumerate(zip(self._environments, actions, strict=True)):
             observed, reward, terminated, truncated, _ = environment.step(

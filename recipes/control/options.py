@@ -2,13 +2,21 @@
 
 import dataclasses
 
-from ..options import RunOptions, SizeOptions, changed, option
+from ..options import RunOptions, SizeOptions, option
 
 AGENTS = ("gtrxl", "transformer_xl", "lstm", "memoryless")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecipeOptions(SizeOptions, RunOptions):
+class RecipeOptions(
+    SizeOptions,
+    RunOptions,
+    out="runs/control",
+    num_layers=2,
+    num_heads=4,
+    hidden_dim=64,
+    intermediate_dim=128,
+):
     """Options of `recipes.control`."""
 
     DESCRIPTION = (
@@ -16,14 +24,9 @@ class RecipeOptions(SizeOptions, RunOptions):
         "same command with the same --out resumes the training."
     )
 
-    out: str = changed(RunOptions, "out", "runs/control")
     env: str = option("popgym-RepeatPreviousEasy-v0", "environment's id")
     models: tuple[str, ...] = option(AGENTS, "default: all", identity=False, choices=AGENTS)
     seeds: int = option(3, "runs of each model", identity=False, at_least=1)
-    num_layers: int = changed(SizeOptions, "num_layers", 2)
-    num_heads: int = changed(SizeOptions, "num_heads", 4)
-    hidden_dim: int = changed(SizeOptions, "hidden_dim", 64)
-    intermediate_dim: int = changed(SizeOptions, "intermediate_dim", 128)
     memory: int = option(64, "steps that each layer remembers", at_least=1)
     num_envs: int = option(16, "environments at a time", at_least=1)
     rollout: int = option(64, "steps of a rollout, between two updates", at_least=1)

@@ -8,18 +8,13 @@ from ..plots import new_axes, save
 def table(cards):
     """Return a Markdown table of the mean return of each agent over its seeds, the best first.
 
-    Args:
-        cards: dict of name to the cards of its seeds.
+    `cards` is a dict of an agent's name to the cards of its seeds.
     """
     lines = ["| model | return | of each seed | parameters |", "| --- | --: | --- | --: |"]
-    found = {
-        name: [card["results"]["test"]["value"] for card in runs] for name, runs in cards.items()
-    }
+    found = {n: [card["results"]["test"]["value"] for card in runs] for n, runs in cards.items()}
     for name, values in sorted(found.items(), key=lambda item: -np.mean(item[1])):
-        each = ", ".join(f"{value:.3f}" for value in values)
-        lines.append(
-            f"| `{name}` | {np.mean(values):.3f} | {each} | {cards[name][0]['parameters']:,} |"
-        )
+        each, parameters = ", ".join(f"{x:.3f}" for x in values), cards[name][0]["parameters"]
+        lines.append(f"| `{name}` | {np.mean(values):.3f} | {each} | {parameters:,} |")
     return lines
 
 

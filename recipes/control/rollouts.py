@@ -13,12 +13,7 @@ class Rollouts:
 
         A_t = d_t + discount trace A_{t+1},   d_t = r_t + discount V_{t+1} - V_t,
 
-    where an episode's end resets A.
-
-    Args:
-        environments: `Environments`.
-        agent: `Agent`.
-        options: with `rollout`, T, `discount`, `trace` and `seed`.
+    where an episode's end resets A. The options are `rollout`, T, `discount`, `trace` and `seed`.
 
     Reference: Schulman et al., 2016 (https://arxiv.org/abs/1506.02438), eq. 16.
     """

@@ -66,12 +66,7 @@ def run_agent(name, options):
 
 
 class AgentRun(TrainingRun):
-    """Training, test and export of one agent with one seed in the directory `options.out`.
-
-    Args:
-        name: str. The agent's.
-        options: of the command line, with the `seed` and the `out` of this run.
-    """
+    """Training, test and export of one agent with one seed in the directory `options.out`."""
 
     curve = "return"
 
@@ -159,12 +154,8 @@ class AgentRun(TrainingRun):
 
     def export(self):
         """Write the next version under `export/`, of a model whose memory a client can hold."""
-        from keras_attn import export
-
         if hasattr(self.model, "initial_memory"):
-            self.exported = export.saved_model(
-                self.model, self.path("export"), version=self.options.export_version
-            )
+            super().export()
 
     def steps(self):
         """Return the number of steps of all environments."""

@@ -1,10 +1,4 @@
-"""Train a model of images, evaluate it, draw samples, export it and write a result card.
-
-    python -m recipes.image                                       scikit-learn's digits
-    python -m recipes.image --dataset cifar10 --data-dir DIR      files of yours
-
-See README.md beside this file.
-"""
+"""Train a model of images, evaluate it, draw samples and export it; see README.md."""
 
 import sys
 

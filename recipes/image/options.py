@@ -8,20 +8,21 @@ from ..model_arguments import ModelArguments
 from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 from .shapes import DATASETS, MODELS, PATTERNS, pattern_sizes
 
-# Sizes without a preset.
-SIZES = {
-    "num_layers": 6,
-    "num_heads": 4,
-    "hidden_dim": 160,
-    "intermediate_dim": 640,
-    "dropout": 0.2,
-}
 _SHAPE = {"metavar": ("ROWS", "COLUMNS")}
-_DEFAULT = "default: {}, or the preset's"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecipeOptions(ModelArguments, SizeOptions, ScheduleOptions, RunOptions):
+class RecipeOptions(
+    ModelArguments,
+    SizeOptions,
+    ScheduleOptions,
+    RunOptions,
+    out="runs/image",
+    num_layers={"": 6},
+    num_heads={"": 4},
+    hidden_dim={"": 160},
+    intermediate_dim={"": 640},
+):
     """Options of `recipes.image`."""
 
     DESCRIPTION = (
@@ -30,26 +31,15 @@ class RecipeOptions(ModelArguments, SizeOptions, ScheduleOptions, RunOptions):
         "digits. The same command with the same --out resumes a run."
     )
 
-    out: str = changed(RunOptions, "out", "runs/image")
     dataset: str = option("digits", choices=tuple(DATASETS))
     data_dir: str | None = option(
         None, "directory with CIFAR-10's *.bin, or ImageNet's train*.np[yz], val*"
     )
     model: str = option("image_transformer", choices=MODELS)
-    preset: str | None = option(
-        None, "a paper's sizes, in place of --model and its sizes", identity=False
-    )
-    num_layers: int | None = changed(SizeOptions, "num_layers", None, _DEFAULT.format(6))
-    num_heads: int | None = changed(SizeOptions, "num_heads", None, _DEFAULT.format(4))
-    hidden_dim: int | None = changed(SizeOptions, "hidden_dim", None, _DEFAULT.format(160))
-    intermediate_dim: int | None = changed(
-        SizeOptions, "intermediate_dim", None, _DEFAULT.format(640)
-    )
-    dropout: float | None = option(None, _DEFAULT.format(0.2), at_least=0)
+    dropout: float | None = option({"": 0.2}, at_least=0)
     pattern: str | None = option(
-        None,
-        "earlier tokens that a token attends to; dense: all "
-        "(default: block_local_1d; of sparse_transformer strided)",
+        {"": "block_local_1d", "sparse_transformer": "strided"},
+        "earlier tokens that a token attends to; dense: all",
         choices=PATTERNS,
     )
     block_length: int | None = option(None, "of block_local_1d, in tokens", at_least=1)
@@ -67,11 +57,11 @@ class RecipeOptions(ModelArguments, SizeOptions, ScheduleOptions, RunOptions):
         None, "of fixed, in tokens (default: a quarter of the stride)", at_least=1
     )
     likelihood: str | None = option(
-        None,
-        "of a value: a softmax, or of a pixel: a mixture of logistics (default: categorical)",
+        {"": "categorical"},
+        "of a value: a softmax, or of a pixel: a mixture of logistics",
         choices=("categorical", "logistics"),
     )
-    num_mixtures: int | None = option(None, "of logistics (default: 10)", at_least=1)
+    num_mixtures: int | None = option({"": 10}, "of logistics", at_least=1)
     batch_size: int = option(32, "images of a step", at_least=1)
     train_images: int = option(60_000, "images to train on", identity=False, at_least=1)
     steps: int | None = changed(ScheduleOptions, "steps", None, "in place of --train-images")
@@ -85,21 +75,17 @@ class RecipeOptions(ModelArguments, SizeOptions, ScheduleOptions, RunOptions):
     samples: int = option(64, "images to draw", identity=False, at_least=1)
     temperature: float = option(1.0, "of the samples", identity=False, above=0)
 
+    @property
+    def case(self):
+        return self.model
+
     def resolve(self):
         options = self._with_preset() if self.preset else self
         steps = options.steps or math.ceil(options.train_images / options.batch_size)
         options = super(RecipeOptions, options).resolve().divide(steps)
-        sparse = options.model == "sparse_transformer"
-        options = options.fill(
-            **SIZES,
-            pattern="strided" if sparse else "block_local_1d",
-            likelihood="categorical",
-            num_mixtures=10,
-            warmup_steps=options.steps // 10,
-        )
         given = options.block_length, options.stride
-        kind = DATASETS[options.dataset]
-        return options.fill(**pattern_sizes(kind, options.likelihood, *given))
+        sizes = pattern_sizes(DATASETS[options.dataset], options.likelihood, *given)
+        return options.fill(**sizes, warmup_steps=options.steps // 10)
 
     def check(self):
         super().check()
@@ -125,18 +111,8 @@ class RecipeOptions(ModelArguments, SizeOptions, ScheduleOptions, RunOptions):
 
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and pattern where none are given."""
-        from keras_attn.models import PRESETS  # not for --help, which answers at once
-
-        known = [
-            name
-            for name, (build, sizes) in PRESETS.items()
-            if build.__name__ in MODELS and "summary" not in sizes  # which is for text
-        ]
-        if self.preset not in known:
-            raise OptionError(
-                f"--preset must be one of {', '.join(known)}. Received: {self.preset}."
-            )
-        build, preset = PRESETS[self.preset]
+        # A summary is for text.
+        build, preset = self.find_preset(lambda name, x: name in MODELS and "summary" not in x)
         found = {n: v for n, v in preset.items() if n not in ("vocabulary_size", "image_shape")}
         pattern = found.pop("pattern", None)
         if pattern is not None:

@@ -73,15 +73,7 @@ class ImageRun(TrainingRun):
         return images
 
     def export(self):
-        """Write the next version under `export/`."""
-        from keras_attn import export
-
-        self.exported = export.saved_model(
-            self.model,
-            self.path("export"),
-            strategy=self._strategy(),
-            version=self.options.export_version,
-        )
+        super().export(strategy=self._strategy())
 
     def card_entries(self):
         """Return entries of the card, and write samples."""

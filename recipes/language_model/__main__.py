@@ -1,10 +1,4 @@
-"""Train a language model, evaluate it, export it and write a result card.
-
-    python -m recipes.language_model                                        Python's own source
-    python -m recipes.language_model --data-dir DIR --model transformer_xl  a text of yours
-
-See README.md beside this file.
-"""
+"""Train a language model, evaluate it, export it and write a result card; see README.md."""
 
 import sys
 

@@ -37,12 +37,8 @@ def build(options, vocabulary_size):
 def head_spans(model, ids, context):
     """Return the mean span of each head of an `adaptive_span_transformer`, layer by layer.
 
-    A dynamic span is a function of the query: it is measured where the model reads the ids.
-
-    Args:
-        model: a `CausalLanguageModel` with a memory.
-        ids: int array (n,).
-        context: int. Tokens of a segment.
+    A dynamic span is a function of the query: it is measured where the model reads the ids (n,), in
+    segments of `context` tokens.
     """
     patterns = _span_patterns(model)
     if not patterns[0].dynamic:
@@ -74,9 +70,8 @@ def factor_pair(context):
     """
     row = next(n for n in range(math.isqrt(context), 0, -1) if context % n == 0)
     if row == 1:
-        raise ValueError(
-            f"--context must be a product for a model that reads rows. Received: --context {context}."
-        )
+        rule = "--context must be a product for a model that reads rows"
+        raise ValueError(f"{rule}. Received: --context {context}.")
     return context // row, row
 
 

@@ -4,28 +4,30 @@ import dataclasses
 import math
 
 from ..model_arguments import ModelArguments
-from ..options import OptionError, RunOptions, SizeOptions, changed, option
+from ..options import OptionError, RunOptions, SizeOptions, option
 from ..text.options import TextOptions
 
 WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
 SPARSE = ("adaptive_span_transformer", "reformer", "sparse_transformer")
 MODELS = ("gpt", "deep_char_transformer", "transformer_xl", *SPARSE)
-# Sizes without a preset.
-SIZES = {
-    "num_layers": 6,
-    "num_heads": 4,
-    "hidden_dim": 256,
-    "intermediate_dim": 1024,
-    "dropout": 0.1,
-}
 # Arguments of a preset that --context and --memory decide, and those that follow from them.
 _LENGTHS = ("vocabulary_size", "max_length", "memory_length", "max_span")
 _SHAPES = ("axial_shape", "image_shape")
-_DEFAULT = "default: {}, or the preset's"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecipeOptions(TextOptions, ModelArguments, SizeOptions, RunOptions):
+class RecipeOptions(
+    TextOptions,
+    ModelArguments,
+    SizeOptions,
+    RunOptions,
+    out="runs/language_model",
+    num_layers={"": 6},
+    num_heads={"": 4},
+    hidden_dim={"": 256},
+    intermediate_dim={"": 1024},
+    context={"": 128},
+):
     """Options of `recipes.language_model`."""
 
     DESCRIPTION = (
@@ -34,21 +36,8 @@ class RecipeOptions(TextOptions, ModelArguments, SizeOptions, RunOptions):
         "Python's standard library. The same command with the same --out resumes a run."
     )
 
-    out: str = changed(RunOptions, "out", "runs/language_model")
     model: str = option("gpt", choices=MODELS)
-    preset: str | None = option(
-        None, "a paper's sizes, in place of --model and its sizes", identity=False
-    )
-    num_layers: int | None = changed(SizeOptions, "num_layers", None, _DEFAULT.format(6))
-    num_heads: int | None = changed(SizeOptions, "num_heads", None, _DEFAULT.format(4))
-    hidden_dim: int | None = changed(SizeOptions, "hidden_dim", None, _DEFAULT.format(256))
-    intermediate_dim: int | None = changed(
-        SizeOptions, "intermediate_dim", None, _DEFAULT.format(1024)
-    )
-    dropout: float | None = option(None, _DEFAULT.format(0.1), at_least=0)
-    context: int | None = changed(
-        TextOptions, "context", None, "tokens of a segment (default: 128, or the preset's)"
-    )
+    dropout: float | None = option({"": 0.1}, at_least=0)
     memory: int | None = option(
         None,
         "tokens before the segment that each layer remembers, and the longest span of "
@@ -83,7 +72,7 @@ class RecipeOptions(TextOptions, ModelArguments, SizeOptions, RunOptions):
 
     def resolve(self):
         options = self._with_preset() if self.preset else self
-        options = super(RecipeOptions, options.fill(**SIZES, context=128)).resolve()
+        options = super(RecipeOptions, options).resolve()
         half = max(1, options.context // 2)
         options = options.fill(memory=options.context, stride=half, max_length=half)
         return options.fill(eval_memory=options.memory)
@@ -107,17 +96,10 @@ class RecipeOptions(TextOptions, ModelArguments, SizeOptions, RunOptions):
 
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and arguments where none are given."""
-        from keras_attn.models import PRESETS  # not for --help, which answers at once
-
-        known = [name for name, (build, _) in PRESETS.items() if build.__name__ in MODELS]
-        if self.preset not in known:
-            raise OptionError(
-                f"--preset must be one of {', '.join(known)}. Received: {self.preset}."
-            )
-        build, preset = PRESETS[self.preset]
+        build, preset = self.find_preset(lambda model, _: model in MODELS)
         memory = preset.get("memory_length", preset.get("max_span"))
-        sizes = {name: preset[name] for name in SIZES if name in preset}
-        replaced = {*SIZES, *_LENGTHS}
+        sizes = {name: preset[name] for name in (*self.sizes(), "dropout") if name in preset}
+        replaced = {*self.sizes(), "dropout", *_LENGTHS}
         context = self.context
         if context is None:
             shape = next((preset[name] for name in _SHAPES if name in preset), None)

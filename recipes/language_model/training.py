@@ -5,7 +5,7 @@ import time
 import keras
 import numpy as np
 
-from keras_attn import generation, losses, metrics, text
+from keras_attn import generation, losses, metrics
 from keras_attn.memory import StatefulSegments
 
 from ..epoch_dataset import EpochDataset
@@ -13,7 +13,7 @@ from ..optimizer import JIT_COMPILE, adam
 from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
 from ..text.data import read_text, text_identity
-from ..text.segments import EndlessSegments, StridedWindows
+from ..text.segments import StridedWindows, make_segments, make_validation
 from .architectures import build, head_spans, with_memory
 
 
@@ -35,15 +35,13 @@ class LanguageModelRun(TrainingRun):
             self.model = build(options, self.corpus.tokens.vocabulary_size)
             self.training_model = self._compile()
 
-    def save_settings(self):
-        super().save_settings()
-        self.corpus.tokens.save()
-
     def train(self):
         """Train, or resume training."""
-        steps = self.options.steps // self.options.epochs
-        train = self._segments(self.corpus.ids["train"], steps)
-        self.fit(EpochDataset(train), EpochDataset(self._validation()))
+        options, ids = self.options, self.corpus.ids
+        steps = options.steps // options.epochs
+        train = make_segments(ids["train"], options, steps, self._has_memory)
+        valid = make_validation(ids["valid"], options, self._has_memory)
+        self.fit(EpochDataset(train), EpochDataset(valid))
 
     def evaluate(self):
         """Return bits per character of the test split; each token but the first is scored once."""
@@ -51,7 +49,7 @@ class LanguageModelRun(TrainingRun):
         if self._has_memory:
             model = with_memory(self.model, options.eval_memory)
             model = StatefulSegments(model, options.batch_size)
-            data = self._segments(ids)
+            data = make_segments(ids, options)
             protocol = f"segments of {options.context}, memory {options.eval_memory}"
         else:
             model = keras.Model(self.model.input, self.model.output)
@@ -61,16 +59,14 @@ class LanguageModelRun(TrainingRun):
         model.compile(loss=_loss(), weighted_metrics=measured, jit_compile=JIT_COMPILE)
         started = time.monotonic()
         found = model.evaluate(EpochDataset(data).data(), verbose=0, return_dict=True)
-        seconds = time.monotonic() - started
-        bits = found["bits_per_token"] / self.corpus.characters_per_token("test")
         return {
             "test": {
                 "metric": "bits_per_character",
-                "value": bits,
+                "value": found["bits_per_token"] / self.corpus.characters_per_token("test"),
                 "perplexity": found["perplexity"],
                 "signature": protocol,
                 "characters": self.corpus.characters["test"],
-                "seconds": round(seconds, 1),
+                "seconds": round(time.monotonic() - started, 1),
             }
         }
 
@@ -78,18 +74,12 @@ class LanguageModelRun(TrainingRun):
         """Return the beginning of the test split and the model's continuation."""
         options, tokenizer = self.options, self.corpus.tokens.tokenizer
         prompt = self.corpus.ids["test"][: max(1, options.context - options.max_length)]
-        ids, _ = generation.generate(
-            self.model, prompt[None], self._strategy(), options.max_length, eos_id=-1
-        )
-        return {
-            "prompt": decode(tokenizer, prompt),
-            "continuation": decode(tokenizer, np.asarray(ids)[0]),
-        }
+        how = self._strategy(), options.max_length
+        ids, _ = generation.generate(self.model, prompt[None], *how, eos_id=-1)
+        found = decode(tokenizer, np.asarray(ids)[0])
+        return {"prompt": decode(tokenizer, prompt), "continuation": found}
 
     def export(self):
-        """Write the next version under `export/`."""
-        from keras_attn import export
-
         options, decoding = self.options, {}
         if not self._has_memory:
             decoding = {
@@ -98,9 +88,7 @@ class LanguageModelRun(TrainingRun):
                 "max_length": options.max_length,
                 "max_source_length": options.context - options.max_length,
             }
-        self.exported = export.saved_model(
-            self.model, self.path("export"), version=options.export_version, **decoding
-        )
+        super().export(**decoding)
 
     def card_entries(self):
         return {
@@ -117,19 +105,6 @@ class LanguageModelRun(TrainingRun):
     @property
     def _has_memory(self):
         return self.model.memory is not None
-
-    def _segments(self, ids, steps=None):
-        """Return `steps` segments an epoch; by default all of them, in their order."""
-        streams = text.SegmentStreams(ids, self.options.batch_size, self.options.context)
-        in_order = self._has_memory or steps is None
-        return EndlessSegments(streams, steps or len(streams), in_order, self.options.seed)
-
-    def _validation(self):
-        options = self.options
-        ids = self.corpus.ids["valid"][: max(options.valid_tokens, options.batch_size + 1)]
-        if self._has_memory:
-            return self._segments(ids)
-        return StridedWindows(ids, options.context, options.context, options.batch_size)
 
     def _compile(self):
         """Return the compiled model or wrapper that is trained."""
@@ -155,9 +130,8 @@ class LanguageModelRun(TrainingRun):
             return {}
         spans = head_spans(self.model, self.corpus.ids["test"], self.options.context)
         spans = [[round(float(span), 1) for span in layer] for layer in spans]
-        return {
-            "spans": {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "by_layer": spans}
-        }
+        summary = {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "by_layer": spans}
+        return {"spans": summary}
 
 
 def _loss():

@@ -1,10 +1,4 @@
-"""Train BERT to predict masked tokens, evaluate it, export it and write a result card.
-
-    python -m recipes.masked_language_model                   Python's own source
-    python -m recipes.masked_language_model --data-dir DIR    a text of yours
-
-See README.md beside this file.
-"""
+"""Train BERT to predict masked tokens, evaluate it and export it; see README.md."""
 
 import sys
 

@@ -23,7 +23,7 @@ def mask_tokens(ids, rate, mask_id, first_id, generator):
     Returns:
         Two int32 arrays like `ids`: tokens, and targets, which are 0 elsewhere.
 
-    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3.1 and appendix A.1.
+    Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), sections 3.1 and A.1.
     """
     real = ids >= first_id
     chosen = real & (generator.random(ids.shape) < rate)

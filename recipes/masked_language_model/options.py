@@ -2,12 +2,22 @@
 
 import dataclasses
 
-from ..options import OptionError, RunOptions, SizeOptions, changed, option
+from ..options import OptionError, RunOptions, SizeOptions, option
 from ..text.options import TextOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecipeOptions(TextOptions, SizeOptions, RunOptions):
+class RecipeOptions(
+    TextOptions,
+    SizeOptions,
+    RunOptions,
+    out="runs/masked_language_model",
+    tokenizer="bpe",
+    num_layers=4,
+    num_heads=4,
+    hidden_dim=256,
+    intermediate_dim=1024,
+):
     """Options of `recipes.masked_language_model`."""
 
     DESCRIPTION = (
@@ -16,12 +26,6 @@ class RecipeOptions(TextOptions, SizeOptions, RunOptions):
         "of Python's standard library. The same command with the same --out resumes a run."
     )
 
-    out: str = changed(RunOptions, "out", "runs/masked_language_model")
-    tokenizer: str = changed(TextOptions, "tokenizer", "bpe")
-    num_layers: int = changed(SizeOptions, "num_layers", 4)
-    num_heads: int = changed(SizeOptions, "num_heads", 4)
-    hidden_dim: int = changed(SizeOptions, "hidden_dim", 256)
-    intermediate_dim: int = changed(SizeOptions, "intermediate_dim", 1024)
     dropout: float = option(0.1, at_least=0)
     mask_rate: float = option(0.15, "share of the tokens to predict")
 

@@ -31,22 +31,14 @@ class MaskedLanguageModelRun(TrainingRun):
         self.corpus = Corpus.load(name, splits, options)
         self.mask_id = self.corpus.tokens.vocabulary_size
         with self.scope():
-            self.model = models.bert(
-                self.mask_id + 1,
-                **options.sizes(),
-                dropout=options.dropout,
-                max_length=options.context,
-            )
+            arguments = {"dropout": options.dropout, "max_length": options.context}
+            self.model = models.bert(self.mask_id + 1, **options.sizes(), **arguments)
             self.model.compile(
                 adam(options),
                 loss=losses.LabelSmoothedCrossentropy(0.0),
                 weighted_metrics=[metrics.TokenAccuracy(name="masked_accuracy")],
                 jit_compile=JIT_COMPILE,
             )
-
-    def save_settings(self):
-        super().save_settings()
-        self.corpus.tokens.save()
 
     def train(self):
         """Train, or resume training."""
@@ -55,7 +47,7 @@ class MaskedLanguageModelRun(TrainingRun):
         self.fit(EpochDataset(train), EpochDataset(valid))
 
     def evaluate(self):
-        """Return the accuracy on masked tokens of the test split, and that of the most frequent token."""
+        """Return the accuracy on masked test tokens, and that of always the most frequent token."""
         segments = self._segments("test")
         found = self.model.evaluate(EpochDataset(segments).data(), verbose=0, return_dict=True)
         guess = np.bincount(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
@@ -80,22 +72,13 @@ class MaskedLanguageModelRun(TrainingRun):
         length = min(EXAMPLE_LENGTH, self.options.context, len(ids))
         for start in range(0, min(len(ids) - length, EXAMPLES * length - 1) + 1, length):
             part = ids[start : start + length]
-            _, targets = mask_tokens(
-                part, self.options.mask_rate, self.mask_id, FIRST_ID, generator
-            )
+            rate = self.options.mask_rate
+            _, targets = mask_tokens(part, rate, self.mask_id, FIRST_ID, generator)
             tokens = np.where(targets > 0, self.mask_id, part)
             logits = np.asarray(self.model({"token_ids": tokens[None]}))[0, :, : self.mask_id]
             filled = np.where(targets > 0, logits.argmax(-1), part)
             found.append((self._shown(tokens), self._shown(filled)))
         return found
-
-    def export(self):
-        """Write the next version under `export/`."""
-        from keras_attn import export
-
-        self.exported = export.saved_model(
-            self.model, self.path("export"), version=self.options.export_version
-        )
 
     def card_entries(self):
         return {

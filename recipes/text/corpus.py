@@ -20,12 +20,7 @@ class Corpus(NamedTuple):
 
     @classmethod
     def load(cls, name, splits, options):
-        """Tokenise a text, or read the tokens that its run has kept.
-
-        Args:
-            name, splits: as `recipes.text.data.read_text` returns them.
-            options: a `TextOptions`.
-        """
+        """Tokenise a text of `read_text`, or read the tokens that its run has kept."""
 
         def make():
             tokenizer = train_tokenizer(options.tokenizer, splits["train"], options.vocabulary_size)
@@ -69,11 +64,7 @@ def train_tokenizer(kind, part, vocabulary_size=None):
 
 
 def train_on_sentences(sentences, kind, vocabulary_size=None):
-    """Train a tokenizer of `characters`, or of subwords: `bpe` or `unigram`.
-
-    Raises:
-        ValueError: if there is nothing to learn, or `--vocabulary-size` does not fit.
-    """
+    """Train a tokenizer of `characters`, or of subwords: `bpe` or `unigram`."""
     try:
         if kind == "characters":
             return text.Characters.train(sentences, vocabulary_size)

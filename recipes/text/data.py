@@ -40,12 +40,7 @@ def read_text(data_dir=None, path=None):
 
 
 def text_identity(options, name, splits):
-    """Return the settings that a resumed run must not change: options, and the text by its hash.
-
-    Args:
-        options: a `TextOptions`.
-        name, splits: as `read_text` returns them.
-    """
+    """Return the settings that a resumed run must not change: options, and the text by its hash."""
     return {"text": name, "sha256": files.digest(*splits.values()), **options.identity()}
 
 

@@ -2,6 +2,22 @@
 
 import numpy as np
 
+from keras_attn import text
+
+
+def make_segments(ids, options, steps=None, in_order=True):
+    """Return `steps` segments of a text an epoch; by default all of them, in their order."""
+    streams = text.SegmentStreams(ids, options.batch_size, options.context)
+    return EndlessSegments(streams, steps or len(streams), in_order, options.seed)
+
+
+def make_validation(ids, options, has_memory):
+    """Return the batches of a validation: segments for a model with a memory, else windows."""
+    ids = ids[: max(options.valid_tokens, options.batch_size + 1)]
+    if has_memory:
+        return make_segments(ids, options)
+    return StridedWindows(ids, options.context, options.context, options.batch_size)
+
 
 class EndlessSegments:
     """Epochs of segments of a text that is read over and over.
@@ -35,7 +51,8 @@ class EndlessSegments:
 class StridedWindows:
     """Overlapping windows of a text, in each of which only the last tokens are targets.
 
-        token_ids_k = x_{ks} ... x_{ks+T-1},  targets_k = x_{ks+1} ... x_{ks+T}, 0 but for the last s
+        token_ids_k = x_{ks} ... x_{ks+T-1}
+        targets_k = x_{ks+1} ... x_{ks+T}, 0 but for the last s
 
     In the first window all tokens are targets, so each token but the first is predicted once, from
     at least T - s + 1 tokens: a longer stride is faster, a shorter one predicts better. Models

@@ -1,10 +1,4 @@
-"""Train a Transformer to translate, evaluate it, export it and write a result card.
-
-    python -m recipes.translate                                            dates, minutes
-    python -m recipes.translate --data-dir DIR --source en --target de     a parallel text
-
-See README.md beside this file.
-"""
+"""Train a Transformer to translate, evaluate it and export it; see README.md."""
 
 import sys
 

@@ -55,7 +55,8 @@ def date_pairs(
 
     Every text is drawn at most once, even if several locales and formats write it, so no text of
     the test is in another part. A text that names two days, because one locale puts the day first
-    and another the month, is never drawn, so every text has one answer. The same seed and release of Babel give the same pairs.
+    and another the month, is never drawn, so every text has one answer. The same seed and release
+    of Babel give the same pairs.
 
     Args:
         num_train: int.

@@ -38,9 +38,11 @@ class Task(NamedTuple):
         return callbacks.corpus_bleu(translations, references, self.tokenize)
 
 
-def dates(seed):
-    """Return dates in many languages and in ISO 8601, scored by exact match."""
-    return Task("dates", date_pairs(seed=seed), "exact_match")
+def make_task(options):
+    """Return the task of `recipes.translate`'s options: a parallel text in files, or dates."""
+    if not options.data_dir:
+        return Task("dates", date_pairs(seed=options.seed), "exact_match")
+    return parallel_text(options.data_dir, options.source, options.target, options.variant)
 
 
 def parallel_text(data_dir, source, target, variant):

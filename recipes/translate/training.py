@@ -10,8 +10,8 @@ from keras_attn.distribution.workers import worker_of
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE
 from ..run import TrainingRun
-from . import task as tasks
 from .parallel_text import ParallelCorpus
+from .task import make_task
 
 
 def run(options, started):
@@ -23,12 +23,7 @@ class TranslationRun(TrainingRun):
 
     def __init__(self, options):
         _check_preset(options.preset)
-        if options.data_dir:
-            self.task = tasks.parallel_text(
-                options.data_dir, options.source, options.target, options.variant
-            )
-        else:
-            self.task = tasks.dates(options.seed)
+        self.task = make_task(options)
         super().__init__(options, {**self.task.identity(), **options.identity()})
         self.corpus = ParallelCorpus.load(self.task.splits, options)
         self.batches = self._batches("train", shuffle=True)
@@ -38,10 +33,6 @@ class TranslationRun(TrainingRun):
     @property
     def curve(self):
         return f"val_{self.task.metric}"
-
-    def save_settings(self):
-        super().save_settings()
-        self.corpus.tokens.save()
 
     @property
     def epochs(self):
@@ -78,36 +69,26 @@ class TranslationRun(TrainingRun):
         return results
 
     def export(self):
-        """Write the next version under `export/`."""
-        from keras_attn import export
-
-        self.exported = export.saved_model(
-            self.model,
-            self.path("export"),
+        super().export(
             tokenizer=self.corpus.tokens.tokenizer,
             strategy=self._strategy(),
             max_length=self.options.max_length,
             max_source_length=self.options.max_source_length,
-            version=self.options.export_version,
         )
 
     def card_entries(self):
         return {"task": self.task.name, "vocabulary_size": self.corpus.tokens.vocabulary_size}
 
     def _batches(self, split, shuffle=False):
-        options = self.options
+        options, ids = self.options, self.corpus.ids[split]
         given = {"tokens_per_batch": options.tokens_per_batch, "shuffle": shuffle}
         given["seed"] = options.seed
-        if options.packing:
-            try:
-                return text.PackedBatches(
-                    *self.corpus.ids[split], row_length=options.packing, **given
-                )
-            except ValueError as error:
-                raise ValueError(f"--packing does not fit: {error}") from error
-        return text.TokenBatches(
-            *self.corpus.ids[split], max_length=options.max_source_length, **given
-        )
+        if not options.packing:
+            return text.TokenBatches(*ids, max_length=options.max_source_length, **given)
+        try:
+            return text.PackedBatches(*ids, row_length=options.packing, **given)
+        except ValueError as error:
+            raise ValueError(f"--packing does not fit: {error}") from error
 
     def _model(self):
         options = self.options
@@ -140,13 +121,8 @@ class TranslationRun(TrainingRun):
     def _translator(self, strategy):
         from keras_attn import export
 
-        return export.Translator(
-            self.model,
-            self.corpus.tokens.tokenizer,
-            strategy,
-            self.options.max_length,
-            self.options.max_source_length,
-        )
+        lengths = self.options.max_length, self.options.max_source_length
+        return export.Translator(self.model, self.corpus.tokens.tokenizer, strategy, *lengths)
 
     def _validation(self):
         """Return callbacks that translate the validation split greedily and log the task's metric.
@@ -163,14 +139,8 @@ class TranslationRun(TrainingRun):
             return translator.translate(sources)[0]
 
         if self.task.metric == "bleu":
-            bleu = callbacks.Bleu(
-                sources,
-                references,
-                translate,
-                every_epochs=self.options.validate_every,
-                tokenize=self.task.tokenize,
-            )
-            return [bleu]
+            how = {"every_epochs": self.options.validate_every, "tokenize": self.task.tokenize}
+            return [callbacks.Bleu(sources, references, translate, **how)]
 
         def on_epoch_end(epoch, logs):
             logs["val_exact_match"] = self.task.score(translate(sources), references)[0]

@@ -74,7 +74,7 @@ def test_operations_are_those_of_all_rows_of_a_batch():
 def test_contenders_on_jax_compute():
     causal, local, training = run_on("jax", JAX)
     assert (causal[0], local[0], training[0]) == (2 * 64, 2 * 64, 2 * 2 * 5)
-    assert causal[1]["by"] == local[1]["by"] == "implementation"
+    assert causal[1]["by"] == local[1]["by"] == "blockwise"
     assert causal[1]["platform"] == "cpu" and training[1]["parameters"] > 0
 
 

@@ -36,12 +36,10 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
 
 
 def attention(pattern, arguments, length, batch, dtype, gflop):
-    """Time the attention between the projections of `MultiHeadAttention`, with its gradient, compiled.
+    """Time attention between the projections of a layer, with its gradient, compiled.
 
-    Args:
-        pattern: string. Class of `keras_attn.patterns`.
-        arguments: list. Of its constructor.
-        gflop: float. Least operations of one call.
+    The pattern is the name of a class of `keras_attn.patterns`, with arguments of its constructor;
+    `gflop` are the least operations of one call.
     """
     import jax
 
@@ -58,7 +56,7 @@ def attention(pattern, arguments, length, batch, dtype, gflop):
         if can_fuse(given, pattern, pattern.prefers_blockwise(length, length)):
             facts["by"] = "kernel"
             return attend_fused(given, pattern)[0]
-        facts["by"] = "implementation"
+        facts["by"] = "blockwise"
         return pattern.attend(given)[0]
 
     @jax.jit

@@ -8,12 +8,9 @@ from .attention_tensorflow import graph_task
 def core(
     pattern, arguments, length, gflop, backward=False, score="scaled_dot", keyword_arguments=None
 ):
-    """`attend` of a pattern, without projections.
+    """`attend` of a class of `keras_attn.patterns`, by its name, without projections.
 
-    Args:
-        pattern: string. Class of `keras_attn.patterns`.
-        arguments, keyword_arguments: list and dict. Of its constructor.
-        score: string. Name of the score axis.
+    The list and the dict of arguments are of its constructor.
     """
     from keras_attn import patterns, scores
     from keras_attn.attention.inputs import AttentionInputs, PositionRange

@@ -6,7 +6,7 @@ from .attention_torch import torch_task
 
 
 def local(length, gflop, window, backward=False):
-    """`LocalAttention` as it is by default, causal: a block attends to itself and the one before."""
+    """`LocalAttention` with its defaults, causal: a block attends to itself and the last one."""
     from local_attention import LocalAttention
 
     attention = LocalAttention(window, causal=True, autopad=True, use_rotary_pos_emb=False)

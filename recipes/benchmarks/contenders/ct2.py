@@ -63,13 +63,8 @@ def decoding(size, batch, source_length, new_tokens, beams, threads, workers=1):
     shape = SHAPES[size]
     folder = tempfile.TemporaryDirectory()
     save_random_model(shape, folder.name)
-    translator = ctranslate2.Translator(
-        folder.name,
-        device="cpu",
-        compute_type="float32",
-        intra_threads=threads,
-        inter_threads=workers,
-    )
+    how = {"compute_type": "float32", "intra_threads": threads, "inter_threads": workers}
+    translator = ctranslate2.Translator(folder.name, device="cpu", **how)
     ids = sentences(batch, source_length, shape.vocabulary_size)
     words = [[str(token) for token in sentence] for sentence in ids]
 

@@ -12,35 +12,23 @@ THREADS = 2
 
 
 def prepare(run, folder, sentences, batch):
-    """Write the files of each contender: the model, and sentences with its translations.
+    """Write the files of each contender into a folder, and return facts for the card.
 
-    Args:
-        run: directory of a finished run of `recipes.translate`.
-        folder: where to write `model.keras`, `tokenizer.model` and `task.json`.
-        sentences: int. How many of the first test split.
-        batch: int. Sentences at once.
-
-    Returns:
-        Facts for the card.
+    They are the model of a finished run of `recipes.translate`, and the first `sentences` of its
+    first test split with its translations, made in batches.
     """
     import keras
 
     from keras_attn import export, text
 
-    from ...translate import task as tasks
+    from ...translate.task import make_task
 
     with open(os.path.join(run, "card.json"), encoding="utf-8") as file:
         options = argparse.Namespace(**json.load(file)["options"])
-    if options.data_dir:
-        task = tasks.parallel_text(
-            options.data_dir, options.source, options.target, options.variant
-        )
-    else:
-        task = tasks.dates(options.seed)
+    task = make_task(options)
     for name in ("model.keras", "tokenizer.model"):
         shutil.copy(os.path.join(run, name), folder)
-    pairs = task.splits[task.tests[0]][:sentences]
-    pairs = sorted(pairs, key=lambda pair: len(pair[0]))
+    pairs = sorted(task.splits[task.tests[0]][:sentences], key=lambda pair: len(pair[0]))
     sources, references = map(list, zip(*pairs, strict=True))
     keras.config.set_dtype_policy("float32")
     model = keras.saving.load_model(os.path.join(folder, "model.keras"))
@@ -108,15 +96,8 @@ def _saved_model(model, tokenizer, directory, lengths, quantize):
 
     from keras_attn import export
 
-    path = export.saved_model(
-        model,
-        directory,
-        tokenizer=tokenizer,
-        strategy="greedy",
-        max_length=lengths[0],
-        max_source_length=lengths[1],
-        quantize=quantize,
-    )
+    how = {"strategy": "greedy", "max_length": lengths[0], "max_source_length": lengths[1]}
+    path = export.saved_model(model, directory, tokenizer=tokenizer, quantize=quantize, **how)
     loaded = tf.saved_model.load(path)
 
     def translate(texts):
@@ -131,13 +112,9 @@ def _onnx(model, tokenizer, directory, lengths, quantize):
 
     from keras_attn import export
 
-    path = export.onnx(
-        model,
-        os.path.join(directory, "model.onnx"),
-        "greedy",
-        max_length=lengths[0],
-        max_source_length=lengths[1],
-    )
+    path = os.path.join(directory, "model.onnx")
+    how = {"max_length": lengths[0], "max_source_length": lengths[1]}
+    path = export.onnx(model, path, "greedy", **how)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -157,9 +134,8 @@ def _ctranslate2(model, tokenizer, directory, lengths, quantize):
 
     from keras_attn import export
 
-    path = export.ctranslate2(
-        model, os.path.join(directory, "model"), tokenizer, quantize, max_length=max(lengths)
-    )
+    path = os.path.join(directory, "model")
+    path = export.ctranslate2(model, path, tokenizer, quantize, max_length=max(lengths))
     engine = ctranslate2.Translator(path, compute_type=quantize or "float32", intra_threads=THREADS)
     tokens = tokenizer.vocabulary()
     ids = {token: index for index, token in enumerate(tokens)}

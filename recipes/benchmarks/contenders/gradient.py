@@ -10,14 +10,9 @@ VOCABULARY_SIZE = 256
 
 
 def stack_step(kind, num_layers, batch, length, width, implementation="auto", policy="float32"):
-    """The gradient of half the sum of squared outputs by all weights.
+    """The gradient of half the sum of squared outputs by all weights of a stack.
 
-    Args:
-        kind: string. "plain", "remat" or "reversible".
-        num_layers, batch, length: ints.
-        width: int, a multiple of the head size.
-        implementation: as that of `MultiHeadAttention`.
-        policy: string. The dtype policy of Keras.
+    The kind is "plain", "remat" or "reversible"; the width is a multiple of the head size.
     """
     import keras
     import numpy as np
@@ -28,14 +23,10 @@ def stack_step(kind, num_layers, batch, length, width, implementation="auto", po
     from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 
     def block(index):
-        return TransformerBlock(
-            MultiHeadAttention(
-                width // HEAD_DIM, HEAD_DIM, pattern="causal", implementation=implementation
-            ),
-            FeedForward(4 * width),
-            residual="pre_norm",
-            dropout=DROPOUT,
-        )
+        how = {"pattern": "causal", "implementation": implementation}
+        attention = MultiHeadAttention(width // HEAD_DIM, HEAD_DIM, **how)
+        norm = {"residual": "pre_norm", "dropout": DROPOUT}
+        return TransformerBlock(attention, FeedForward(4 * width), **norm)
 
     if kind == "reversible":
         depth = Reversible(block, num_layers)
@@ -47,11 +38,7 @@ def stack_step(kind, num_layers, batch, length, width, implementation="auto", po
 
 
 def language_model_step(options):
-    """The gradient of half the sum of squared logits by all weights, for one text.
-
-    Args:
-        options: list of strings, the recipe's command line.
-    """
+    """The gradient of half the sum of squared logits, of the model of a command line."""
     import numpy as np
     import tensorflow as tf
 
@@ -66,9 +53,7 @@ def language_model_step(options):
 def gradient_task(model, x):
     """The gradient of half the sum of squared outputs by all weights, in a plain graph.
 
-    Args:
-        model: a built layer or model.
-        x: a tensor (B, T, ...).
+    The model or layer is built, and reads the tensor x (B, T, ...).
     """
     import tensorflow as tf
 

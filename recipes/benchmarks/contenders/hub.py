@@ -12,11 +12,8 @@ def encoder_decoder(shape, length, dropout):
     embed = keras_hub.layers.TokenAndPositionEmbedding(
         shape.vocabulary_size, length, shape.hidden_dim, mask_zero=True
     )
-    size = {
-        "intermediate_dim": shape.intermediate_dim,
-        "num_heads": shape.num_heads,
-        "dropout": dropout,
-    }
+    size = {"intermediate_dim": shape.intermediate_dim, "num_heads": shape.num_heads}
+    size["dropout"] = dropout
     source_ids = keras.Input((None,), dtype="int32", name="source_ids")
     target_ids = keras.Input((None,), dtype="int32", name="target_ids")
     encoded = keras.layers.Dropout(dropout)(embed(source_ids))
@@ -45,13 +42,5 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
     shape = SHAPES[size]
     model = encoder_decoder(shape, length, dropout)
     loss = smoothed_crossentropy(smoothing, shape.vocabulary_size)
-    return fit_task(
-        model,
-        keras.optimizers.Adam(LEARNING_RATE),
-        loss,
-        batch,
-        length,
-        steps,
-        shape.vocabulary_size,
-        policy,
-    )
+    optimizer = keras.optimizers.Adam(LEARNING_RATE)
+    return fit_task(model, optimizer, loss, batch, length, steps, shape.vocabulary_size, policy)

@@ -18,12 +18,8 @@ def training(size, batch, length, steps, policy, smoothing, dropout):
     keras.config.set_dtype_policy(policy)
     shape = SHAPES[size]
     # The peers' layers drop attention weights too, so ours do here; our default does not.
-    model = keras_attn.models.create(
-        shape.preset,
-        vocabulary_size=shape.vocabulary_size,
-        dropout=dropout,
-        attention_dropout=dropout,
-    )
+    rates = {"dropout": dropout, "attention_dropout": dropout}
+    model = keras_attn.models.create(shape.preset, vocabulary_size=shape.vocabulary_size, **rates)
     loss = keras_attn.losses.LabelSmoothedCrossentropy(smoothing)
     optimizer = keras_attn.optimizers.Adam(LEARNING_RATE)
     return fit_task(model, optimizer, loss, batch, length, steps, shape.vocabulary_size, policy)

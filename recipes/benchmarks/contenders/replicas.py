@@ -5,11 +5,7 @@ from .fit import LEARNING_RATE
 
 
 def training(strategy, devices, size, batch, length, steps):
-    """Optimizer steps under `model.fit`, on so many logical devices that share the cores.
-
-    Args:
-        batch: int. Rows of the global batch.
-    """
+    """Optimizer steps of a global batch under `model.fit`, on devices that share the cores."""
     import tensorflow as tf
 
     logical = [tf.config.LogicalDeviceConfiguration()] * devices

@@ -1,4 +1,4 @@
-"""Reading a text to score each of its tokens: with a memory, or the whole context for each token."""
+"""Scoring each token of a text: with a memory, or from the whole context for each token."""
 
 from ..workload import Task
 
