@@ -66,11 +66,12 @@ class Options:
     command: str = dataclasses.field(default="", compare=False)  # as the card shows it
 
     def __init_subclass__(cls, **defaults):
-        bases = [base for base in cls.__mro__[1:] if dataclasses.is_dataclass(base)]
+        bases = [base for base in cls.__mro__[:0:-1] if dataclasses.is_dataclass(base)]
+        known = {field.name: (base, field) for base in bases for field in dataclasses.fields(base)}
         for name, default in defaults.items():
-            base = next(base for base in bases if name in base.__dataclass_fields__)
+            base, field = known[name]
             setattr(cls, name, changed(base, name, default))
-            cls.__annotations__[name] = base.__dataclass_fields__[name].type
+            cls.__annotations__[name] = field.type
 
     def __post_init__(self):
         for field in _option_fields(type(self)):
