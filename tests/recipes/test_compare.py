@@ -13,6 +13,7 @@ from keras_attn.callbacks import Terminated
 from recipes.compare.axes import axes, build
 from recipes.compare.options import AXES
 from recipes.compare.training import Comparison, StopOnSignal, table
+from recipes.text.segments import make_validation
 
 SMALL = [
     *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
@@ -65,7 +66,8 @@ def test_the_validation_has_a_target_for_each_row(tmp_path, capsys):
     options = ("--axis", "memory", "--text", path, *SMALL, "--valid-tokens", "1")
     comparison = Comparison(parse(*options, "--out", tmp_path / "out"))
     for has_memory in (False, True):
-        _, targets = comparison._validation(has_memory).batch(0, 0)
+        ids = comparison.corpus.ids["valid"]
+        _, targets = make_validation(ids, comparison.options, has_memory).batch(0, 0)
         assert np.count_nonzero(targets) == 3
     assert run(tmp_path / "out", "--axis", "memory", "--batch-size", "61") == 2
     assert "valid with 61 tokens, --batch-size 61" in capsys.readouterr().err
