@@ -23,7 +23,7 @@ class KVCache(Value):
       O(N W H) for any `max_length`, and the cache never runs full.
     - `Strided`, `Fixed`, `BlockLocal2D` and `p | q` keep all M keys, and a step gathers those that
       it may attend to. XLA writes the new key in place; other graphs copy the state.
-    - `Causal`, `PerHead` of these and `LSH` keep all keys and read all, O(N M H).
+    - `Causal`, `PerHead` of these and `LSH`, which would sort again, keep and read all, O(N M H).
 
     Several new keys at once, such as a prompt's, make a matrix of T by M scores, or T by M + T if
     only the last keys are kept; read a long prompt in pieces. The columns of masks given to a call
