@@ -13,7 +13,7 @@ from keras_attn.testing import check_layer
 B, T, D = 2, 7, 6
 
 
-def stack(remat, num_layers=2, dropout=0.3):
+def stack(remat, num_layers=3, dropout=0.3):
     """Return a stack with the same weights and seeds at each call."""
     keras.utils.set_random_seed(0)
 

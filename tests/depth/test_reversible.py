@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 B, T, D = 2, 7, 6
 
 
-def stack(num_layers=5, dropout=0.3, join="mean", cross_attention=False, **attention):
+def stack(num_layers=3, dropout=0.3, join="mean", cross_attention=False, **attention):
     """Return a stack with the same weights and seeds at each call."""
     keras.utils.set_random_seed(0)
 
@@ -69,28 +69,29 @@ LSH_ATTENTION = {
         ("eager", {"pattern": "causal"}),
         ("graph", {"pattern": "causal", "join": "concatenate"}),
         pytest.param("xla", {"pattern": "causal"}, marks=pytest.mark.slow),
-        ("eager", LSH_ATTENTION),
         pytest.param("graph", LSH_ATTENTION, marks=pytest.mark.slow),
+        ("eager", LSH_ATTENTION),
     ],
-    ids=["eager", "graph", "xla", "lsh-eager", "lsh-graph"],
+    ids=["eager", "graph", "xla", "lsh-graph", "lsh-eager"],
 )
 def test_gradients_equal_those_of_stored_activations(way, arguments, monkeypatch):
     x = oracles.random(B, T, D)
     found = loss_and_gradients(stack(2, **arguments), x, way)
     monkeypatch.setattr(module, "reversible", in_turn)
-    wanted = loss_and_gradients(stack(2, **arguments), x, way)
+    # XLA draws other random numbers.
+    twin = "xla" if way == "xla" else "eager"
+    wanted = loss_and_gradients(stack(2, **arguments), x, twin)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
 
 
-@pytest.mark.slow
 def test_gradients_in_float64(monkeypatch):
     keras.config.set_dtype_policy("float64")
     try:
         x = oracles.random(B, T, D).astype("float64")
-        found = loss_and_gradients(stack(), x, "graph", "float64")
+        found = loss_and_gradients(stack(), x, "eager", "float64")
         monkeypatch.setattr(module, "reversible", in_turn)
-        wanted = loss_and_gradients(stack(), x, "graph", "float64")
+        wanted = loss_and_gradients(stack(), x, "eager", "float64")
     finally:
         keras.config.set_dtype_policy("float32")
     for one, other in zip(found, wanted, strict=True):
@@ -109,11 +110,11 @@ def test_streams_equal_the_formula():
 
 
 @pytest.mark.slow
-def test_twelve_layers_train_as_their_twin(monkeypatch):
+def test_seven_layers_train_as_their_twin(monkeypatch):
     x, y = oracles.random(16, T, D), oracles.random(16, T, D, seed=1)
 
     def losses():
-        layer = stack(num_layers=12, dropout=0.1)
+        layer = stack(num_layers=7, dropout=0.1)
         inputs = keras.Input((T, D))
         model = keras.Model(inputs, layer(inputs))
         model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
@@ -169,7 +170,7 @@ def test_training_in_mixed_precision():
         inputs = keras.Input((T, D))
         model = keras.Model(inputs, layer(inputs))
         assert model.output.dtype == keras.config.dtype_policy().compute_dtype
-        model.compile(keras.optimizers.Adam(3e-3), "mse")
+        model.compile(keras.optimizers.Adam(3e-3), "mse", jit_compile=False)
         return model.fit(x, y, batch_size=8, epochs=5, shuffle=False, verbose=0).history["loss"]
 
     found, wanted = losses("mixed_bfloat16"), losses("float32")

@@ -2,11 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from fork_server import ROOT, ForkedPython
 from other_backend import needs_jax
 from scripts import cluster
 
@@ -54,14 +52,11 @@ except Exception as error:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", pytest.param("jax", marks=needs_jax)])
 def test_the_surviving_worker_reports_the_failure_and_exits(backend):
-    common = {"KERAS_BACKEND": backend, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(index)],
-            env={**os.environ, **common, "TF_CONFIG": config},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        ForkedPython(
+            *("-c", PROGRAM, index),
+            backend=backend,
+            environment={**os.environ, "PYTHONPATH": str(ROOT), "TF_CONFIG": config},
         )
         for index, config in enumerate(cluster(2))
     ]

@@ -9,7 +9,7 @@ import oracles
 import pytest
 import tensorflow as tf
 
-from keras_attn import export, models, text
+from keras_attn import export, models
 from keras_attn.export.__main__ import main
 from keras_attn.export._saved_model.quantization import MIN_SIZE, round_to_int8
 from keras_attn.generation import Sample
@@ -119,16 +119,10 @@ def test_the_file_is_a_quarter(tmp_path):
 
 
 KINDS = {
-    "text": lambda: (
-        models.transformer(31, **SIZES),
-        {"tokenizer": text.Characters("abcdefghijklmnopqrstuvwxyz "), **LENGTHS},
-    ),
-    "images": lambda: (models.image_transformer(V, (2, 3, 1), **SIZES), {}),
     "sampled": lambda: (
         models.gpt(V, **SIZES, max_length=16),
         {"strategy": Sample(0.5, top_k=3), **LENGTHS},
     ),
-    "spans": lambda: (models.adaptive_span_transformer(V, **SIZES, max_span=8), {}),
     "hashed": lambda: (models.reformer(V, **SIZES, axial_shape=(4, 4), chunk_length=4), LENGTHS),
     "act": lambda: (models.universal_transformer(V, **SIZES, depth="act"), LENGTHS),
 }

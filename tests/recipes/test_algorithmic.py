@@ -218,9 +218,6 @@ def test_parity_counts_steps_and_is_exported(tmp_path):
         pytest.param(
             *(SequenceRun, ("--task", "copy", "--model", "transformer")), marks=pytest.mark.slow
         ),
-        pytest.param(
-            *(SequenceRun, ("--task", "reverse", "--depth", "recurrent")), marks=pytest.mark.slow
-        ),
         (ParityRun, ("--task", "parity", "--model", "rnn")),
     ],
 )

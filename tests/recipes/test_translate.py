@@ -10,6 +10,7 @@ import time
 import pytest
 import recipe_runs
 import tensorflow as tf
+from fork_server import ForkedPython
 from recipe_runs import card, error_of
 
 from keras_attn.text import PackedBatches
@@ -17,7 +18,6 @@ from recipes.settings import save_settings
 from recipes.translate.task import parallel_text
 from recipes.translate.training import TranslationRun
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WORDS = "one two three four five six seven eight nine ten".split()
 SMALL = [
     *("--num-layers", "1", "--tokenizer", "characters", "--beams", "2", "--max-length", "24"),
@@ -47,7 +47,7 @@ def run(*arguments):
     return recipe_runs.run("translate", *command(*arguments)[3:])
 
 
-OPTIONS = ("--epochs", "3", "--checkpoint-steps", "1")
+OPTIONS = ("--epochs", "2", "--checkpoint-steps", "1")
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +60,7 @@ def finished(data, tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_run_killed_by_the_system_ends_like_an_undisturbed_one(finished, data, tmp_path):
-    process = subprocess.Popen(
-        command(data, tmp_path, *OPTIONS),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": ROOT},
-    )
+    process = ForkedPython(*command(data, tmp_path, *OPTIONS)[1:], stderr=subprocess.STDOUT)
     checkpoints = tmp_path / "checkpoint"
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
