@@ -176,7 +176,7 @@ def test_implicit_mask_reaches_every_step_and_is_passed_on():
 def test_check_layer():
     layer = Recurrent(block(residual="pre_norm"), 2, "timestep")
     # All others run on `ACT`, which is one.
-    checks = ["config", "building", "implicit_mask", "unknown_sizes", "saving"]
+    checks = ["config", "building", "unknown_sizes", "saving"]
     check_layer(layer, (2, 5, 6), only=checks).raise_if_any()
 
 

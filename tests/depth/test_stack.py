@@ -132,6 +132,7 @@ def test_symbolic_shape_and_model():
     x = keras.Input((None, D))
     stack = built()
     model = keras.Model(x, stack(x))
+    model.compile(jit_compile=False)
     assert model.output.shape == (None, None, D)
     output, states = stack(x, return_hidden_states=True)
     assert [state.shape for state in [output, *states]] == [(None, None, D)] * (L + 1)

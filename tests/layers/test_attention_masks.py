@@ -217,6 +217,7 @@ def test_implicit_mask_in_a_functional_model():
     embedded = keras.layers.Embedding(9, D, mask_zero=True)(tokens)
     hidden = layer(embedded, embedded)
     model = keras.Model(tokens, [embedded, hidden])
+    model.compile(jit_compile=False)
     x, output = model(TOKENS)
     x = ops.array(ops.convert_to_numpy(x))
     np.testing.assert_array_equal(output, layer(x, x, value_mask=REAL))

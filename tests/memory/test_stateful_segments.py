@@ -193,6 +193,7 @@ def test_first_batch_sets_the_number_of_rows():
         tf.data.Dataset.from_tensor_slices(cut(IDS)).batch(4, drop_remainder=True),
     ):
         model = StatefulSegments(inner)
+        model.compile(jit_compile=False)
         model.predict(data, verbose=0)
         assert model.batch_size == 4 and model.state["memory"].shape == (4, 1, M, D)
     model = StatefulSegments(inner)
@@ -232,7 +233,7 @@ def test_streamed_texts_equal_separate_texts(model):
     losses = [loss_of(plain({"token_ids": text[None, :-1]}), text[None, 1:]) for text in texts]
     expected = np.average(losses, weights=[len(text) - 1 for text in texts])
     streamed = StatefulSegments(model.model, 2)
-    streamed.compile(loss=LOSS, metrics=[Perplexity()])
+    streamed.compile(loss=LOSS, metrics=[Perplexity()], jit_compile=False)
     streams = SegmentStreams(texts, 2, 3)
     for data in (streams, streams.as_dataset()):
         found = streamed.evaluate(data, verbose=0, return_dict=True)["perplexity"]
