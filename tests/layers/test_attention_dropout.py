@@ -1,0 +1,47 @@
+"""Dropout of the attention weights: its scale and its rate, under every plan."""
+
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.patterns import Causal, Dense, Fixed, Local, Strided
+
+B, T = 3, 40
+PATTERNS = [Dense(), Causal(), Local(7), Local(5, causal=False), Strided(6), Fixed(8, 2)]
+
+
+def dropped_weights(pattern, rate, implementation):
+    """The weights (B, T, T) after dropout, as the output for values that are unit vectors."""
+    layer = MultiHeadAttention(
+        *(1, 3, T),
+        pattern=pattern,
+        use_bias=False,
+        dropout=rate,
+        output_shape=T,
+        implementation=implementation,
+        seed=1,
+    )
+    query = oracles.random(B, T, 5)
+    values = np.broadcast_to(np.eye(T, dtype="float32"), (B, T, T))
+    layer.build(query.shape, values.shape)
+    layer.query_kernel.assign(np.zeros((5, 1, 3)))  # a query likes all keys alike
+    layer.value_kernel.assign(np.eye(T)[:, None])
+    layer.output_kernel.assign(np.eye(T)[None])
+    return np.asarray(layer(query, values, training=True))
+
+
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=repr)
+def test_dropout_is_applied_once_to_each_weight(pattern, implementation):
+    """Twice, it would drop 1 - (1 - rate)^2 of the weights and scale the others by its square."""
+    rate = 0.3
+    places = np.arange(T)
+    allowed = np.asarray(pattern.allowed(places, places))
+    weights = np.broadcast_to(allowed / allowed.sum(axis=1, keepdims=True), (B, T, T))
+    found = dropped_weights(pattern, rate, implementation)
+    kept = found != 0
+    np.testing.assert_allclose(found[kept], weights[kept] / (1 - rate), rtol=1e-5)
+    count = B * allowed.sum()
+    dropped = 1 - kept.sum() / count
+    assert abs(dropped - rate) < 4 * np.sqrt(rate * (1 - rate) / count)
