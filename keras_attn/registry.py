@@ -1,6 +1,7 @@
 """Values of an axis: given as an object, a snake_case name or a serialised configuration."""
 
 import contextlib
+import functools
 import inspect
 
 import keras
@@ -14,8 +15,11 @@ deserialize = keras.saving.deserialize_keras_object
 _NAMED = {}
 
 
-class ArgumentRepr:
-    """Mixin with a `repr` that shows the constructor's arguments which differ from their defaults.
+class Configurable:
+    """Mixin with a configuration and a `repr` made of the constructor's arguments.
+
+    The value of an argument is the attribute of its name. A constructor's `**kwargs` are the
+    arguments of its base class. What is stored elsewhere needs a `get_config` of its own.
 
     Example:
         >>> import keras_attn
@@ -23,13 +27,24 @@ class ArgumentRepr:
         MultiHeadAttention(8, 64, pattern=Local(256))
     """
 
+    def get_config(self):
+        # Not `super()`: a value with weights inherits from `Layer` first.
+        is_layer = isinstance(self, keras.layers.Layer)
+        config = keras.layers.Layer.get_config(self) if is_layer else {}
+        for name in _parameters(type(self)):
+            if hasattr(self, name):
+                # Of a function in `keras.activations` the name is enough.
+                to_config = keras.activations.serialize if name == "activation" else serialize
+                config[name] = to_config(getattr(self, name))
+        return config
+
     def derived_defaults(self):
         """Return the defaults of arguments that other arguments decide, by name."""
         return {}
 
     def __repr__(self):
         config, derived, parts = self.get_config(), self.derived_defaults(), []
-        for name, parameter in inspect.signature(type(self).__init__).parameters.items():
+        for name, parameter in _parameters(type(self)).items():
             if name not in config:
                 continue
             value = getattr(self, name, config[name])
@@ -41,12 +56,27 @@ class ArgumentRepr:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
+@functools.cache
+def _parameters(cls):
+    """Return the parameters of a constructor and of those that its `**kwargs` reach, by name."""
+    found = {}
+    for base in cls.__mro__:
+        if issubclass(base, Configurable) and "__init__" in vars(base):
+            _, *own = inspect.signature(base.__init__).parameters.values()
+            for parameter in own:
+                if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                    found.setdefault(parameter.name, parameter)
+            if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
+                break
+    return found
+
+
 def _show(value):
     if isinstance(value, (list, tuple)) and any(hasattr(x, "get_config") for x in value):
         return f"[{', '.join(map(_show, value))}]"
     if inspect.isfunction(value):
         return value.__name__
-    if isinstance(value, ArgumentRepr) or not hasattr(value, "get_config"):
+    if isinstance(value, Configurable) or not hasattr(value, "get_config"):
         return repr(value)
     if isinstance(value, keras.layers.Layer):
         return type(value).__name__
@@ -67,21 +97,40 @@ def _is_default(value, default):
     return False
 
 
-class Value(ArgumentRepr):
-    """A value of an axis that has no weights: compared, printed and saved by its configuration."""
+class MaskedLayer(Configurable, keras.layers.Layer):
+    """A layer with a configuration and a `repr`, which passes Keras's masks on."""
 
-    def get_config(self):
-        return {}
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+
+class Value(Configurable):
+    """A value of an axis that has no weights: compared, printed and saved by its configuration."""
 
     @classmethod
     def from_config(cls, config):
-        return cls(**config)
+        return cls(**{name: deserialize(value) for name, value in config.items()})
 
     def __eq__(self, other):
         return type(self) is type(other) and self.get_config() == other.get_config()
 
     def __hash__(self):
         return hash((type(self), repr(sorted(self.get_config().items()))))
+
+
+class LayerValue(keras.layers.Layer, Value):
+    """A value of an axis that has weights: a layer that equals only itself."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+    __repr__ = Configurable.__repr__
+    get_config = Configurable.get_config
+
+
+def revive(value):
+    """Return the object of a serialised configuration; anything else as it is."""
+    return deserialize(value) if isinstance(value, dict) else value
 
 
 def resolve(identifier, names, axis, base=object, **layer_arguments):

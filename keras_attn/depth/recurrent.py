@@ -77,7 +77,7 @@ class Recurrent(Stack):
         step = {"step": number} if self.position.counts_steps else {}
         return self.position(x, places, **step)
 
-    __repr__ = registry.ArgumentRepr.__repr__
+    __repr__ = registry.Configurable.__repr__
 
     def get_config(self):
         return {

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.remat import remat_chain
 from keras_attn.depth import caches
-from keras_attn.layers.block import Block, CallContext
+from keras_attn.layers.block import Block, CallContext, takes_call_context
 from keras_attn.memory.segment_memory import filled_slots
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.shapes import size
@@ -116,41 +116,23 @@ class Stack(Block):
         """Return complete cross-attention caches of `context` (B, S, D), one a block."""
         return [block.cross_attention.context_cache(context) for block in self.blocks]
 
+    @takes_call_context
     def call(
         self,
         x,
         context=None,
         *,
-        padding_mask=None,
-        context_padding_mask=None,
-        attention_mask=None,
-        query_positions=None,
-        key_positions=None,
         memory=None,
         memory_length=None,
-        cache=None,
         context_cache=None,
-        context_attention_mask=None,
-        return_attention_scores=False,
         return_hidden_states=False,
-        training=None,
+        **arguments,
     ):
-        call = CallContext(
-            context=context,
-            padding_mask=padding_mask,
-            context_padding_mask=context_padding_mask,
-            attention_mask=attention_mask,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            cache=cache,
-            context_attention_mask=context_attention_mask,
-            return_attention_scores=return_attention_scores,
-            training=training,
-        ).with_keras_masks(x)
+        call = CallContext(context, **arguments).with_keras_masks(x)
         calls = [call] * self.num_layers
-        if cache is not None:
+        if call.cache is not None:
             calls = [
-                call.replace(cache=caches.of_block(i, cache, context_cache))
+                call.replace(cache=caches.of_block(i, call.cache, context_cache))
                 for i, call in enumerate(calls)
             ]
         if memory is not None:
@@ -158,9 +140,9 @@ class Stack(Block):
             calls = [call.replace(memory=m, memory_mask=filled) for m in memories]
         x, extras = self._run(x, calls, keep_outputs=return_hidden_states)
         results = [self._close(x)]
-        if return_attention_scores:
+        if call.return_attention_scores:
             results.append([extra["scores"] for extra in extras])
-        if cache is not None:
+        if call.cache is not None:
             results.append(caches.join([extra["cache"] for extra in extras]))
         if memory is not None:
             results.append(ops.stack([extra["input"] for extra in extras], axis=1))  # (B, L, T, D)

@@ -6,12 +6,13 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.tiles import for_each_tile
 from keras_attn.ops.checks import check_rates, check_sizes
+from keras_attn.ops.kernel_layer import KernelLayer
 from keras_attn.ops.random import RepeatedSeed, split_seed
 from keras_attn.ops.shapes import ceil_div, flatten_rows, pad, size, slice_axis
 
 
 @registry.register
-class FeedForward(registry.ArgumentRepr, keras.layers.Layer):
+class FeedForward(KernelLayer):
     """Two dense layers, applied to each position.
 
         FFN(x) = activation(x W_1 + b_1) W_2 + b_2
@@ -41,9 +42,8 @@ class FeedForward(registry.ArgumentRepr, keras.layers.Layer):
         ValueError: if `intermediate_dim` or `chunks` is below 1, or `dropout` is outside [0, 1).
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
-        >>> keras_attn.layers.FeedForward(32)(ops.ones((2, 3, 8))).shape
+        >>> import keras, keras_attn
+        >>> keras_attn.layers.FeedForward(32)(keras.ops.ones((2, 3, 8))).shape
         TensorShape([2, 3, 8])
 
     Differs from the paper: none with the default activation; the paper drops nothing inside.
@@ -53,37 +53,15 @@ class FeedForward(registry.ArgumentRepr, keras.layers.Layer):
     """
 
     def __init__(
-        self,
-        intermediate_dim,
-        activation="relu",
-        use_bias=True,
-        dropout=0.0,
-        chunks=1,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
-        output_initializer=None,
-        **kwargs,
+        self, intermediate_dim, activation="relu", use_bias=True, dropout=0.0, chunks=1, **kwargs
     ):
-        super().__init__(**kwargs)
+        super().__init__(use_bias=use_bias, **kwargs)
         check_sizes(intermediate_dim=intermediate_dim, chunks=chunks)
         check_rates(dropout=dropout)
         self.intermediate_dim = intermediate_dim
         self.activation = keras.activations.get(activation)
-        self.use_bias = use_bias
         self.dropout = dropout
         self.chunks = chunks
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.bias_initializer = keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
-        self.kernel_constraint = keras.constraints.get(kernel_constraint)
-        self.bias_constraint = keras.constraints.get(bias_constraint)
-        self.output_initializer = keras.initializers.get(output_initializer)
-        self.supports_masking = True
 
     def build(self, x_shape):
         def dense(units, initializer, name):
@@ -100,10 +78,9 @@ class FeedForward(registry.ArgumentRepr, keras.layers.Layer):
                 name=name,
             )
 
+        last = self.output_initializer or self.kernel_initializer
         self.intermediate = dense(self.intermediate_dim, self.kernel_initializer, "intermediate")
-        self.output_dense = dense(
-            x_shape[-1], self.output_initializer or self.kernel_initializer, "output"
-        )
+        self.output_dense = dense(x_shape[-1], last, "output")
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
         self.intermediate.build(x_shape)
         self.output_dense.build((*x_shape[:-1], self.intermediate_dim))
@@ -123,19 +100,19 @@ class FeedForward(registry.ArgumentRepr, keras.layers.Layer):
         """Compute one chunk after another. Weights are passed in, so each chunk has gradients."""
         count = size(rows, 0)
         length = ceil_div(count, chunks)
-        tiles = ops.reshape(
-            pad(rows, 0, chunks * length - count, axis=0), (chunks, length, rows.shape[1])
-        )
+        padded = pad(rows, 0, chunks * length - count, axis=0)
+        tiles = ops.reshape(padded, (chunks, length, rows.shape[1]))
         variables = [*self.intermediate.variables, *self.output_dense.variables]
         weights = tuple(_as_operand(variable) for variable in variables)
-        drops = bool(training and self.dropout)
-        seeds = (split_seed(self.drop.seed_generator.next(), chunks),) if drops else ()
+        seeds = ()
+        if training and self.dropout:
+            seeds = (split_seed(self.drop.seed_generator.next(), chunks),)
 
         def compute(*operands):
             *seed, tile = operands[: len(seeds) + 1]
 
             def drop(hidden):
-                if not drops:
+                if not seed:
                     return hidden
                 return keras.random.dropout(hidden, self.dropout, seed=RepeatedSeed(*seed))
 
@@ -150,23 +127,6 @@ class FeedForward(registry.ArgumentRepr, keras.layers.Layer):
 
     def compute_output_shape(self, x_shape):
         return x_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "intermediate_dim": self.intermediate_dim,
-            "activation": keras.activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-            "dropout": self.dropout,
-            "chunks": self.chunks,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
-            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
-            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
-            "output_initializer": keras.initializers.serialize(self.output_initializer),
-        }
 
 
 def _as_operand(variable):

@@ -8,9 +8,10 @@ from keras_attn.attention.cache import add_slots
 from keras_attn.attention.masks import join_masks, keras_mask
 from keras_attn.attention.positions import slots_at_distance
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
+from keras_attn.ops.images import integer_pair
 
 
-class PositionMixer(registry.ArgumentRepr, keras.layers.Layer):
+class PositionMixer(registry.MaskedLayer):
     """Base class of feed-forward layers whose output at a position depends on other positions.
 
     `TransformerBlock` calls such a layer with `padding_mask`; in decoding also with
@@ -30,12 +31,11 @@ class SeparableConvTransition(PositionMixer):
         Transition(x) = activation(x * D_1 W_1 + b_1) * D_2 W_2 + b_2
 
     where * D_k convolves each channel by itself, and W_k mixes the channels of a position. Padding
-    is zeroed before each convolution, like the positions beyond the ends of the sequence, so it has
-    no influence on real positions. Time O(T D F), memory O(T F).
+    is zeroed before each convolution, so it has no influence. Time O(T D F), memory O(T F).
 
     As `feed_forward` of a `TransformerBlock` it gets the block's padding mask. In a decoder it must
-    be causal; its cache keeps the inputs of each convolution. A segment memory does not keep them
-    and is refused. Without a cache it ignores the block's `attention_mask`, so packed rows are
+    be causal; its cache keeps the inputs of each convolution, which a segment memory does not, so
+    that is refused. Without a cache it ignores the block's `attention_mask`, so packed rows are
     refused; with a cache the mask selects the slots of a beam's own text.
 
     Args:
@@ -61,9 +61,9 @@ class SeparableConvTransition(PositionMixer):
             the mask is not boolean or does not fit, or there is a cache and `causal` is False.
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
-        >>> keras_attn.layers.SeparableConvTransition(32, causal=True)(ops.ones((2, 3, 8))).shape
+        >>> import keras, keras_attn
+        >>> layer = keras_attn.layers.SeparableConvTransition(32, causal=True)
+        >>> layer(keras.ops.ones((2, 3, 8))).shape
         TensorShape([2, 3, 8])
 
     Differs from the paper: it names no sizes; these are Tensor2Tensor's, 3 and then 5.
@@ -83,22 +83,14 @@ class SeparableConvTransition(PositionMixer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if not isinstance(kernel_sizes, (tuple, list)) or len(kernel_sizes) != 2:
-            raise ValueError(
-                "`kernel_sizes` must be a pair of integers. "
-                f"Received: kernel_sizes={kernel_sizes!r}."
-            )
         check_sizes(intermediate_dim=intermediate_dim)
-        for size in kernel_sizes:
-            check_sizes(kernel_sizes=size)
         check_rates(dropout=dropout)
         self.intermediate_dim = intermediate_dim
-        self.kernel_sizes = tuple(kernel_sizes)
+        self.kernel_sizes = integer_pair(1, kernel_sizes=kernel_sizes)
         self.activation = keras.activations.get(activation)
         self.dropout = dropout
         self.causal = bool(causal)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.supports_masking = True
 
     def build(self, x_shape):
         def convolution(width, kernel_size, name):
@@ -125,13 +117,11 @@ class SeparableConvTransition(PositionMixer):
         grows = max_length is None
         slots = 0 if grows else max_length
         widths = {"inputs": self.output_convolution.filters, "hidden": self.intermediate_dim}
-        return {
-            **{
-                name: ops.zeros((batch_size, 1, slots, width), self.compute_dtype)
-                for name, width in widths.items()
-            },
-            "index": None if grows else ops.convert_to_tensor(0, "int32"),
+        cache = {
+            name: ops.zeros((batch_size, 1, slots, width), self.compute_dtype)
+            for name, width in widths.items()
         }
+        return {**cache, "index": None if grows else ops.convert_to_tensor(0, "int32")}
 
     def call(
         self,
@@ -177,17 +167,6 @@ class SeparableConvTransition(PositionMixer):
 
     def compute_output_shape(self, x_shape):
         return x_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "intermediate_dim": self.intermediate_dim,
-            "kernel_sizes": self.kernel_sizes,
-            "activation": keras.activations.serialize(self.activation),
-            "dropout": self.dropout,
-            "causal": self.causal,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
 
 
 def _convolve(convolution, slots, seen):

@@ -1,5 +1,6 @@
 """Token embeddings, wide for frequent words and narrow for rare ones."""
 
+import itertools
 import math
 
 import keras
@@ -11,7 +12,7 @@ from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
+class AdaptiveEmbedding(registry.MaskedLayer):
     """Embed tokens by one table for each cluster of words: the rarer, the narrower.
 
         x = sqrt(D) E_i[token - first_i] P_i,   first_i <= token < end_i,   d_i = D / div_val^i
@@ -19,8 +20,7 @@ class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
     The clusters are [0, cutoffs[0]), [cutoffs[0], cutoffs[1]), ..., [cutoffs[-1], V), so ids must
     be in the order of falling frequency. `AdaptiveSoftmax(embedding)` predicts words by the
     same tables. With a `div_val` of 1 there is no projection P_i, and x is what `TokenEmbedding`
-    gives. Token id 0 is padding: the layer makes Keras's implicit mask. Weights V_i d_i + d_i D for
-    each cluster i; time O(T D sum_i d_i).
+    gives. Weights V_i d_i + d_i D for each cluster i; time O(T D sum_i d_i).
 
     Args:
         vocabulary_size: int. Number of tokens V.
@@ -29,7 +29,7 @@ class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
             give a single cluster.
         div_val: int. By how much each cluster is narrower than the one before.
         scaled: bool. If True, embeddings are multiplied by sqrt(D).
-        mask_zero: bool. If True, id 0 is padding and makes an implicit mask.
+        mask_zero: bool. If True, id 0 is padding: the layer makes Keras's implicit mask.
         embeddings_initializer: of the tables; by default normal with standard deviation D^-1/2.
         projection_initializer: of P_i; by default normal with standard deviation d_i^-1/2. Both
             defaults together give the scaled embeddings unit variance.
@@ -45,10 +45,9 @@ class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
             cluster would have width 0, or `token_ids` are not integers.
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
+        >>> import keras, keras_attn
         >>> embedding = keras_attn.layers.AdaptiveEmbedding(100, 16, cutoffs=[10, 30], div_val=4)
-        >>> embedding(ops.array([[5, 27, 99]])).shape
+        >>> embedding(keras.ops.array([[5, 27, 99]])).shape
         TensorShape([1, 3, 16])
         >>> [tuple(table.shape) for table in embedding.tables]
         [(10, 16), (20, 4), (70, 1)]
@@ -76,8 +75,9 @@ class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
         if not isinstance(cutoffs, (list, tuple)):
             raise ValueError(f"`cutoffs` must be a list of ints. Received: cutoffs={cutoffs!r}.")
         check_sizes(**{f"cutoffs[{i}]": cutoff for i, cutoff in enumerate(cutoffs)})
-        edges = [0, *cutoffs, vocabulary_size]
-        if any(first >= end for first, end in zip(edges[:-1], edges[1:])):
+        # The first id of each cluster and the one after its last.
+        self.bounds = list(itertools.pairwise([0, *cutoffs, vocabulary_size]))
+        if any(first >= end for first, end in self.bounds):
             raise ValueError(
                 "`cutoffs` must grow, between 0 and `vocabulary_size`. Received: "
                 f"cutoffs={list(cutoffs)}, vocabulary_size={vocabulary_size}."
@@ -96,10 +96,7 @@ class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
         self.mask_zero = mask_zero
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.projection_initializer = keras.initializers.get(projection_initializer)
-        # The first id of each cluster and the one after its last; its width.
-        self.bounds = list(zip(edges[:-1], edges[1:]))
         self.widths = [hidden_dim // div_val**i for i in range(len(self.bounds))]
-        self.supports_masking = True
 
     def build(self, input_shape=None):
         self.tables = [
@@ -115,19 +112,14 @@ class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
 
     def make_projections(self, owner, count=None):
         """Add the first `count` projections (d_i, D) as weights of the layer `owner`."""
-        if self.div_val == 1:
-            return []
-        return [
-            owner.add_weight(
-                (width, self.hidden_dim),
-                registry.redraw(
-                    self.projection_initializer
-                    or keras.initializers.RandomNormal(stddev=width**-0.5)
-                ),
-                name=f"projection_{i}",
+        projections = []
+        for i, width in enumerate(self.widths[:count] if self.div_val > 1 else ()):
+            initializer = self.projection_initializer or keras.initializers.RandomNormal(
+                stddev=width**-0.5
             )
-            for i, width in enumerate(self.widths[:count])
-        ]
+            shape, name = (width, self.hidden_dim), f"projection_{i}"
+            projections.append(owner.add_weight(shape, registry.redraw(initializer), name=name))
+        return projections
 
     def call(self, inputs):
         check_integers(inputs, "token_ids")
@@ -152,16 +144,3 @@ class AdaptiveEmbedding(registry.ArgumentRepr, keras.layers.Layer):
 
     def compute_output_spec(self, inputs):
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "hidden_dim": self.hidden_dim,
-            "cutoffs": self.cutoffs,
-            "div_val": self.div_val,
-            "scaled": self.scaled,
-            "mask_zero": self.mask_zero,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-            "projection_initializer": keras.initializers.serialize(self.projection_initializer),
-        }

@@ -11,7 +11,7 @@ from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
+class AdaptiveSoftmax(registry.MaskedLayer):
     """Predict words in two steps: a frequent word or a cluster, then a word of the cluster.
 
         p(w) = softmax(z_0)(w) for the words of the first cluster,
@@ -25,11 +25,11 @@ class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
     Called without labels, it returns the log-probabilities of all words, which are logits too, at
     the cost of a plain softmax. All that follows the products is float32 under any dtype policy.
 
-    The losses (B, T) are what `keras_attn.losses.LabelSmoothedCrossentropy(0.0)` takes
-    the mean of, and `Perplexity` and `BitsPerCharacter` measure, in place of logits:
+    `keras_attn.losses.LabelSmoothedCrossentropy(0.0)` takes the mean of the losses (B, T), and
+    `Perplexity` and `BitsPerCharacter` measure them, in place of logits:
 
-        loss_of_tokens = keras.Model([token_ids, labels], softmax(hidden, labels))   # fit([x, y], y)
-        model = keras.Model(token_ids, softmax(hidden))                              # generate
+        loss_of_tokens = keras.Model([token_ids, labels], softmax(hidden, labels))  # fit([x, y], y)
+        model = keras.Model(token_ids, softmax(hidden))  # generate
 
     Args:
         embedding: an `AdaptiveEmbedding`, whose tables are shared. One that embeds no input makes
@@ -39,8 +39,7 @@ class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
         ignore_class: int. Tokens with this label have loss 0.
 
     Call arguments:
-        x: (B, T, D).
-        labels: optional int (B, T).
+        x: (B, T, D). labels: optional int (B, T).
 
     Returns:
         Log-probabilities (B, T, V), float32; with `labels` the losses -log p(label) (B, T).
@@ -50,12 +49,11 @@ class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
             shape does not fit.
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
+        >>> import keras, keras_attn
         >>> embedding = keras_attn.layers.AdaptiveEmbedding(100, 16, cutoffs=[10, 30], div_val=4)
         >>> softmax = keras_attn.layers.AdaptiveSoftmax(embedding)
-        >>> x = embedding(ops.array([[5, 27, 99]]))
-        >>> softmax(x).shape, softmax(x, ops.array([[27, 99, 3]])).shape
+        >>> x = embedding(keras.ops.array([[5, 27, 99]]))
+        >>> softmax(x).shape, softmax(x, keras.ops.array([[27, 99, 3]])).shape
         (TensorShape([1, 3, 100]), TensorShape([1, 3]))
 
     Differs from the paper: words have biases, as in Transformer-XL, whose authors' code lets the
@@ -68,8 +66,7 @@ class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
 
     def __init__(self, embedding, tied_projections=True, ignore_class=0, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(embedding, dict):
-            embedding = keras.saving.deserialize_keras_object(embedding)
+        embedding = registry.revive(embedding)
         if not isinstance(embedding, AdaptiveEmbedding):
             raise ValueError(
                 f"`embedding` must be an `AdaptiveEmbedding`. Received: embedding={embedding!r}."
@@ -78,23 +75,22 @@ class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
         self.embedding = embedding
         self.tied_projections = tied_projections
         self.ignore_class = ignore_class
-        self.supports_masking = True
 
     def build(self, x_shape, labels_shape=None):
         embedding = self.embedding
         registry.build_once(embedding, x_shape)
         own = {True: 0, False: None, "all_but_first": 1}[self.tied_projections]
         self.projections = embedding.make_projections(self, own)
-        clusters = len(embedding.bounds) - 1
+        sizes = [end - first for first, end in embedding.bounds]
+        clusters = len(sizes) - 1
         if clusters:
-            self.cluster_table = self.add_weight(
-                (clusters, embedding.hidden_dim), embedding.table_initializer(), name="clusters"
-            )
+            initializer = embedding.table_initializer()
+            shape = (clusters, embedding.hidden_dim)
+            self.cluster_table = self.add_weight(shape, initializer, name="clusters")
+        sizes[0] += clusters
         self.biases = [
-            self.add_weight(
-                (end - first + (0 if i else clusters),), "zeros", autocast=False, name=f"bias_{i}"
-            )
-            for i, (first, end) in enumerate(embedding.bounds)
+            self.add_weight((size,), "zeros", autocast=False, name=f"bias_{i}")
+            for i, size in enumerate(sizes)
         ]
 
     def call(self, x, labels=None):
@@ -118,26 +114,14 @@ class AdaptiveSoftmax(registry.ArgumentRepr, keras.layers.Layer):
             tables[0] = ops.concatenate([tables[0], ops.cast(self.cluster_table, dtype)], axis=0)
         own = len(self.projections)
         projections = [*self.projections, *self.embedding.projections[own:]]
-        return [
-            (
-                table,
-                ops.cast(bias, "float32"),
-                *(ops.cast(p, dtype) for p in projections[i : i + 1]),
-            )
-            for i, (table, bias) in enumerate(zip(tables, self.biases))
-        ]
+        weights = [[table, ops.cast(bias, "float32")] for table, bias in zip(tables, self.biases)]
+        for parts, projection in zip(weights, projections):
+            parts.append(ops.cast(projection, dtype))
+        return weights
 
     def compute_output_spec(self, x, labels=None):
         last = () if labels is not None else (self.embedding.vocabulary_size,)
         return keras.KerasTensor((*x.shape[:-1], *last), dtype="float32")
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "embedding": registry.serialize(self.embedding),
-            "tied_projections": self.tied_projections,
-            "ignore_class": self.ignore_class,
-        }
 
 
 def _logits(x, table, bias, projection=None):

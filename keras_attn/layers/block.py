@@ -1,19 +1,17 @@
 """The contract between depths and blocks: one object with the arguments of a call."""
 
 import dataclasses
+import inspect
 
 import keras
 
 from keras_attn.attention.masks import keras_mask
-from keras_attn.registry import ArgumentRepr
+from keras_attn.registry import MaskedLayer
 
 
 @dataclasses.dataclass(frozen=True)
 class CallContext:
-    """Arguments of one call beside its input, passed on from depths to blocks and sublayers.
-
-    Attributes are the call arguments of `Block`.
-    """
+    """Call arguments of a `Block` beside its input, passed on from depths to sublayers."""
 
     context: object = None
     padding_mask: object = None
@@ -36,18 +34,35 @@ class CallContext:
 
         With a cache the mask would have to cover the cached keys, so only an explicit one counts.
         """
-        padding_mask, context_padding_mask = self.padding_mask, self.context_padding_mask
-        if padding_mask is None and self.cache is None:
-            padding_mask = keras_mask(x)
-        if context_padding_mask is None:
-            context_padding_mask = keras_mask(self.context)
-        return self.replace(padding_mask=padding_mask, context_padding_mask=context_padding_mask)
+        found = {}
+        if self.padding_mask is None and self.cache is None:
+            found["padding_mask"] = keras_mask(x)
+        if self.context_padding_mask is None:
+            found["context_padding_mask"] = keras_mask(self.context)
+        return self.replace(**found)
 
 
-class Block(ArgumentRepr, keras.layers.Layer):
+def takes_call_context(call):
+    """Give a layer's `call` the fields of `CallContext` as arguments, in place of `**arguments`.
+
+    Keras reads the signature: a `**arguments` gets no `training` and may not mix tensors with other
+    values. Each layer names the arguments of its memory itself.
+    """
+    signature = inspect.signature(call)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    shared = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default)
+        for field in dataclasses.fields(CallContext)
+        if field.name not in ("context", "memory", "memory_mask")
+    ]
+    call.__signature__ = signature.replace(parameters=[*own, *shared])
+    return call
+
+
+class Block(MaskedLayer):
     """Base class of what a depth repeats: a layer from (B, T, D) to (B, T, D).
 
-    A subclass defines `apply`. Layers call each other's `apply`; users call the layer itself.
+    A subclass defines `apply`, by which layers call each other; users call the layer itself.
 
     Attributes:
         attention, cross_attention, feed_forward: the sublayers, whose states a cache keeps; None
@@ -57,8 +72,8 @@ class Block(ArgumentRepr, keras.layers.Layer):
 
     Call arguments:
         x: (B, T, D). context: (B, S, D), for cross-attention.
-        padding_mask: bool (B, T) of `x`; context_padding_mask: bool (B, S) of `context`; by
-            default Keras's masks of the two.
+        padding_mask: bool (B, T). context_padding_mask: bool (B, S). By default Keras's masks of
+            `x` and `context`.
         attention_mask, query_positions, key_positions: passed to the self-attention.
         context_attention_mask: passed to the cross-attention, broadcastable to (B, N, T, S).
         memory: (B, M, D), the block's inputs before `x`: more keys for the self-attention, which
@@ -87,37 +102,9 @@ class Block(ArgumentRepr, keras.layers.Layer):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `apply`.")
 
-    def call(
-        self,
-        x,
-        context=None,
-        *,
-        padding_mask=None,
-        context_padding_mask=None,
-        attention_mask=None,
-        query_positions=None,
-        key_positions=None,
-        memory=None,
-        memory_mask=None,
-        cache=None,
-        context_attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-    ):
-        call = CallContext(
-            context=context,
-            padding_mask=padding_mask,
-            context_padding_mask=context_padding_mask,
-            attention_mask=attention_mask,
-            query_positions=query_positions,
-            key_positions=key_positions,
-            memory=memory,
-            memory_mask=memory_mask,
-            cache=cache,
-            context_attention_mask=context_attention_mask,
-            return_attention_scores=return_attention_scores,
-            training=training,
-        )
+    @takes_call_context
+    def call(self, x, context=None, *, memory=None, memory_mask=None, **arguments):
+        call = CallContext(context, memory=memory, memory_mask=memory_mask, **arguments)
         x, extras = self.apply(x, call.with_keras_masks(x))
         return (x, *extras.values()) if extras else x
 

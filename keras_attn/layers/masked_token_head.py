@@ -6,7 +6,7 @@ from keras_attn import registry
 
 
 @registry.register
-class MaskedTokenHead(registry.ArgumentRepr, keras.layers.Layer):
+class MaskedTokenHead(registry.MaskedLayer):
     """Transform hidden states and score them against the token table.
 
         logits = LN(activation(x W + b)) E^T + c
@@ -47,8 +47,7 @@ class MaskedTokenHead(registry.ArgumentRepr, keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if isinstance(embedding, dict):
-            embedding = keras.saving.deserialize_keras_object(embedding)
+        embedding = registry.revive(embedding)
         if not hasattr(embedding, "logits"):
             raise ValueError(
                 "`embedding` must have a method `logits(x)`, as a `TokenEmbedding` has. "
@@ -58,7 +57,6 @@ class MaskedTokenHead(registry.ArgumentRepr, keras.layers.Layer):
         self.activation = keras.activations.get(activation)
         self.epsilon = epsilon
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.supports_masking = True
 
     def build(self, x_shape):
         registry.build_once(self.embedding, x_shape)
@@ -80,14 +78,4 @@ class MaskedTokenHead(registry.ArgumentRepr, keras.layers.Layer):
         return self.embedding.logits(hidden) + keras.ops.cast(self.bias, "float32")
 
     def compute_output_spec(self, x):
-        shape = (*x.shape[:-1], self.embedding.vocabulary_size)
-        return keras.KerasTensor(shape, dtype="float32")
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "embedding": registry.serialize(self.embedding),
-            "activation": keras.activations.serialize(self.activation),
-            "epsilon": self.epsilon,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }
+        return keras.KerasTensor((*x.shape[:-1], self.embedding.vocabulary_size), dtype="float32")

@@ -1,5 +1,7 @@
 """Multi-head attention with any score and any pattern."""
 
+import inspect
+
 import keras
 from keras import ops
 
@@ -30,14 +32,14 @@ PLANS = {
 
 @registry.register
 class MultiHeadAttention(HeadProjections):
-    """Attends with several heads, each with projections, score and pattern of its own.
+    """Attention with several heads, each with projections, score and pattern of its own.
 
         head_n = softmax(score(X W_q, Y W_k) over allowed keys) Y W_v,   out = [head_1 ...] W_o
 
     Takes the weights of `keras.layers.MultiHeadAttention` in their order and shapes. Masks are
     boolean, True = may attend; a query with nothing to attend gets exactly zero attention, so only
-    the output bias remains. Logits, softmax and weights are float32 under any dtype policy.
-    Returning scores does not change the output.
+    the output bias remains. Logits, softmax and weights are float32 under any dtype policy, float64
+    under that of float64. Returning scores does not change the output.
 
     Attention is computed either from the whole matrix of scores, in O(T S N H) time and O(N T S)
     memory, or by the pattern's plan, which leaves out what the pattern forbids and keeps one tile
@@ -49,31 +51,31 @@ class MultiHeadAttention(HeadProjections):
         value_dim: int. Size of each head's values; by default `key_dim`.
         score: name or object of the score axis.
         pattern: name or object of the pattern axis.
-        position: name or object of the position axis that works on heads ("rotary"): what each
-            head's queries and keys go through before they meet; by default nothing.
+        position: name or object of the position axis that works on heads ("rotary"), applied to
+            each head's queries and keys; by default none.
         num_key_value_heads: int. Heads of keys and values, each shared by N divided by it heads
             of queries; by default N.
-        use_bias: bool. Whether the four projections have biases.
         dropout: float. Dropout rate of the attention weights.
         output_shape: int. Size of the output; by default that of `query`.
+        implementation: "dense" for the whole matrix of scores, "blockwise" for the pattern's plan,
+            or "auto": the plan where it is known to compute fewer or to need much less memory;
+            positions, an `attention_mask` or a cache given to a call always take the matrix. With
+            "auto", on JAX and a GPU, in half precision, `keras.ops.dot_product_attention` replaces
+            both where it gives the same to the rounding of the dtype.
+        seed: int. Seed of the dropout.
+        use_bias: bool. If True, the four projections have biases.
         kernel_initializer: of the projections. Each is drawn as the matrix that it is: Keras's own
             layer draws a (D, N, H) kernel as if it were a convolution's, several times too narrow.
-        bias_initializer: of the biases.
-        kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: of each projection.
-        implementation: "dense" for the whole matrix of scores, "blockwise" for the pattern's plan, or "auto":
-            the plan where it is known to compute fewer or to need much less memory. Positions,
-            an `attention_mask` or a cache given to a call always take the matrix. With "auto", on
-            JAX and a GPU, in half precision, a kernel of `keras.ops.dot_product_attention` takes
-            the place of both where it gives the same to the rounding of the dtype.
-        seed: int. Seed of the dropout.
         output_initializer: of the output projection; by default `kernel_initializer`.
+        bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint:
+            of each projection.
 
     Call arguments:
         query: (B, T, D).
         value: (B, S, D). None only with a complete cache.
         key: (B, S, D); by default `value`.
-        query_mask: bool (B, T), by default Keras's mask of `query`. It changes no number and becomes
-            the Keras mask of the output.
+        query_mask: bool (B, T), by default Keras's mask of `query`. It changes no number and
+            becomes the Keras mask of the output.
         value_mask, key_mask: bool (B, S), True where a key is real; a key must be real by both. By
             default Keras's masks of `value` and `key`; without them with a cache.
         attention_mask: bool, broadcastable to (B, N, T, S); three axes are (B, T, S).
@@ -94,10 +96,9 @@ class MultiHeadAttention(HeadProjections):
             arguments do not fit together.
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
+        >>> import keras, keras_attn
         >>> layer = keras_attn.layers.MultiHeadAttention(2, 8, pattern="causal")
-        >>> layer(ops.ones((3, 5, 16)), ops.ones((3, 5, 16))).shape
+        >>> layer(keras.ops.ones((3, 5, 16)), keras.ops.ones((3, 5, 16))).shape
         TensorShape([3, 5, 16])
 
     Differs from the paper: biases in the projections, as Keras has them (`use_bias=False`).
@@ -119,43 +120,29 @@ class MultiHeadAttention(HeadProjections):
         pattern="dense",
         position=None,
         num_key_value_heads=None,
-        use_bias=True,
         dropout=0.0,
         output_shape=None,
-        kernel_initializer="glorot_uniform",
-        bias_initializer="zeros",
-        kernel_regularizer=None,
-        bias_regularizer=None,
-        kernel_constraint=None,
-        bias_constraint=None,
         implementation="auto",
         seed=None,
-        output_initializer=None,
         **kwargs,
     ):
-        score = scores.get(score, dtype=kwargs.get("dtype"))
         super().__init__(
-            num_heads,
-            key_dim,
-            value_dim,
+            *(num_heads, key_dim, value_dim),
             num_key_value_heads=num_key_value_heads,
-            use_bias=use_bias,
             output_shape=output_shape,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            output_initializer=output_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            kernel_constraint=kernel_constraint,
-            bias_constraint=bias_constraint,
-            shares_query=score.shares_query,
             **kwargs,
         )
         check_rates(dropout=dropout)
         check_choice(("auto", "dense", "blockwise"), implementation=implementation)
-        self.score = score
+        self.score = scores.get(score, dtype=kwargs.get("dtype"))
         self.pattern = patterns.get(pattern)
         self.pattern.check_score(self.score)
+        self.shares_query = self.score.shares_query
+        if self.shares_query and self.num_key_value_heads != num_heads:
+            raise ValueError(
+                "A score that shares queries and keys needs as many heads of both. Received: "
+                f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
+            )
         if position is not None:
             position = positions.get_for_heads(position, dtype=kwargs.get("dtype"))
         self.position = position
@@ -164,14 +151,12 @@ class MultiHeadAttention(HeadProjections):
         self.seed = seed
         if dropout or self.pattern.is_random:
             self.seed_generator = keras.random.SeedGenerator(seed)
-        self.supports_masking = True
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape or query_shape
-        of_queries, of_keys = (
-            (None, self.num_heads, shape[1], self.key_dim) for shape in (query_shape, key_shape)
-        )
+        of_queries = None, self.num_heads, query_shape[1], self.key_dim
+        of_keys = None, self.num_heads, key_shape[1], self.key_dim
         self.score.build_for(of_queries, of_keys)
         self.pattern.build_for(of_queries, query_shape)
         if self.position is not None:
@@ -215,10 +200,6 @@ class MultiHeadAttention(HeadProjections):
 
     def _prepare(self, query, value, key, pattern, masks, positions, cache, training):
         """Project to heads, and resolve positions, masks and cache.
-
-        Args:
-            masks: dict of `value_mask`, `key_mask` and `attention_mask`.
-            positions: (query_positions, key_positions) from the caller.
 
         Returns:
             `AttentionInputs`; the `CacheView` and the new cache, None without a cache.
@@ -266,10 +247,10 @@ class MultiHeadAttention(HeadProjections):
         return inputs, view, cache
 
     def _choose(self, inputs, pattern, view, positions):
-        """Choose "dense", "blockwise" or "fused", and the pattern to compute.
+        """Choose "dense", "blockwise" or "fused", and the pattern to compute: only here.
 
-        This is the only place that decides. A cache, an attention mask and positions from the
-        caller need the dense computation or the fused kernel.
+        A cache, an attention mask and positions from the caller need the dense computation or the
+        fused kernel.
         """
         length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
         is_ordered = positions == (None, None)
@@ -342,52 +323,15 @@ class MultiHeadAttention(HeadProjections):
     def _drop(self, weights, seed):
         return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
 
-    def compute_output_spec(
-        self,
-        query,
-        value,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        use_causal_mask=False,
-        *,
-        cache=None,
-        **positions,
-    ):
-        if cache is not None:
-            return super().compute_output_spec(
-                query,
-                value,
-                key,
-                query_mask,
-                value_mask,
-                key_mask,
-                attention_mask,
-                return_attention_scores,
-                training,
-                use_causal_mask,
-                cache=cache,
-                **positions,
-            )
-        shape = (*query.shape[:-1], self._output_shape or query.shape[-1])
+    def compute_output_spec(self, *args, **kwargs):
+        given = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        if given.get("cache") is not None:
+            return super().compute_output_spec(*args, **kwargs)
+        query, value = given["query"], given["value"]
+        shape = (*query.shape[:-1], self.output_shape or query.shape[-1])
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
-        scores_dtype = "float64" if self.compute_dtype == "float64" else "float32"
-        if not return_attention_scores:
+        if not given.get("return_attention_scores"):
             return output
-        scores_shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
-        return output, keras.KerasTensor(scores_shape, dtype=scores_dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "score": registry.serialize(self.score),
-            "pattern": registry.serialize(self.pattern),
-            "position": registry.serialize(self.position),
-            "dropout": self.dropout,
-            "implementation": self.implementation,
-            "seed": self.seed,
-        }
+        shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
+        dtype = "float64" if self.compute_dtype == "float64" else "float32"
+        return output, keras.KerasTensor(shape, dtype=dtype)

@@ -9,7 +9,7 @@ from keras_attn.ops.images import split_number
 
 
 @registry.register
-class PixelEmbedding(registry.ArgumentRepr, keras.layers.Layer):
+class PixelEmbedding(registry.Configurable, keras.layers.Layer):
     """Embed a pixel by a linear map of its channels' values.
 
         x = v W + b,   v_c = 2 value_c / (num_values - 1) - 1
@@ -59,9 +59,8 @@ class PixelEmbedding(registry.ArgumentRepr, keras.layers.Layer):
         self.hidden_dim = hidden_dim
 
     def build(self, input_shape=None):
-        self.kernel = self.add_weight(
-            (self.channels, self.hidden_dim), "glorot_uniform", name="kernel"
-        )
+        shape = (self.channels, self.hidden_dim)
+        self.kernel = self.add_weight(shape, "glorot_uniform", name="kernel")
         self.bias = self.add_weight((self.hidden_dim,), "zeros", name="bias")
         normal = keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5)
         self.start = self.add_weight((self.hidden_dim,), normal, name="start")
@@ -77,11 +76,3 @@ class PixelEmbedding(registry.ArgumentRepr, keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return (*input_shape, self.hidden_dim)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_values": self.num_values,
-            "channels": self.channels,
-            "hidden_dim": self.hidden_dim,
-        }

@@ -1,5 +1,7 @@
 """A block with positions of its own."""
 
+from operator import attrgetter
+
 from keras import ops
 
 from keras_attn import positions, registry
@@ -23,11 +25,8 @@ class PositionedBlock(Block):
         block: a `TransformerBlock`, or another `Block`.
         position: name or object of the position axis.
 
-    Call arguments:
-        As `TransformerBlock`. With a memory, `key_positions` are those of its slots and of `x`.
-
-    Returns:
-        As `TransformerBlock`.
+    Call arguments, Returns:
+        As `Block`. With a memory, `key_positions` are those of its slots and of `x`.
 
     Raises:
         ValueError: if `block` is no `Block`, or `position` is unknown.
@@ -45,33 +44,18 @@ class PositionedBlock(Block):
     Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), "Positional Embeddings".
     """
 
+    attention = property(attrgetter("block.attention"))
+    cross_attention = property(attrgetter("block.cross_attention"))
+    feed_forward = property(attrgetter("block.feed_forward"))
+    residual = property(attrgetter("block.residual"))
+    needs_closing_norm = property(attrgetter("block.needs_closing_norm"))
+
     def __init__(self, block, position, **kwargs):
         super().__init__(**kwargs)
-        self.block = registry.deserialize(block) if isinstance(block, dict) else block
+        self.block = registry.revive(block)
         if not isinstance(self.block, Block):
             raise ValueError(f"`block` must be a `Block`. Received: block={block!r}.")
         self.position = positions.get(position, dtype=self.dtype_policy)
-        self.supports_masking = True
-
-    @property
-    def attention(self):
-        return self.block.attention
-
-    @property
-    def cross_attention(self):
-        return self.block.cross_attention
-
-    @property
-    def feed_forward(self):
-        return self.block.feed_forward
-
-    @property
-    def residual(self):
-        return self.block.residual
-
-    @property
-    def needs_closing_norm(self):
-        return self.block.needs_closing_norm
 
     def build(self, x_shape, context_shape=None):
         registry.build_once(self.position, x_shape)
@@ -81,18 +65,11 @@ class PositionedBlock(Block):
     def apply(self, x, call):
         positions = block_positions(x, call.query_positions, call.cache)
         if call.memory is not None:
-            slots, length = size(call.memory, 1), size(x, 1)
+            slots = size(call.memory, 1)
             if positions is None:
-                positions = PositionRange(slots, length).tensor()
+                positions = PositionRange(slots, size(x, 1)).tensor()
             of_memory = PositionRange(0, slots).tensor()
             if call.key_positions is not None:
                 of_memory = ops.take(positions_tensor(call.key_positions), of_memory, axis=-1)
             call = call.replace(memory=self.position(call.memory, of_memory))
         return self.block.apply(self.position(x, positions), call)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "block": registry.serialize(self.block),
-            "position": registry.serialize(self.position),
-        }

@@ -8,7 +8,7 @@ from keras_attn.ops.checks import check_shape, check_sizes
 
 
 @registry.register
-class SegmentEmbedding(registry.ArgumentRepr, keras.layers.Layer):
+class SegmentEmbedding(registry.MaskedLayer):
     """Add a learned vector for the segment that a token belongs to.
 
         x_p + S[segment_p],   S (num_segments, D)
@@ -29,10 +29,9 @@ class SegmentEmbedding(registry.ArgumentRepr, keras.layers.Layer):
         ValueError: if `num_segments` < 1.
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
+        >>> import keras, keras_attn
         >>> layer = keras_attn.layers.SegmentEmbedding(2)
-        >>> layer(ops.zeros((1, 3, 4)), ops.array([[0, 0, 1]])).shape
+        >>> layer(keras.ops.zeros((1, 3, 4)), keras.ops.array([[0, 0, 1]])).shape
         TensorShape([1, 3, 4])
 
     Differs from the paper: none.
@@ -45,29 +44,17 @@ class SegmentEmbedding(registry.ArgumentRepr, keras.layers.Layer):
         check_sizes(num_segments=num_segments)
         self.num_segments = num_segments
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-        self.supports_masking = True
 
     def build(self, x_shape, segment_ids_shape=None):
-        shape = (self.num_segments, x_shape[-1])
-        self.table = self.add_weight(
-            shape, registry.redraw(self.embeddings_initializer), name="table"
-        )
+        initializer = registry.redraw(self.embeddings_initializer)
+        self.table = self.add_weight((self.num_segments, x_shape[-1]), initializer, name="table")
 
     def call(self, x, segment_ids=None):
         if segment_ids is None:
-            rows = self.table[0]
-        else:
-            segment_ids = ops.convert_to_tensor(segment_ids)
-            check_shape(segment_ids, "segment_ids", x.shape[:2])
-            rows = ops.take(self.table, segment_ids, axis=0)
-        return x + ops.cast(rows, x.dtype)
+            return x + ops.cast(self.table[0], x.dtype)
+        segment_ids = ops.convert_to_tensor(segment_ids)
+        check_shape(segment_ids, "segment_ids", x.shape[:2])
+        return x + ops.cast(ops.take(self.table, segment_ids, axis=0), x.dtype)
 
     def compute_output_shape(self, x_shape, segment_ids_shape=None):
         return x_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_segments": self.num_segments,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }

@@ -12,21 +12,21 @@ from keras_attn.ops.shapes import flatten_rows
 
 
 @registry.register
-class TokenEmbedding(registry.ArgumentRepr, keras.layers.Layer):
+class TokenEmbedding(registry.MaskedLayer):
     """Embed tokens by a table, and compute logits with the same table.
 
         x = sqrt(D) E[token],   logits = x E^T
 
-    Only embeddings are scaled, not logits. Token id 0 is padding: the layer makes Keras's implicit
-    mask. Time O(T D) for embeddings, O(T D V) for logits; one table of V * D weights. Logits are float32 under any dtype policy.
+    Only embeddings are scaled, not logits. Logits are float32 under any dtype policy. Time O(T D)
+    for embeddings, O(T D V) for logits; one table of V * D weights.
 
     Args:
         vocabulary_size: int. Number of tokens V.
         hidden_dim: int. Width D.
         scaled: bool. If True, embeddings are multiplied by sqrt(D).
-        mask_zero: bool. If True, id 0 is padding and makes an implicit mask.
-        embeddings_initializer: of the table; by default normal with standard deviation D^-1/2, which gives
-            the scaled embeddings unit variance.
+        mask_zero: bool. If True, id 0 is padding: the layer makes Keras's implicit mask.
+        embeddings_initializer: of the table; by default normal with standard deviation D^-1/2,
+            which gives the scaled embeddings unit variance.
 
     Call arguments:
         token_ids: int (B, T).
@@ -38,10 +38,9 @@ class TokenEmbedding(registry.ArgumentRepr, keras.layers.Layer):
         ValueError: if a size is below 1, or `token_ids` are not integers.
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
+        >>> import keras, keras_attn
         >>> embedding = keras_attn.layers.TokenEmbedding(100, 8)
-        >>> x = embedding(ops.array([[5, 7, 0]]))
+        >>> x = embedding(keras.ops.array([[5, 7, 0]]))
         >>> embedding.logits(x).shape
         TensorShape([1, 3, 100])
 
@@ -67,18 +66,16 @@ class TokenEmbedding(registry.ArgumentRepr, keras.layers.Layer):
         self.scaled = scaled
         self.mask_zero = mask_zero
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-        self.supports_masking = True
 
     def build(self, input_shape=None):
         initializer = self.embeddings_initializer or keras.initializers.RandomNormal(
             stddev=self.hidden_dim**-0.5
         )
-        self.table = self.add_weight(
-            (self.vocabulary_size, self.hidden_dim), registry.redraw(initializer), name="table"
-        )
+        shape = (self.vocabulary_size, self.hidden_dim)
+        self.table = self.add_weight(shape, registry.redraw(initializer), name="table")
 
     def logits(self, x):
-        """Return the dot products of `x` (B, T, D) with all rows of the table, float32 (B, T, V)."""
+        """Return the dot products of `x` (B, T, D) with all rows of the table, (B, T, V)."""
         return self(x, reverse=True)
 
     def call(self, inputs, reverse=False):
@@ -101,13 +98,3 @@ class TokenEmbedding(registry.ArgumentRepr, keras.layers.Layer):
         if reverse:
             return keras.KerasTensor((*inputs.shape[:-1], self.vocabulary_size), dtype="float32")
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "hidden_dim": self.hidden_dim,
-            "scaled": self.scaled,
-            "mask_zero": self.mask_zero,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }

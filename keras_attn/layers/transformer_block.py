@@ -1,5 +1,7 @@
 """The Transformer block: attention, cross-attention and feed-forward, each in a residual."""
 
+from functools import partial
+
 import keras
 from keras import ops
 
@@ -26,25 +28,19 @@ class TransformerBlock(Block):
         residual: name or object of the residual axis.
         dropout: float. Dropout rate of each sublayer's output.
 
-    Call arguments:
-        As `keras_attn.layers.Block`: x (B, T, D), a context (B, S, D) for cross-attention, masks,
-        positions, a memory or a cache.
-
-    Returns:
-        (B, T, D); then, if asked for, a dict of each attention's scores; then, with `cache`, the
-        new cache.
+    Call arguments, Returns:
+        As `keras_attn.layers.Block`: from x (B, T, D), a context (B, S, D) for cross-attention,
+        masks, positions, a memory or a cache to (B, T, D).
 
     Raises:
-        ValueError: if a context is given without cross-attention, or cross-attention without a
-            context, or a memory with a cache; if a sublayer is not a layer, or `dropout` is outside
-            [0, 1).
+        ValueError: if only one of context and cross-attention is given, if a memory comes with a
+            cache, if a sublayer is not a layer, or if `dropout` is outside [0, 1).
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
-        >>> block = keras_attn.layers.TransformerBlock(
-        ...     keras_attn.layers.MultiHeadAttention(2, 8), keras_attn.layers.FeedForward(32))
-        >>> block(ops.ones((3, 5, 16))).shape
+        >>> import keras
+        >>> from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+        >>> block = TransformerBlock(MultiHeadAttention(2, 8), FeedForward(32))
+        >>> block(keras.ops.ones((3, 5, 16))).shape
         TensorShape([3, 5, 16])
 
     Differs from the paper: none with the default residual.
@@ -63,16 +59,14 @@ class TransformerBlock(Block):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        deserialize = keras.saving.deserialize_keras_object
-        self.attention, self.feed_forward, self.cross_attention = (
-            deserialize(layer) if isinstance(layer, dict) else layer
-            for layer in (attention, feed_forward, cross_attention)
-        )
-        for name in ("attention", "feed_forward", "cross_attention"):
-            layer = getattr(self, name)
-            is_optional = name == "cross_attention" and layer is None
-            if not (is_optional or isinstance(layer, keras.layers.Layer)):
+        layers = {"attention": attention, "feed_forward": feed_forward}
+        if cross_attention is not None:
+            layers["cross_attention"] = cross_attention
+        for name, layer in layers.items():
+            layer = registry.revive(layer)
+            if not isinstance(layer, keras.layers.Layer):
                 raise ValueError(f"`{name}` must be a layer. Received: {name}={layer!r}.")
+            setattr(self, name, layer)
         check_rates(dropout=dropout)
         residual = residuals.get(residual, dtype=self.dtype_policy)
         self.attention_residual = registry.copy(residual)
@@ -81,7 +75,6 @@ class TransformerBlock(Block):
         self.feed_forward_residual = registry.copy(residual)
         self.dropout = dropout
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.supports_masking = True
 
     @property
     def residual(self):
@@ -90,7 +83,6 @@ class TransformerBlock(Block):
 
     @property
     def needs_closing_norm(self):
-        """True if the block leaves its output unnormalised, so a stack adds a final norm."""
         return self.residual.needs_closing_norm
 
     def build(self, x_shape, context_shape=None):
@@ -113,49 +105,34 @@ class TransformerBlock(Block):
         """Return the sublayers of one call, for depths that add up their outputs otherwise.
 
         Returns:
-            A list of pairs of a residual and a function, for
-            `x = residual.after(x, function(residual.before(x), context))`; and the dict of what
-            else `apply` returns, complete once all functions have run.
+            A list of pairs of a residual and a function, called as `apply` does; and the dict of
+            what else `apply` returns, complete once all functions have run.
         """
         self._check_call(x, call)
-        extras = {}
-        if call.return_attention_scores:
-            extras["scores"] = {}
-        if call.cache is not None:
-            extras["cache"] = {}
-
-        def attention(x, context):
-            return self._attend_to_itself(x, call, extras)
-
-        def cross_attention(x, context):
-            masks = {
-                "value_mask": call.context_padding_mask,
-                "attention_mask": call.context_attention_mask,
-            }
-            return self._attend("cross_attention", x, context, masks, call, extras)
-
-        def feed_forward(x, context):
-            return self._feed_forward(x, call, extras)
-
-        steps = [(self.attention_residual, attention)]
+        asked = {"scores": call.return_attention_scores, "cache": call.cache is not None}
+        extras = {kind: {} for kind, is_asked in asked.items() if is_asked}
+        steps = [(self.attention_residual, self._attend_to_itself)]
         if self.cross_attention is not None:
-            steps.append((self.cross_attention_residual, cross_attention))
-        return [*steps, (self.feed_forward_residual, feed_forward)], extras
+            steps.append((self.cross_attention_residual, self._attend_to_context))
+        steps.append((self.feed_forward_residual, self._feed_forward))
+        return [(residual, partial(step, call, extras)) for residual, step in steps], extras
 
-    def _attend_to_itself(self, x, call, extras):
+    def _attend_to_itself(self, call, extras, x, context):
         value, padding_mask = x, call.padding_mask
         if call.memory is not None:
             value = ops.concatenate([self.attention_residual.before(call.memory), x], axis=1)
             padding_mask = join_masks(
                 (call.memory, call.memory_mask, "memory_mask"), (x, padding_mask, "padding_mask")
             )
-        arguments = {
-            "value_mask": padding_mask,
-            "attention_mask": call.attention_mask,
-            "query_positions": call.query_positions,
-            "key_positions": call.key_positions,
-        }
+        arguments = {"value_mask": padding_mask, **_of_pairs(call)}
         return self._attend("attention", x, value, arguments, call, extras)
+
+    def _attend_to_context(self, call, extras, x, context):
+        masks = {
+            "value_mask": call.context_padding_mask,
+            "attention_mask": call.context_attention_mask,
+        }
+        return self._attend("cross_attention", x, context, masks, call, extras)
 
     def _attend(self, name, query, value, arguments, call, extras):
         """Call one of the attention layers, and keep its scores and its cache in `extras`."""
@@ -173,15 +150,12 @@ class TransformerBlock(Block):
                 extras[kind][name] = value
         return self.drop(output, training=call.training)
 
-    def _feed_forward(self, x, call, extras):
+    def _feed_forward(self, call, extras, x, context):
         arguments = {}
         if isinstance(self.feed_forward, PositionMixer):
             arguments["padding_mask"] = call.padding_mask
             if call.cache is not None:
-                arguments["attention_mask"] = call.attention_mask
-                arguments["query_positions"] = call.query_positions
-                arguments["key_positions"] = call.key_positions
-                arguments["cache"] = call.cache["feed_forward"]
+                arguments |= {"cache": call.cache["feed_forward"], **_of_pairs(call)}
         output = self.feed_forward(x, training=call.training, **arguments)
         if "cache" in arguments:
             output, extras["cache"]["feed_forward"] = output
@@ -214,11 +188,11 @@ class TransformerBlock(Block):
             )
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "attention": registry.serialize(self.attention),
-            "feed_forward": registry.serialize(self.feed_forward),
-            "cross_attention": registry.serialize(self.cross_attention),
-            "residual": registry.serialize(registry.copy(self.residual)),  # not how it was built
-            "dropout": self.dropout,
-        }
+        unbuilt = registry.copy(self.residual)
+        return {**super().get_config(), "residual": registry.serialize(unbuilt)}
+
+
+def _of_pairs(call):
+    """Return the arguments of a call that say which query may meet which key."""
+    names = "attention_mask", "query_positions", "key_positions"
+    return {name: getattr(call, name) for name in names}

@@ -19,8 +19,8 @@ def grid_positions(x, positions, shape):
     length = x.shape[1]
     if length is not None and length > math.prod(shape):
         raise ValueError(
-            "`x` is longer than the grid of positions. "
-            f"Received: length {length}, a grid of {' x '.join(map(str, shape))}."
+            "`x` is longer than the table of positions. "
+            f"Received: length {length}, a table of {' x '.join(map(str, shape))}."
         )
     return ops.arange(ops.shape(x)[1], dtype="int32")
 

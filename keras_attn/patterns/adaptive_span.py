@@ -12,24 +12,24 @@ from keras_attn.attention.inputs import TileSizes, positions_by_head
 from keras_attn.ops.checks import check_numbers, check_sizes
 from keras_attn.ops.shapes import ceil_div, size, sizes, slice_axis
 from keras_attn.patterns.pattern import Pattern
-from keras_attn.registry import ArgumentRepr, build_once, register
+from keras_attn.registry import LayerValue, build_once, register
 
 # Bounds the logarithm where a key is forbidden anyway.
 TINY = 1e-30
 
 
 @register
-class AdaptiveSpan(keras.layers.Layer, Pattern):
+class AdaptiveSpan(LayerValue, Pattern):
     """Each head meets the keys of a span before the query, whose length it learns.
 
         weight(i, j) = m(x) exp(logit(i, j)) / sum of the same
         m(x) = clip((R + z - x) / R, 0, 1)
 
     where x = i - j counts the keys nearer than j, z in [0, max_span] is the head's span and R the
-    ramp on which keys fade out: z + R keys have a weight, at most `max_span`. The ramp is what z
-    learns from, so a span of zero can still grow. Every span costs `span_loss` a token, which is
-    added to the model's loss. With `dynamic`, each query has a span z_t = max_span
-    sigmoid(w . x_t + b) of its own, from what the layer makes the query of.
+    ramp on which keys fade out: z + R keys have a weight, at most `max_span`. z learns from the
+    ramp, so a span of zero can still grow. Every span costs `span_loss` a token, which is added to
+    the model's loss. With `dynamic`, each query has a span z_t = max_span sigmoid(w . x_t + b) of
+    its own, where x_t is the layer's input.
 
     Keys are cut to the longest span at hand: time O(T (z + R)) and memory O(T) per head, z being
     that of the head that looks furthest, up to a factor of two that keeps the shapes fixed; O(T S)
@@ -43,10 +43,10 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         ramp: int. Length R of the ramp.
         initial_span: float in [0, 1]. The initial span as a part of `max_span`; a dynamic one
             begins between one token and `max_span` less one.
-        span_loss: float. Loss per token of span, for the mean over heads (and over positions that
-            are not padding).
-        dynamic: bool. Whether each query has a span of its own.
-        include_self: bool. Whether a query meets the key at its own position. If not, x is
+        span_loss: float. Loss per token of the mean span of heads (and of positions that are not
+            padding).
+        dynamic: bool. If True, each query has a span of its own.
+        include_self: bool. If False, a query does not meet the key at its own position: x is
             i - j - 1, as in the authors' code, and the first query of all meets no key.
 
     Raises:
@@ -69,10 +69,6 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
 
     causal = True
     is_of_positions = False
-    # Unlike other patterns it has weights, so it is the same as itself only.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-    __repr__ = ArgumentRepr.__repr__
 
     def __init__(
         self,
@@ -100,7 +96,7 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         self.include_self = bool(include_self)
 
     def build(self, query_shape, inputs_shape=None):
-        """Create the spans for queries (B, N, T, H) and, if dynamic, the inputs (B, T, D) of them."""
+        """Create the spans of queries (B, N, T, H), if dynamic made from inputs (B, T, D)."""
         num_heads = query_shape[1]
         dtype = "float64" if self.compute_dtype == "float64" else "float32"
         in_float32 = {"dtype": dtype, "autocast": False}
@@ -140,37 +136,33 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         spans = self._spans(inputs)
         num_keys = size(inputs.key, 2)
         by_query = (*sizes(spans)[:2], size(inputs.query, 2), 1)
-        soft = {
-            "bias": self._log_soft_mask,
-            "extras": (ops.broadcast_to(spans, by_query),),
-            "log_weight": log_weight,
-        }
-        results = 2 if log_weight else 1
+        spans_of_queries = ops.broadcast_to(spans, by_query)
+        soft = {"bias": self._log_soft_mask, "extras": (spans_of_queries,)}
 
-        def within(reach):
-            block, before = self._blocks(reach, inputs.tile_sizes)
-            return lambda: attend_block_local(inputs, self._meets_within, block, before, **soft)[
-                :results
-            ]
+        def way(attend, *sizes):
+            # `switch` takes tensors only, so without a log weight there is no second result.
+            results = 2 if log_weight else 1
+            arguments = inputs, self._meets_within, *sizes
+            return lambda: attend(*arguments, **soft, log_weight=log_weight)[:results]
 
         # The shape of a window is fixed while a graph is built, the spans are not: one of some
         # windows is chosen as it runs.
         reaches = self._reaches(num_keys, inputs.tile_sizes)
-        ways = [within(reach) for reach in reaches]
+        ways = [
+            way(attend_block_local, *self._blocks(reach, inputs.tile_sizes)) for reach in reaches
+        ]
         longest = ops.cast(ops.ceil(ops.max(ops.stop_gradient(spans))), "int32") + self.ramp
         longest = ops.minimum(longest, self.max_span)
-        way = sum(ops.cast(longest > reach, "int32") for reach in reaches)
+        chosen = sum(ops.cast(longest > reach, "int32") for reach in reaches)
         if not isinstance(num_keys, int) or 2 * self.max_span > num_keys:
-            ways.append(lambda: attend_chunked(inputs, self._meets_within, **soft)[:results])
-            way = ops.where(2 * longest > num_keys, len(reaches), way)
-        found = ways[0]() if len(ways) == 1 else ops.switch(way, ways)
+            ways.append(way(attend_chunked))
+            chosen = ops.where(2 * longest > num_keys, len(reaches), chosen)
+        found = ways[0]() if len(ways) == 1 else ops.switch(chosen, ways)
         return (*found, None)[:2]
 
     def keys_per_query(self, num_keys):
-        """Return the cost of the shortest spans; longer ones cost more as they grow."""
-        block, before = self._blocks(
-            min(max(TileSizes.least_window, self.ramp), self.max_span), TileSizes
-        )
+        # The shortest window: longer spans cost more as they grow.
+        block, before = self._blocks(self._reaches(None, TileSizes)[0], TileSizes)
         return min(num_keys, (1 + before) * block)
 
     def cache_size(self):
@@ -180,14 +172,14 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         """Return how far the heads look, in tokens.
 
         Args:
-            inputs: (B, T, D), what queries are made from: for a dynamic span.
+            inputs: (B, T, D), the layer's input: for a dynamic span.
 
         Returns:
             A dict of `spans`, a NumPy array with the span z of each head (dynamic: the mean over
             all queries), and floats `mean` and `max`, over all of them.
 
         Raises:
-            ValueError: before the layer that holds the pattern was called.
+            ValueError: if the layer that holds the pattern was not called before.
         """
         if not self.built:
             raise ValueError(
@@ -195,11 +187,8 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
             )
         spans = self._dynamic_spans(inputs) if self.dynamic else self._static_spans()
         spans = ops.convert_to_numpy(spans)
-        return {
-            "spans": spans.mean(axis=(0, 2, 3)),
-            "mean": float(spans.mean()),
-            "max": float(spans.max()),
-        }
+        summary = {"mean": float(spans.mean()), "max": float(spans.max())}
+        return {"spans": spans.mean(axis=(0, 2, 3)), **summary}
 
     def _spans(self, inputs):
         """Return z (1, N, 1, 1), or (B, N, T, 1) if each query has its own."""
@@ -215,9 +204,8 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
 
     def _dynamic_spans(self, inputs):
         _check_inputs(inputs)
-        logits = (
-            ops.matmul(ops.cast(inputs, self.kernel.dtype), self.kernel) + self.bias
-        )  # (B, T, N)
+        inputs = ops.cast(inputs, self.kernel.dtype)
+        logits = ops.matmul(inputs, self.kernel) + self.bias  # (B, T, N)
         return self.max_span * ops.swapaxes(ops.sigmoid(logits), 1, 2)[..., None]
 
     def _loss_of_parts(self, parts):
@@ -249,17 +237,6 @@ class AdaptiveSpan(keras.layers.Layer, Pattern):
         block = min(reach, tile_sizes.most_block)
         return block, ceil_div(reach - self.include_self, block)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "max_span": self.max_span,
-            "ramp": self.ramp,
-            "initial_span": self.initial_span,
-            "span_loss": self.span_loss,
-            "dynamic": self.dynamic,
-            "include_self": self.include_self,
-        }
-
 
 def _check_inputs(inputs):
     if inputs is None:
@@ -270,7 +247,7 @@ def _check_inputs(inputs):
 
 
 def _mean(spans, real):
-    """Return the mean of spans (B, N, T, 1) over heads and real queries, the last T of S positions."""
+    """Return the mean of spans (B, N, T, 1) over heads and real queries: the last T positions."""
     length, num_keys = spans.shape[2], None if real is None else real.shape[2]
     if real is None or None not in (length, num_keys) and length > num_keys:
         return ops.mean(spans)

@@ -25,9 +25,9 @@ class BlockLocal1D(Pattern):
         ValueError: if `block_length` < 1 or `lookback` < 0.
 
     Example:
-        >>> import keras_attn
-        >>> layer = keras_attn.layers.MultiHeadAttention(
-        ...     4, 128, pattern=keras_attn.patterns.BlockLocal1D(256, lookback=256))
+        >>> from keras_attn import layers, patterns
+        >>> pattern = patterns.BlockLocal1D(256, lookback=256)
+        >>> layer = layers.MultiHeadAttention(4, 128, pattern=pattern)
 
     Differs from the paper: none; Tensor2Tensor's version looks back one block, and attends to
         everything before the query in sequences of less than two blocks.
@@ -49,14 +49,9 @@ class BlockLocal1D(Pattern):
         return ops.logical_and(j <= i, j >= start - self.lookback)
 
     def attend(self, inputs, log_weight=False):
-        before = self._neighbours()
+        blocks = self.block_length, self._neighbours()
         return attend_block_local(
-            inputs,
-            self.mask_mod,
-            self.block_length,
-            before,
-            repeats=True,
-            log_weight=log_weight,
+            inputs, self.mask_mod, *blocks, repeats=True, log_weight=log_weight
         )
 
     def keys_per_query(self, num_keys):
@@ -71,6 +66,3 @@ class BlockLocal1D(Pattern):
 
     def _neighbours(self):
         return -(-self.lookback // self.block_length)
-
-    def get_config(self):
-        return {"block_length": self.block_length, "lookback": self.lookback}

@@ -14,16 +14,16 @@ from keras_attn.registry import register
 
 @register
 class BlockLocal2D(Pattern):
-    """A query meets the pixels before it in its own block of an image and in a rim around the block.
+    """A query meets the pixels before it in its own block of an image and in a rim around it.
 
         allowed(i, j) = j <= i  and  pixel(j) in the block of pixel(i), extended by `flange[0]` rows
                         above and `flange[1]` columns to each side
 
-    Positions are ranks in block-raster order, `block_raster_order`: the order in which the sequence
-    is written. "Before" is before in this order, so that a query meets pixels to its
-    right in rows above, and pixels of the block to its left in rows below. A sequence may end
-    before the image does. Time O(T K) and memory O(T K / (h w)) per head, for blocks of h by w
-    pixels and K at most (h + flange[0]) (w + 2 flange[1]).
+    Positions are ranks in `block_raster_order`, in which the sequence is written. "Before" is
+    before in this order: a query meets pixels to its right in rows above, and pixels of the block
+    to its left in rows below. A sequence may end before the image does. Time O(T K) and memory
+    O(T K / (h w)) per head, for blocks of h by w pixels and K at most
+    (h + flange[0]) (w + 2 flange[1]).
 
     Args:
         image_shape: (height, width) of the image; with a position for each channel, the width
@@ -37,9 +37,9 @@ class BlockLocal2D(Pattern):
             sequence is longer than the image.
 
     Example:
-        >>> import keras_attn
-        >>> layer = keras_attn.layers.MultiHeadAttention(
-        ...     4, 128, pattern=keras_attn.patterns.BlockLocal2D((32, 96), (8, 32), flange=(8, 16)))
+        >>> from keras_attn import layers, patterns
+        >>> pattern = patterns.BlockLocal2D((32, 96), (8, 32), flange=(8, 16))
+        >>> layer = layers.MultiHeadAttention(4, 128, pattern=pattern)
 
     Differs from the paper: none; blocks at the edge of an image that they do not divide are
         smaller, where the authors' code pads the image.
@@ -76,15 +76,15 @@ class BlockLocal2D(Pattern):
 
     def attend(self, inputs, log_weight=False):
         self._check(inputs.key.shape[2])
-        starts, keys = _tables(self.image_shape, self.query_shape, self.flange)
+        starts, keys = self._tables()
         # The lists hold no pixel outside the rectangle.
         return attend_block_sparse(inputs, starts, keys, lambda i, j: j <= i, log_weight=log_weight)
 
     def keys_per_query(self, num_keys):
-        return min(num_keys, _tables(self.image_shape, self.query_shape, self.flange)[1].shape[1])
+        return min(num_keys, self._tables()[1].shape[1])
 
     def decode_keys(self, position, num_keys):
-        starts, keys = _tables(self.image_shape, self.query_shape, self.flange)
+        starts, keys = self._tables()
         block = ops.sum(ops.cast(ops.convert_to_tensor(starts[1:]) <= position, "int32"))
         return ops.take(ops.convert_to_tensor(keys), ops.minimum(block, len(keys) - 1), axis=0)
 
@@ -100,6 +100,9 @@ class BlockLocal2D(Pattern):
         width = ops.clip(image_width - left, 1, width)
         return top + rank // width, left + rank % width
 
+    def _tables(self):
+        return _tables(self.image_shape, self.query_shape, self.flange)
+
     def _check(self, length):
         if length is not None and length > math.prod(self.image_shape):
             raise ValueError(
@@ -107,17 +110,10 @@ class BlockLocal2D(Pattern):
                 f"image_shape={self.image_shape}, {length} positions."
             )
 
-    def get_config(self):
-        return {
-            "image_shape": self.image_shape,
-            "query_shape": self.query_shape,
-            "flange": self.flange,
-        }
-
 
 @functools.lru_cache(maxsize=64)
 def _tables(image_shape, query_shape, flange):
-    """Return the starts of blocks in block-raster order (blocks + 1,) and their keys (blocks, K)."""
+    """Return the first ranks of blocks, (blocks + 1,) with the end, and their keys (blocks, K)."""
     order = block_raster_order(image_shape, query_shape)
     ranks = np.argsort(order).astype("int32").reshape(image_shape)
     starts, lists = [0], []

@@ -2,36 +2,51 @@
 
 from keras import ops
 
-from keras_attn import registry
 from keras_attn.attention.softmax import merge_by_logsumexp
 from keras_attn.ops.shapes import UNKNOWN_LENGTH
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
 
+class SameAs(Pattern):
+    """A pattern that is computed as another, which subclasses assign to `same`."""
+
+    @property
+    def causal(self):
+        return self.same.causal
+
+    def mask_mod(self, i, j):
+        return self.same.mask_mod(i, j)
+
+    def attend(self, inputs, log_weight=False):
+        return self.same.attend(inputs, log_weight)
+
+    def keys_per_query(self, num_keys):
+        return self.same.keys_per_query(num_keys)
+
+    def cache_size(self):
+        return self.same.cache_size()
+
+    def decode_keys(self, position, num_keys):
+        return self.same.decode_keys(position, num_keys)
+
+
 class Combined(Pattern):
     """Two patterns, which subclasses combine into one."""
 
     def __init__(self, first, second):
-        self.check(first=first, second=second)
-        for name, pattern in (("first", first), ("second", second)):
-            _check_is_of_positions(name, pattern)
+        _check_of_positions(first=first, second=second)
         self.first, self.second = first, second
 
-    def get_config(self):
-        return {"first": registry.serialize(self.first), "second": registry.serialize(self.second)}
 
-    @classmethod
-    def from_config(cls, config):
-        return cls(*(registry.deserialize(config[name]) for name in ("first", "second")))
-
-
-def _check_is_of_positions(name, pattern):
-    if not pattern.is_of_positions or isinstance(pattern, PerHead):
-        raise ValueError(
-            f"`{name}` of a combined pattern must be a function of positions alone, which "
-            f"{type(pattern).__name__} is not. Received: {name}={pattern!r}."
-        )
+def _check_of_positions(**patterns):
+    Pattern.check(**patterns)
+    for name, pattern in patterns.items():
+        if not pattern.is_of_positions or pattern.differs_by_head:
+            raise ValueError(
+                f"`{name}` of a combined pattern must be a function of positions alone, which "
+                f"{type(pattern).__name__} is not. Received: {name}={pattern!r}."
+            )
 
 
 @register
@@ -40,7 +55,8 @@ class Both(Combined):
 
         allowed(i, j) = p.allowed(i, j) and q.allowed(i, j)
 
-    Computed by the plan of the pattern that leaves out more, restricted to the pairs of the other. Time and memory those of that plan.
+    Computed by the plan of the pattern that leaves out more, restricted to the pairs of the other.
+    Time and memory those of that plan.
 
     Args:
         first, second: patterns.
@@ -84,9 +100,8 @@ class Both(Combined):
         return None
 
     def _sparser_first(self, num_keys):
-        return sorted(
-            (self.first, self.second), key=lambda p: p.keys_per_query(num_keys or UNKNOWN_LENGTH)
-        )
+        num_keys = num_keys or UNKNOWN_LENGTH
+        return sorted((self.first, self.second), key=lambda p: p.keys_per_query(num_keys))
 
 
 @register
@@ -126,12 +141,9 @@ class Either(Combined):
         if self.keys_per_query(num_keys) >= num_keys:
             return super().attend(inputs, log_weight)
         rest = inputs.restricted(lambda i, j: ops.logical_not(self.first.mask_mod(i, j)))
-        output, log_weights = merge_by_logsumexp(
-            [
-                self.first.attend(inputs.fold_in(1), log_weight=True),
-                self.second.attend(rest.fold_in(2), log_weight=True),
-            ]
-        )
+        first = self.first.attend(inputs.fold_in(1), log_weight=True)
+        second = self.second.attend(rest.fold_in(2), log_weight=True)
+        output, log_weights = merge_by_logsumexp([first, second])
         return output, log_weights if log_weight else None
 
     def keys_per_query(self, num_keys):
@@ -169,16 +181,17 @@ class PerHead(Pattern):
             the layer's number of heads.
 
     Example:
-        >>> import keras_attn
+        >>> from keras_attn.layers import MultiHeadAttention
         >>> from keras_attn.patterns import PerHead, Strided
         >>> local, column = Strided(8, factor="local"), Strided(8, factor="column")
-        >>> layer = keras_attn.layers.MultiHeadAttention(
-        ...     4, 16, pattern=PerHead([local, local, column, column]))
+        >>> layer = MultiHeadAttention(4, 16, pattern=PerHead([local, local, column, column]))
 
     Differs from the paper: none; the paper's "multi-head" use of its factors.
 
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.3, eq. 9.
     """
+
+    differs_by_head = True
 
     def __init__(self, patterns):
         if isinstance(patterns, (str, Pattern)) or not patterns:
@@ -186,22 +199,15 @@ class PerHead(Pattern):
                 "`patterns` must be a list of patterns, one for each head. "
                 f"Received: patterns={patterns!r}."
             )
-        patterns = tuple(patterns)
-        for number, pattern in enumerate(patterns):
-            self.check(**{f"patterns[{number}]": pattern})
-            if not pattern.is_of_positions or isinstance(pattern, PerHead):
-                raise ValueError(
-                    "Each of `patterns` must be a function of positions alone. "
-                    f"Received: patterns={list(patterns)!r}."
-                )
-        self.patterns = patterns
+        self.patterns = tuple(patterns)
+        _check_of_positions(**{f"patterns[{n}]": p for n, p in enumerate(self.patterns)})
 
     @property
     def causal(self):
         return all(pattern.causal for pattern in self.patterns)
 
     def allowed(self, query_positions, key_positions):
-        """Bool (N, T, S), or (B, N, T, S) where positions have rows."""
+        """Return a bool (N, T, S), or (B, N, T, S) for positions of each row."""
         allowed = [p.allowed(query_positions, key_positions) for p in self.patterns]
         return ops.stack(allowed, axis=-3)
 
@@ -241,11 +247,7 @@ class PerHead(Pattern):
     def __or__(self, other):
         return PerHead([pattern | other for pattern in self.patterns])
 
-    def intersect_heads(self, other):
-        return self & other
-
-    def unite_heads(self, other):
-        return self | other
+    __rand__, __ror__ = __and__, __or__
 
     def _check(self, inputs):
         num_heads = inputs.query.shape[1]
@@ -254,13 +256,6 @@ class PerHead(Pattern):
                 "`patterns` of PerHead must be one for each head. "
                 f"Received: {len(self.patterns)} patterns, {num_heads} heads."
             )
-
-    def get_config(self):
-        return {"patterns": [registry.serialize(pattern) for pattern in self.patterns]}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls([registry.deserialize(pattern) for pattern in config["patterns"]])
 
 
 Pattern.combinations.update({"and": Both, "or": Either})

@@ -6,13 +6,13 @@ from keras_attn.attention.fixed import attend_fixed
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.block_local_1d import BlockLocal1D
-from keras_attn.patterns.combined import Either
+from keras_attn.patterns.combined import Either, SameAs
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
 
 @register
-class Fixed(Pattern):
+class Fixed(SameAs):
     """A query meets the keys of its own block, and the last few keys of every block.
 
         "block":   j <= i  and  floor(j / stride) = floor(i / stride)
@@ -32,17 +32,14 @@ class Fixed(Pattern):
         ValueError: if a size is below 1, `summary` > `stride` or `factor` is unknown.
 
     Example:
-        >>> import keras_attn
-        >>> layer = keras_attn.layers.MultiHeadAttention(
-        ...     8, 64, pattern=keras_attn.patterns.Fixed(128, summary=8))
+        >>> from keras_attn import layers, patterns
+        >>> layer = layers.MultiHeadAttention(8, 64, pattern=patterns.Fixed(128, summary=8))
 
     Differs from the paper: no key after the query, which the formula leaves unsaid; all heads
         share the same summary keys (`PerHead` and `|` make others).
 
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.3.
     """
-
-    causal = True
 
     def __init__(self, stride, summary, factor="both"):
         check_sizes(stride=stride, summary=summary)
@@ -54,45 +51,29 @@ class Fixed(Pattern):
         self.stride = int(stride)
         self.summary = int(summary)
         self.factor = factor
+        block, last = BlockLocal1D(self.stride, lookback=0), _Summary(self.stride, self.summary)
+        self.same = {"block": block, "summary": last, "both": Either(block, last)}[factor]
+
+
+class _Summary(Pattern):
+    """The last keys of every block, up to the query."""
+
+    causal = True
+
+    def __init__(self, stride, summary):
+        self.stride = stride
+        self.summary = summary
 
     def mask_mod(self, i, j):
-        block = i // self.stride == j // self.stride
-        summary = j % self.stride >= self.stride - self.summary
-        met = {"block": block, "summary": summary}.get(self.factor, ops.logical_or(block, summary))
-        return ops.logical_and(j <= i, met)
+        return ops.logical_and(j <= i, j % self.stride >= self.stride - self.summary)
 
     def attend(self, inputs, log_weight=False):
-        if self.factor == "block":
-            return self._block().attend(inputs, log_weight)
-        if self.factor == "summary":
-            return attend_fixed(
-                inputs, self.mask_mod, self.stride, self.summary, log_weight=log_weight
-            )
-        return self._union().attend(inputs, log_weight)
+        return attend_fixed(inputs, self.mask_mod, self.stride, self.summary, log_weight=log_weight)
 
     def keys_per_query(self, num_keys):
-        block = self._block().keys_per_query(num_keys)
-        summary = -(-num_keys // self.stride) * self.summary
-        both = min(num_keys, block + summary)
-        return {"block": block, "summary": summary}.get(self.factor, both)
-
-    def cache_size(self):
-        return self.stride if self.factor == "block" else None
+        return ceil_div(num_keys, self.stride) * self.summary
 
     def decode_keys(self, position, num_keys):
-        if self.factor == "block":
-            return self._block().decode_keys(position, num_keys)
-        if self.factor == "summary":
-            blocks = ops.arange(ceil_div(num_keys, self.stride), dtype="int32")[:, None]
-            within = ops.arange(self.stride - self.summary, self.stride, dtype="int32")
-            return ops.reshape(blocks * self.stride + within, (-1,))
-        return self._union().decode_keys(position, num_keys)
-
-    def _block(self):
-        return BlockLocal1D(self.stride, lookback=0)
-
-    def _union(self):
-        return Either(self._block(), Fixed(self.stride, self.summary, "summary"))
-
-    def get_config(self):
-        return {"stride": self.stride, "summary": self.summary, "factor": self.factor}
+        blocks = ops.arange(ceil_div(num_keys, self.stride), dtype="int32")[:, None]
+        within = ops.arange(self.stride - self.summary, self.stride, dtype="int32")
+        return ops.reshape(blocks * self.stride + within, (-1,))

@@ -28,9 +28,8 @@ class Local(Pattern):
         ValueError: if `window` < 1.
 
     Example:
-        >>> import keras_attn
-        >>> layer = keras_attn.layers.MultiHeadAttention(
-        ...     8, 64, pattern=keras_attn.patterns.Local(256))
+        >>> from keras_attn import layers, patterns
+        >>> layer = layers.MultiHeadAttention(8, 64, pattern=patterns.Local(256))
 
     Differs from the paper: the paper's window has r keys, centred on the query; this one has
         `window` keys up to the query, or 2 `window` - 1 around it.
@@ -51,21 +50,14 @@ class Local(Pattern):
         return ops.abs(distance) < self.window
 
     def attend(self, inputs, log_weight=False):
-        block = min(self.window, inputs.tile_sizes.most_block)
-        before = self._neighbours(block)
+        blocks = self._blocks(inputs.tile_sizes)
         return attend_block_local(
-            inputs,
-            self.mask_mod,
-            block,
-            before,
-            0 if self.causal else before,
-            repeats=True,
-            log_weight=log_weight,
+            inputs, self.mask_mod, *blocks, repeats=True, log_weight=log_weight
         )
 
     def keys_per_query(self, num_keys):
-        block = min(self.window, TileSizes.most_block)
-        return min(num_keys, (1 + self._neighbours(block) * (1 if self.causal else 2)) * block)
+        block, before, after = self._blocks(TileSizes)
+        return min(num_keys, (before + 1 + after) * block)
 
     def cache_size(self):
         return self.window
@@ -74,8 +66,8 @@ class Local(Pattern):
         after = 0 if self.causal else self.window - 1
         return position + ops.arange(1 - self.window, after + 1, dtype="int32")
 
-    def _neighbours(self, block):
-        return -(-(self.window - 1) // block)
-
-    def get_config(self):
-        return {"window": self.window, "causal": self.causal}
+    def _blocks(self, tile_sizes):
+        """Return the length of a block, and how many blocks before and after it a query meets."""
+        block = min(self.window, tile_sizes.most_block)
+        before = -(-(self.window - 1) // block)
+        return block, before, 0 if self.causal else before

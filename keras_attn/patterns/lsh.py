@@ -4,7 +4,7 @@ import numbers
 
 from keras import ops
 
-from keras_attn.attention.inputs import positions_by_head, positions_tensor
+from keras_attn.attention.inputs import positions_by_head
 from keras_attn.attention.lsh import (
     attend_lsh,
     chunk_numbers,
@@ -28,7 +28,7 @@ PADDING = 2**28
 class LSH(Pattern):
     """A query meets the keys that hash as it does, as Reformer's queries do.
 
-        allowed(i, j) = in any round: bucket(i) = bucket(j) and chunk(j) in {chunk(i) - 1, chunk(i)},
+        allowed(i, j) = in any round: bucket(i) = bucket(j), chunk(j) in {chunk(i) - 1, chunk(i)},
                         and j < i, or j != i without `causal`;  j = i if there is no other
 
     In each round random axes give every key a bucket. Positions are sorted by bucket, equal ones
@@ -37,10 +37,10 @@ class LSH(Pattern):
     keys: "shared_qk". Time O(num_rounds T (chunk_length + log T)) and memory O(num_rounds T) per
     head.
 
-    In training, rounds draw new axes in every step where the layer hands random numbers to its
-    pattern; otherwise the axes are always the same ones. A query never gets a value from its
-    future, but sorting looks at all keys, so which keys of its past it meets may depend on later
-    ones. Decoding with a cache, whose queries are fewer than its keys, meets all of the past.
+    In training, rounds draw new axes in every step where the layer passes random numbers to its
+    pattern; otherwise the axes stay the same. A query never gets a value from its future, but
+    sorting looks at all keys, so which keys of its past it meets may depend on later ones. Decoding
+    with a cache, whose queries are fewer than its keys, meets all of the past.
 
     Args:
         chunk_length: int.
@@ -48,22 +48,22 @@ class LSH(Pattern):
         num_buckets: even int; by default two for each chunk. Above 128 they are pairs of two
             hashes, at least so many.
         causal: bool.
-        across_buckets: bool. Whether to meet all keys of both chunks, whatever their bucket: at no
-            more time a better approximation of full attention.
-        wrap: bool. Whether the first chunk of each round looks back at the last one of the round
-            before, and keys met in several rounds count several times: for weights that were
-            trained by Trax, Hugging Face or reformer-pytorch, with `across_buckets`.
-        seed: int. Of the axes where the layer gives no random numbers.
+        across_buckets: bool. If True, a query meets all keys of both chunks, whatever their bucket:
+            at no more time a better approximation of full attention.
+        wrap: bool. If True, the first chunk of each round looks back at the last one of the round
+            before, and keys met in several rounds count several times: for weights trained by Trax,
+            Hugging Face or reformer-pytorch, with `across_buckets`.
+        seed: int. Of the axes if the layer gives no random numbers.
 
     Raises:
-        ValueError: if a size is below 1, `num_buckets` is not even, `wrap` is asked for without
+        ValueError: if a size is below 1, `num_buckets` is not even, `wrap` comes without
             `across_buckets`, the score does not share queries and keys, or a plan meets more keys
             than queries.
 
     Example:
-        >>> import keras_attn
-        >>> layer = keras_attn.layers.MultiHeadAttention(
-        ...     8, 64, score="shared_qk", pattern=keras_attn.patterns.LSH(64, num_rounds=2))
+        >>> from keras_attn import layers, patterns
+        >>> pattern = patterns.LSH(64, num_rounds=2)
+        >>> layer = layers.MultiHeadAttention(8, 64, score="shared_qk", pattern=pattern)
 
     Differs from the paper: a query without another key meets itself exactly, where the paper has
         a constant of -1e5; padding has a bucket of its own. The released implementations meet keys
@@ -98,8 +98,8 @@ class LSH(Pattern):
             )
         if wrap and not across_buckets:
             raise ValueError(
-                "`wrap` meets keys of other rounds, which share no bucket: it needs "
-                f"`across_buckets=True`. Received: wrap={wrap!r}, across_buckets={across_buckets!r}."
+                "`wrap` needs `across_buckets=True`: keys of other rounds share no bucket. "
+                f"Received: wrap={wrap!r}, across_buckets={across_buckets!r}."
             )
         self.chunk_length = int(chunk_length)
         self.num_rounds = int(num_rounds)
@@ -110,11 +110,10 @@ class LSH(Pattern):
         self.seed = int(seed)
 
     def mask_mod(self, i, j):
-        """Return the pairs that positions allow; the buckets allow fewer."""
+        # The buckets allow fewer pairs than positions.
         return j <= i if self.causal else ops.ones_like(i - j, dtype="bool")
 
     def check_score(self, score):
-        """Refuse a score that compares queries with keys of another projection."""
         if not score.shares_query:
             raise ValueError(
                 "The pattern LSH needs a score whose queries are their own keys, like "
@@ -126,9 +125,7 @@ class LSH(Pattern):
         num_buckets = self.num_buckets
         if num_buckets is None:
             num_buckets = default_buckets(size(inputs.key, 2), self.chunk_length)
-        seed = self.seed
-        if inputs.seed is not None:
-            seed = inputs.fold_in(self.num_rounds + 1).seed
+        seed = self.seed if inputs.seed is None else inputs.fold_in(self.num_rounds + 1).seed
         buckets = hash_directions(inputs.key, num_buckets, self.num_rounds, seed)
         if inputs.key_mask is None:
             return buckets
@@ -136,9 +133,9 @@ class LSH(Pattern):
 
     def dense_mask_and_bias(self, inputs):
         self.check_score(inputs.score)
-        positions = inputs.query_positions, inputs.key_positions
-        mask, own = self.mask(*positions), _same(*positions)
-        bias = ops.where(own, LAST_RESORT, 0.0)
+        mask = self.mask(inputs.query_positions, inputs.key_positions)
+        i, j = positions_by_head(inputs.query_positions), positions_by_head(inputs.key_positions)
+        bias = ops.where(i[..., None] == j[..., None, :], LAST_RESORT, 0.0)
         known = inputs.query.shape[2], inputs.key.shape[2]
         if None not in known and known[0] != known[1]:
             return mask, bias
@@ -159,14 +156,8 @@ class LSH(Pattern):
                 "The plan of LSH is for queries that are their own keys, as many as keys. "
                 f"Received: {length} queries, {num_keys} keys."
             )
-        found = attend_lsh(
-            inputs,
-            self.buckets(inputs),
-            self.chunk_length,
-            causal=self.causal,
-            across_buckets=self.across_buckets,
-            wrap=self.wrap,
-        )
+        rules = {"causal": self.causal, "across_buckets": self.across_buckets, "wrap": self.wrap}
+        found = attend_lsh(inputs, self.buckets(inputs), self.chunk_length, **rules)
         output, log_weights = _or_own(inputs, self.num_rounds, *found)
         return output, log_weights if log_weight else None
 
@@ -188,24 +179,6 @@ class LSH(Pattern):
                 last = ops.max(j, axis=-1, keepdims=True)
                 counts = counts + ops.cast(ops.logical_and(i == 0, j == last), "int32")
         return counts
-
-    def get_config(self):
-        return {
-            "chunk_length": self.chunk_length,
-            "num_rounds": self.num_rounds,
-            "num_buckets": self.num_buckets,
-            "causal": self.causal,
-            "across_buckets": self.across_buckets,
-            "wrap": self.wrap,
-            "seed": self.seed,
-        }
-
-
-def _same(query_positions, key_positions):
-    """Return True (T, S) or (B, 1, T, S) where a key is at the position of the query."""
-    i, j = (positions_tensor(positions) for positions in (query_positions, key_positions))
-    same = i[..., :, None] == j[..., None, :]
-    return same if len(same.shape) == 2 else same[:, None]
 
 
 def _or_own(inputs, num_rounds, output, log_weights):

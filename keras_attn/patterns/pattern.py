@@ -14,11 +14,10 @@ class Pattern(Value):
         allowed(i, j) -> bool,   i query position, j key position
 
     Since positions are data, the same function serves full sequences, memories, caches and packed
-    rows. A pattern has two faces. `allowed` is the truth; a pattern of one's own needs only
-    `mask_mod`, which defines it. `attend` is the plan: a way to compute attention over the allowed
-    pairs, overridden by patterns that know how to leave out the others. Patterns combine: `p & q`
-    allows the pairs that both allow, `p | q` those that either does. A pattern is saved with the
-    layer that holds it.
+    rows. A pattern of one's own needs only `mask_mod`, which defines `allowed`. `attend` is the
+    plan, overridden by patterns that know how to leave out the other pairs. Patterns combine:
+    `p & q` allows the pairs that both allow, `p | q` those that either does. A pattern is saved
+    with the layer that holds it.
 
     Example:
         >>> from keras import ops
@@ -33,8 +32,10 @@ class Pattern(Value):
 
     # True if no query meets a key after its own position.
     causal = False
-    # True if `mask_mod` says it all: no weights, and no use of the queries and keys themselves.
+    # True if positions decide alone: no weights, and no use of the queries and keys themselves.
     is_of_positions = True
+    # True if each head has its own pattern.
+    differs_by_head = False
     # True if the pattern takes random numbers, new ones in each training step, from `inputs.seed`.
     is_random = False
     # "full" if all pairs are allowed, "causal" if j <= i is the whole rule, None for other rules.
@@ -68,12 +69,9 @@ class Pattern(Value):
     def attend(self, inputs, log_weight=False):
         """Compute attention over the allowed pairs of consecutive positions.
 
-        Args:
-            inputs: `keras_attn.attention.inputs.AttentionInputs`.
-            log_weight: bool. True to return the log weight too.
-
         Returns:
-            Output (B, N, T, Hv), and log weight (B, N, T, 1) for `merge_by_logsumexp` or None.
+            Output (B, N, T, Hv), and with `log_weight` the log weight (B, N, T, 1) for
+            `merge_by_logsumexp`, else None.
         """
         return attend_chunked(inputs, self.mask_mod, log_weight=log_weight)
 
@@ -90,10 +88,8 @@ class Pattern(Value):
     def prefers_blockwise(self, length, num_keys, short=512, long=2048):
         """Return True if `attend` is expected to be faster than the whole matrix of scores.
 
-        Args:
-            length, num_keys: numbers of queries and keys, ints or None.
-            short: int. Fewest keys with which a plan pays that leaves out half of them.
-            long: int. Fewest queries and keys with which a plan pays that leaves out none.
+        A plan that leaves out half of the keys pays from `short` keys on, one that leaves out none
+        from `long` queries and keys on. `length` or `num_keys` may be None, for any number.
         """
         computed = self.keys_per_query(num_keys or UNKNOWN_LENGTH)
         if num_keys is None:
@@ -103,24 +99,19 @@ class Pattern(Value):
         return 2 * computed <= num_keys or (length or 0) * num_keys >= long * long
 
     def cache_size(self):
-        """Return how many of the last keys later queries may meet; None for all.
-
-        A cache of this number of slots serves decoding.
-        """
+        """Return the number of last keys that a cache must keep for later queries; None for all."""
         return None
 
     def decode_keys(self, position, num_keys):
-        """Return positions that include every key which one query may meet.
-
-        A cache then need not read the others.
+        """Return positions that include every key which one query may meet, for reading a cache.
 
         Args:
             position: int32 scalar, of the query.
             num_keys: int or int32 scalar. Keys have positions 0 .. num_keys - 1.
 
         Returns:
-            int32 (keys,), in any order and each once; other integers below 0 or from `num_keys` on
-            are fillers. None for all keys.
+            int32 (keys,), in any order and each once; integers outside 0 .. num_keys - 1 are
+            fillers. None for all keys.
         """
         return None
 
@@ -131,21 +122,14 @@ class Pattern(Value):
             if not isinstance(pattern, Pattern):
                 raise ValueError(f"`{name}` must be a pattern. Received: {name}={pattern!r}.")
 
-    def intersect_heads(self, other):
-        """Return `other & self` if this pattern differs by head, else None."""
-        return None
-
-    def unite_heads(self, other):
-        """Return `other | self` if this pattern differs by head, else None."""
-        return None
-
     def __and__(self, other):
         self.check(second=other)
-        return other.intersect_heads(self) or self.combinations["and"](self, other)
+        # A pattern by head combines the other with each of its own: Python asks its `__rand__`.
+        return NotImplemented if other.differs_by_head else self.combinations["and"](self, other)
 
     def __or__(self, other):
         self.check(second=other)
-        return other.unite_heads(self) or self.combinations["or"](self, other)
+        return NotImplemented if other.differs_by_head else self.combinations["or"](self, other)
 
     # The classes of `p & q` and `p | q`, which `keras_attn.patterns.combined` adds.
     combinations = {}

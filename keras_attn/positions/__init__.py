@@ -10,24 +10,20 @@ from keras_attn.positions.sinusoidal import Sinusoidal
 from keras_attn.positions.timestep import Timestep
 
 NAMES = {"rotary": Rotary, "sinusoidal": Sinusoidal, "timestep": Timestep}
-FOR_HEADS = {"rotary": Rotary}
 
 
 def get(identifier, **layer_arguments):
-    """Return the position for a name, a config or an object.
-
-    Positions that need a length or a shape have no name.
-    """
+    """Return the position for a name, a config or an object; one that needs sizes has no name."""
     return registry.resolve(identifier, NAMES, "position", base=Position, **layer_arguments)
 
 
 def get_for_heads(identifier, **layer_arguments):
     """Return the position of queries and keys for a name, a config or an object."""
-    position = registry.resolve(identifier, FOR_HEADS, "position", base=Position, **layer_arguments)
+    position = get(identifier, **layer_arguments)
     if not position.acts_on_heads:
         raise ValueError(
             "`position` of an attention layer must act on heads. "
-            f"Received: position={identifier!r}. Known names: {', '.join(sorted(FOR_HEADS))}."
+            f"Received: position={identifier!r}. Known name: rotary."
         )
     return position
 

@@ -13,30 +13,24 @@ from keras_attn.registry import redraw, register
 
 @register
 class Axial(Position):
-    """Adds a learned vector to each position, joined from one for its row and one for its column.
+    """Add a learned vector to each position, joined from one for its row and one for its column.
 
         x_p + [A_1[p // n_2], A_2[p mod n_2]],   A_k (n_k, d_k),   d_1 + d_2 = D
 
-    The sequence is laid out in a grid of n_1 rows of n_2, row after row; any number of axes goes,
-    the last one running fastest. A shorter sequence takes the first rows. n_1 d_1 + n_2 d_2 weights
-    stand for the n_1 n_2 D of a whole table: 0.3 million, not 50, for 65536 positions in a grid of
-    128 by 512 with vectors of 256 and 512. Time and memory O(T D).
-
-    With `shape=(height, width * channels)` and halves of D, these are the learned coordinates of
-    the Image Transformer.
+    The sequence fills a grid of n_1 rows of n_2, row after row, or one of any number of axes, the
+    last one running fastest. n_1 d_1 + n_2 d_2 weights replace the n_1 n_2 D of a whole table: 0.3
+    million, not 50, for 65536 positions in a grid of 128 by 512 with vectors of 256 and 512. Time
+    and memory O(T D). With `shape=(height, width * channels)` and halves of D, these are the
+    learned coordinates of the Image Transformer.
 
     Args:
         shape: tuple of ints. The grid, as (n_1, n_2).
         dims: tuple of ints, one for each axis, whose sum is D.
-        embeddings_initializer: of the tables; by default normal with a standard deviation of 1, as the
-            authors'.
+        embeddings_initializer: of the tables; by default normal with a standard deviation of 1, as
+            the authors'.
 
-    Call arguments:
-        x: (B, T, D). positions: optional int (T,) or (B, T), below the product of `shape`; by
-            default 0 .. T-1.
-
-    Returns:
-        (B, T, D).
+    Call arguments, Returns:
+        As `Position`, with positions below the product of `shape`.
 
     Raises:
         ValueError: if `shape` or `dims` are not ints of at least 1, one for each axis, `dims` do
@@ -58,9 +52,7 @@ class Axial(Position):
 
     def __init__(self, shape, dims, embeddings_initializer=None, **kwargs):
         super().__init__(**kwargs)
-        self.shape, self.dims = (
-            _sizes(name, sizes) for name, sizes in (("shape", shape), ("dims", dims))
-        )
+        self.shape, self.dims = _integers(shape=shape), _integers(dims=dims)
         if len(self.shape) != len(self.dims):
             raise ValueError(
                 "`shape` and `dims` must have one number for each axis. "
@@ -72,7 +64,6 @@ class Axial(Position):
 
     @property
     def max_length(self):
-        """Number of positions in the grid."""
         return math.prod(self.shape)
 
     def build(self, x_shape, positions_shape=None):
@@ -88,21 +79,12 @@ class Axial(Position):
 
     def call(self, x, positions=None):
         places = grid_coordinates(grid_positions(x, positions, self.shape), self.shape)
-        parts = [
-            ops.take(table, place, axis=0) for table, place in zip(self.tables, places, strict=True)
-        ]
+        parts = [ops.take(*part, axis=0) for part in zip(self.tables, places, strict=True)]
         return x + ops.cast(ops.concatenate(parts, axis=-1), x.dtype)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "shape": self.shape,
-            "dims": self.dims,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }
 
-
-def _sizes(name, sizes):
+def _integers(**argument):
+    ((name, sizes),) = argument.items()
     if not isinstance(sizes, (tuple, list)) or not sizes:
         raise ValueError(f"`{name}` must be a tuple of integers. Received: {name}={sizes!r}.")
     for number, size in enumerate(sizes):

@@ -11,39 +11,31 @@ from keras_attn.ops.sinusoids import sinusoids
 from keras_attn.positions.position import Position
 from keras_attn.registry import redraw, register
 
-# Of the learned tables, before it is divided by the root of their number.
-SPREAD = 0.01
-
 
 @register
 class ImageCoordinates(Position):
-    """Adds the row, column and channel of each pixel of an image.
+    """Add the row, column and channel of each pixel of an image.
 
         learned:       x_p + R[row] + C[column] + K[channel]
         sinusoidal:    x_p + [PE(row), PE(column * channels + channel)], each of D / 2
 
-    Position p is the p-th number of the image row by row, each pixel's channels beside each other:
-    p = (row * width + column) * channels + channel. A sequence in another order, as
-    `keras_attn.patterns.block_raster_order` gives, has its `positions`, or a `query_shape`: then
-    positions are ranks in that order. A shorter sequence has the first positions. Tables take
-    (height + width + channels) D weights, sinusoids none; the latter are at least float32 under
-    any dtype policy. Time and memory O(T D).
+    Position p counts numbers row by row, each pixel's channels beside each other:
+    p = (row * width + column) * channels + channel. A sequence in another order, as of
+    `keras_attn.patterns.block_raster_order`, has its `positions`, or a `query_shape`: then
+    positions are ranks in that order. Tables take (height + width + channels) D weights, sinusoids
+    none; the latter are at least float32 under any dtype policy. Time and memory O(T D).
 
     Args:
         height, width, channels: ints. Of the images.
         encoding: "learned" (the Sparse Transformer's) or "sinusoidal" (the Image Transformer's; its
             learned ones are `Axial((height, width * channels), (D / 2, D / 2))`).
-        embeddings_initializer: of the tables; by default normal with a standard deviation of 0.01 / sqrt(3),
-            as the authors'.
-        query_shape: (height, width) of the blocks that follow each other in the sequence,
-            as those of a `BlockLocal2D`, the width counting channels; None for raster order.
+        embeddings_initializer: of the tables; by default normal with a standard deviation of
+            0.01 / sqrt(3), as the authors'.
+        query_shape: (height, width) of the blocks that follow each other in the sequence, as those
+            of a `BlockLocal2D`, the width counting channels; None for raster order.
 
-    Call arguments:
-        x: (B, T, D). positions: optional int (T,) or (B, T), below height * width * channels; by
-            default 0 .. T-1.
-
-    Returns:
-        (B, T, D).
+    Call arguments, Returns:
+        As `Position`, with positions below height * width * channels.
 
     Raises:
         ValueError: if a size is below 1, `encoding` is unknown, or `x` is longer than the image.
@@ -83,7 +75,7 @@ class ImageCoordinates(Position):
         self.channels = channels
         self.encoding = encoding
         if embeddings_initializer is None:
-            embeddings_initializer = keras.initializers.RandomNormal(stddev=SPREAD / math.sqrt(3))
+            embeddings_initializer = keras.initializers.RandomNormal(stddev=0.01 / math.sqrt(3))
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.query_shape = query_shape
         if query_shape is not None:
@@ -91,7 +83,6 @@ class ImageCoordinates(Position):
 
     @property
     def max_length(self):
-        """Number of positions in the image."""
         return math.prod(self._shape())
 
     def build(self, x_shape, positions_shape=None):
@@ -111,25 +102,12 @@ class ImageCoordinates(Position):
             parts = zip(self.tables, places, strict=True)
             vectors = sum(ops.take(table, place, axis=0) for table, place in parts)
         else:
-            row, column = grid_coordinates(positions, (self.height, self.width * self.channels))
+            places = grid_coordinates(positions, (self.height, self.width * self.channels))
             half = x.shape[-1] // 2
-            parts = [
-                sinusoids(row, half, dtype=x.dtype),
-                sinusoids(column, x.shape[-1] - half, dtype=x.dtype),
-            ]
+            widths = half, x.shape[-1] - half
+            parts = [sinusoids(p, width, dtype=x.dtype) for p, width in zip(places, widths)]
             vectors = ops.concatenate(parts, axis=-1)
         return x + ops.cast(vectors, x.dtype)
 
     def _shape(self):
         return self.height, self.width, self.channels
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "height": self.height,
-            "width": self.width,
-            "channels": self.channels,
-            "encoding": self.encoding,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-            "query_shape": self.query_shape,
-        }

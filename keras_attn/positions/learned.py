@@ -3,30 +3,26 @@
 import keras
 from keras import ops
 
-from keras_attn.ops.checks import check_integers, check_positions, check_shape, check_sizes
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.images import grid_positions
 from keras_attn.positions.position import Position
 from keras_attn.registry import redraw, register
 
 
 @register
 class Learned(Position):
-    """Adds a learned vector to each position.
+    """Add a learned vector to each position.
 
         x_p + P[p],   P (max_length, D)
 
-    Time and memory O(T D), weights max_length * D. A sequence longer than the table has no answer
-    and is refused, not clipped.
+    Time and memory O(T D), weights max_length * D. A sequence longer than the table is refused.
 
     Args:
         max_length: int. Number of positions in the table.
         embeddings_initializer: of the table.
 
-    Call arguments:
-        x: (B, T, D). positions: optional int (T,) or (B, T), below `max_length`; by default
-            0 .. T-1.
-
-    Returns:
-        (B, T, D).
+    Call arguments, Returns:
+        As `Position`, with positions below `max_length`.
 
     Raises:
         ValueError: if `max_length` < 1, or `x` is longer than the table.
@@ -54,23 +50,6 @@ class Learned(Position):
         self.table = self.add_weight(shape, redraw(self.embeddings_initializer), name="table")
 
     def call(self, x, positions=None):
-        check_shape(x, "x", (None, None, None))
-        if positions is not None:
-            positions = check_positions(positions, "positions", *x.shape[:2])
-            check_integers(positions, "positions")
-            return x + ops.cast(ops.take(self.table, positions, axis=0), x.dtype)
-        if x.shape[1] is not None and x.shape[1] > self.max_length:
-            raise ValueError(
-                f"`x` is longer than the table of learned positions. "
-                f"Received: length {x.shape[1]}, max_length={self.max_length}."
-            )
+        positions = grid_positions(x, positions, (self.max_length,))
         # A take, not a slice: a dynamic length beyond the table fails instead of wrapping.
-        rows = ops.take(self.table, ops.arange(ops.shape(x)[1], dtype="int32"), axis=0)
-        return x + ops.cast(rows, x.dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "max_length": self.max_length,
-            "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
-        }
+        return x + ops.cast(ops.take(self.table, positions, axis=0), x.dtype)

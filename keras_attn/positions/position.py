@@ -1,29 +1,26 @@
 """Base class of the position axis."""
 
-import keras
-
-from keras_attn.registry import ArgumentRepr
+from keras_attn.registry import MaskedLayer
 
 
-class Position(ArgumentRepr, keras.layers.Layer):
+class Position(MaskedLayer):
     """A layer that adds positions to embeddings, or applies them to heads.
 
-        (x (B, T, D), positions) -> (B, T, D),   positions int (T,) or (B, T), by default 0 .. T-1
+    A position of one's own overrides `call(x, positions=None)`.
 
-    A position of one's own overrides `call(x, positions=None)`. One with `acts_on_heads` also takes
-    heads (B, N, T, H), and attention layers apply it to queries and keys.
+    Call arguments:
+        x: (B, T, D). positions: optional int (T,) or (B, T), in tokens; by default 0 .. T-1.
+
+    Returns:
+        (B, T, D).
     """
 
-    # True if the position takes queries and keys (B, N, T, H) too.
+    # True if the position takes heads (B, N, T, H) too: attention applies it to queries and keys.
     acts_on_heads = False
     # True if `call` takes `step`, the number of times that a shared block has run.
     counts_steps = False
     # Number of positions that the layer tells apart; None for any number.
     max_length = None
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
 
     def compute_output_shape(self, x_shape, positions_shape=None):
         return x_shape

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn.ops.checks import check_shape
+from keras_attn.ops.checks import check_positions, check_shape
 from keras_attn.ops.shapes import known_shape
 from keras_attn.ops.sinusoids import check_wavelength, sinusoids
 from keras_attn.positions.position import Position
@@ -12,39 +12,33 @@ from keras_attn.registry import register
 
 @register
 class Rotary(Position):
-    """Turns each pair of components by an angle that grows with the position.
+    """Turn each pair of components by an angle that grows with the position.
 
         (x_2i, x_2i+1)  ->  (x_2i cos a - x_2i+1 sin a, x_2i sin a + x_2i+1 cos a),
         a = p / w^(2i/H)
 
-    The dot product of a query and a key that have been turned so depends on how far apart they
-    stand, not on where: moving all positions by the same number changes nothing. No weights, no
-    maximum length, and vectors keep their lengths. Angles and products are float32 under any dtype
-    policy; the result has the dtype of `x`. Time and memory O(T H) per head.
+    The dot product of a query and a key that have been turned so depends on their distance alone:
+    moving all positions by the same number changes nothing. No weights, no maximum length, and
+    vectors keep their lengths. Angles and products are float32 under any dtype policy; the result
+    has the dtype of `x`. Time and memory O(T H) per head.
 
-    In attention, `MultiHeadAttention(..., position="rotary")` turns queries and keys before any
-    score or pattern meets them, and keys before a cache keeps them: a step of decoding turns one
-    key, and a key that is kept stays where it was written, whatever `key_positions` later calls
-    give. Values are left alone.
+    `MultiHeadAttention(..., position="rotary")` turns queries and keys, not values, before scores
+    and patterns, and keys before a cache keeps them: a step of decoding turns one key, and a kept
+    key has its first position, whatever `key_positions` later calls give.
 
     Args:
         max_wavelength: float. The base w.
 
-    Call arguments:
-        x: (B, T, H), or heads (B, N, T, H). positions: optional int (T,) or (B, T); by default
-            0 .. T-1.
-
-    Returns:
-        As `x`.
+    Call arguments, Returns:
+        As `Position`, for x (B, T, H), or heads (B, N, T, H).
 
     Raises:
         ValueError: if `max_wavelength` is not above 0, or the size H is odd.
 
     Example:
-        >>> import keras_attn
-        >>> from keras import ops
+        >>> import keras, keras_attn
         >>> layer = keras_attn.layers.MultiHeadAttention(2, 8, position="rotary")
-        >>> layer(ops.ones((3, 5, 16)), ops.ones((3, 5, 16))).shape
+        >>> layer(keras.ops.ones((3, 5, 16)), keras.ops.ones((3, 5, 16))).shape
         TensorShape([3, 5, 16])
 
     Differs from the paper: none; positions start at 0.
@@ -73,8 +67,7 @@ class Rotary(Position):
         length, size = x.shape[-2:]
         if positions is None:
             positions = ops.arange(ops.shape(x)[-2], dtype="int32")
-        positions = ops.convert_to_tensor(positions)
-        check_shape(positions, "positions", (length,), (x.shape[0], length))
+        positions = check_positions(positions, "positions", x.shape[0], length)
         angles = sinusoids(positions, size, "concat", self.max_wavelength, x.dtype)  # (..., T, H)
         if len(angles.shape) == 3 and len(x.shape) == 4:
             angles = angles[:, None]
@@ -85,6 +78,3 @@ class Rotary(Position):
         even, odd = ops.unstack(pairs, 2, axis=-1)
         turned = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
         return ops.cast(ops.reshape(turned, shape), x.dtype)
-
-    def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.ops.checks import check_positions, check_shape
+from keras_attn.ops.checks import check_choice, check_positions, check_shape
 from keras_attn.ops.sinusoids import LAYOUTS, check_wavelength, sinusoids
 from keras_attn.positions.position import Position
 from keras_attn.registry import register
@@ -10,24 +10,21 @@ from keras_attn.registry import register
 
 @register
 class Sinusoidal(Position):
-    """Adds sines and cosines of the position, of geometrically growing wavelength.
+    """Add sines and cosines of the position, of geometrically growing wavelength.
 
         PE(p, 2i) = sin(p / w^(2i/D)),   PE(p, 2i+1) = cos(p / w^(2i/D))
 
     No weights, no maximum length; PE(p + k) is a rotation of PE(p) that depends on k alone. The
-    table is computed in float32 under any dtype policy and cast last, so distant positions stay
-    distinct in bfloat16. Time and memory O(T D).
+    table is float32 under any dtype policy and cast last, so distant positions stay distinct in
+    bfloat16. Time and memory O(T D).
 
     Args:
         layout: `"interleaved"` (the paper's), `"concat"` (sines first, then cosines) or
             `"tensor2tensor"` (as concat, with exponent i / (D/2 - 1)).
         max_wavelength: float. The base w.
 
-    Call arguments:
-        x: (B, T, D). positions: optional int (T,) or (B, T), in tokens; by default 0 .. T-1.
-
-    Returns:
-        (B, T, D).
+    Call arguments, Returns:
+        As `Position`.
 
     Raises:
         ValueError: if `layout` is unknown, or `max_wavelength` is not above 0.
@@ -45,8 +42,7 @@ class Sinusoidal(Position):
 
     def __init__(self, layout="interleaved", max_wavelength=10000, **kwargs):
         super().__init__(**kwargs)
-        if layout not in LAYOUTS:
-            raise ValueError(f"`layout` must be one of {LAYOUTS}. Received: layout={layout!r}.")
+        check_choice(LAYOUTS, layout=layout)
         check_wavelength(max_wavelength)
         self.layout = layout
         self.max_wavelength = max_wavelength
@@ -58,10 +54,3 @@ class Sinusoidal(Position):
         positions = check_positions(positions, "positions", *x.shape[:2])
         table = sinusoids(positions, x.shape[-1], self.layout, self.max_wavelength, x.dtype)
         return x + ops.cast(table, x.dtype)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "layout": self.layout,
-            "max_wavelength": self.max_wavelength,
-        }

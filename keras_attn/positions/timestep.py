@@ -9,27 +9,23 @@ from keras_attn.registry import register
 
 @register
 class Timestep(Sinusoidal):
-    """Adds sines and cosines of the position, and of the step that a block is repeated for.
+    """Add sines and cosines of the position, and of the step for which a block is repeated.
 
         P^t(i, 2j) = sin(i / w^(2j/D)) + sin(t / w^(2j/D)),   P^t(i, 2j+1) = cos(...) + cos(...)
 
     For a block with shared weights, which has no other way to know how often it has run. Positions
-    and steps are counted from 0 as everywhere here, and from 1 in the formula: i = position + 1,
-    t = step + 1. The table is float32 under any dtype policy and cast last. Time and memory O(T D).
+    and steps count from 0, and from 1 in the formula: i = position + 1, t = step + 1. The table is
+    float32 under any dtype policy and cast last. Time and memory O(T D).
 
-    A `Recurrent` or an `ACT` adds it before each step, so nothing else should add positions to what
-    they are given.
+    A `Recurrent` or an `ACT` adds it before each step, so nothing else should add positions to
+    their inputs.
 
     Args:
-        layout: `"interleaved"` (the paper's), `"concat"` or `"tensor2tensor"`, as `Sinusoidal`.
-        max_wavelength: float. The base w.
+        layout, max_wavelength: as those of `Sinusoidal`.
 
-    Call arguments:
-        x: (B, T, D). positions: optional int (T,) or (B, T), in tokens; by default 0 .. T-1.
-        step: int, or int32 scalar. How many steps were taken before; by default 0.
-
-    Returns:
-        (B, T, D).
+    Call arguments, Returns:
+        As `Position`.
+        step: int, or int32 scalar. Number of steps taken before; by default 0.
 
     Raises:
         ValueError: if `layout` is unknown, or `max_wavelength` is not above 0.

@@ -8,17 +8,15 @@ from keras_attn.ops.checks import check_choice, check_numbers, check_shape
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.residuals.residual import Residual
 
-# For each kind the number of matrices that multiply x, and that multiply y.
+# For each kind the number of matrices that multiply x, y, and r x.
 KINDS = {
-    "gru": (2, 3),
-    "input": (1, 0),
-    "output": (1, 0),
-    "highway": (1, 0),
-    "sigmoid_tanh": (0, 2),
-    "sum": (0, 0),
+    "gru": (2, 3, 1),
+    "input": (1, 0, 0),
+    "output": (1, 0, 0),
+    "highway": (1, 0, 0),
+    "sigmoid_tanh": (0, 2, 0),
+    "sum": (0, 0, 0),
 }
-# Kinds with a bias.
-_BIASED = ("gru", "output", "highway", "sigmoid_tanh")
 
 
 @registry.register
@@ -74,26 +72,15 @@ class Gate(Residual):
     def build(self, x_shape, y_shape=None):
         super().build(x_shape)
         width = x_shape[-1]
-        of_x, of_y = KINDS[self.kind]
-        if of_x:
-            self.x_kernel = self._add_matrices(width, of_x, "x_kernel")
-        if of_y:
-            self.y_kernel = self._add_matrices(width, of_y, "y_kernel")
-        if self.kind == "gru":
-            self.candidate_kernel = self._add_matrices(width, 1, "candidate_kernel")
-        if self.kind in _BIASED:
+        names = "x_kernel", "y_kernel", "candidate_kernel"
+        for name, count in zip(names, KINDS[self.kind], strict=True):
+            if count:
+                shape = (width, width)
+                square = registry.MatrixInitializer(self.kernel_initializer, shape, count=count)
+                setattr(self, name, self.add_weight((width, count * width), square, name=name))
+        if self.kind not in ("input", "sum"):
             start = keras.initializers.Constant(self.bias)
             self.gate_bias = self.add_weight((width,), start, name="gate_bias")
-
-    def _add_matrices(self, width, count, name):
-        """Add `count` square matrices side by side, each initialised as a square matrix."""
-
-        def draw(shape, dtype=None):
-            initializers = [registry.redraw(self.kernel_initializer) for _ in range(count)]
-            squares = [initialize((width, width), dtype=dtype) for initialize in initializers]
-            return ops.concatenate(squares, axis=-1)
-
-        return self.add_weight((width, count * width), draw, name=name)
 
     def before(self, x):
         return self.norm(x)
@@ -102,37 +89,26 @@ class Gate(Residual):
         check_shape(y, "y", tuple(x.shape))
         x, unflatten = flatten_rows(x)
         y, _ = flatten_rows(ops.relu(y))
-        of_x, of_y = KINDS[self.kind]
+        of_x, of_y, _ = KINDS[self.kind]
         from_x = ops.split(ops.matmul(x, self.x_kernel), of_x, axis=-1) if of_x else ()
         from_y = ops.split(ops.matmul(y, self.y_kernel), of_y, axis=-1) if of_y else ()
-        return unflatten(getattr(self, f"_{self.kind}")(x, y, from_x, from_y))
+        return unflatten(self._join(x, y, from_x, from_y))
 
-    def _gru(self, x, y, from_x, from_y):
-        reset = ops.sigmoid(from_y[0] + from_x[0])
-        update = ops.sigmoid(from_y[1] + from_x[1] - self.gate_bias)
-        candidate = ops.tanh(from_y[2] + ops.matmul(reset * x, self.candidate_kernel))
-        return (1 - update) * x + update * candidate
-
-    def _input(self, x, y, from_x, from_y):
-        return ops.sigmoid(from_x[0]) * x + y
-
-    def _output(self, x, y, from_x, from_y):
-        return x + ops.sigmoid(from_x[0] - self.gate_bias) * y
-
-    def _highway(self, x, y, from_x, from_y):
-        carried = ops.sigmoid(from_x[0] + self.gate_bias)
-        return carried * x + (1 - carried) * y
-
-    def _sigmoid_tanh(self, x, y, from_x, from_y):
-        return x + ops.sigmoid(from_y[0] - self.gate_bias) * ops.tanh(from_y[1])
-
-    def _sum(self, x, y, from_x, from_y):
+    def _join(self, x, y, from_x, from_y):
+        """Compute g(x, y) from the products of x and of y with their matrices."""
+        match self.kind:
+            case "gru":
+                reset = ops.sigmoid(from_y[0] + from_x[0])
+                update = ops.sigmoid(from_y[1] + from_x[1] - self.gate_bias)
+                candidate = ops.tanh(from_y[2] + ops.matmul(reset * x, self.candidate_kernel))
+                return (1 - update) * x + update * candidate
+            case "input":
+                return ops.sigmoid(from_x[0]) * x + y
+            case "output":
+                return x + ops.sigmoid(from_x[0] - self.gate_bias) * y
+            case "highway":
+                carried = ops.sigmoid(from_x[0] + self.gate_bias)
+                return carried * x + (1 - carried) * y
+            case "sigmoid_tanh":
+                return x + ops.sigmoid(from_y[0] - self.gate_bias) * ops.tanh(from_y[1])
         return x + y
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "kind": self.kind,
-            "bias": self.bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-        }

@@ -2,10 +2,10 @@
 
 import keras
 
-from keras_attn.registry import ArgumentRepr, build_once, register
+from keras_attn.registry import MaskedLayer, build_once, register
 
 
-class Residual(ArgumentRepr, keras.layers.Layer):
+class Residual(MaskedLayer):
     """Base class of residuals: `after(x, sublayer(before(x)))`, with a norm of its own.
 
     `call(x, sublayer_output)` is the `after` step.
@@ -22,7 +22,6 @@ class Residual(ArgumentRepr, keras.layers.Layer):
     def __init__(self, epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
         self.epsilon = epsilon
-        self.supports_masking = True
         self.norm = keras.layers.LayerNormalization(
             epsilon=epsilon, dtype=self.dtype_policy, name="norm"
         )
@@ -40,9 +39,6 @@ class Residual(ArgumentRepr, keras.layers.Layer):
 
     def compute_output_shape(self, x_shape, y_shape=None):
         return x_shape
-
-    def get_config(self):
-        return {**super().get_config(), "epsilon": self.epsilon}
 
 
 @register

@@ -49,7 +49,6 @@ class Additive(ScoreLayer):
         _, num_heads, _, head_dim = query_shape
         units = self.units or head_dim
         kernel = (num_heads, head_dim, units)
-
         initializer = MatrixInitializer(
             keras.initializers.VarianceScaling(1.0, "fan_in", "uniform"),
             (head_dim, num_heads * units),
@@ -66,6 +65,3 @@ class Additive(ScoreLayer):
         key = ops.matmul(key, self.key_kernel)  # (B, N, S, A)
         hidden = ops.tanh(query[:, :, :, None, :] + key[:, :, None, :, :])  # (B, N, T, S, A)
         return ops.sum(hidden * self.output_kernel[:, None, None, :], axis=-1)  # (B, N, T, S)
-
-    def get_config(self):
-        return {**super().get_config(), "units": self.units}

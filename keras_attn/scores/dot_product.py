@@ -45,6 +45,3 @@ class DotProduct(Score):
         if type(self) is not DotProduct:  # a subclass may compute anything
             return None
         return 1 / math.sqrt(head_dim) if self.scaled else 1.0
-
-    def get_config(self):
-        return {"scaled": self.scaled}

@@ -5,17 +5,15 @@ import math
 import keras
 from keras import ops
 
-from keras_attn.attention.inputs import default_positions, distances_between, positions_by_head
-from keras_attn.attention.relative_shift import distance_products, table_columns
-from keras_attn.attention.softmax import query_keys
+from keras_attn.attention.relative_shift import table_columns
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import pad, size, sizes
 from keras_attn.registry import register
-from keras_attn.scores.score import ScoreLayer
+from keras_attn.scores.distance_score import DistanceScore
 
 
 @register
-class LearnedRelative(ScoreLayer):
+class LearnedRelative(DistanceScore):
     """Score of a query with a key to which a vector for its distance has been added.
 
         logit(i, j) = q_i . (k_j + p_{i-j}) / sqrt(H),   p_d = 0 unless 0 <= d < max_distance
@@ -28,31 +26,22 @@ class LearnedRelative(ScoreLayer):
     Args:
         max_distance: int. Number of distances that have a vector, from 0 on.
 
-    Call arguments:
-        query: (B, N, T, H). key: (B, N, S, H).
-        query_positions, key_positions: `PositionRange`s or int (T,), (B, T) or (B, N, T); by default
-            the queries are the last T of S positions.
-        table: the `distance_table` of `distances`; computed if it is None.
-
-    Returns:
-        (B, N, T, S).
+    Call arguments, Returns:
+        As the base class `DistanceScore`: from (B, N, T, H) and (B, N, S, H) to (B, N, T, S).
 
     Raises:
         ValueError: if `max_distance` < 1.
 
     Example:
-        >>> import keras_attn
-        >>> from keras_attn.scores import LearnedRelative
-        >>> layer = keras_attn.layers.MultiHeadAttention(
-        ...     2, 8, score=LearnedRelative(256), pattern=keras_attn.patterns.Local(256))
+        >>> from keras_attn import layers, patterns, scores
+        >>> score, pattern = scores.LearnedRelative(256), patterns.Local(256)
+        >>> layer = layers.MultiHeadAttention(2, 8, score=score, pattern=pattern)
 
     Differs from the paper: each layer has its own p, which the paper shares between all layers.
 
     Reference: [Sukhbaatar et al., 2019](https://arxiv.org/abs/1905.07799), section 2; vectors of
         distances: [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), section 3.1.
     """
-
-    uses_positions = True
 
     def __init__(self, max_distance, **kwargs):
         super().__init__(**kwargs)
@@ -64,22 +53,9 @@ class LearnedRelative(ScoreLayer):
         shape = (self.max_distance, query_shape[-1])
         self.embeddings = self.add_weight(shape, normal, name="embeddings")
 
-    def call(
-        self, query, key, query_positions=None, key_positions=None, table=None, distances=None
-    ):
-        queries, keys = default_positions(size(query, 2), size(key, 2))
-        query_positions = queries if query_positions is None else query_positions
-        key_positions = keys if key_positions is None else key_positions
+    def queries(self, query):
         query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
-        needed = distances_between(query_positions, key_positions)
-        if needed is None:
-            products = self._gather(query, query_positions, key_positions)
-        else:
-            if table is None:
-                table, distances = self.distance_table(needed), needed
-            products = distance_products(query, table, distances, needed)
-        logits = query_keys(query, key)
-        return logits + ops.cast(products, logits.dtype)
+        return query, query
 
     def distance_table(self, distances):
         """Return p of all `distances`, for `distance_products`."""
@@ -92,14 +68,9 @@ class LearnedRelative(ScoreLayer):
         inside = ops.logical_and(distances >= 0, distances < self.max_distance)
         return ops.where(inside, distances, self.max_distance)
 
-    def _gather(self, query, query_positions, key_positions):
-        """Compute products (B, N, T, S) with p for positions in any order."""
-        i, j = positions_by_head(query_positions), positions_by_head(key_positions)
+    def products(self, query, i, j):
         rows = self._rows(i[..., :, None] - j[..., None, :])
         products = ops.matmul(query, ops.transpose(self.embeddings))
         products = pad(products, 0, 1, axis=3)  # (B, N, T, max_distance + 1)
         shape = (*sizes(products)[:3], size(rows, 3))
         return ops.take_along_axis(products, ops.broadcast_to(rows, shape), axis=3)
-
-    def get_config(self):
-        return {**super().get_config(), "max_distance": self.max_distance}

@@ -1,17 +1,16 @@
 """Base classes of the score axis."""
 
-import keras
-
 from keras_attn import registry
 
 
 class Score(registry.Value):
     """A measure of how alike a query and a key are.
 
-        (query (B, N, T, H), key (B, N, S, H), query_positions, key_positions) -> logits (B, N, T, S)
+        (query (B, N, T, H), key (B, N, S, H), query_positions, key_positions)
+            -> logits (B, N, T, S)
 
-    for any tile of queries and keys. A score of one's own overrides `__call__`; one with weights is a
-    subclass of `ScoreLayer` and overrides `call`. A score is saved with the layer that holds it.
+    for any tile of queries and keys. A score of one's own overrides `__call__`; one with weights is
+    a subclass of `ScoreLayer` and overrides `call`. A score is saved with the layer that holds it.
     """
 
     # True asks the layer to project queries and keys by one projection.
@@ -29,28 +28,21 @@ class Score(registry.Value):
         """Create the weights for per-head queries (B, N, T, H) and keys (B, N, S, H)."""
 
     def distance_table(self, distances):
-        """Return a tensor that serves all `distances`, or None if the score needs none.
+        """Return a tensor that serves all `distances`, a `PositionRange`; None if none is needed.
 
         A plan computes it once and calls the score with `table=` and `distances=` in each tile.
-
-        Args:
-            distances: `keras_attn.attention.inputs.PositionRange`.
         """
         return None
 
     def kernel_scale(self, head_dim):
-        """Return the factor of a plain dot product, which fused kernels compute; None for others."""
+        """Return the factor of a plain dot product, which fused kernels compute, else None."""
         return None
 
 
-class ScoreLayer(keras.layers.Layer, Score):
+class ScoreLayer(registry.LayerValue, Score):
     """A score with weights; subclasses override `build` and `call`."""
 
     has_weights = True
-    # A score with weights equals only itself.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-    __repr__ = registry.ArgumentRepr.__repr__
 
     def build_for(self, query_shape, key_shape):
         registry.build_once(self, query_shape, key_shape)

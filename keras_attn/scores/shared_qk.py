@@ -38,13 +38,9 @@ class SharedQK(Score):
 
     def __call__(self, query, key, query_positions=None, key_positions=None):
         query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
-        return query_keys(query, _direction(key))
-
-
-def _direction(key):
-    """Divide a key by its length, in at least float32; zeros stay zeros, without a gradient."""
-    x = at_least_float32(key)
-    squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
-    some = squares > SHORTEST
-    inverse = ops.where(some, ops.rsqrt(ops.where(some, squares, 1.0)), 0.0)
-    return ops.cast(x * inverse, key.dtype)
+        # The direction of a key of zeros is zeros, without a gradient.
+        x = at_least_float32(key)
+        squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
+        some = squares > SHORTEST
+        inverse = ops.where(some, ops.rsqrt(ops.where(some, squares, 1.0)), 0.0)
+        return query_keys(query, ops.cast(x * inverse, key.dtype))

@@ -215,8 +215,8 @@ def test_check_layer(causal):
     "arguments, message",
     [
         ({"intermediate_dim": 0}, "intermediate_dim=0"),
-        ({"intermediate_dim": 3, "kernel_sizes": 3}, "`kernel_sizes` must be a pair.*=3"),
-        ({"intermediate_dim": 3, "kernel_sizes": (3, 0)}, "`kernel_sizes`.*kernel_sizes=0"),
+        ({"intermediate_dim": 3, "kernel_sizes": 3}, "`kernel_sizes` must be two integers.*=3"),
+        ({"intermediate_dim": 3, "kernel_sizes": (3, 0)}, r"`kernel_sizes`.*kernel_sizes=\(3, 0\)"),
         ({"intermediate_dim": 3, "dropout": 1}, "`dropout`.*dropout=1"),
         ({"intermediate_dim": 3, "activation": "step"}, "activation.*step"),
     ],

@@ -70,7 +70,7 @@ def test_shorter_sequences_take_the_first_positions(length):
 
 
 def test_too_long_is_refused():
-    with pytest.raises(ValueError, match="longer than the grid.*length 11, a grid of 2 x 5"):
+    with pytest.raises(ValueError, match="longer than the table.*length 11, a table of 2 x 5"):
         built((2, 5))(X)
 
 

@@ -93,7 +93,7 @@ def test_tables_start_small():
 
 @ENCODINGS
 def test_too_long_is_refused(encoding):
-    with pytest.raises(ValueError, match="longer than the grid.*length 30, a grid of 2 x 5 x 2"):
+    with pytest.raises(ValueError, match="longer than the table.*length 30, a table of 2 x 5 x 2"):
         built(encoding, (2, WIDTH, CHANNELS))(X)
 
 

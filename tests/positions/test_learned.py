@@ -40,7 +40,7 @@ def test_the_longest_sequence_is_the_table():
 
 
 def test_too_long_is_refused():
-    with pytest.raises(ValueError, match=r"longer than the table.*length 5, max_length=4"):
+    with pytest.raises(ValueError, match=r"longer than the table.*length 5, a table of 4"):
         built(4)(X)
 
 
