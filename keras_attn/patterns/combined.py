@@ -239,7 +239,7 @@ class PerHead(Pattern):
 
     def cache_size(self):
         sizes = [pattern.cache_size() for pattern in self.patterns]
-        return None if None in sizes else max(sizes, default=None)
+        return None if None in sizes else max(sizes)
 
     def __and__(self, other):
         return PerHead([pattern & other for pattern in self.patterns])
