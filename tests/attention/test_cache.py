@@ -29,6 +29,7 @@ def test_oracle(length, dynamic, many_slots):
                 tf.TensorSpec(shape),
                 tf.TensorSpec((), "int32"),
             ],
+            autograph=False,
         )
     for index in range(M - length + 1):
         expected = BUFFER.copy()

@@ -239,7 +239,7 @@ def test_scores_cover_the_memory():
 def test_one_trace_serves_a_whole_text(jit_compile):
     stack, memory, traces = shared("post"), SegmentMemory(6), []
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def step(x, real, state):
         traces.append(1)
         output, read = stack(x, padding_mask=real, **state)

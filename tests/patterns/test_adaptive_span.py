@@ -179,7 +179,7 @@ def test_one_graph_for_every_length_and_span(case):
     shapes = [(None, N, None, H), (None, N, None, H), (None, N, None, HV), (None, None, D)]
     specs = [*(tf.TensorSpec(s) for s in shapes), tf.TensorSpec((None, 1, None), tf.bool)]
 
-    @tf.function(input_signature=specs)
+    @tf.function(input_signature=specs, autograph=False)
     def run(*tensors):
         return gradients(pattern, by_plan, tensors[:4], tensors[4])
 
@@ -218,7 +218,7 @@ def test_small_spans_compute_few_keys(monkeypatch):
         return compute(operands, allowed, block, before, **keywords)
 
     monkeypatch.setattr(adaptive_span, "attend_block_local", counted)
-    run = tf.function(lambda *tensors: by_plan(pattern, operands_of(*tensors))[0])
+    run = tf.function(lambda *tensors: by_plan(pattern, operands_of(*tensors))[0], autograph=False)
     tensors = inputs_of(61, 61)
     # Blocks of 4 for spans of at most 6, 12 and 24 keys: 2, 3 and 6 blocks before a query's own.
     for part, before in ((0.0, 2), (2 / MAX_SPAN, 2), (3 / MAX_SPAN, 3), (0.34, 6), (1.0, 6)):

@@ -147,7 +147,7 @@ def test_plan_in_a_graph(kind):
     shape, size = SHAPES[1], 35
     unknown = [tf.TensorSpec((None, N, None, H))] * 3 + [tf.TensorSpec((None, 1, None), "bool")]
     arguments = {"input_signature": unknown} if kind == "graph" else {"jit_compile": True}
-    run = tf.function(plan_of(shape), **arguments)
+    run = tf.function(plan_of(shape), autograph=False, **arguments)
     for length, num_keys in ((size, size), (3, size - 2))[kind == "XLA" :]:
         check_plan(shape, length, num_keys, padded=True, wrap=lambda _: run)
 

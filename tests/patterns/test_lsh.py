@@ -154,7 +154,7 @@ def test_gradients_in_a_graph_and_under_xla(arguments, way):
         return output, tape.gradient(total, q)
 
     expected = step(tf.constant(query), tf.constant(value))
-    found = tf.function(step, **way)(query, value)
+    found = tf.function(step, autograph=False, **way)(query, value)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-5)
 
@@ -164,7 +164,7 @@ def test_gradients_in_a_graph_and_under_xla(arguments, way):
 )
 def test_one_graph_of_unknown_lengths(arguments, way):
     pattern = LSH(CHUNK, **arguments)
-    run = tf.function(lambda q, v: way(pattern, q, v), input_signature=UNKNOWN)
+    run = tf.function(lambda q, v: way(pattern, q, v), UNKNOWN, autograph=False)
     for length in (CHUNK - 1, 23):
         query, value = tensors(length)
         np.testing.assert_allclose(run(query, value), plan(pattern, query, value), atol=1e-5)
@@ -318,7 +318,8 @@ def test_fewer_queries_than_keys_meet_all_of_the_past_but_themselves():
         return attend_logits(SharedQK()(last, query) + bias, value, mask)[0]
 
     spec = tf.TensorSpec((B, N, None, H))
-    run = tf.function(unknown, input_signature=[spec, spec, tf.TensorSpec((B, N, None, HV))])
+    specs = [spec, spec, tf.TensorSpec((B, N, None, HV))]
+    run = tf.function(unknown, specs, autograph=False)
     np.testing.assert_allclose(run(last, query, value), output, atol=1e-5)
     with pytest.raises(ValueError, match="as many as keys. Received: 2 queries, 9 keys"):
         LSH(CHUNK).attend(operands)
