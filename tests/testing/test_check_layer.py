@@ -56,13 +56,6 @@ def test_our_layers_have_no_defect(name):
     check_layer(*OURS[name](), skip=SKIPPED.get(name, ()), slow=False).raise_if_any()
 
 
-def test_saved_files_of_our_layers_have_no_defect():
-    """The slow checks, on the layer that contains most of the others."""
-    report = check_layer(*OURS["block with a context"](), only=["fresh_process", "export"])
-    report.raise_if_any()
-    assert report.checked == ("fresh_process", "export")
-
-
 BROKEN = {
     toys.AddsBatchMean: {"batch_independence"},
     toys.ReusesDropout: {"repeatable"},
