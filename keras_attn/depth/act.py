@@ -163,11 +163,4 @@ class ACT(ReplicaLosses, Recurrent):
     def get_config(self):
         config = super().get_config()
         del config["num_steps"], config["remat"]
-        return {
-            **config,
-            "max_steps": self.max_steps,
-            "epsilon": self.epsilon,
-            "ponder_loss": self.ponder_loss,
-            "halting_bias": self.halting_bias,
-            "variant": self.variant,
-        }
+        return config

@@ -13,7 +13,7 @@ from keras_attn.ops.checks import check_sizes
 
 
 @registry.register
-class ACTCell(keras.layers.Layer, DropoutRNNCell):
+class ACTCell(registry.Configurable, keras.layers.Layer, DropoutRNNCell):
     """An RNN cell that runs another cell on each input until its halting probabilities sum to one.
 
         y^n, s^n = cell([x, n == 1], s^{n-1}),   h^n = sigmoid(w y^n + b),
@@ -63,7 +63,7 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
     def __init__(self, cell, max_steps, epsilon=0.01, ponder_loss=0.01, halting_bias=1.0, **kwargs):
         # No autocast: states stay in float32, and the inner cell casts its inputs itself.
         super().__init__(**{"autocast": False, **kwargs})
-        cell = registry.deserialize(cell) if isinstance(cell, dict) else cell
+        cell = registry.revive(cell)
         is_layer = isinstance(cell, keras.layers.Layer) and not isinstance(cell, keras.layers.RNN)
         if not is_layer or not hasattr(cell, "state_size"):
             raise ValueError(
@@ -167,13 +167,3 @@ class ACTCell(keras.layers.Layer, DropoutRNNCell):
     def reset_recurrent_dropout_mask(self):
         if isinstance(self.cell, DropoutRNNCell):
             self.cell.reset_recurrent_dropout_mask()
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "cell": registry.serialize(self.cell),
-            "max_steps": self.max_steps,
-            "epsilon": self.epsilon,
-            "ponder_loss": self.ponder_loss,
-            "halting_bias": self.halting_bias,
-        }

@@ -48,7 +48,7 @@ class Recurrent(Stack):
 
     def __init__(self, block, num_steps, position=None, remat=False, **kwargs):
         check_sizes(num_steps=num_steps)
-        block = registry.deserialize(block) if isinstance(block, dict) else block
+        block = registry.revive(block)
         is_function = callable(block) and not isinstance(block, keras.layers.Layer)
         block = block(0) if is_function else block
         super().__init__([block] * num_steps, remat=remat, **kwargs)
@@ -80,10 +80,6 @@ class Recurrent(Stack):
     __repr__ = registry.Configurable.__repr__
 
     def get_config(self):
-        return {
-            **keras.layers.Layer.get_config(self),
-            "block": registry.serialize(self.block),
-            "num_steps": self.num_steps,
-            "position": registry.serialize(self.position),
-            "remat": self.remat,
-        }
+        config = registry.Configurable.get_config(self)  # without a list of blocks
+        del config["num_layers"]
+        return config

@@ -106,9 +106,6 @@ class Reversible(Stack):
             return spec
         return keras.KerasTensor(self._joined_shape(x.shape), dtype=spec.dtype)
 
-    def get_config(self):
-        return {**super().get_config(), "join": self.join}
-
 
 def _step(residual, sublayer):
     return lambda x, context=None: sublayer(residual.before(x), context)

@@ -65,7 +65,7 @@ class Stack(Block):
     def __init__(self, block, num_layers=None, remat=False, **kwargs):
         super().__init__(**kwargs)
         if isinstance(block, (list, tuple)):
-            block = [registry.deserialize(b) if isinstance(b, dict) else b for b in block]
+            block = [registry.revive(b) for b in block]
             num_layers = len(block) if num_layers is None else num_layers
             if num_layers != len(block):
                 raise ValueError(
@@ -92,7 +92,6 @@ class Stack(Block):
             self.norm = keras.layers.LayerNormalization(
                 epsilon=self.blocks[-1].residual.epsilon, dtype=self.dtype_policy, name="norm"
             )
-        self.supports_masking = True
 
     def build(self, x_shape, context_shape=None):
         shapes = (x_shape,) if context_shape is None else (x_shape, context_shape)
@@ -221,6 +220,4 @@ class Stack(Block):
         return f"{type(self).__name__}([{self.blocks[0]!r}{more}], {self.num_layers})"
 
     def get_config(self):
-        blocks = [registry.serialize(block) for block in self.blocks]
-        own = {"block": blocks, "num_layers": self.num_layers, "remat": self.remat}
-        return {**super().get_config(), **own}
+        return {**super().get_config(), "block": registry.serialize(self.blocks)}

@@ -80,6 +80,3 @@ class KVCache(Value):
     def extend(self, state, key, value):
         """Write per-head `key` and `value` (B, N, T, H) into the next T slots."""
         return extend_cache(state, key, value)
-
-    def get_config(self):
-        return {"max_length": self.max_length, "whole": self.whole}

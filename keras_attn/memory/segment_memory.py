@@ -6,7 +6,7 @@ from keras import ops
 from keras_attn.ops.checks import check_mask, check_shape, check_sizes
 from keras_attn.ops.shapes import pad, size, slice_axis
 from keras_attn.ops.sorting import row_starts, sort_order, take_rows
-from keras_attn.registry import Value, register
+from keras_attn.registry import Configurable, Value, register
 
 
 @register
@@ -75,12 +75,9 @@ class SegmentMemory(Value):
         check_shape(rows, "rows", tuple(length.shape))
         return {"memory": state["memory"], "memory_length": ops.where(rows, 0, length)}
 
-    def get_config(self):
-        return {"memory_length": self.memory_length}
-
 
 @register
-class _Extend(keras.Operation):
+class _Extend(Configurable, keras.Operation):
     """Extend a memory, as one operation that a functional model can have as a node."""
 
     def __init__(self, memory_length, name=None):
@@ -102,9 +99,6 @@ class _Extend(keras.Operation):
             length = ops.sum(ops.cast(padding_mask, "int32"), axis=1)
         kept = keep_last(states, self.memory_length, real)
         return ops.stop_gradient(kept), ops.minimum(filled + length, self.memory_length)
-
-    def get_config(self):
-        return {"memory_length": self.memory_length, "name": self.name}
 
 
 def filled_slots(length, num_slots):

@@ -15,7 +15,7 @@ from keras_attn.ops.shapes import size, slice_axis
 
 
 @registry.register
-class StatefulSegments(keras.Model):
+class StatefulSegments(registry.Configurable, keras.Model):
     """Keep a model's memory between batches, for `fit`, `evaluate` and `predict`.
 
         outputs_t, memory_{t+1} = model(segment_t, memory_t),   row b continues row b
@@ -68,8 +68,7 @@ class StatefulSegments(keras.Model):
 
     def __init__(self, model, batch_size=None, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(model, dict):
-            model = keras.saving.deserialize_keras_object(model)
+        model = registry.revive(model)
         if getattr(model, "memory", None) is None or not hasattr(model, "initial_memory"):
             raise ValueError(
                 "`model` must have a memory, as a `CausalLanguageModel` made with `memory=`. "
@@ -229,7 +228,3 @@ class StatefulSegments(keras.Model):
                 )
             for part, rows in zip(parts, np.split(value, len(parts)), strict=True):
                 part.assign(rows)
-
-    def get_config(self):
-        config = {"model": registry.serialize(self.model), "batch_size": self.batch_size}
-        return {**super().get_config(), **config}

@@ -137,11 +137,3 @@ class ImageTokens(Value):
         values = split_number(numbers, self._values_per_token, self.num_values)
         values = ops.take(values, ops.convert_to_tensor(np.argsort(self._order())), axis=1)
         return ops.reshape(values, (-1, *self.image_shape))
-
-    def get_config(self):
-        return {
-            "image_shape": self.image_shape,
-            "num_values": self.num_values,
-            "query_shape": self.query_shape,
-            "whole_pixels": self.whole_pixels,
-        }

@@ -85,8 +85,4 @@ class Model(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        parts = {
-            name: registry.deserialize(part) if isinstance(part, dict) else part
-            for name, part in config.items()
-        }
-        return cls(**parts)
+        return cls(**{name: registry.revive(part) for name, part in config.items()})
