@@ -27,10 +27,19 @@ class Configurable:
         MultiHeadAttention(8, 64, pattern=Local(256))
     """
 
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # For `help`: with the arguments of the base classes.
+        parameters = sorted(_parameters(cls).values(), key=lambda parameter: parameter.kind)
+        if issubclass(cls, keras.layers.Layer):
+            parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
+        cls.__signature__ = inspect.Signature(parameters)
+
     def get_config(self):
-        # Not `super()`: a value with weights inherits from `Layer` first.
-        is_layer = isinstance(self, keras.layers.Layer)
-        config = keras.layers.Layer.get_config(self) if is_layer else {}
+        # Not `super()`: some values inherit from a class of Keras first.
+        bases = (base for base in type(self).__mro__ if not issubclass(base, Configurable))
+        base = next((base for base in bases if "get_config" in vars(base)), None)
+        config = {} if base is None else base.get_config(self)
         for name in _parameters(type(self)):
             if hasattr(self, name):
                 # Of a function in `keras.activations` the name is enough.
@@ -63,9 +72,11 @@ def _parameters(cls):
     for base in cls.__mro__:
         if issubclass(base, Configurable) and "__init__" in vars(base):
             _, *own = inspect.signature(base.__init__).parameters.values()
+            is_base = bool(found)  # reached by keyword only
             for parameter in own:
                 if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                    found.setdefault(parameter.name, parameter)
+                    kind = parameter.KEYWORD_ONLY if is_base else parameter.kind
+                    found.setdefault(parameter.name, parameter.replace(kind=kind))
             if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
                 break
     return found

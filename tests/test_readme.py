@@ -10,7 +10,7 @@ from PIL import Image
 import keras_attn
 from keras_attn.models.catalog import PRESETS
 from keras_attn.viz.__main__ import write_pictures
-from keras_attn.viz.axes import working_values
+from keras_attn.viz.axes import values_by_axis
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,7 +52,7 @@ def test_pictures_are_light(image):
 
 def test_the_picture_of_the_axes_is_up_to_date():
     shown = Image.open(ROOT / ".github/images/axes.png").text["Description"].splitlines()
-    assert shown == working_values(), "draw it again: python -m keras_attn.viz .github/images"
+    assert shown == values_by_axis(), "draw it again: python -m keras_attn.viz .github/images"
 
 
 def test_draw_writes_all_pictures(tmp_path):

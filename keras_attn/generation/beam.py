@@ -129,9 +129,6 @@ class Beam(Value):
     def _penalty(self, length):
         return ((5.0 + ops.cast(length, "float32")) / 6.0) ** self.length_penalty
 
-    def get_config(self):
-        return {"beams": self.beams, "length_penalty": self.length_penalty}
-
 
 def _gather(x, indices):
     """Gather x (B, n, ...) at indices (B, m) into (B, m, ...)."""

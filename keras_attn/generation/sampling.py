@@ -108,9 +108,6 @@ class Sample(Value):
         token = chosen if tokens is None else ops.take_along_axis(tokens, chosen, axis=-1)
         return ops.cast(token[:, 0], "int32"), ops.log(probability[:, 0])
 
-    def get_config(self):
-        return dict(vars(self))
-
 
 @register
 class SamplePixels(Value):

@@ -10,13 +10,13 @@ from keras_attn.depth.reversible import Reversible
 from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_sizes
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.token_losses import crossentropy, element_weights, known_labels, token_weights
-from keras_attn.registry import register
+from keras_attn.registry import Configurable, register
 
 Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
 
 
 @register
-class AuxiliaryLosses(keras.Model):
+class AuxiliaryLosses(Configurable, keras.Model):
     """Train a causal model with losses of every layer and of several targets a position.
 
         loss = loss_n1 + sum_{k >= 2} c_k CE_nk + sum_{l < n} a_l(p) sum_k c_k CE_lk,
@@ -203,19 +203,6 @@ class AuxiliaryLosses(keras.Model):
         share = 1.0 if k == 1 else self.target_weight
         labels, weights = known_labels(labels, self.ignore_class), share * real * given / count
         return ops.reshape(labels, (-1,)), ops.reshape(weights, (-1,))
-
-    def get_config(self):
-        return {
-            "name": self.name,
-            "model": keras.saving.serialize_keras_object(self.model),
-            "total_steps": self.total_steps,
-            "num_targets": self.num_targets,
-            "target_weight": self.target_weight,
-            "schedule": self.schedule,
-            "targets_on_intermediate": self.targets_on_intermediate,
-            "shared_heads": self.shared_heads,
-            "ignore_class": self.ignore_class,
-        }
 
 
 def layer_shares(step, total_steps, num_layers, schedule):

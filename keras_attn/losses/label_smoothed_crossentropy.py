@@ -6,11 +6,11 @@ from keras import ops
 from keras_attn.losses.reduction import reduce_losses
 from keras_attn.ops.checks import check_rates
 from keras_attn.ops.token_losses import element_weights, token_losses, token_weights
-from keras_attn.registry import register
+from keras_attn.registry import Configurable, register
 
 
 @register
-class LabelSmoothedCrossentropy(keras.losses.Loss):
+class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
     """Cross-entropy against smoothed labels, averaged over the real tokens of the whole batch.
 
         loss = sum_i w_i sum_v -q_i(v) log softmax(z_i)(v) / #{i: y_i != ignore_class},
@@ -88,10 +88,3 @@ class LabelSmoothedCrossentropy(keras.losses.Loss):
         losses = token_losses(labels, logits, self.ignore_class, self.label_smoothing)
         real = token_weights(labels, self.ignore_class, dtype=losses.dtype)
         return ops.where(ops.equal(real, 0.0), 0.0, losses), real
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "label_smoothing": self.label_smoothing,
-            "ignore_class": self.ignore_class,
-        }

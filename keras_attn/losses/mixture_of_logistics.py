@@ -7,11 +7,11 @@ from keras_attn.losses.reduction import reduce_losses
 from keras_attn.ops import logistics
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.token_losses import element_weights
-from keras_attn.registry import register
+from keras_attn.registry import Configurable, register
 
 
 @register
-class MixtureOfLogistics(keras.losses.Loss):
+class MixtureOfLogistics(Configurable, keras.losses.Loss):
     """Negative log-likelihood of pixels under a mixture of discretised logistics.
 
         p(v) = sum_k a_k prod_c [F((x_c + h - m_kc) / s_kc) - F((x_c - h - m_kc) / s_kc)],
@@ -128,11 +128,3 @@ class MixtureOfLogistics(keras.losses.Loss):
 
     def _check(self, parameters):
         check_shape(parameters, "y_pred", (*parameters.shape[:-1], self.num_parameters))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_mixtures": self.num_mixtures,
-            "channels": self.channels,
-            "num_values": self.num_values,
-        }

@@ -125,9 +125,6 @@ class BitsPerCharacter(TokenMetric):
             characters = weights * ops.take(lengths, ids)
         self.add(losses / math.log(2.0), weights, characters)
 
-    def get_config(self):
-        return {**super().get_config(), "token_lengths": self.token_lengths}
-
 
 @register
 class BitsPerDim(TokenMetric):

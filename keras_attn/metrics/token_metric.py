@@ -3,8 +3,10 @@
 import keras
 from keras import ops
 
+from keras_attn.registry import Configurable
 
-class TokenMetric(keras.metrics.Mean):
+
+class TokenMetric(Configurable, keras.metrics.Mean):
     """Mean over the tokens whose label is not `ignore_class`.
 
     Sum and number are kept apart over batches and replicas, so that the result is that of all
@@ -21,6 +23,3 @@ class TokenMetric(keras.metrics.Mean):
         counts = weights if counts is None else ops.cast(counts, self.dtype)
         self.total.assign_add(ops.sum(values * weights))
         self.count.assign_add(ops.sum(counts))
-
-    def get_config(self):
-        return {**super().get_config(), "ignore_class": self.ignore_class}

@@ -1,60 +1,41 @@
 """Picture of the axes and their values."""
 
-from importlib import import_module
-from operator import attrgetter
-
 from keras_attn.viz.figure import new_figure
 
-
-def _classes(package, names):
-    """Return the label of each class of a package, and the name of the class in keras_attn."""
-    return [(name, f"{package}.{name}") for name in names.split()]
-
-
-# Axis, its question, and its values: a label and a name in keras_attn that exists if it works.
+# Axis, its question, and the labels of its values.
 AXES = (
     (
         "score",
         "how alike are a query and a key?",
-        _classes("scores", "DotProduct Additive Relative LearnedRelative SharedQK"),
+        ("DotProduct", "Additive", "Relative", "LearnedRelative", "SharedQK"),
     ),
     (
         "pattern",
         "which keys may a query attend to?",
-        [
-            *_classes("patterns", "Dense Causal Local BlockLocal1D BlockLocal2D Strided Fixed"),
-            *_classes("patterns", "AdaptiveSpan LSH"),
-            ("p & q | r", "patterns.Pattern.__and__"),
-            ("PerHead", "patterns.PerHead"),
-        ],
+        (
+            *("Dense", "Causal", "Local", "BlockLocal1D", "BlockLocal2D", "Strided", "Fixed"),
+            *("AdaptiveSpan", "LSH", "p & q | r", "PerHead"),
+        ),
     ),
     (
         "position",
         "where am I?",
-        _classes("positions", "Sinusoidal Learned Axial ImageCoordinates Timestep Rotary"),
+        ("Sinusoidal", "Learned", "Axial", "ImageCoordinates", "Timestep", "Rotary"),
     ),
-    ("residual", "how is a sublayer wrapped?", _classes("residuals", "PostNorm PreNorm Gate")),
+    ("residual", "how is a sublayer wrapped?", ("PostNorm", "PreNorm", "Gate")),
     (
         "depth",
         "how are blocks repeated?",
-        _classes("depth", "Stack Recurrent ACT ACTCell ACTRNN Reversible"),
+        ("Stack", "Recurrent", "ACT", "ACTCell", "ACTRNN", "Reversible"),
     ),
-    (
-        "memory",
-        "what survives a call?",
-        _classes("memory", "KVCache SegmentMemory StatefulSegments"),
-    ),
+    ("memory", "what survives a call?", ("KVCache", "SegmentMemory", "StatefulSegments")),
     (
         "loss",
         "what is learned from?",
-        [
-            ("label-smoothed", "losses.LabelSmoothedCrossentropy"),
-            ("auxiliary", "losses.AuxiliaryLosses"),
-            ("ponder", "depth.ACT"),
-            ("span", "patterns.AdaptiveSpan"),
-            ("adaptive softmax", "layers.AdaptiveSoftmax"),
-            ("mixture of logistics", "losses.MixtureOfLogistics"),
-        ],
+        (
+            *("label-smoothed", "auxiliary", "ponder", "span"),
+            *("adaptive softmax", "mixture of logistics"),
+        ),
     ),
 )
 
@@ -66,45 +47,32 @@ MARGIN, ROW_PADDING = 6, 13
 INK, FAINT, RULE, PAPER = "#1f3a5f", "#7a8794", "#d9dee3", "white"
 
 
-def works(name):
-    """Return True if this version of keras_attn has `name`, such as `patterns.Causal`."""
-    package, path = name.split(".", 1)
-    try:
-        attrgetter(path)(import_module(f"keras_attn.{package}"))
-    except (ModuleNotFoundError, AttributeError):
-        return False
-    return True
+def values_by_axis():
+    """Return `"axis: value"` for every value in the picture."""
+    return [f"{axis}: {label}" for axis, _, labels in AXES for label in labels]
 
 
-def working_values():
-    """Return `"axis: value"` for every value of an axis that this version has."""
-    return [f"{axis}: {label}" for axis, _, values in AXES for label, name in values if works(name)]
-
-
-def _place(values):
-    """Return (label, name, x, line) of every box, in lines from left to right."""
+def _place(labels):
+    """Return (label, x, line) of every box, in lines from left to right."""
     placed, x, line = [], RIGHT, 0
-    for label, name in values:
+    for label in labels:
         width = len(label) * CHARACTER + 2 * BOX_PADDING
         if x + width > WIDTH - LEFT:
             x, line = RIGHT, line + 1
-        placed.append((label, name, x, line))
+        placed.append((label, x, line))
         x += width + GAP
     return placed
 
 
-def _draw_box(axes, label, x, y, filled):
-    ink, edge, paper, line = (
-        (PAPER, INK, INK, "-") if filled else (FAINT, FAINT, PAPER, (0, (3, 2)))
-    )
+def _draw_box(axes, label, x, y):
     style = f"round,pad={BOX_PADDING / FONT_SIZE},rounding_size=0.4"
-    box = {"boxstyle": style, "facecolor": paper, "edgecolor": edge, "linestyle": line}
-    font = {"family": "monospace", "size": FONT_SIZE, "color": ink, "va": "center"}
-    axes.text(x + BOX_PADDING, y, label, bbox={**box, "linewidth": 0.9}, **font)
+    box = {"boxstyle": style, "facecolor": INK, "edgecolor": INK, "linewidth": 0.9}
+    font = {"family": "monospace", "size": FONT_SIZE, "color": PAPER, "va": "center"}
+    axes.text(x + BOX_PADDING, y, label, bbox=box, **font)
 
 
 def plot_axes():
-    """Return a figure of the axes, their questions and their values; existing values are filled.
+    """Return a figure of the axes, their questions and their values.
 
     Raises:
         ImportError: if Matplotlib is not installed.
@@ -115,9 +83,9 @@ def plot_axes():
     >>> "pattern" in [text.get_text() for text in plot_axes().axes[0].texts]
     True
     """
-    rows = [(axis, question, _place(values)) for axis, question, values in AXES]
-    heights = [2 * ROW_PADDING + (boxes[-1][3] + 1) * LINE for _, _, boxes in rows]
-    height = sum(heights) + MARGIN + 46
+    rows = [(axis, question, _place(labels)) for axis, question, labels in AXES]
+    heights = [2 * ROW_PADDING + (boxes[-1][2] + 1) * LINE for _, _, boxes in rows]
+    height = sum(heights) + 2 * MARGIN
 
     figure = new_figure(WIDTH / 72, height / 72)
     figure.set_layout_engine("none")
@@ -130,12 +98,8 @@ def plot_axes():
         middle = top + row_height / 2
         axes.text(LEFT, middle - 8, axis, size=15, weight="bold", color=INK, va="center")
         axes.text(LEFT, middle + 11, question, size=11, color=FAINT, va="center")
-        for label, name, x, line in boxes:
-            y = top + ROW_PADDING + (line + 0.5) * LINE
-            _draw_box(axes, label, x, y, works(name))
+        for label, x, line in boxes:
+            _draw_box(axes, label, x, top + ROW_PADDING + (line + 0.5) * LINE)
         top += row_height
         axes.plot([LEFT, WIDTH - LEFT], [top, top], color=RULE, linewidth=0.8)
-
-    _draw_box(axes, "works today", RIGHT, top + 24, filled=True)
-    _draw_box(axes, "planned", RIGHT + 110, top + 24, filled=False)
     return figure

@@ -32,7 +32,7 @@ def test_steps_and_generation_equal_one_pass(model):
 
 
 def test_text_longer_than_the_tables_raises(model):
-    with pytest.raises(ValueError, match="length 17, max_length=16"):
+    with pytest.raises(ValueError, match="length 17, a table of 16"):
         model({"token_ids": np.ones((1, 17), "int32")})
 
 
