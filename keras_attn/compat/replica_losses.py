@@ -1,16 +1,17 @@
 """The losses that a layer adds, kept apart by replica under `tf.distribute`.
 
-Private: `keras.layers.Layer._get_own_losses` and `_clear_losses`. Holds for Keras 3.15, which
+Private: `keras.layers.Layer._get_own_losses` and `_clear_losses`, and
+`keras.src.backend.common.stateless_scope.in_stateless_scope`. Holds for Keras 3.15, which
 keras_attn requires.
-Upstream: https://github.com/keras-team/keras/blob/master/keras/src/layers/layer.py
+Upstream: https://github.com/keras-team/keras/blob/master/keras/src/layers/layer.py and
+https://github.com/keras-team/keras/blob/master/keras/src/backend/common/stateless_scope.py
 Remove when a Keras layer keeps one list of losses per replica.
 """
 
 import weakref
 
 import keras
-
-from keras_attn.compat.stateless_scope import in_stateless_scope
+from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 # layer -> number of the replica -> losses
 _losses_of = weakref.WeakKeyDictionary()

@@ -20,21 +20,17 @@ _CONVERTERS = {
 }
 
 
-def convert_graph(concrete_function, inputs, outputs, *, opset, handlers, renamed):
+def convert_graph(concrete_function, inputs, outputs, *, opset, handlers):
     """Convert a concrete function without optimising it; ONNX Runtime optimises what it loads.
 
-    Return the `onnx.ModelProto` and the errors that tf2onnx logged, one for each operation that it
-    cannot convert.
-
-    Args:
-        concrete_function: `tf.types.experimental.ConcreteFunction`.
-        inputs, outputs: lists of tensor names. handlers: the `custom_op_handlers` of tf2onnx.
-        renamed: dict from tensor names to names in the file.
+    `inputs` and `outputs` are dicts from tensor names to names in the file, `handlers` tf2onnx's
+    `custom_op_handlers`. Return the `onnx.ModelProto` and the errors that tf2onnx logged, one for
+    each operation that it cannot convert.
     """
     import tensorflow as tf
     import tf2onnx.convert
 
-    frozen = tf2onnx.tf_loader.from_function(concrete_function, inputs, outputs)
+    frozen = tf2onnx.tf_loader.from_function(concrete_function, [*inputs], [*outputs])
     with _captured_errors() as messages, tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
         converted = tf2onnx.tfonnx.process_tf_graph(
@@ -42,9 +38,9 @@ def convert_graph(concrete_function, inputs, outputs, *, opset, handlers, rename
             continue_on_error=True,
             opset=opset,
             custom_op_handlers=handlers,
-            input_names=inputs,
-            output_names=outputs,
-            tensors_to_rename=renamed,
+            input_names=[*inputs],
+            output_names=[*outputs],
+            tensors_to_rename={**inputs, **outputs},
         )
         return converted.make_model("keras_attn"), messages
 

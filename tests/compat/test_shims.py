@@ -18,7 +18,7 @@ from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.compat.keras_masks import get_keras_mask
 from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
-from keras_attn.compat.stateless_scope import in_stateless_scope
+from keras_attn.compat.replica_losses import in_stateless_scope
 from keras_attn.compat.tensorflow_control_flow import has_gradient
 
 
@@ -44,7 +44,7 @@ def test_a_stateless_scope_is_noticed():
     with keras.StatelessScope():
         inside = in_stateless_scope()
     assert (inside, in_stateless_scope()) == (True, False), (
-        "compat/stateless_scope.py: `in_stateless_scope` no longer notices `keras.StatelessScope`"
+        "compat/replica_losses.py: `in_stateless_scope` no longer notices `keras.StatelessScope`"
     )
 
 
@@ -181,7 +181,7 @@ def test_tf2onnx_converts_without_optimisation():
         lambda x: {"y": tf.math.floormod(x[:, :2], 3.0) * tf.math.floordiv(x[:, 1:], 2.0)},
         input_signature=[tf.TensorSpec((None, 3), tf.float32, name="x")],
     ).get_concrete_function()
-    outputs = [function.structured_outputs["y"].name]
+    outputs = {function.structured_outputs["y"].name: "y"}
     used = []
 
     def convert(graph, node, name, arguments):
@@ -190,11 +190,10 @@ def test_tf2onnx_converts_without_optimisation():
 
     proto, errors = tf2onnx_graphs.convert_graph(
         function,
-        ["x:0"],
+        {"x:0": "x"},
         outputs,
         opset=17,
         handlers={name: (convert, []) for name in ("FloorMod", "FloorDiv", "StridedSlice")},
-        renamed={outputs[0]: "y"},
     )
     message = "compat/tf2onnx_graphs.py: tf2onnx's loader, converter or handlers have changed"
     assert not errors and [x.name for x in proto.graph.output] == ["y"], message

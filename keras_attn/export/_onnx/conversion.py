@@ -109,14 +109,7 @@ def _convert(function, file):
     concrete = function.get_concrete_function()
     inputs = {f"{spec.name}:0": spec.name for spec in function.input_signature}
     outputs = {spec.name: name for name, spec in concrete.structured_outputs.items()}
-    proto, messages = convert_graph(
-        concrete,
-        [*inputs],
-        [*outputs],
-        opset=OPSET,
-        handlers=handlers(),
-        renamed={**inputs, **outputs},
-    )
+    proto, messages = convert_graph(concrete, inputs, outputs, opset=OPSET, handlers=handlers())
     text = "\n".join(messages)
     found = set(re.findall(r"op \[[^\]]*: (\w+)\] is not supported", text))
     found |= set(re.findall(r"\bOP=(\w+)", text))

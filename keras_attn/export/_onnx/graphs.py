@@ -48,9 +48,8 @@ class _TopKGreedy(Greedy):
 
 
 def _greedy(model, *lengths):
-    decoder = (TokenGenerator if model.reads_prompt else IdTranslator)(
-        model, _TopKGreedy(), *lengths
-    )
+    kind = TokenGenerator if model.reads_prompt else IdTranslator
+    decoder = kind(model, _TopKGreedy(), *lengths)
 
     def greedy(*tensors):  # a closure: a method would not keep its object alive
         return decoder.ids(*tensors)
