@@ -24,12 +24,7 @@ class Checkpoints:
     were killed at different moments resume from the same one without communication. A worker
     removes a file only when all workers have `keep` later ones, so a valid one always exists.
 
-    Args:
-        directory: str. It need not exist.
-        worker, workers: int. Index of this worker, and number of workers.
-
-    Raises:
-        ValueError: if the directory holds checkpoints of another number of workers.
+    The directory need not exist. Checkpoints in it of another number of workers raise an error.
     """
 
     def __init__(self, directory, worker=0, workers=1):
@@ -56,23 +51,16 @@ class Checkpoints:
         return sorted(n for n, workers in written.items() if len(workers) == self.workers)
 
     def read(self, number):
-        """Return the arrays and named integers that this worker wrote.
-
-        Raises:
-            ValueError: if its file is damaged; nothing is removed.
-        """
+        """Return the arrays and named integers that this worker wrote."""
         before = [n for n in self.numbers() if n < number]
-        next_start = (
-            f"resume from {self.path(before[-1])}" if before else "start from the beginning"
-        )
-        return read_arrays(self.path(number), remedy=f"delete it to {next_start}")
+        start = f"resume from {self.path(before[-1])}" if before else "start from the beginning"
+        return read_arrays(self.path(number), remedy=f"delete it to {start}")
 
     def prepare(self, newest):
         """Make the directory, remove leftovers of killed processes, and check that it is writable.
 
-        Args:
-            newest: int. The number that training resumes from. Later files of this worker, which
-                not every other worker has, are removed: new ones will take their numbers.
+        Training resumes from the number `newest`. Later files of this worker, which not every other
+        worker has, are removed: new ones will take their numbers.
         """
         with self._explain_failure("begin"):
             os.makedirs(self.directory, exist_ok=True)

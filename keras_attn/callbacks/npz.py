@@ -14,9 +14,8 @@ def write_arrays(path, arrays, **numbers):
 def read_arrays(path, remedy="delete it, or restore it from a copy"):
     """Read the arrays and the dict of named integers that `write_arrays` wrote to `path`.
 
-    Raises:
-        ValueError: if the file is damaged, with the `remedy`. Every array carries a checksum, so a
-            changed byte is detected as surely as a missing end.
+    A damaged file raises an error with the `remedy`. Every array carries a checksum, so a changed
+    byte is detected as surely as a missing end.
     """
     with open(path, "rb") as file:
         try:

@@ -23,13 +23,9 @@ PATCHED_VERSION = "3.15"
 
 
 def patch_fit(strategy, is_needed):
-    """Make `fit` work under `strategy`.
+    """Make `fit` work under `strategy`; raise a `ValueError` if that is needed but not possible.
 
     `is_needed` is True if the unpatched `fit` of Keras 3.15 fails under it.
-
-    Raises:
-        ValueError: if the patch is needed, Keras is not 3.15, and this Keras cannot train a small
-            model under the strategy.
     """
     if f"{keras.__version__}.".startswith(f"{PATCHED_VERSION}."):
         from keras.src.backend.tensorflow import trainer

@@ -50,16 +50,11 @@ def prediction_log():
 
 
 def write_warmup_records(directory, signatures, model, tokenizer=None):
-    """Write one small request for each signature, with its outputs, into an export.
+    """Write one small request for each signature, with its outputs, into a SavedModel's directory.
 
-    The outputs are left out if a second run of the same request gives others (a strategy that
-    samples), and if the model computes in 16 bits, where another machine may choose other tokens.
-
-    Args:
-        directory: of a SavedModel.
-        signatures: dict of signature names and `tf.function`s that have an input signature.
-        model: the exported model.
-        tokenizer: from `keras_attn.text`; needed by signatures that read strings.
+    `signatures` are `tf.function`s by name; those that read strings need the `tokenizer`. The
+    outputs are left out if a second run of the same request gives others (a strategy that samples),
+    and if the model computes in 16 bits, where another machine may choose other tokens.
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
@@ -86,12 +81,8 @@ def write_warmup_records(directory, signatures, model, tokenizer=None):
 def replay(directory, uses_text=False):
     """Load an export, run the requests that it carries and compare with the golden outputs.
 
-    Args:
-        directory: of a SavedModel.
-        uses_text: bool. True if the graph has operations of TensorFlow Text.
-
-    Returns:
-        dict of a signature's name and "same", "differs", or "runs" if no outputs were recorded.
+    Return a dict of a signature's name and "same", "differs", or "runs" if no outputs were
+    recorded. `uses_text` is True if the graph has operations of TensorFlow Text.
     """
     records = _read_records(directory)
     loaded = _load(directory, uses_text)  # kept: its functions do not keep its variables alive

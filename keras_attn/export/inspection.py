@@ -2,17 +2,13 @@
 
 import dataclasses
 import os
+import pathlib
 
 import numpy as np
 import tensorflow as tf
 
 from keras_attn.export.golden_outputs import replay
-from keras_attn.export.saved_model_files import (
-    count_ops,
-    has_own_variables,
-    read_saved_model,
-    size_of_files,
-)
+from keras_attn.export.saved_model_files import count_ops, has_own_variables, read_saved_model
 from keras_attn.export.servable_ops import serving_version, unservable_among
 from keras_attn.export.versions import find_versions
 
@@ -118,7 +114,7 @@ def inspect(path):
         tokenizer=_tokenizer(signatures, ops),
         num_weights=num_weights,
         weight_bytes=weight_bytes,
-        file_bytes=size_of_files(directory),
+        file_bytes=sum(x.stat().st_size for x in pathlib.Path(directory).rglob("*") if x.is_file()),
         answers=replay(directory, uses_text="SentencepieceOp" in ops),
         has_own_variables=has_own_variables(directory),
     )

@@ -2,7 +2,6 @@
 
 import collections
 import os
-import pathlib
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -36,11 +35,6 @@ def count_ops(meta_graph):
     for function in graph.library.function:
         counts.pop(function.signature.name, None)  # a call of it
     return counts
-
-
-def size_of_files(path):
-    """Return the bytes of all files in a directory and its subdirectories."""
-    return sum(file.stat().st_size for file in pathlib.Path(path).rglob("*") if file.is_file())
 
 
 def has_own_variables(directory):

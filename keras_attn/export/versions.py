@@ -17,9 +17,6 @@ def new_version(path, version=None):
     A server that polls `path` finds the version complete or not at all: no server reads names that
     begin with a dot. The default version is one more than the highest.
 
-    Raises:
-        ValueError: if the version exists or is not positive.
-
     Example:
         >>> import os, tempfile
         >>> from keras_attn.export.versions import new_version

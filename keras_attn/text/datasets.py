@@ -9,15 +9,13 @@ from keras_attn.compat.distributed_dataset import set_num_batches
 def dataset_of(one_pass, signature, num_batches):
     """Return a dataset of the batches of the generator function `one_pass`, of known cardinality.
 
+    Batches are structures of arrays (B, ...) whose `tf.TensorSpec`s are the `signature`; a number
+    of rows that is known there stays known.
+
     In the scope of a `tf.distribute` strategy it is a `tf.distribute.DistributedDataset`, which
     `fit`, `evaluate` and `predict` also take: each replica gets its own rows of each batch, the
     first replica the first rows. Several processes must all make the same batches. Rows of zeros
     fill a batch whose rows do not divide by the replicas.
-
-    Args:
-        one_pass: function that returns an iterator of batches, structures of arrays (B, ...).
-        signature: the structure of `tf.TensorSpec`s of a batch. A known number of rows stays known.
-        num_batches: int. Batches of a pass.
     """
     import tensorflow as tf
 

@@ -131,15 +131,10 @@ class PackedBatches(TokenBatches):
 def first_fit(lengths, capacity):
     """Pack items into rows by first fit: the longest first, each into the first row with space.
 
-    Items of the same lengths are packed in one step, which gives the same rows.
-
-    Args:
-        lengths: int (P, K), of P items in K dimensions, at most `capacity` in each.
-        capacity: int. Length of a row in each dimension.
-
-    Returns:
-        The kind of each item, and the row of each slot (P,): slots are those of the first kind,
-        then those of the second, and so on.
+    Items of the same lengths are packed in one step, which gives the same rows. `lengths` (P, K)
+    are of P items in K dimensions, in each of which a row has the length `capacity`. Return the
+    kind of each item, and the row of each slot (P,): slots are those of the first kind, then those
+    of the second, and so on.
     """
     sizes, kinds, counts = np.unique(lengths, axis=0, return_inverse=True, return_counts=True)
     order = np.lexsort((*sizes.T, sizes.max(axis=1)))[::-1]
