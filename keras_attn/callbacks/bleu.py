@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_choice, check_sizes
 
 
 class Bleu(keras.callbacks.Callback):
@@ -113,10 +113,6 @@ def _metric(tokenize, lowercase):
         from sacrebleu.metrics import BLEU
     except ImportError as error:
         raise ImportError("Bleu needs sacrebleu: pip install 'keras_attn[recipes]'") from error
-    if tokenize not in BLEU.TOKENIZERS:
-        raise ValueError(
-            f"`tokenize` must be one of {', '.join(BLEU.TOKENIZERS)}. "
-            f"Received: tokenize={tokenize!r}"
-        )
+    check_choice(BLEU.TOKENIZERS, tokenize=tokenize)
     # `force` only silences the warning that the text looks tokenised.
     return BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")

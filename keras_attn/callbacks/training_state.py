@@ -6,14 +6,13 @@ from keras import ops
 
 from keras_attn.backend.replicas import replicas_of
 from keras_attn.distribution.workers import model_scope
+from keras_attn.ops.checks import check_that
 
 
 def training_variables(model):
     """Return all variables of training except metrics: weights, seeds, memories, optimizer."""
-    if not model.built or getattr(model, "optimizer", None) is None:
-        raise ValueError(
-            f"`model` must be built and compiled before it is restored. Received: model={model}"
-        )
+    is_ready = model.built and getattr(model, "optimizer", None) is not None
+    check_that(is_ready, "built and compiled before it is restored", model=model)
     if not model.optimizer.built:
         with model_scope(model):
             model.optimizer.build(model.trainable_variables)

@@ -11,6 +11,7 @@ import keras
 
 from keras_attn.compat.keras_fit import patch_fit
 from keras_attn.distribution.workers import MISSING_ENVIRONMENT, workers, workers_from_environment
+from keras_attn.ops.checks import check_choice
 
 
 class OneDevice:
@@ -86,8 +87,7 @@ def strategy(name):
         >>> strategy("none").num_replicas_in_sync
         1
     """
-    if name not in _KINDS:
-        raise ValueError(f"`name` must be one of {list(_KINDS)}. Received: name={name!r}")
+    check_choice(_KINDS, name=name)
     backend = keras.backend.backend()
     kinds = {"tensorflow": _KINDS, "jax": _ON_JAX}.get(backend, {"none": OneDevice})
     if name not in kinds:
@@ -225,10 +225,8 @@ def _data_parallel_of_workers():
         message, arguments = "This worker waits for all others.", ()
     else:
         addresses, index = found
-        message, arguments = (
-            _waiting_message(addresses, index),
-            (addresses[0], len(addresses), index),
-        )
+        message = _waiting_message(addresses, index)
+        arguments = addresses[0], len(addresses), index
     try:
         with _waiting(message):
             keras.distribution.initialize(*arguments)

@@ -2,7 +2,7 @@
 
 from keras_attn.generation.decoding import check_model
 from keras_attn.models.model import Model
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_sizes, check_that
 
 
 def has_memory(model):
@@ -11,23 +11,16 @@ def has_memory(model):
 
 
 def check_lengths(model, max_length, **read_lengths):
-    """Check the number of tokens to generate, and the greatest numbers of tokens to read.
+    """Check the numbers of tokens to generate and to read; return the model's number of positions.
 
-    Returns:
-        The model's number of positions; None if it has no limit.
-
-    Raises:
-        ValueError: if the model cannot generate, a length is below 1, or the model has too few
-            positions for `max_length`.
+    It is None for a model without a limit.
     """
     check_model(model)
     check_sizes(max_length=max_length, **read_lengths)
-    if model.max_length is not None and max_length > model.max_length:
-        raise ValueError(
-            f"`max_length` must be at most {model.max_length}, the number of the model's "
-            f"positions. Received: max_length={max_length}."
-        )
-    return model.max_length
+    limit = model.max_length
+    wanted = f"at most {limit}, the number of the model's positions"
+    check_that(limit is None or max_length <= limit, wanted, max_length=max_length)
+    return limit
 
 
 def check_float32(model):

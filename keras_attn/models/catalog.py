@@ -12,6 +12,7 @@ from keras_attn.models.papers.super_resolution_transformer import super_resoluti
 from keras_attn.models.papers.transformer import transformer
 from keras_attn.models.papers.transformer_xl import transformer_xl
 from keras_attn.models.papers.universal_transformer import universal_transformer
+from keras_attn.ops.checks import check_choice
 from keras_attn.patterns import BlockLocal2D
 
 _SIZES = "vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim", "dropout"
@@ -154,9 +155,6 @@ def create(name, /, **overrides):
         [universal_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/research/universal_transformer.py)
         and [image_transformer.py](https://github.com/tensorflow/tensor2tensor/blob/bafdc1b/tensor2tensor/models/image_transformer.py).
     """
-    if name not in PRESETS:
-        raise ValueError(
-            f"Unknown preset. Received: name={name!r}. Known presets: {', '.join(presets())}."
-        )
+    check_choice(presets(), name=name)
     build, sizes = PRESETS[name]
     return build(**{**sizes, **overrides})

@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.layers import PixelEmbedding
-from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.checks import check_shape, check_sizes, check_that
 from keras_attn.ops.images import block_raster_order, integer_pair, join_values, split_number
 from keras_attn.positions import ImageCoordinates
 from keras_attn.registry import Value, register
@@ -51,11 +51,7 @@ class ImageTokens(Value):
 
     def __init__(self, image_shape, num_values=256, query_shape=None, whole_pixels=False):
         self.image_shape = tuple(image_shape)
-        if len(self.image_shape) != 3:
-            raise ValueError(
-                "`image_shape` must be (height, width, channels). "
-                f"Received: image_shape={image_shape!r}."
-            )
+        check_that(len(self.image_shape) == 3, "(height, width, channels)", image_shape=image_shape)
         for length in self.image_shape:
             check_sizes(image_shape=length)
         check_sizes(least=2, num_values=num_values)

@@ -3,7 +3,7 @@
 import keras
 
 from keras_attn import patterns
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.testing.checks import (
     execution,
     invariants,
@@ -137,11 +137,7 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
         https://keras.io/guides/making_new_layers_and_models_via_subclassing
     """
     checks = _chosen(layer, LAYER_CHECKS, only, skip, slow)
-    if not inputs:
-        raise ValueError(
-            "`inputs` must be the shape, or an array, of each of the layer's inputs. "
-            "Received: inputs=()."
-        )
+    check_that(inputs, "the shape, or an array, of each of the layer's inputs", inputs=inputs)
     is_shape = (tuple, list)
     arrays = [random(*x, seed=i) if isinstance(x, is_shape) else x for i, x in enumerate(inputs)]
     return run_checks(Subject(layer, arrays), checks)
@@ -149,8 +145,7 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
 
 def _chosen(layer, checks, only, skip, slow):
     """Return the checks to run; the slow ones only with `slow`, or if `only` names them."""
-    if not isinstance(layer, keras.layers.Layer):
-        raise ValueError(f"`layer` must be a Keras layer. Received: layer={layer!r}.")
+    check_that(isinstance(layer, keras.layers.Layer), "a Keras layer", layer=layer)
     for argument, chosen in (("only", only or ()), ("skip", skip)):
         if isinstance(chosen, str) or not set(chosen) <= checks.keys():
             raise ValueError(

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.text.datasets import dataset_of, rows_to_feed
 
 _PAD = 0
@@ -53,11 +53,8 @@ class SegmentStreams(keras.utils.PyDataset):
     def __init__(self, texts, batch_size, segment_length, **kwargs):
         super().__init__(**kwargs)
         check_sizes(batch_size=batch_size, segment_length=segment_length)
-        if not hasattr(texts, "__len__"):
-            raise ValueError(
-                "`texts` must be an array of token ids, or a list of such arrays. "
-                f"Received: texts={texts!r}."
-            )
+        wanted = "an array of token ids, or a list of such arrays"
+        check_that(hasattr(texts, "__len__"), wanted, texts=texts)
         if len(texts) and np.ndim(texts[0]) == 0:
             texts = _parts(_checked(texts, "`texts`"), batch_size)
         else:

@@ -4,6 +4,7 @@ import keras
 
 from keras_attn import depth, layers, patterns, positions
 from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.ops.checks import check_that
 from keras_attn.ops.logistics import num_parameters
 from keras_attn.ops.shapes import head_size
 
@@ -85,8 +86,7 @@ def image_transformer(
 def causal_pattern(pattern):
     """Return the pattern, by default the paper's 1-D one; raise unless it is causal."""
     pattern = patterns.BlockLocal1D(256, lookback=256) if pattern is None else patterns.get(pattern)
-    if not pattern.causal:
-        raise ValueError(f"`pattern` must be causal. Received: pattern={pattern!r}.")
+    check_that(pattern.causal, "causal", pattern=pattern)
     return pattern
 
 
