@@ -90,12 +90,8 @@ class CausalLanguageModel(Model):
             state = memory.extend(state, read, keras_mask(x))
             outputs = {"logits": logits(hidden), **state}
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
-        self.embedding = embedding
-        self.depth = depth
-        self.position = position
-        self.memory = memory
-        self.dropout = dropout
-        self.drop = drop
+        self.embedding, self.depth, self.position = embedding, depth, position
+        self.memory, self.dropout, self.drop = memory, dropout, drop
         self.head = head
 
     @property

@@ -67,12 +67,9 @@ class EncoderDecoder(Model):
         hidden = decoder(drop(target), encoder(drop(source)))
         super().__init__(inputs=inputs, outputs=embedding.logits(hidden), **kwargs)
         self.embedding = embedding
-        self.position = position
-        self.source_position = source_position
-        self.encoder = encoder
-        self.decoder = decoder
-        self.dropout = dropout
-        self.drop = drop
+        self.position, self.source_position = position, source_position
+        self.encoder, self.decoder = encoder, decoder
+        self.dropout, self.drop = dropout, drop
 
     @property
     def max_length(self):

@@ -20,9 +20,6 @@ class Fingerprint(keras.layers.Layer):
     It is saved with the model and computed again when the model is loaded, after its layers.
     Loading so refuses a file with swapped weights, or with weights of another version of a layer.
     The fingerprint uses three tokens, so it cannot detect an edited window size.
-
-    Args:
-        model: a functional `keras.Model`.
     """
 
     def __init__(self, model):
@@ -72,9 +69,8 @@ class Fingerprint(keras.layers.Layer):
             allowed = max(ANSWERS_DIFFER.get(layer.compute_dtype, 0.0) for layer in model.layers)
             if error <= allowed or np.array_equal(saved, found, equal_nan=True):
                 return
-            received = (
-                f"answers that differ by {error:.2g} of the greatest number, above {allowed:g}"
-            )
+            amount = f"{error:.2g} of the greatest number, above {allowed:g}"
+            received = f"answers that differ by {amount}"
         raise ValueError(
             f"The layers of {model.name!r} are of another version than those it was saved with. "
             f"Received: {received}."

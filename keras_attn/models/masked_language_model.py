@@ -54,10 +54,6 @@ class MaskedLanguageModel(Model):
         }
         x = segment(assembly.embed(embedding, position, inputs["token_ids"]), inputs["segment_ids"])
         super().__init__(inputs=inputs, outputs=head(encoder(drop(norm(x)))), **kwargs)
-        self.embedding = embedding
-        self.position = position
-        self.segment = segment
-        self.norm = norm
-        self.encoder = encoder
-        self.head = head
+        self.embedding, self.position, self.segment = embedding, position, segment
+        self.norm, self.encoder, self.head = norm, encoder, head
         self.dropout = dropout

@@ -78,20 +78,15 @@ class SequenceModel(Model):
         x = embedding(states)
         state = assembly.memory_inputs(depth, x.shape[-1])
         inputs = {"states": states, **optional, **state}
-        attention_mask, remembered, kept = _Episodes()(**optional, **state)
-        x, read = depth(
-            x, padding_mask=optional["padding_mask"], attention_mask=attention_mask, **state
-        )
-        outputs = (
-            {"output": x} if heads is None else {name: head(x) for name, head in heads.items()}
-        )
+        mask, remembered, kept = _Episodes()(**optional, **state)
+        x, read = depth(x, padding_mask=optional["padding_mask"], attention_mask=mask, **state)
+        outputs = {"output": x}
+        if heads is not None:
+            outputs = {name: head(x) for name, head in heads.items()}
         state = memory.extend({**state, "memory_length": kept}, read, remembered)
         super().__init__(inputs=inputs, outputs={**outputs, **state}, **kwargs)
-        self.state_shape = state_shape
-        self.embedding = embedding
-        self.depth = depth
-        self.memory = memory
-        self.heads = heads
+        self.state_shape, self.embedding = state_shape, embedding
+        self.depth, self.memory, self.heads = depth, memory, heads
 
     def initial_memory(self, batch_size):
         """Return the memory before the first segment: `memory` and `memory_length`."""
@@ -126,13 +121,10 @@ class _Episodes(keras.Operation):
 def episode_masks(starts, real, memory_length, num_slots):
     """Return masks by which no step of a segment attends beyond the start of its own episode.
 
-    Args:
-        starts, real: bool (B, T), the first steps of episodes; False at padding, or None.
-        memory_length: int (B,), filled ones of the M = `num_slots` slots before the segment.
-
-    Returns:
-        attention mask, bool (B, T, M + T); mask of the steps of the last episode, bool (B, T); and
-        the number of the memory's slots that belong to it, int32 (B,).
+    `starts` and `real`, bool (B, T), are True at the first steps of episodes and False at padding;
+    `memory_length` (B,) counts the filled ones of the M = `num_slots` slots before the segment.
+    Return an attention mask, bool (B, T, M + T); a mask of the steps of the last episode, bool
+    (B, T); and the number of the memory's slots that belong to it, int32 (B,).
     """
     if real is not None:
         starts = ops.logical_and(starts, real)
