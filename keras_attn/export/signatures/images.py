@@ -63,8 +63,7 @@ class ImageGenerator(ModelFunctions):
 
     @property
     def signatures(self):
-        functions = {"generate": self.generate, "score": self.score}
-        return {**functions, "serving_default": self.generate}
+        return {"generate": self.generate, "score": self.score, "serving_default": self.generate}
 
 
 class ImageEnlarger(ModelFunctions):
@@ -121,9 +120,9 @@ def _generate_images(model, inputs, tokens, strategy, seed):
         sizes = _mixture_sizes(model, tokens)
         strategy = Sample() if sizes is None else SamplePixels(*sizes)
     strategy = registry.resolve(strategy, STRATEGIES, "strategy")
-    config = strategy.get_config()
-    if "seed" in config:
-        strategy = type(strategy).from_config({**config, "seed": seed})
+    if "seed" in strategy.get_config():
+        strategy = registry.copy(strategy)
+        strategy.seed = seed  # afterwards: a configuration holds no tensor
     options = DecodingOptions(tokens.length, tokens.start_id, eos_id=-1, grows=True)
     ids, score = decode(model, inputs, strategy, options)
     return {"images": tokens.decode(ids), "score": score}
