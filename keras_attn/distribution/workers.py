@@ -20,15 +20,12 @@ MISSING_ENVIRONMENT = (
 
 
 def workers():
-    """Return the addresses of all processes and the index of this one.
+    """Return the addresses "host:port" of all processes, a list, and the index of this one.
 
     The first of these sources that exists is used: `TF_CONFIG`; the list `KERAS_ATTN_WORKERS`, with
     the number that Kubernetes gives the pods of an indexed Job (`JOB_COMPLETION_INDEX`) or with
     which the name of a StatefulSet's pod ends (`HOSTNAME`); the variables that `srun` sets.
     On JAX only the first two are read: JAX itself knows `srun` and other launchers.
-
-    Returns:
-        `(addresses, index)`, a list of "host:port" and an int.
 
     Raises:
         ValueError: if none of them exists, or it is malformed.

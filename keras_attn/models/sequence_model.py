@@ -121,8 +121,8 @@ class _Episodes(keras.Operation):
 def episode_masks(starts, real, memory_length, num_slots):
     """Return masks by which no step of a segment attends beyond the start of its own episode.
 
-    `starts` and `real`, bool (B, T), are True at the first steps of episodes and False at padding;
-    `memory_length` (B,) counts the filled ones of the M = `num_slots` slots before the segment.
+    `starts` (B, T) is True at the first steps of episodes; `real` (B, T) is False at padding, or
+    None; `memory_length` (B,) counts the filled ones of the `num_slots` = M slots of the memory.
     Return an attention mask, bool (B, T, M + T); a mask of the steps of the last episode, bool
     (B, T); and the number of the memory's slots that belong to it, int32 (B,).
     """

@@ -77,5 +77,5 @@ class SegmentSteps(ModelFunctions):
 
     @property
     def signatures(self):
-        functions = {"initial_memory": self.initial_memory, "step": self.step}
-        return {**functions, "serving_default": self.step}
+        initial, step = self.initial_memory, self.step
+        return {"initial_memory": initial, "step": step, "serving_default": step}
