@@ -15,6 +15,18 @@ deserialize = keras.saving.deserialize_keras_object
 _NAMED = {}
 
 
+class _ConstructorSignature:
+    """Signature of a class for `help`, with the arguments of its base classes."""
+
+    def __get__(self, value, cls):
+        if value is not None:
+            raise AttributeError("__signature__")  # an object's signature is that of its call
+        parameters = sorted(_parameters(cls).values(), key=lambda parameter: parameter.kind)
+        if issubclass(cls, keras.layers.Layer):
+            parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
+        return inspect.Signature(parameters)
+
+
 class Configurable:
     """Mixin with a configuration and a `repr` made of the constructor's arguments.
 
@@ -27,13 +39,7 @@ class Configurable:
         MultiHeadAttention(8, 64, pattern=Local(256))
     """
 
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        # For `help`: with the arguments of the base classes.
-        parameters = sorted(_parameters(cls).values(), key=lambda parameter: parameter.kind)
-        if issubclass(cls, keras.layers.Layer):
-            parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
-        cls.__signature__ = inspect.Signature(parameters)
+    __signature__ = _ConstructorSignature()
 
     def get_config(self):
         # Not `super()`: some values inherit from a class of Keras first.

@@ -50,7 +50,9 @@ def test_div_val_of_one_equals_a_token_embedding(cutoffs):
 
 def test_parameters_of_transformer_xl():
     """Widths 1024, 256, 64 and 16 for 20 000, 20 000, 160 000 and 67 735 words."""
-    layer = AdaptiveEmbedding(267735, 1024, [20000, 40000, 200000], 4, embeddings_initializer="zeros")
+    layer = AdaptiveEmbedding(
+        267735, 1024, [20000, 40000, 200000], 4, embeddings_initializer="zeros"
+    )
     layer.build()
     words = 20_000 * 1024 + 20_000 * 256 + 160_000 * 64 + 67_735 * 16
     assert layer.count_params() == words + (1024 + 256 + 64 + 16) * 1024

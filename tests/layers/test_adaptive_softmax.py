@@ -193,7 +193,9 @@ def test_dtype_policies(policy):
 
 def test_parameters_of_transformer_xl():
     """Of its own: a row for each cluster, biases, and the first projection where it is not tied."""
-    embedding = AdaptiveEmbedding(267735, 1024, [20000, 40000, 200000], 4, embeddings_initializer="zeros")
+    embedding = AdaptiveEmbedding(
+        267735, 1024, [20000, 40000, 200000], 4, embeddings_initializer="zeros"
+    )
     embedding.build()
     for tied, projections in [(True, 0), ("all_but_first", 1024**2)]:
         layer = AdaptiveSoftmax(embedding, tied)

@@ -1,5 +1,7 @@
 """MultiHeadAttention's errors, its configuration and its dtype policies."""
 
+import inspect
+
 import keras
 import numpy as np
 import oracles
@@ -211,6 +213,16 @@ def test_any_initializer_of_keras_will_do():
     np.testing.assert_array_equal(np.reshape(layer.key_kernel, (8, 8)), 5 * np.eye(8))
     assert np.all(layer.output_kernel.numpy() == np.float32(1 / 3))
     assert np.all(layer.value_bias.numpy() == np.float32(1 / 3))
+
+
+def test_the_signature_has_keras_arguments():
+    theirs = set(inspect.signature(keras.layers.MultiHeadAttention).parameters)
+    # A window is a pattern; JAX chooses kernels by itself; the others change what the layer is.
+    other = {"attention_axes", "sliding_window", "flash_attention", "use_gate"}
+    ours = inspect.signature(MultiHeadAttention).parameters
+    assert theirs - other - {"activity_regularizer"} <= set(ours)
+    assert list(ours)[:3] == ["num_heads", "key_dim", "value_dim"]
+    assert "num_heads" not in inspect.signature(MultiHeadAttention(2, 4)).parameters
 
 
 def test_repr_shows_the_arguments_that_differ_from_their_defaults():

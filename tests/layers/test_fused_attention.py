@@ -181,7 +181,9 @@ def test_keras_can_be_told_to_use_none(kernel, monkeypatch):
 
 
 def test_a_plan_stays_where_it_leaves_out_more_or_needs_no_mask(kernel, monkeypatch):
-    monkeypatch.setattr("keras_attn.patterns.pattern.Pattern.prefers_blockwise", lambda *lengths: True)
+    monkeypatch.setattr(
+        "keras_attn.patterns.pattern.Pattern.prefers_blockwise", lambda *lengths: True
+    )
     monkeypatch.setattr(Causal, "prefers_blockwise", lambda *lengths: True)
     built(pattern=Local(3))(X, X)
     assert not kernel

@@ -29,7 +29,7 @@ def test_positions_of_a_grid():
     found = grid_positions(x, given, (2, 3))
     np.testing.assert_array_equal(found, given)
     assert found.dtype == "int32"
-    with pytest.raises(ValueError, match="length 5, a grid of 2 x 2"):
+    with pytest.raises(ValueError, match="length 5, a table of 2 x 2"):
         grid_positions(x, None, (2, 2))
     with pytest.raises(ValueError, match=r"`positions`.*\(5,\).*\(4,\)"):
         grid_positions(x, np.arange(4), (2, 3))
