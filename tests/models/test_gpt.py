@@ -77,7 +77,7 @@ def test_last_selects_the_logits_of_one_token(model):
 def test_text_longer_than_max_length_raises(model):
     ids = np.full((1, 7), 5)
     assert model({"token_ids": ids}).shape == (1, 7, 17)
-    with pytest.raises(ValueError, match="length 8, max_length=7"):
+    with pytest.raises(ValueError, match="length 8, a table of 7"):
         model({"token_ids": np.full((1, 8), 5)})
 
 
