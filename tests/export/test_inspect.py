@@ -141,9 +141,10 @@ def test_exchanged_weights_are_found(tmp_path, capsys, policy, outcome):
     assert f"outputs      {outcome} " in printed.out
     for line, fault in zip(printed.err.splitlines(), faults, strict=True):
         assert fault in line
-    assert main(["inspect", other]) == 0
-    printed = capsys.readouterr().out
-    assert "DIFFERENT" not in printed and "MISMATCH" not in printed
+    if policy == "float32":
+        assert main(["inspect", other]) == 0
+        printed = capsys.readouterr().out
+        assert "DIFFERENT" not in printed and "MISMATCH" not in printed
 
 
 @pytest.mark.parametrize(

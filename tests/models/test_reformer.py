@@ -95,5 +95,5 @@ def test_axial_dims_default_to_equal_parts():
 
 
 def test_unknown_attention_raises():
-    with pytest.raises(ValueError, match=r"attention\[1\]='dense'"):
+    with pytest.raises(ValueError, match="`attention` must be one of .*attention='dense'"):
         built(attention=("lsh", "dense"))
