@@ -60,7 +60,7 @@ class Options:
     DESCRIPTION: typing.ClassVar[str] = ""
 
     out: str = option(None, "directory of the run", identity=False)
-    seed: int = option(0)
+    seed: int = option(0, at_least=0)
     precision: str = option("float32", choices=PRECISIONS)
     strategy: str = option("none", identity=False, choices=STRATEGIES)
     command: str = dataclasses.field(default="", compare=False)  # as the card shows it

@@ -1,6 +1,9 @@
 """Status codes and errors of both APIs."""
 
-import grpc
+try:
+    import grpc
+except ImportError as error:
+    raise ImportError("The server needs pip install 'keras_attn[serving]'.") from error
 
 Code = grpc.StatusCode
 _BY_NUMBER = {code.value[0]: code for code in Code}

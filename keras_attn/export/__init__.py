@@ -4,6 +4,11 @@ An export runs without this package. Before version 1.0, `.keras` files and expo
 version of this package wrote need not load in a later one.
 """
 
+try:
+    import tensorflow  # noqa: F401
+except ImportError as error:
+    raise ImportError("Exports need TensorFlow: pip install 'keras_attn[export]'.") from error
+
 from keras_attn.export._ctranslate2.conversion import ctranslate2
 from keras_attn.export._onnx.conversion import onnx
 from keras_attn.export._saved_model.writing import saved_model

@@ -57,6 +57,8 @@ class Tokenizer(_Module):
         Raises:
             ValueError: if `max_length` is below 1: `eos_id` needs a position.
         """
+        if isinstance(text, (str, bytes)):
+            raise ValueError(f"`text` must be a list of strings. Received: text={text!r}.")
         if max_length is not None:
             check_sizes(max_length=max_length)
         if tf is None:

@@ -73,6 +73,12 @@ class RecipeOptions(
     def resolve(self):
         options = self._with_preset() if self.preset else self
         options = super(RecipeOptions, options).resolve()
+        for name in ("memory", "eval_memory"):
+            if getattr(options, name) is not None and options.model not in WITH_MEMORY:
+                raise OptionError(
+                    f"--{name.replace('_', '-')} is for {', '.join(WITH_MEMORY)}. "
+                    f"Received: --model {options.model}."
+                )
         half = max(1, options.context // 2)
         options = options.fill(memory=options.context, stride=half, max_length=half)
         return options.fill(eval_memory=options.memory)
@@ -86,7 +92,7 @@ class RecipeOptions(
             )
         if self.max_length >= self.context and self.model not in WITH_MEMORY:
             raise OptionError(
-                "--max-length must leave room for a prompt in the context. "
+                "--max-length must be less than the context, which also holds the prompt. "
                 f"Received: --max-length {self.max_length} and --context {self.context}."
             )
         if self.full_attention and self.model not in SPARSE:

@@ -1,8 +1,8 @@
 """Clients of TensorFlow Serving and of the server here: `python -m serving.client --help`.
 
-The folder imports nothing of this package, nor TensorFlow, so it can be copied to any machine. REST
-needs Python's standard library alone, gRPC the packages grpcio and protobuf, which the extra
-`serving` installs.
+The folder imports nothing of this package, nor TensorFlow, so it can be copied to any machine; as a
+part of an installed `keras_attn` it is imported after Keras. REST needs Python's standard library
+alone, gRPC the packages grpcio and protobuf, which the extra `serving` installs.
 """
 
 from .client import Answer, Client, Session

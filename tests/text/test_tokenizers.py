@@ -138,6 +138,8 @@ def test_max_length_keeps_eos(tokenizer, max_length):
 def test_max_length_must_leave_room_for_eos(tokenizer):
     with pytest.raises(ValueError, match="Received: max_length=0"):
         tokenizer.encode(["a"], max_length=0)
+    with pytest.raises(ValueError, match="`text` must be a list of strings. Received: text='a'"):
+        tokenizer.encode("a")
 
 
 def test_encode_as_lists_gives_the_rows_without_marks(tokenizer):
