@@ -278,5 +278,5 @@ print((time.process_time() - middle) / (middle - start))
 """
     command = [sys.executable, "-c", code]
     # The first run may have to compile the files of keras_attn.
-    runs = [subprocess.run(command, cwd=ROOT, capture_output=True, check=True) for _ in range(2)]
-    assert min(float(run.stdout) for run in runs) < 0.05
+    runs = (subprocess.run(command, cwd=ROOT, capture_output=True, check=True) for _ in range(2))
+    assert any(float(run.stdout) < 0.05 for run in runs)

@@ -83,7 +83,7 @@ import numpy as np
 from keras import ops
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.attention.inputs import TileSizes
-from keras_attn.patterns import Causal, Dense, Fixed, Local, PerHead, Strided
+from keras_attn.patterns import Causal, Fixed, Local, PerHead, Strided
 
 MultiHeadAttention.tile_sizes = TileSizes(1, 700, least_group=4, most_block=3)
 random = np.random.default_rng(0)
@@ -128,8 +128,7 @@ def dropped():
     return bool(np.isfinite(calls).all() and np.any(calls[0] != calls[1]))
 
 heads = PerHead([Local(5), Causal(), Local(5)])
-cases = [(Dense(), "scaled_dot"), (Strided(5), "additive"), (Fixed(5, 2), "scaled_dot"),
-         (heads, "scaled_dot")]
+cases = [(Strided(5), "additive"), (Fixed(5, 2), "scaled_dot"), (heads, "scaled_dot")]
 print(json.dumps([[difference(*case) for case in cases], dropped()]))
 """
 

@@ -54,5 +54,6 @@ def test_gradients_with_dropout_equal_those_without_remat(way):
 
 @pytest.mark.slow
 def test_conformance():
-    check_layer(stack(True, 2, 0.0), (B, T, D), slow=False).raise_if_any()
+    checks = ["config", "building", "implicit_mask", "saving", "unknown_sizes"]
+    check_layer(stack(True, 2, 0.0), (B, T, D), only=checks).raise_if_any()
     assert stack(True).get_config()["remat"] is True

@@ -110,15 +110,15 @@ def test_streams_equal_the_formula():
 
 
 @pytest.mark.slow
-def test_seven_layers_train_as_their_twin(monkeypatch):
+def test_five_layers_train_as_their_twin(monkeypatch):
     x, y = oracles.random(16, T, D), oracles.random(16, T, D, seed=1)
 
     def losses():
-        layer = stack(num_layers=7, dropout=0.1)
+        layer = stack(num_layers=5, dropout=0.1)
         inputs = keras.Input((T, D))
         model = keras.Model(inputs, layer(inputs))
         model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)
-        history = model.fit(x, y, batch_size=8, epochs=4, shuffle=False, verbose=0)
+        history = model.fit(x, y, batch_size=8, epochs=3, shuffle=False, verbose=0)
         return history.history["loss"]
 
     found = losses()
@@ -216,7 +216,8 @@ def test_two_replicas_train_as_one():
 @pytest.mark.slow
 def test_conformance():
     check_layer(stack(2, 0.0), (B, T, D)).raise_if_any()
-    check_layer(stack(1, 0.0, "concatenate"), (B, T, D), slow=False).raise_if_any()
+    checks = ["config", "saving"]
+    check_layer(stack(1, 0.0, "concatenate"), (B, T, D), only=checks).raise_if_any()
 
 
 def test_invalid_arguments_raise():

@@ -87,19 +87,12 @@ def test_replicas_divide_the_rows_of_each_batch(found):
     assert np.array_equal(np.concatenate(together), alone)
 
 
+# Two processes of JAX train as one in tests/recipes/test_multi_worker.py.
 @needs_jax
-def test_jax_trains_on_two_devices_and_in_two_processes_as_on_one(tmp_path):
-    here, workers = tmp_path / "here", [tmp_path / f"worker{index}" for index in range(2)]
+def test_jax_trains_on_two_devices_as_on_one(tmp_path):
     devices = "--xla_force_host_platform_device_count=2"
-    processes = {
-        here: started(here, CASES[1:], "none", "mirrored", backend="jax", XLA_FLAGS=devices)
-    }
-    for at, config in zip(workers, cluster(2), strict=True):
-        variables = {"XLA_FLAGS": "", "TF_CONFIG": config}
-        processes[at] = started(at, CASES[1:2], "multi_worker", backend="jax", **variables)
-    finish(processes)
-    alone, together = (np.load(here / f"{kind}.npz") for kind in ("none", "mirrored"))
+    kinds = "none", "mirrored"
+    finish({tmp_path: started(tmp_path, CASES[1:], *kinds, backend="jax", XLA_FLAGS=devices)})
+    alone, together = (np.load(tmp_path / f"{kind}.npz") for kind in kinds)
     for case in CASES[1:]:
         check_equal(alone, together, case)
-    for at in workers:
-        check_equal(alone, np.load(at / "multi_worker.npz"), CASES[1])

@@ -45,21 +45,19 @@ def test_a_run_changes_its_backend(tmp_path):
         words = ["".join(chr(97 + i * k % 7) for k in range(3 + i % 5)) for i in range(lines)]
         (data / f"{split}.en").write_text("\n".join(words))
         (data / f"{split}.xx").write_text("\n".join(word[::-1] for word in words))
-    whole, parted = tmp_path / "whole", tmp_path / "parted"
-    trained = translate("jax", parted)
+    out = tmp_path / "out"
+    trained = translate("jax", out)
     assert trained.returncode == 0, trained.stderr[-3000:]
     assert "KERAS_BACKEND=tensorflow" in trained.stdout
-    assert not (parted / "card.json").exists()
-    assert translate("tensorflow", parted, "--dropout", "0.1").returncode == 2  # another run
-    for out in (parted, whole):
-        done = translate("tensorflow", out)
-        assert done.returncode == 0, done.stderr[-3000:]
-    cards = [json.loads((out / "card.json").read_text()) for out in (parted, whole)]
-    assert cards[0]["steps"] == cards[1]["steps"]
-    # Other random numbers for weights and dropout, the same data: the losses are near each other.
-    for ours, theirs in zip(*(card["history"] for card in cards), strict=True):
-        assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.2)
-    assert (parted / "export" / "1" / "saved_model.pb").exists()
+    assert not (out / "card.json").exists()
+    weights = (out / "model.keras").read_bytes()
+    assert translate("tensorflow", out, "--dropout", "0.1").returncode == 2  # another run
+    done = translate("tensorflow", out)
+    assert done.returncode == 0, done.stderr[-3000:]
+    card = json.loads((out / "card.json").read_text())
+    assert len(card["history"]) == 2 and card["results"]["val"]["value"] >= 0
+    assert (out / "model.keras").read_bytes() == weights  # nothing is trained again
+    assert (out / "export" / "1" / "saved_model.pb").exists()
 
 
 def test_agents_change_their_backend(tmp_path):
