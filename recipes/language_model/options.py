@@ -73,12 +73,6 @@ class RecipeOptions(
     def resolve(self):
         options = self._with_preset() if self.preset else self
         options = super(RecipeOptions, options).resolve()
-        for name in ("memory", "eval_memory"):
-            if getattr(options, name) is not None and options.model not in WITH_MEMORY:
-                raise OptionError(
-                    f"--{name.replace('_', '-')} is for {', '.join(WITH_MEMORY)}. "
-                    f"Received: --model {options.model}."
-                )
         half = max(1, options.context // 2)
         options = options.fill(memory=options.context, stride=half, max_length=half)
         return options.fill(eval_memory=options.memory)
@@ -95,6 +89,12 @@ class RecipeOptions(
                 "--max-length must be less than the context, which also holds the prompt. "
                 f"Received: --max-length {self.max_length} and --context {self.context}."
             )
+        for name in ("memory", "eval_memory"):
+            if self.model not in WITH_MEMORY and getattr(self, name) != self.context:
+                raise OptionError(
+                    f"--{name.replace('_', '-')} is for {', '.join(WITH_MEMORY)}. "
+                    f"Received: --model {self.model}."
+                )
         if self.full_attention and self.model not in SPARSE:
             raise OptionError(
                 f"--full-attention is for {', '.join(SPARSE)}. Received: --model {self.model}."

@@ -83,7 +83,13 @@ def assert_equal_states(model, expected):
         np.testing.assert_array_equal(found, value)
 
 
-@pytest.mark.parametrize("policy, eager", [("mixed_float16", False), ("bfloat16", True)])
+@pytest.mark.parametrize(
+    "policy, eager",
+    [
+        pytest.param("mixed_float16", False, marks=pytest.mark.slow),
+        ("bfloat16", True),
+    ],
+)
 def test_killed_and_resumed_equals_straight(tmp_path, policy, eager):
     """Weights, moments, step and dropout: nothing differs in the end."""
     keras.config.set_dtype_policy(policy)
@@ -132,6 +138,7 @@ def test_killed_within_an_epoch_equals_straight(tmp_path):
     assert Resume(tmp_path).restore(make_model()) == (4, 0)
 
 
+@pytest.mark.slow
 def test_resumes_with_several_steps_per_execution(tmp_path):
     """Seven batches, two at a time: saved after 2, 4 and 6; the sums are added in another order."""
     x = np.random.default_rng(0).integers(1, 7, (28, 5))

@@ -151,6 +151,7 @@ def test_halted_rows_do_not_diverge():
     np.testing.assert_allclose(found, np.eye(2, U) * [[1], [0]], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_gradient_in_a_graph_is_that_of_eager_calls():
     layer = built("lstm", max_steps=3)
     weights = [variable.value for variable in layer.trainable_weights]

@@ -173,6 +173,7 @@ def test_implicit_mask_reaches_every_step_and_is_passed_on():
     np.testing.assert_array_equal(layer(x)._keras_mask, REAL)
 
 
+@pytest.mark.slow
 def test_check_layer():
     layer = Recurrent(block(residual="pre_norm"), 2, "timestep")
     # All others run on `ACT`, which is one.

@@ -47,6 +47,7 @@ print(json.dumps([found, place.num_replicas_in_sync == len(devices), place is ag
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one core is not shared")
 @pytest.mark.parametrize("asked, expected", [(0, 1), (3, 3)])
 def test_logical_devices_divide_the_cores_unless_the_program_sets_threads(asked, expected):

@@ -44,7 +44,9 @@ def until_end(row):
     return row[: row.index(3)] if 3 in row else row
 
 
-@pytest.mark.parametrize("residual", ["post_norm", "pre_norm"])
+@pytest.mark.parametrize(
+    "residual", [pytest.param("post_norm", marks=pytest.mark.slow), "pre_norm"]
+)
 def test_translations_and_scores_are_those_of_python(tmp_path, residual):
     model = scrambled(models.transformer(V, **SIZES, residual=residual))
     path = export.ctranslate2(model, tmp_path / "ct2")
@@ -185,7 +187,9 @@ def test_parts_that_ctranslate2_lacks_are_refused(tmp_path, name):
 def test_unsuitable_arguments_are_refused(tmp_path, translator):
     with pytest.raises(ValueError, match="vocabularies of the same size"):
         export.ctranslate2(translator, tmp_path / "ct2", text.Characters("abc"))
-    with pytest.raises(ValueError, match="`max_length` must be an integer of at least 2.*max_length=1"):
+    with pytest.raises(
+        ValueError, match="`max_length` must be an integer of at least 2.*max_length=1"
+    ):
         export.ctranslate2(translator, tmp_path / "ct2", max_length=1)
     with pytest.raises(ValueError, match="int5"):
         export.ctranslate2(translator, tmp_path / "ct2", quantize="int5")

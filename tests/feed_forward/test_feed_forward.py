@@ -210,6 +210,7 @@ def test_training_peak_memory_is_that_of_one_chunk():
     assert whole > hidden, whole / hidden
 
 
+@pytest.mark.slow
 def test_check_layer_in_chunks():
     layer = FeedForward(7, dropout=0.1, chunks=3)
     check_layer(layer, (2, 5, 6), skip=["fresh_process"]).raise_if_any()

@@ -221,6 +221,7 @@ def test_sampling_without_temperature_is_greedy(subject):
     np.testing.assert_array_equal(sampled, generate(model, inputs, Greedy(), 6)[0])
 
 
+@pytest.mark.slow
 @only_causal
 def test_the_same_seed_gives_the_same_text_with_xla_too(subject):
     model, inputs, _ = subject

@@ -194,6 +194,7 @@ def test_save_and_load(tmp_path):
     np.testing.assert_array_equal(loaded(x), model(x))
 
 
+@pytest.mark.slow
 def test_an_exported_plan_answers_the_same_with_ops_that_the_server_runs(tmp_path):
     layers = [
         built(case, "blockwise", score="additive" if case == "strided" else "scaled_dot")

@@ -165,6 +165,7 @@ def sum_of_targets(trained):
     return sum(losses)
 
 
+@pytest.mark.slow
 def test_a_boundary_is_crossed_inside_one_compiled_function():
     """Of 16 steps with three layers, losses end at the steps 3 and 6, in one program of XLA."""
     model = language_model(residual="pre_norm")

@@ -26,6 +26,7 @@ from keras_attn.metrics import Perplexity
 from keras_attn.models import CausalLanguageModel
 
 
+@pytest.mark.slow
 def test_without_auxiliary_losses_it_is_the_model():
     """One target and no intermediate losses: the same weights after training, to the last bit."""
     histories, weights = [], []

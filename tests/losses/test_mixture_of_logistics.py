@@ -197,6 +197,7 @@ def test_xla_computes_the_same_loss_and_gradient():
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_fit_finds_the_spread_of_the_data():
     """A model without input learns how its pixels are spread; the file keeps its loss."""
     loss = MixtureOfLogistics(2, 1, 16)

@@ -294,5 +294,5 @@ def test_overrides_replace_preset_sizes():
 
 @pytest.mark.parametrize("name", ["transformer", "", None])
 def test_unknown_preset_raises(name):
-    with pytest.raises(ValueError, match=f"Received: name={name!r}.*gpt2_small.*transformer_base"):
+    with pytest.raises(ValueError, match=f"gpt2_small.*transformer_base.*Received: name={name!r}"):
         create(name)

@@ -69,6 +69,7 @@ def test_each_weight_has_its_own_initial_numbers(build, arguments, inputs):
             assert np.any(first[:count] != second[:count])
 
 
+@pytest.mark.slow
 def test_xla_trains_the_same():
     """XLA is requested here, since Keras chooses it on accelerators only."""
     weights = []

@@ -173,7 +173,9 @@ def test_a_span_of_zero_can_grow():
 
 
 # Tracing takes seconds and grows with the number of windows: one, and the whole sequence.
-@pytest.mark.parametrize("case", CASES[2:4], ids=str)
+@pytest.mark.parametrize(
+    "case", [pytest.param(CASES[2], marks=pytest.mark.slow), CASES[3]], ids=str
+)
 def test_one_graph_for_every_length_and_span(case):
     pattern = built(**case, max_span=6)
     shapes = [(None, N, None, H), (None, N, None, H), (None, N, None, HV), (None, None, D)]
@@ -195,6 +197,7 @@ def test_one_graph_for_every_length_and_span(case):
             np.testing.assert_allclose(x, y, atol=3e-5)
 
 
+@pytest.mark.slow
 def test_xla():
     pattern = built(dynamic=True, max_span=12)
     tensors = inputs_of(53, 53)

@@ -128,6 +128,7 @@ def test_half_precision(policy, implementation, dynamic):
     np.testing.assert_allclose(oracles.numpy_of(layer(x, x)), exact(x, x), atol=0.05)
 
 
+@pytest.mark.slow
 def test_export(tmp_path):
     """The branches of a graph are what a stock server runs."""
     x = keras.Input((None, D))

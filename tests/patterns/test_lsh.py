@@ -137,6 +137,7 @@ UNKNOWN = [tf.TensorSpec((None, N, None, H)), tf.TensorSpec((None, N, None, HV))
 
 
 # Tracing and compiling take seconds, a round as long as another.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, way",
     [(CASES[5], dict(input_signature=UNKNOWN)), (dict(), dict(jit_compile=True))],

@@ -171,7 +171,14 @@ def test_eager(case, length):
     check(plan_of(pattern, score), sets, formula, length, length + longer, padded)
 
 
-@pytest.mark.parametrize("case", [*(case for case in WHOLE if case != "fixed"), "fixed summary"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(case for case in WHOLE if case not in ("fixed", "causal")),
+        pytest.param("causal", marks=pytest.mark.slow),
+        pytest.param("fixed summary", marks=pytest.mark.slow),
+    ],
+)
 def test_one_graph_for_every_batch_and_length(case):
     pattern, sets = CASES[case]
     score, formula = make_score("scaled_dot")
@@ -185,7 +192,11 @@ def test_one_graph_for_every_batch_and_length(case):
 # Compiling takes seconds: one case for each way of cutting, with merging ("strided").
 @pytest.mark.parametrize(
     "case, score",
-    [("causal", "scaled_dot"), ("strided", "additive"), ("fixed summary", "scaled_dot")],
+    [
+        pytest.param("causal", "scaled_dot", marks=pytest.mark.slow),
+        pytest.param("strided", "additive", marks=pytest.mark.slow),
+        ("fixed summary", "scaled_dot"),
+    ],
 )
 def test_xla(case, score):
     pattern, sets = CASES[case]

@@ -37,6 +37,7 @@ def test_memory_growth_is_of_what_comes_beside_the_inputs():
     assert requirements.memory_growth(rows, "24", "48") is None
 
 
+@pytest.mark.slow
 def test_a_memory_scores_all_tokens_and_re_reading_the_last_ones():
     assert contenders.with_memory(context=5, segment=7).call().shape[:2] == (1, 7)
     assert contenders.re_reading(context=11, windows=3).call().shape[:2] == (3, 1)

@@ -211,6 +211,7 @@ def test_check_layer(kind):
     check_layer(Gate(kind), (2, 5, 6), (2, 5, 6), only=checks).raise_if_any()
 
 
+@pytest.mark.slow
 def test_check_layer_of_a_block():
     """With the other layers that files must bring back."""
     attention = MultiHeadAttention(2, 4, pattern="causal", position="rotary")

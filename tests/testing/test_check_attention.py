@@ -56,8 +56,12 @@ def test_our_patterns_and_scores_have_no_defect(layer):
 @pytest.mark.parametrize(
     "layer",
     [
-        attention_layer(pattern=PerHead([Local(3), Strided(4)])),
-        attention_layer(pattern=Fixed(4, 1), num_key_value_heads=1),
+        pytest.param(
+            attention_layer(pattern=PerHead([Local(3), Strided(4)])), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            attention_layer(pattern=Fixed(4, 1), num_key_value_heads=1), marks=pytest.mark.slow
+        ),
         MultiHeadAttention(2, 4, pattern="causal", score="additive", use_bias=False),
     ],
     ids=lambda layer: repr(layer.pattern),
