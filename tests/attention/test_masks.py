@@ -70,7 +70,8 @@ from keras_attn.models import bert
 keras.utils.set_random_seed(0)
 model = bert(13, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7, dropout=0.0)
 ids = np.array([[4, 5, 6, 0, 0]])
-logits = [call({"token_ids": x})[0, :3] for call in (model, jax.jit(model)) for x in (ids, ids[:, :3])]
+calls, inputs = (model, jax.jit(model)), (ids, ids[:, :3])
+logits = [call({"token_ids": x})[0, :3] for call in calls for x in inputs]
 print(json.dumps([float(abs(x - logits[0]).max()) for x in logits]))
 """
 

@@ -1,4 +1,4 @@
-"""Blockwise functions in uses that no pattern has; `tests/patterns/test_plans.py` has the others."""
+"""Blockwise functions in uses that no pattern has; tests/patterns/test_plans.py has the others."""
 
 import keras
 import numpy as np

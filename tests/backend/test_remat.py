@@ -87,7 +87,7 @@ def compiled(name, function):
 
 
 def results(run, name="eager", count=2, steps=2):
-    """Return the numbers of the last of several steps, which draw different ones, and the layers."""
+    """Return the numbers of the last of several steps, each with its own, and the layers."""
     layers = noisy_layers(count)
     inputs = tf.constant(X), tf.constant(SHARED)
     step = compiled(name, lambda *inputs: gradients(layers, run, *inputs))
@@ -122,7 +122,7 @@ def test_a_long_chain_is_split_into_segments(name, monkeypatch):
 
 
 def alive(run, count):
-    """Return how many inner results are in memory before the gradient, and the runs of each step."""
+    """Return the number of inner results before the gradient, and the runs of each step."""
     layers = noisy_layers(count)
     with tf.GradientTape() as tape:
         x = tf.Variable(X)

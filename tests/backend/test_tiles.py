@@ -123,7 +123,8 @@ def difference(pattern, score):
     )
 
 def dropped():
-    layer = MultiHeadAttention(3, 4, pattern=Local(5), implementation="blockwise", dropout=0.5, seed=1)
+    options = {"implementation": "blockwise", "dropout": 0.5, "seed": 1}
+    layer = MultiHeadAttention(3, 4, pattern=Local(5), **options)
     calls = [ops.convert_to_numpy(layer(x, x, training=True)) for _ in range(2)]
     return bool(np.isfinite(calls).all() and np.any(calls[0] != calls[1]))
 

@@ -49,7 +49,7 @@ def make_model():
 
 
 class Tell(keras.callbacks.Callback):
-    """Writes a line for every epoch, and a byte to the pipe for every batch and checkpoint begun."""
+    """Writes a line for every epoch, and a byte for every batch and checkpoint begun."""
 
     def __init__(self, path, pipe):
         super().__init__()

@@ -68,7 +68,7 @@ def apart(ours, theirs):
 
 
 def run(strategy, directory):
-    """Compare a resumed run with one that was not interrupted: weights, and logs of the last epoch."""
+    """Compare the weights and last logs of a resumed run with those of an undisturbed one."""
     model = made(strategy, 3)
     with strategy.scope():
         model.optimizer.build(model.trainable_variables)

@@ -56,14 +56,16 @@ class TestWorkers:
         assert Checkpoints(tmp_path, **second()).read(1)[1] == {"epoch": 5}
 
     @pytest.mark.parametrize(("by_one", "by_two"), [((1, 2, 3), (1, 2)), ((1, 2), (1, 2, 3))])
-    def test_workers_killed_at_different_moments_resume_from_the_same_number(self, tmp_path, by_one, by_two):
+    def test_workers_killed_at_different_moments_resume_from_the_same_number(
+        self, tmp_path, by_one, by_two
+    ):
         write(tmp_path, *by_one, **first())
         write(tmp_path, *by_two, **second())
         for worker in (first(), second()):
             assert Checkpoints(tmp_path, **worker).numbers()[-1] == 2
 
     def test_a_number_that_only_one_worker_has_does_not_remove_earlier_ones(self, tmp_path):
-        """One checkpoint of both remains, however few are kept and however far ahead a worker is."""
+        """One checkpoint of both remains, however far ahead a worker is."""
         write(tmp_path, 1, **first(), keep=1)
         write(tmp_path, 1, **second(), keep=1)
         write(tmp_path, 2, 3, 4, **first(), keep=1)

@@ -135,7 +135,7 @@ def numbers(place, name):
 
 
 def rows_seen(place):
-    """Of two epochs of `TokenBatches`: (batch, token, token ...) of each row, replica by replica."""
+    """Return (batch, token, token ...) of each row of two epochs, replica by replica."""
     random = np.random.default_rng(5)
     sentences = [[random.integers(4, 99, n) for n in random.integers(1, 9, 23)] for _ in range(2)]
     with place.scope():

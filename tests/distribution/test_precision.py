@@ -22,8 +22,8 @@ SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 
 IMAGE = {"image_shape": (3, 4, 1)}
 SEEDS = 3
 
-# One model of each kind of arithmetic: a table beside a dense stack, losses of lower layers, a memory,
-# blockwise attention, hashes, halting, gates.
+# One model of each kind of arithmetic: a dense stack, losses of lower layers, a memory, blockwise
+# attention, hashes, halting, gates.
 MODELS = {
     "gpt": lambda: models.gpt(V, **SIZES, max_length=T),
     "deep_char_transformer": lambda: AuxiliaryLosses(

@@ -274,7 +274,8 @@ two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 for strategy in (two, tf.distribute.get_strategy()):
     with strategy.scope():
         x = keras.Input((None, 6))
-        y = MultiHeadAttention(2, 4, pattern=Strided(3), implementation="blockwise", score="additive")(x, x)
+        options = {"implementation": "blockwise", "score": "additive"}
+        y = MultiHeadAttention(2, 4, pattern=Strided(3), **options)(x, x)
         model = keras.Model(x, y)
         oracles.scramble(model)
         model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=False)

@@ -1,4 +1,4 @@
-"""What holds for every plan beside its numbers: nothing leaks, no matrix, the same dropout twice."""
+"""Properties of every plan: nothing leaks, no matrix is made, dropout is the same twice."""
 
 import functools
 import math

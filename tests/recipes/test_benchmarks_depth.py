@@ -1,4 +1,4 @@
-"""The benchmarks of depth, memory and sparse models: contenders run, demands are counted by hand."""
+"""The benchmarks of depth, memory and sparse models: contenders run, requirements are counted."""
 
 import math
 

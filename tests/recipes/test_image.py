@@ -98,7 +98,7 @@ def test_a_run_writes_card_samples_and_export(tmp_path, capsys, likelihood):
 
 @pytest.mark.parametrize("pattern", ["dense", "strided", "fixed"])
 def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
-    """Bits per dimension are those of the values 0 .. 16 as the ids 1 .. 17, after the start, 18."""
+    """Bits per dimension are those of the values 0 .. 16 as the ids 1 .. 17 after the start 18."""
     run = new_run(tmp_path, "--model", "sparse_transformer", "--pattern", pattern)
     values = run.splits["test"].take(range(11)).reshape(11, 64).astype("int32")
     ids = np.concatenate([np.full((11, 1), 18), values[:, :-1] + 1], axis=1)

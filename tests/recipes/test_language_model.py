@@ -1,4 +1,4 @@
-"""The recipe from the command line: whole runs, interrupted ones, the test's protocol, bad input."""
+"""The recipe from the command line: whole and interrupted runs, the test's protocol, bad input."""
 
 import contextlib
 import gzip

@@ -114,7 +114,7 @@ def test_oracle_of_first_fit(lengths):
 
 
 def test_rows_of_one_side_are_nearly_full():
-    """First fit opens a row only if no two others could have been one: all but one are half full."""
+    """First fit opens a row only if no two others could be one: all but one are half full."""
     _, targets = PAIRS
     batches = PackedBatches(None, targets, 5 * ROW, ROW)
     numbers = np.concatenate([batches[i][0]["segment_ids"] for i in range(len(batches))])
