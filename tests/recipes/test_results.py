@@ -1,4 +1,4 @@
-"""The table of several cards; the README's rows are those of their cards."""
+"""The table of several cards; the rows of the page of recipes are those of their cards."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import pytest
 from recipes import results
 
 ROOT = Path(__file__).resolve().parents[2]
-ROW = re.compile(r"^\| \[[^\]]+\]\((recipes/[a-z_]+/cards/[^)]+\.json)\) \|")
+ROW = re.compile(r"^\| \[[^\]]+\]\(([a-z_]+/cards/[^)]+\.json)\) \|")
 
 
 def card(value, **changes):
@@ -85,15 +85,16 @@ def test_a_file_that_is_no_card_is_reported(files, tmp_path, capsys):
     assert not (tmp_path / "x.png").exists()
 
 
-def test_the_readmes_rows_are_those_of_their_cards():
+def test_the_rows_of_the_page_are_those_of_their_cards():
     """Minutes are not compared: they depend on the machine."""
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "recipes/README.md").read_text(encoding="utf-8").splitlines()
     rows = [(found.group(1), line) for line in lines if (found := ROW.match(line))]
     assert rows
     for path, line in rows:
-        _, task, parameters, steps, _, result, command = results.row("", results.read(ROOT / path))
-        for said in (task, parameters, steps, result, command):
-            assert said in line, f"{path} says {said!r}, the README: {line}"
+        card = results.read(ROOT / "recipes" / path)
+        _, task, parameters, steps, _, result, _ = results.row("", card)
+        for stated in (task, parameters, steps, result):
+            assert stated in line, f"{path} has {stated!r}, the page: {line}"
 
 
 def test_no_card_has_a_path_of_a_machine():

@@ -1,0 +1,33 @@
+"""The Python of each page runs, block after block."""
+
+import pages
+import pytest
+
+from keras_attn.models.catalog import PRESETS
+from serving.client import GrpcClient, RestClient
+
+WITH_PYTHON = [page for page in pages.PAGES if pages.blocks(page, "python")]
+ANSWERS = {
+    "serving_default": {"translation": ["Ein Mann"], "continuation": [" rides"], "score": [-1.0]},
+    "ids": {"ids": [[5, 7], [9, 0]], "score": [-1.0, -2.0]},
+    "initial_memory": {"memory": [[0.0]], "memory_length": [0]},
+    "step": {"logits": [[[0.5, 0.5]]], "memory": [[1.0]], "memory_length": [1]},
+}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Presets have one layer, and clients get their answers without a server."""
+    for name, (build, sizes) in PRESETS.items():
+        monkeypatch.setitem(PRESETS, name, (build, {**sizes, "num_layers": 1}))
+    for client in (GrpcClient, RestClient):
+        monkeypatch.setattr(client, "_predict", lambda _, inputs, name, limit: dict(ANSWERS[name]))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=pages.name)
+def test_the_python_of_a_page_runs_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in pages.blocks(page, "python"):
+        exec(compile(block, pages.name(page), "exec"), names)

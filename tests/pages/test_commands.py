@@ -1,0 +1,66 @@
+"""The programs, options, scripts and extras that the pages name exist."""
+
+import argparse
+import configparser
+import importlib
+import re
+import runpy
+import sys
+
+import pages
+import pytest
+
+from serving.flags import parse_flags
+
+PROGRAMS = {
+    f"{pages.name(page)}: {module} {' '.join(arguments)}": (module, arguments)
+    for page in pages.PAGES
+    for module, arguments in pages.programs(page)
+}
+SCRIPT = re.compile(r"(?:bash|python) ([\w./]+\.(?:sh|py))")
+EXTRA = re.compile(r"(?:keras_attn|\.)\[([\w,]+)\]")
+
+
+class Parsed(Exception):
+    """A program has read its options and knows them."""
+
+
+def read_options(module, arguments, monkeypatch):
+    """Read the options of a program as it does, without running it."""
+    module = re.sub(
+        r"^keras_attn\.(recipes|serving)", r"\1", module
+    )  # as an installed wheel has it
+    if module == "serving.server":
+        parse_flags(arguments)
+    elif (pages.ROOT / module.replace(".", "/") / "options.py").is_file():
+        importlib.import_module(f"{module}.options").RecipeOptions.parse(arguments, module)
+    else:
+        parse_args = argparse.ArgumentParser.parse_args
+
+        def stop(*given):
+            parse_args(*given)
+            raise Parsed
+
+        monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+        monkeypatch.setattr(sys, "argv", [module, *arguments])
+        with pytest.raises(Parsed):
+            runpy.run_module(module, run_name="__main__")
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules")  # an earlier import does no harm
+@pytest.mark.parametrize("module, arguments", PROGRAMS.values(), ids=PROGRAMS)
+def test_the_options_of_a_command_exist(module, arguments, monkeypatch):
+    try:
+        read_options(module, arguments, monkeypatch)
+    except SystemExit as end:
+        assert end.code == 0 and "--help" in arguments
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+def test_the_scripts_and_extras_that_a_page_names_exist(page):
+    setup = configparser.ConfigParser()
+    setup.read(pages.ROOT / "setup.cfg")
+    for script in SCRIPT.findall(pages.text(page)):
+        assert (pages.ROOT / script).is_file(), script
+    for extras in EXTRA.findall(pages.text(page)):
+        assert set(extras.split(",")) <= set(setup["options.extras_require"]), extras

@@ -1,0 +1,84 @@
+"""Pages of the project, and what tests read from them."""
+
+import re
+import shlex
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Cards are written by programs.
+PAGES = [ROOT / "README.md", *sorted((ROOT / ".github").glob("*.md"))] + sorted(
+    page
+    for folder in ("keras_attn", "recipes", "serving")
+    for page in (ROOT / folder).rglob("*.md")
+    if page.parent.name != "cards"
+)
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?://)([^)\s]+)\)")
+_PROGRAM = re.compile(r"python -m ((?:keras_attn|recipes|serving)\S*)(.*)")
+
+
+def name(page):
+    """Return the path of a page in the repository, which names its tests."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def text(page):
+    """Return the text of a page."""
+    return page.read_text(encoding="utf-8")
+
+
+def without_code(page):
+    """Return the text of a page without its blocks of code."""
+    return _FENCE.sub("", text(page))
+
+
+def blocks(page, *languages):
+    """Return the blocks of code in some languages, in order."""
+    return [block for language, block in _FENCE.findall(text(page)) if language in languages]
+
+
+def shell_lines(page):
+    """Return the words of each command in the blocks for a shell, without comments."""
+    joined = (block.replace("\\\n", " ") for block in blocks(page, "sh", "shell"))
+    lines = (line for block in joined for line in block.splitlines())
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def programs(page):
+    """Return pairs (module, arguments) of the project's programs that a page runs.
+
+    They are in the blocks for a shell and, as code, in the text. There `... --option` adds to the
+    arguments of the program before it.
+    """
+    inline = re.findall(r"`(?:[A-Z_]+=\S+ )*((?:python -m|\.\.\.) [^`]+)`", without_code(page))
+    lines = [" ".join(map(shlex.quote, words)) for words in shell_lines(page)] + inline
+    found = []
+    for line in lines:
+        if match := _PROGRAM.search(line):
+            found.append((match[1], shlex.split(match[2])))
+        elif line.startswith("..."):
+            module, arguments = found[-1]
+            found.append((module, arguments[:2] + shlex.split(line)[1:]))
+    return [pair for pair in found if "NAME" not in pair[0]]  # NAME is a placeholder
+
+
+def links(page):
+    """Return the links of a page that lead to files or headings of the project."""
+    return _LINK.findall(without_code(page))
+
+
+def anchors(page):
+    """Return the names by which GitHub links the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", without_code(page), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return {re.sub(r"[^\w\- ]", "", x.strip().lower()).replace(" ", "-") for x in plain}
+
+
+def sentences(page):
+    """Return the sentences of a page; tables and code are left out, and a list item ends one."""
+    prose = re.sub(r"^\|.*$", "\n", without_code(page), flags=re.MULTILINE)
+    prose = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", prose)
+    prose = re.sub(r"`[^`]*`", "code", prose)
+    parts = re.split(r"\n\s*\n|^#+ .*$|^\s*[-*] ", prose, flags=re.MULTILINE)
+    return [s for part in parts for s in re.split(r"(?<=[.:;?!])\s+", " ".join(part.split())) if s]
