@@ -20,7 +20,7 @@ from keras_attn import (
     scores,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Packages with optional dependencies, which no `.keras` file refers to, are imported on first use.
 _LAZY = ("convert", "export", "testing", "text", "viz")

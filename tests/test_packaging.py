@@ -1,9 +1,16 @@
-"""Contents of an installed wheel, and its commands."""
+"""Contents and commands of a wheel and an sdist, which can be installed."""
 
 import configparser
 import os
+import re
+import shutil
+import subprocess
+import sys
 
+import pytest
 from fork_server import ROOT, run_python
+
+import keras_attn
 
 
 def packages(folder):
@@ -38,3 +45,54 @@ def test_programs_of_a_wheel_run_as_modules_of_keras_attn(tmp_path):
     done = run_python("-c", PRINT_HELP, cwd=tmp_path, environment=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("usage: ") == 4
+
+
+def test_the_newest_section_of_the_changelog_is_that_of_the_version():
+    changes = (ROOT / "keras_attn/CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(.+?)\] - \d{4}-\d\d-\d\d$", changes, re.MULTILINE)[0] == (
+        keras_attn.__version__
+    )
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import keras_attn
+
+folder = sys.argv[1]
+for module in pkgutil.walk_packages(keras_attn.__path__, "keras_attn."):
+    if "torch" not in module.name.split("."):
+        found = importlib.import_module(module.name)
+        assert found.__file__.startswith(folder), found.__file__
+assert not {"recipes", "serving"} & set(sys.modules)
+print(keras_attn.__version__)
+"""
+
+
+@pytest.fixture(scope="module")
+def distributions(tmp_path_factory):
+    """Folder with the sdist of the checkout, and the wheel made from it."""
+    folder = tmp_path_factory.mktemp("distributions")
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "runs")
+    shutil.copytree(ROOT, folder / "checkout", ignore=ignored)
+    command = [sys.executable, "-m", "build", "--outdir", folder, folder / "checkout"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_all_modules_of_a_distribution_are_imported_where_it_is_installed(
+    kind, distributions, tmp_path
+):
+    (file,) = distributions.glob(kind)
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", tmp_path, file]
+    subprocess.run(install, check=True, capture_output=True)
+    assert (tmp_path / "keras_attn/py.typed").is_file()
+    assert (tmp_path / "keras_attn/recipes/README.md").is_file()
+    assert not list(tmp_path.rglob("*.sh")), "scripts make an environment of a checkout"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    program = ("-c", IMPORT_ALL, str(tmp_path))
+    done = run_python(*program, cwd=tmp_path, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == keras_attn.__version__

@@ -118,7 +118,7 @@ def test_every_case_says_what_each_contender_must_compute():
             json.dumps([contender.options for contender in group.contenders])
 
 
-@pytest.mark.parametrize("text", ("dense", "dense:0", "dense:many", "sparce:16"))
+@pytest.mark.parametrize("text", ("dense", "dense:0", "dense:many", "space:16"))
 def test_unknown_cases_are_refused(text):
     with pytest.raises(Exception, match=f"KIND:LENGTH.*Received: '{text}'"):
         attention.parse_case(text)

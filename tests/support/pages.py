@@ -76,9 +76,9 @@ def anchors(page):
 
 
 def sentences(page):
-    """Return the sentences of a page; tables and code are left out, and a list item ends one."""
+    """Return the sentences of a page without tables and blocks of code; a list item ends one."""
     prose = re.sub(r"^\|.*$", "\n", without_code(page), flags=re.MULTILINE)
     prose = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", prose)
     prose = re.sub(r"`[^`]*`", "code", prose)
     parts = re.split(r"\n\s*\n|^#+ .*$|^\s*[-*] ", prose, flags=re.MULTILINE)
-    return [s for part in parts for s in re.split(r"(?<=[.:;?!])\s+", " ".join(part.split())) if s]
+    return [s for part in parts for s in re.split(r"(?<=[.?!])\s+", " ".join(part.split())) if s]

@@ -1,0 +1,23 @@
+"""Words are spelled right everywhere, and sentences of the pages are short."""
+
+import subprocess
+import sys
+
+import pages
+import pytest
+
+MOST_WORDS = 40
+
+
+def test_words_are_spelled_right():
+    """`pyproject.toml` names the files that codespell leaves out."""
+    pytest.importorskip("codespell_lib", reason="needs pip install 'keras_attn[test]'")
+    command = [sys.executable, "-m", "codespell_lib", "."]
+    done = subprocess.run(command, cwd=pages.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
+def test_the_sentences_of_a_page_are_short(page):
+    long = [x for x in pages.sentences(page) if len(x.split()) > MOST_WORDS]
+    assert not long, "\n".join(long)
