@@ -42,6 +42,13 @@ def execute(recipe, options, run):
     return code
 
 
+def sentence(error):
+    """Return the message of an error; of an `OSError` without its number."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
 def _exit_soon(code):
     """End this process after a delay: at its end a backend waits for other processes."""
     sys.stdout.flush()
@@ -72,9 +79,10 @@ def _execute(recipe, options, run):
         if not is_full and not isinstance(error, (ValueError, OSError)):
             raise
         place = "" if isinstance(error, ValueError) else f" (--out {options.out})"
-        print(f"{recipe}: {error}{place}", file=sys.stderr)
+        print(f"{recipe}: {sentence(error)}{place}", file=sys.stderr)
         return EXIT_USAGE
     except (KeyboardInterrupt, SystemExit) as end:
-        print("Stopped; the same command resumes from the last checkpoint.", file=sys.stderr)
+        remedy = "" if options.dry_run else "; the same command resumes from the last checkpoint"
+        print(f"Stopped{remedy}.", file=sys.stderr)
         return EXIT_INTERRUPTED if isinstance(end, KeyboardInterrupt) else end.code
     return 0

@@ -63,6 +63,12 @@ class Options:
     seed: int = option(0, at_least=0)
     precision: str = option("float32", choices=PRECISIONS)
     strategy: str = option("none", identity=False, choices=STRATEGIES)
+    dry_run: bool = option(
+        False,
+        "measure five steps; print parameters, bytes, expected minutes and where files would go; "
+        "write nothing",
+        identity=False,
+    )
     command: str = dataclasses.field(default="", compare=False)  # as the card shows it
 
     def __init_subclass__(cls, **defaults):
@@ -125,14 +131,20 @@ class Options:
         return dataclasses.replace(self, **missing)
 
     def as_dict(self):
-        """Return a dict of all options, as the card shows them."""
-        return {field.name: getattr(self, field.name) for field in _option_fields(type(self))}
+        """Return a dict of all options, as the card shows them; a dry run writes no card."""
+        names = [field.name for field in _option_fields(type(self))]
+        return {name: getattr(self, name) for name in names if name != "dry_run"}
 
     def identity(self):
-        """Return a dict of the options that a resumed run must not change, as JSON holds it."""
+        """Return the recipe and the options that a resumed run must not change, in JSON."""
         fields = _option_fields(type(self))
         found = {f.name: getattr(self, f.name) for f in fields if f.metadata["identity"]}
-        return json.loads(json.dumps(found))
+        return {"recipe": self.recipe, **json.loads(json.dumps(found))}
+
+    @property
+    def recipe(self):
+        """Name of the recipe, such as "translate"."""
+        return type(self).__module__.removesuffix(".options").rpartition(".")[2]
 
     @property
     def devices(self):

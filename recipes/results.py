@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from .plots import draw_curves
+from .cli import sentence
 
 COLUMNS = ("run", "task", "parameters", "steps", "minutes", "result", "command")
 
@@ -27,7 +27,7 @@ def main(arguments=None):
         if options.curves:
             draw(cards, options.curves, options.metric)
     except (OSError, ValueError) as error:
-        print(f"recipes.results: {error}", file=sys.stderr)
+        print(f"recipes.results: {sentence(error)}", file=sys.stderr)
         return 2
     return 0
 
@@ -91,6 +91,8 @@ def table(cards):
 
 def draw(cards, path, metric=None):
     """Draw a metric, which each run must have recorded, over the epochs of several runs."""
+    from .plots import draw_curves  # imports Keras, which --help and the table do not need
+
     if metric is None:
         metric = f"val_{_first(next(iter(cards.values())))['metric']}"
     curves = {name: [row.get(metric) for row in card["history"]] for name, card in cards.items()}

@@ -12,21 +12,26 @@ from keras_attn import callbacks, distribution
 from keras_attn.distribution.workers import worker_of
 from keras_attn.ops.atomic_files import atomic_file
 
-from . import files
+from . import dry_run, files
+from .callbacks import AfterFirstStep, WithoutTrainEnd
 from .card import EpochSeconds, cut_history, read_history, write_card
+from .progress import duration, fit_verbosity
+from .results import result as result_text
 from .settings import check_agreement, check_out, check_settings, save_settings
 from .text.tokens import FILE_NAME
 
 MODEL = "model.keras"
 TRAINED = os.path.join("checkpoint", "trained.json")
+FILES = f"checkpoint/, {MODEL}, history.csv, tensorboard/, card.json, curve.png and export/"
 
 
 class TrainingRun:
     """Training, evaluation, export and card of one model in the directory `options.out`.
 
     A subclass builds `model`, and `training_model` if a wrapper of it is compiled, and reads its
-    `corpus` if it has tokens; it defines `train()`, `evaluate()`, which returns a dict of splits
-    and their results, and `card_entries()`, a dict of further entries of the card.
+    `corpus` if it has tokens; it defines `training_data()`, the `EpochDataset`s for training and
+    for the validation after each epoch, `evaluate()`, which returns a dict of splits and their
+    results, and `card_entries()`, a dict of further entries of the card.
 
     Args:
         options: a `RunOptions`.
@@ -54,8 +59,14 @@ class TrainingRun:
     def execute(self, started):
         """Train, evaluate and export as far as the backend can, and print a summary.
 
-        The run `started` at that time of `time.monotonic()`.
+        A dry run only prints its report. The run `started` at that time of `time.monotonic()`.
         """
+        if self.options.dry_run:
+            estimates = {"": self.estimate()}
+            if worker_of(self.compiled_model)[0] == 0:
+                lines = dry_run.report(self.options, estimates, FILES, self.data_bytes())
+                print("\n".join(lines))
+            return
         if getattr(self.options, "prepare", False):
             with files.exclusive_directory(self.options.out):
                 self.corpus.tokens.save()
@@ -82,7 +93,7 @@ class TrainingRun:
         index, workers = worker_of(self.compiled_model)
         lock = files.exclusive_directory(self.options.out)
         with contextlib.nullcontext() if index > 0 else lock:
-            steps = self._trained_steps()
+            steps = self.trained_steps()
             is_trained = steps is not None
             if not is_trained:
                 self.train()
@@ -106,6 +117,24 @@ class TrainingRun:
             yield f"{split}: {result['metric']} {result['value']:.4g} ({result['signature']})"
         yield f"Export: {self.exported}"
         yield f"Card:   {self.path('card.json')}"
+        yield (
+            f"Done in {duration(card['seconds'])}: {card['task']}, {result_text(card)}; "
+            f"{card['parameters']:,} parameters, {card['steps']:,} steps."
+        )
+
+    def train(self):
+        """Train, or resume training."""
+        self.fit(*self.training_data())
+
+    def estimate(self):
+        """Return the `Estimate` of the training; the steps that it measures write no file."""
+        train, _ = self.training_data()
+        measured = self.compiled_model, train, self.scope
+        return dry_run.estimate(self, len(train), lambda n: dry_run.fit_seconds(*measured, n))
+
+    def data_bytes(self):
+        """Return the size of the data in memory; 0 if batches are made as they are needed."""
+        return 0 if self.corpus is None else self.corpus.tokens.nbytes
 
     def save_settings(self):
         """Write what a resumed run must share, settings and tokens, once a step has succeeded."""
@@ -153,6 +182,21 @@ class TrainingRun:
     @property
     def epochs(self):
         return self.options.epochs
+
+    def trained_steps(self):
+        """Return the steps of a finished training; None if there is more to train.
+
+        The file is valid on any backend and for any number of processes.
+        """
+        path, model = self.path(TRAINED), self.path(MODEL)
+        if not os.path.exists(path):
+            return None
+        if not zipfile.is_zipfile(model):
+            print(f"{model} is missing or damaged, and is made again from the last checkpoint.")
+            return None
+        remedy = "delete it, and training resumes from the last checkpoint"
+        found = files.read_object(path, remedy, "epochs", "steps")
+        return found["steps"] if found["epochs"] >= self.epochs else None
 
     def resume_callback(self):
         """Return the callback that saves and restores the state of training."""
@@ -202,24 +246,9 @@ class TrainingRun:
             callbacks=[train.epoch_callback(), *callbacks],
             validation_data=valid_data,
             shuffle=False,  # the data have their own order
-            verbose=1 if os.isatty(1) else 2,
+            verbose=fit_verbosity(),
             **arguments,
         )
-
-    def _trained_steps(self):
-        """Return the steps of a finished training; None if there is more to train.
-
-        The file is valid on any backend and for any number of processes.
-        """
-        path, model = self.path(TRAINED), self.path(MODEL)
-        if not os.path.exists(path):
-            return None
-        if not zipfile.is_zipfile(model):
-            print(f"{model} is missing or damaged, and is made again from the last checkpoint.")
-            return None
-        remedy = "delete it, and training resumes from the last checkpoint"
-        found = files.read_object(path, remedy, "epochs", "steps")
-        return found["steps"] if found["epochs"] >= self.epochs else None
 
     def _save_model(self):
         """Write the trained model, and return its number of steps."""
@@ -248,23 +277,3 @@ class TrainingRun:
             **entries,
             seconds=round(time.monotonic() - started, 1),
         )
-
-
-class WithoutTrainEnd(keras.callbacks.CallbackList):
-    """Callbacks for the rest of an interrupted epoch, after which training continues."""
-
-    def on_train_end(self, logs=None):
-        pass
-
-
-class AfterFirstStep(keras.callbacks.Callback):
-    """Call a function after the first step, so that a start that fails leaves no settings."""
-
-    def __init__(self, function):
-        super().__init__()
-        self._function, self._is_called = function, False
-
-    def on_train_batch_end(self, batch, logs=None):
-        if not self._is_called:
-            self._function()
-            self._is_called = True

@@ -11,12 +11,16 @@ from . import files
 
 
 def check_out(out):
-    """Refuse a run's directory that cannot be created since it, or a parent of it, is a file."""
+    """Refuse a run's directory that cannot be created or written."""
     path = os.path.abspath(out)
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     if not os.path.isdir(path):
         raise ValueError(f"--out must be a directory, and {path} is none. Received: --out {out}.")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"--out must be writable, and the directory {path} is not. Received: --out {out}."
+        )
 
 
 def check_settings(path, settings, out):
@@ -28,13 +32,24 @@ def check_settings(path, settings, out):
     if not os.path.exists(path):
         return
     before = files.read_object(path, "give another --out")
-    changed = [name for name in settings if before.get(name) != settings[name]]
+    recipe = before.setdefault("recipe", settings["recipe"])  # earlier versions did not save it
+    if recipe != settings["recipe"]:
+        raise ValueError(
+            f"The run in {out} is one of the recipe {recipe}, not of {settings['recipe']}; "
+            "give another --out."
+        )
+    if before.keys() != settings.keys():
+        raise ValueError(
+            f"The run in {out} is one of another recipe or of another version of this one; "
+            "give another --out."
+        )
+    changed = [name for name in settings if before[name] != settings[name]]
     if changed == ["sha256"]:
         raise ValueError(
             f"The data have changed since the run in {out} was started; give another --out."
         )
     if changed:
-        differences = ", ".join(f"{n}={before.get(n)!r}, now {settings[n]!r}" for n in changed)
+        differences = ", ".join(f"{n}={before[n]!r}, now {settings[n]!r}" for n in changed)
         remedy = f"give another --out. Received: {differences}."
         raise ValueError(f"The run in {out} was started with other options; {remedy}")
 

@@ -33,10 +33,9 @@ class AlgorithmicRun(TrainingRun):
         """Draw the steps of the model's ACT, and return them as JSON holds them."""
         return {}
 
-    def train(self):
-        """Train, or resume training."""
+    def training_data(self):
         train = self.batches.training(self.options.steps // self.options.epochs)
-        self.fit(EpochDataset(train), EpochDataset(self.batches.validation(_VALIDATION_BATCHES)))
+        return EpochDataset(train), EpochDataset(self.batches.validation(_VALIDATION_BATCHES))
 
     def evaluate(self):
         """Return the mean of the metric over trained lengths, and the metric at each longer one."""

@@ -13,11 +13,12 @@ from keras_attn.callbacks.deferred_signal import DeferredSignal
 from keras_attn.distribution.workers import worker_of_strategy
 from keras_attn.memory import StatefulSegments
 
-from .. import files
+from .. import dry_run, files
 from ..card import provenance
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE, adam
 from ..plots import draw_curves
+from ..progress import duration, fit_verbosity
 from ..settings import check_agreement, check_out, check_settings, save_settings
 from ..text.corpus import Corpus
 from ..text.data import read_text, text_identity
@@ -33,10 +34,9 @@ def run(options, started):
             comparison.corpus.tokens.save()
         print(f"Tokens: {options.out}/{FILE_NAME}")
         return
-    lines = comparison.complete()
+    lines = comparison.dry_run() if options.dry_run else comparison.complete(started)
     if lines is not None:
         print("\n".join(lines))
-        print(f"Table: {options.out}/table.md\nCard:  {options.out}/card.json")
 
 
 class Comparison:
@@ -65,8 +65,10 @@ class Comparison:
         self.corpus = Corpus.load(name, splits, options)
         self.corpus.check_rows(options.batch_size, "train", "valid")
 
-    def complete(self):
-        """Train missing values, and return the table, line by line; None after the first process.
+    def complete(self, started):
+        """Train missing values, and return the table and a summary; None after the first process.
+
+        The comparison `started` at that time of `time.monotonic()`.
 
         Raises:
             ValueError: if another process trains in the directory.
@@ -74,7 +76,27 @@ class Comparison:
         lock = files.exclusive_directory(self.options.out)
         with lock if self.is_first else contextlib.nullcontext():
             results = self.train_missing()
-            return self.write(results) if self.is_first else None
+            if not self.is_first:
+                return None
+            lines, seconds = self.write(results), duration(time.monotonic() - started)
+        names = f"Table: {self._path('table.md')}", f"Card:  {self._path('card.json')}"
+        best = min(results, key=lambda name: results[name]["bits_per_character"][-1])
+        return [
+            *lines,
+            *names,
+            f"Done in {seconds}: {self.options.axis}, best {best} of {len(results)} values, with "
+            f"{results[best]['bits_per_character'][-1]:.3f} bits per character.",
+        ]
+
+    def dry_run(self):
+        """Return the lines of a dry run; None after the first process."""
+        trained = [name for name in self.names if os.path.exists(self._result_path(name))]
+        estimates = {name: self._estimate(name) for name in self.names if name not in trained}
+        if not self.is_first:
+            return None
+        places = "VALUE.json, card.json, table.md and curves.png"
+        data_bytes = self.corpus.tokens.nbytes
+        return dry_run.report(self.options, estimates, places, data_bytes, trained)
 
     def train_missing(self):
         """Return the results of the chosen values, and of those trained before."""
@@ -106,15 +128,30 @@ class Comparison:
         self.corpus.tokens.save()
         files.write(self._result_path(name), json.dumps(result, indent=1))
 
-    def _train(self, name):
+    def _prepare(self, name):
+        """Return the model of a value, the compiled model or wrapper that is trained, and data."""
         options = self.options
         keras.utils.set_random_seed(options.seed)
         with self.devices.scope():
             model, trained = self._compile(name)
-            has_memory = model.memory is not None
-            ids, steps = self.corpus.ids, options.steps // options.epochs
-            train = EpochDataset(make_segments(ids["train"], options, steps, has_memory))
-            valid = EpochDataset(make_validation(ids["valid"], options, has_memory))
+        has_memory = model.memory is not None
+        ids, steps = self.corpus.ids, options.steps // options.epochs
+        train = EpochDataset(make_segments(ids["train"], options, steps, has_memory))
+        valid = EpochDataset(make_validation(ids["valid"], options, has_memory))
+        return model, trained, train, valid
+
+    def _estimate(self, name):
+        """Return the `Estimate` of the training with a value."""
+        model, trained, train, _ = self._prepare(name)
+        count = min(dry_run.STEPS, self.options.steps)
+        seconds = dry_run.fit_seconds(trained, train, self.devices.scope, count)
+        steps = {"steps": self.options.steps, "done": 0, "seconds": seconds}
+        return dry_run.Estimate.of(model, trained.optimizer, **steps)
+
+    def _train(self, name):
+        options = self.options
+        model, trained, train, valid = self._prepare(name)
+        with self.devices.scope():
             train_data, valid_data = train.data(), valid.data()
         seconds = TrainingSeconds()
         history = trained.fit(
@@ -123,7 +160,7 @@ class Comparison:
             callbacks=[train.epoch_callback(), seconds, StopOnSignal()],
             validation_data=valid_data,
             shuffle=False,
-            verbose=2,
+            verbose=fit_verbosity(),
         ).history
         return {
             "bits_per_character": history["val_bits_per_character"],

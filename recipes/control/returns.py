@@ -11,11 +11,18 @@ def table(cards):
     `cards` is a dict of an agent's name to the cards of its seeds.
     """
     lines = ["| model | return | of each seed | parameters |", "| --- | --: | --- | --: |"]
-    found = {n: [card["results"]["test"]["value"] for card in runs] for n, runs in cards.items()}
+    found = {name: _returns(runs) for name, runs in cards.items()}
     for name, values in sorted(found.items(), key=lambda item: -np.mean(item[1])):
         each, parameters = ", ".join(f"{x:.3f}" for x in values), cards[name][0]["parameters"]
         lines.append(f"| `{name}` | {np.mean(values):.3f} | {each} | {parameters:,} |")
     return lines
+
+
+def best_of(cards):
+    """Return the name of the agent with the highest mean return, and that return, as text."""
+    means = {name: np.mean(_returns(runs)) for name, runs in cards.items()}
+    best = max(means, key=means.get)
+    return f"{best} with a return of {means[best]:.3f}"
 
 
 def draw(cards, path):
@@ -32,6 +39,10 @@ def draw(cards, path):
     axes.grid(alpha=0.3)
     axes.legend()
     save(figure, path)
+
+
+def _returns(cards):
+    return [card["results"]["test"]["value"] for card in cards]
 
 
 def _number(value):

@@ -9,14 +9,15 @@ import numpy as np
 
 from keras_attn import optimizers
 
-from .. import files
+from .. import dry_run, files
 from ..optimizer import JIT_COMPILE
-from ..run import TrainingRun
+from ..progress import duration, fit_verbosity
+from ..run import FILES, TrainingRun
 from ..settings import check_settings
 from .agents import build
 from .environments import Environments
 from .proximal_policy import ProximalPolicy
-from .returns import draw, table
+from .returns import best_of, draw, table
 from .rollouts import Rollouts
 
 # Seeds of training environments start at a multiple of this, seeds of the test at its half.
@@ -30,22 +31,57 @@ def run(options, started):
             "Agents act in environments of one process: --strategy must be none or mirrored. "
             f"Received: --strategy {options.strategy}."
         )
-    cards = {name: [] for name in options.models}
-    for name in options.models:
-        for seed in range(options.seed, options.seed + options.seeds):
-            out = os.path.join(options.out, f"{name}-{seed}")
-            cards[name].append(run_agent(name, dataclasses.replace(options, seed=seed, out=out)))
+    if options.dry_run:
+        estimates, trained = estimate_agents(options)
+        places = f"MODEL-SEED/, each with {FILES}; returns.png and table.md"
+        print("\n".join(dry_run.report(options, estimates, places, trained=trained)))
+        return
+    cards = {
+        name: [run_agent(name, own) for own in runs_of(name, options)] for name in options.models
+    }
     if keras.backend.backend() != "tensorflow":
         print(
             f"Trained: {options.out}/*/model.keras. The same command with KERAS_BACKEND=tensorflow "
             "tests the agents, exports them and compares them."
         )
         return
-    lines = table(cards)
+    lines, best = table(cards), best_of(cards)
     draw(cards, os.path.join(options.out, "returns.png"))
     print("\n".join(lines))
     files.write(os.path.join(options.out, "table.md"), "\n".join(lines) + "\n")
     print(f"Curves: {options.out}/returns.png\nTable:  {options.out}/table.md")
+    print(
+        f"Done in {duration(time.monotonic() - started)}: {options.env}, best {best} of "
+        f"{len(cards)} models, {options.seeds} seeds each; {options.steps:,} steps a run."
+    )
+
+
+def runs_of(name, options):
+    """Yield the options of the runs of an agent, one for each seed."""
+    for seed in range(options.seed, options.seed + options.seeds):
+        out = os.path.join(options.out, f"{name}-{seed}")
+        yield dataclasses.replace(options, seed=seed, out=out)
+
+
+def estimate_agents(options):
+    """Return the `Estimate` of all seeds of each agent, by name, and the names of trained runs.
+
+    The time of a step is measured with the first seed that is not trained.
+    """
+    estimates, trained = {}, []
+    for name in options.models:
+        found = []
+        for own in runs_of(name, options):
+            if os.path.exists(os.path.join(own.out, "card.json")):
+                trained.append(f"{name}, seed {own.seed}")
+            elif found and not os.path.exists(own.out):
+                found.append(found[0]._replace(done=0))
+            else:
+                found.append(new_run(name, own).estimate())
+        if found:
+            steps, done = (sum(getattr(e, key) for e in found) for key in ("steps", "done"))
+            estimates[f"{name}, {len(found)} seeds"] = found[0]._replace(steps=steps, done=done)
+    return estimates, trained
 
 
 def run_agent(name, options):
@@ -58,11 +94,17 @@ def run_agent(name, options):
         card = files.read_object(path, "delete it, and the run is tested again", *names)
         if card["results"]["test"]["episodes"] == options.episodes:
             return card
-    print(f"{name}, seed {options.seed}", flush=True)
     started = time.monotonic()
+    agent = new_run(name, options)
+    print(f"{name}, seed {options.seed}", flush=True)
+    return agent.complete(started)
+
+
+def new_run(name, options):
+    """Return an `AgentRun` that depends on no run before it."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(options.seed)
-    return AgentRun(name, options).complete(started)
+    return AgentRun(name, options)
 
 
 class AgentRun(TrainingRun):
@@ -100,7 +142,7 @@ class AgentRun(TrainingRun):
             [Returns(self.rollouts.environments), *self.log_callbacks(first), resume],
             add_progbar=True,
             model=self.training_model,
-            verbose=1 if os.isatty(1) else 2,
+            verbose=fit_verbosity(),
             epochs=options.epochs,
             steps=options.rollouts_per_epoch,
         )
@@ -115,6 +157,19 @@ class AgentRun(TrainingRun):
             means = {name: float(np.mean([step[name] for step in found])) for name in found[0]}
             callbacks.on_epoch_end(epoch, means)
         callbacks.on_train_end()
+
+    def estimate(self):
+        per_epoch = self.options.rollouts_per_epoch
+        return dry_run.estimate(self, per_epoch, self._rollout_seconds, "rollout")
+
+    def _rollout_seconds(self, count):
+        """Train on rollouts, and return the seconds of each."""
+        seconds = []
+        for _ in range(count):
+            started = time.monotonic()
+            self._learn(self._distribute(self.rollouts.collect()))
+            seconds.append(time.monotonic() - started)
+        return seconds
 
     def _learn(self, rollout):
         """Train on a rollout, and return the metrics of each pass over it."""

@@ -9,6 +9,7 @@ from keras_attn import generation, losses, metrics, models
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE, adam
 from ..plots import write_image_grid
+from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from .architectures import build
 from .batches import OrderedBatches, ShuffledBatches
@@ -37,8 +38,7 @@ class ImageRun(TrainingRun):
         if self._likelihood:
             self.check_batch("batch_size")
 
-    def train(self):
-        """Train, or resume training."""
+    def training_data(self):
         options = self.options
         steps = options.steps // options.epochs
         images = self.splits["train"]
@@ -46,13 +46,19 @@ class ImageRun(TrainingRun):
         number = min(options.valid_images, len(self.splits["valid"]))
         if self._likelihood:  # the devices must divide the last batch too
             number -= number % self.devices.num_replicas_in_sync
-        self.fit(EpochDataset(train), self._held_out("valid", number)[0])
+        return EpochDataset(train), self._held_out("valid", number)[0]
+
+    def data_bytes(self):
+        # Splits share an array.
+        arrays = {id(images.array): images.array for images in self.splits.values()}
+        return sum(array.nbytes for array in arrays.values())
 
     def evaluate(self):
         """Return bits per dimension of the test split."""
         data, number = self._held_out("test", self.options.test_images)
         started = time.monotonic()
-        found = self.model.evaluate(data.data(), verbose=0, return_dict=True)
+        how = {"verbose": evaluate_verbosity(), "return_dict": True}
+        found = self.model.evaluate(data.data(), **how)
         return {
             "test": {
                 "metric": "bits_per_dim",

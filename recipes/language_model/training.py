@@ -10,6 +10,7 @@ from keras_attn.memory import StatefulSegments
 
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE, adam
+from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
 from ..text.data import read_text, text_identity
@@ -35,13 +36,12 @@ class LanguageModelRun(TrainingRun):
             self.model = build(options, self.corpus.tokens.vocabulary_size)
             self.training_model = self._compile()
 
-    def train(self):
-        """Train, or resume training."""
+    def training_data(self):
         options, ids = self.options, self.corpus.ids
         steps = options.steps // options.epochs
         train = make_segments(ids["train"], options, steps, self._has_memory)
         valid = make_validation(ids["valid"], options, self._has_memory)
-        self.fit(EpochDataset(train), EpochDataset(valid))
+        return EpochDataset(train), EpochDataset(valid)
 
     def evaluate(self):
         """Return bits per character of the test split; each token but the first is scored once."""
@@ -58,7 +58,8 @@ class LanguageModelRun(TrainingRun):
         measured = [metrics.BitsPerCharacter(name="bits_per_token"), metrics.Perplexity()]
         model.compile(loss=_loss(), weighted_metrics=measured, jit_compile=JIT_COMPILE)
         started = time.monotonic()
-        found = model.evaluate(EpochDataset(data).data(), verbose=0, return_dict=True)
+        how = {"verbose": evaluate_verbosity(), "return_dict": True}
+        found = model.evaluate(EpochDataset(data).data(), **how)
         return {
             "test": {
                 "metric": "bits_per_character",

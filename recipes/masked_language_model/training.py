@@ -6,6 +6,7 @@ from keras_attn import losses, metrics, models
 
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE, adam
+from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
 from ..text.data import read_text, text_identity
@@ -40,16 +41,16 @@ class MaskedLanguageModelRun(TrainingRun):
                 jit_compile=JIT_COMPILE,
             )
 
-    def train(self):
-        """Train, or resume training."""
+    def training_data(self):
         train = self._segments("train", steps=self.options.steps // self.options.epochs)
         valid = self._segments("valid", most=self.options.valid_tokens)
-        self.fit(EpochDataset(train), EpochDataset(valid))
+        return EpochDataset(train), EpochDataset(valid)
 
     def evaluate(self):
         """Return the accuracy on masked test tokens, and that of always the most frequent token."""
         segments = self._segments("test")
-        found = self.model.evaluate(EpochDataset(segments).data(), verbose=0, return_dict=True)
+        how = {"verbose": evaluate_verbosity(), "return_dict": True}
+        found = self.model.evaluate(EpochDataset(segments).data(), **how)
         guess = np.bincount(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
         targets = np.concatenate([segments.batch(0, i)[1].ravel() for i in range(len(segments))])
         targets = targets[targets > 0]

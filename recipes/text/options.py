@@ -18,6 +18,11 @@ class TokenizerOptions(Options):
         False, "only tokenise the data, for training in several processes", identity=False
     )
 
+    def check(self):
+        super().check()
+        if self.prepare and self.dry_run:
+            raise OptionError("--dry-run and --prepare exclude each other.")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextOptions(TokenizerOptions, ScheduleOptions):

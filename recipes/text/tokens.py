@@ -48,6 +48,11 @@ class TokenCache:
         return int(self.arrays["vocabulary_size"])
 
     @property
+    def nbytes(self):
+        """Size of the arrays in memory."""
+        return sum(np.asarray(array).nbytes for array in self.arrays.values())
+
+    @property
     def tokenizer(self):
         if self._tokenizer is None:
             self._tokenizer = text.load(self._path(TOKENIZER))

@@ -40,13 +40,16 @@ class TranslationRun(TrainingRun):
             return self.options.epochs
         return math.ceil(self.options.steps / len(self.batches))
 
+    def training_data(self):
+        free_axes = () if self.options.packing else (0, 1)
+        parts = self.batches, self._batches("val")
+        return tuple(EpochDataset(batches, free_axes) for batches in parts)
+
     def train(self):
         """Train, or resume training, and average the last weights of the model."""
         average = callbacks.AverageCheckpoints(self.path("average"), self.options.average_last)
-        free_axes = () if self.options.packing else (0, 1)
         is_trained = self.fit(
-            EpochDataset(self.batches, free_axes),
-            EpochDataset(self._batches("val"), free_axes),
+            *self.training_data(),
             callbacks=[*self._validation(), average],
             validation_freq=self.options.validate_every,
         )

@@ -11,7 +11,9 @@ from recipe_runs import error_of
 from keras_attn.callbacks import Terminated
 from recipes import cli, files
 
-OPTIONS = SimpleNamespace(seed=0, precision="float32", out="some/out", devices="none")
+OPTIONS = SimpleNamespace(
+    seed=0, precision="float32", out="some/out", devices="none", dry_run=False
+)
 
 
 def exit_code_and_message(error, capsys):
@@ -75,7 +77,9 @@ def run(options, started):
     print("said before", flush=False)
     raise {error}
 
-options = SimpleNamespace(seed=0, precision="float32", out="out", devices="multi_worker")
+options = SimpleNamespace(
+    seed=0, precision="float32", out="out", devices="multi_worker", dry_run=False
+)
 sys.exit(cli.execute("recipes.some", options, run))
 """
     for error, code in (("SystemExit(143)", 143), ("KeyError('x')", 1)):

@@ -27,21 +27,21 @@ def out(tmp_path):
 
 
 def test_a_run_is_trained_after_all_its_epochs(out):
-    assert ExistingRun(out)._trained_steps() == 40
+    assert ExistingRun(out).trained_steps() == 40
     (out / TRAINED).write_text(json.dumps({"epochs": 2, "steps": 30}))
-    assert ExistingRun(out)._trained_steps() is None
+    assert ExistingRun(out).trained_steps() is None
 
 
 @pytest.mark.parametrize("name", [MODEL, TRAINED])
 def test_a_missing_file_means_that_training_resumes(out, name):
     (out / name).unlink()
-    assert ExistingRun(out)._trained_steps() is None
+    assert ExistingRun(out).trained_steps() is None
 
 
 def test_a_truncated_model_means_that_training_resumes(out):
     content = (out / MODEL).read_bytes()
     (out / MODEL).write_bytes(content[: len(content) // 2])
-    assert ExistingRun(out)._trained_steps() is None
+    assert ExistingRun(out).trained_steps() is None
 
 
 def test_a_damaged_file_is_reported(out):
@@ -49,7 +49,7 @@ def test_a_damaged_file_is_reported(out):
     with pytest.raises(
         ValueError, match="trained.json is damaged; delete it, and training resumes"
     ):
-        ExistingRun(out)._trained_steps()
+        ExistingRun(out).trained_steps()
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "epoch,loss\n0\n", "epoch,loss\n0,1,2\n"])

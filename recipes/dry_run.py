@@ -1,0 +1,167 @@
+"""Dry run: the cost of a training, estimated from its first steps; nothing is written."""
+
+import math
+import time
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from .progress import byte_size, duration
+
+STEPS = 5  # measured; the first of them compiles
+
+
+class Estimate(NamedTuple):
+    """Cost of one training, or of several that cost the same.
+
+    Attributes:
+        parameters: int. Number of the model's weights.
+        weight_bytes, optimizer_bytes: ints. Of the variables, on each device.
+        steps: int. Steps of the training.
+        done: int. Steps that a run to resume has done.
+        seconds: list of the measured seconds of the first steps; empty if no step is left.
+        unit: str. Name of a step.
+    """
+
+    parameters: int
+    weight_bytes: int
+    optimizer_bytes: int
+    steps: int
+    done: int
+    seconds: list
+    unit: str = "step"
+
+    @classmethod
+    def of(cls, model, optimizer, **steps):
+        """Return the estimate for a model and its optimizer, which has its variables."""
+        sizes = byte_count(model.variables), byte_count(optimizer.variables)
+        return cls(model.count_params(), *sizes, **steps)
+
+    @property
+    def seconds_per_step(self):
+        """Median without the first step, which compiles; the first one if there is no other."""
+        return float(np.median(self.seconds[1:] or self.seconds))
+
+    @property
+    def seconds_left(self):
+        """Expected seconds of the steps that are left."""
+        left = self.steps - self.done
+        return self.seconds[0] + (left - 1) * self.seconds_per_step if left else 0.0
+
+    def lines(self):
+        """Yield the lines that show the estimate."""
+        weights, optimizer = map(byte_size, (self.weight_bytes, self.optimizer_bytes))
+        yield (
+            f"Model:  {self.parameters:,} parameters; {weights} of weights, {optimizer} of "
+            "optimizer state"
+        )
+        done = f", of which {self.done:,} are done" if self.done else ""
+        yield f"Steps:  {self.steps:,} {self.unit}s{done}"
+        if self.done < self.steps:
+            first = f"the first {self.unit} takes {self.seconds[0]:.3g} s, since it compiles"
+            others = f"each other {self.seconds_per_step:.3g} s, the median of "
+            count = len(self.seconds) - 1
+            known = f"{others}{count}" if count else "no other was measured"
+            yield f"Time:   about {duration(self.seconds_left)}: {first}; {known}"
+
+
+def estimate(run, per_epoch, measure, unit="step"):
+    """Return the `Estimate` of a `TrainingRun`.
+
+    Args:
+        run: a `TrainingRun`, of which only the model in memory changes.
+        per_epoch: int. Steps of an epoch.
+        measure: function of the most steps to measure that returns a list of their seconds.
+        unit: str. Name of a step.
+    """
+    steps = run.epochs * per_epoch
+    epoch, batch = run.resume_callback().restore(run.compiled_model)
+    is_trained = run.trained_steps() is not None
+    done = steps if is_trained else min(steps, epoch * per_epoch + batch)
+    seconds = measure(min(STEPS, steps - done)) if done < steps else []
+    entries = {"steps": steps, "done": done, "seconds": seconds, "unit": unit}
+    return Estimate.of(run.model, run.compiled_model.optimizer, **entries)
+
+
+def report(options, estimates, files, data_bytes=0, trained=()):
+    """Yield the lines of a dry run.
+
+    Args:
+        options: an `Options`.
+        estimates: dict of names to `Estimate`s; "" names the only one.
+        files: str. The files that a run writes to `options.out`.
+        data_bytes: int. Size of the data in memory; 0 if batches are made as they are needed.
+        trained: names of trainings that have ended.
+    """
+    yield f"Dry run of recipes.{options.recipe}: nothing is written, and no trained weight is kept."
+    for name in trained:
+        yield f"{name}: trained"
+    for name, estimate in estimates.items():
+        if name:
+            yield f"{name}:"
+        yield from estimate.lines()
+    if data_bytes:
+        yield f"Data:   {byte_size(data_bytes)} in memory"
+    seconds = [estimate.seconds_left for estimate in estimates.values()]
+    if len(seconds) > 1:
+        yield f"All:    about {duration(sum(seconds))}"
+    yield (
+        "        The time does not include reading the data, validation, evaluation and export; "
+        "the bytes do not include activations."
+    )
+    yield f"Files:  {options.out}: {files}"
+    if not any(seconds):
+        yield f"Resume: the training in {options.out} has ended; what follows it is done again"
+    elif trained or any(estimate.done for estimate in estimates.values()):
+        yield f"Resume: the run in {options.out}"
+    else:
+        yield f"Resume: nothing; there is no checkpoint in {options.out}"
+
+
+def byte_count(variables):
+    """Return the bytes of variables."""
+    return sum(math.prod(v.shape) * np.dtype(v.dtype).itemsize for v in variables)
+
+
+def fit_seconds(model, train, scope, count=STEPS):
+    """Train a model on the first batches of an `EpochDataset`.
+
+    Args:
+        model: a compiled model.
+        train: an `EpochDataset`.
+        scope: function that returns the strategy's scope.
+        count: int. The number of steps.
+
+    Returns:
+        list of the seconds of each step; of more than `count` if an epoch has fewer.
+    """
+    seconds = StepSeconds()
+    with scope():
+        data = train.data()
+    model.fit(
+        data,
+        epochs=math.ceil(count / len(train)),
+        steps_per_epoch=min(count, len(train)),
+        callbacks=[train.epoch_callback(), seconds],
+        shuffle=False,
+        verbose=0,
+    )
+    return seconds.seconds
+
+
+class StepSeconds(keras.callbacks.Callback):
+    """Measure the seconds of each step with its data, from the end of the step before."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._last = time.monotonic()
+
+    def on_train_batch_end(self, batch, logs=None):
+        float(logs["loss"])  # waits for the device
+        now = time.monotonic()
+        self.seconds.append(now - self._last)
+        self._last = now

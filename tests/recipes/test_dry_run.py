@@ -1,0 +1,166 @@
+"""`--dry-run`: what it prints, and that it changes neither files nor the run that follows."""
+
+import keras
+import numpy as np
+import pytest
+import recipe_runs
+
+from keras_attn import models
+from recipes.dry_run import Estimate, byte_count, report
+from recipes.progress import byte_size, duration
+
+SIZES = ("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7")
+TEXT = (*SIZES, "--context", "12", "--batch-size", "3", "--steps", "12", "--epochs", "2")
+PACKED = (
+    *("--source", "en", "--target", "xx", "--tokenizer", "characters", "--num-layers", "1"),
+    *("--packing", "24", "--tokens-per-batch", "96", "--epochs", "2", "--max-length", "8"),
+)
+COMMANDS = {
+    "language_model": ("--model", "gpt", *TEXT),
+    "masked_language_model": ("--tokenizer", "characters", *TEXT),
+    "translate": (*PACKED, "--beams", "1"),
+    "image": (*SIZES, "--steps", "6", "--epochs", "2", "--samples", "1", "--test-images", "4"),
+    "algorithmic": (*SIZES, "--train-length", "3", "--steps", "6", "--epochs", "1"),
+    "compare": (*TEXT, "--axis", "memory", "--valid-tokens", "50"),
+    "control": (
+        *(*SIZES, "--num-envs", "2", "--rollout", "13", "--memory", "17", "--steps", "100"),
+        *("--epochs", "2", "--passes", "1", "--episodes", "2", "--seeds", "2"),
+        *("--models", "gtrxl", "memoryless"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A text, and a parallel text."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "text.txt").write_text("to be or not to be, that is the question\n" * 30)
+    for split, lines in (("train", 40), ("val", 7), ("test_small", 5)):
+        words = [f"one {index * index % 17}" for index in range(lines)]
+        (folder / f"{split}.en").write_text("\n".join(words))
+        (folder / f"{split}.xx").write_text("\n".join(words))
+    return folder
+
+
+def run(recipe, data, out, *more):
+    given = {"translate": ("--data-dir", data)}
+    if "--context" in COMMANDS[recipe]:
+        given[recipe] = ("--text", data / "text.txt")
+    return recipe_runs.run(recipe, *COMMANDS[recipe], *given.get(recipe, ()), "--out", out, *more)
+
+
+def lines_of(capsys, recipe, data, out, *more):
+    """The lines of a dry run, by the word before their colon."""
+    capsys.readouterr()
+    assert run(recipe, data, out, "--dry-run", *more) == 0
+    found = (line.partition(":") for line in capsys.readouterr().out.splitlines())
+    return {name.strip(): value.strip() for name, _, value in found}
+
+
+def contents(folder):
+    """Bytes and time of change of each file."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+ESTIMATE = Estimate(1234567, 4_938_268, 9_876_540, 100, 40, [10.0, 1.0, 1.2, 1.0, 5.0])
+
+
+def test_the_time_is_the_first_step_and_the_median_of_the_others():
+    assert ESTIMATE.seconds_left == pytest.approx(10 + 59 * 1.1)
+    assert ESTIMATE._replace(done=99).seconds_left == 10
+    assert ESTIMATE._replace(done=100, seconds=[]).seconds_left == 0
+    assert ESTIMATE._replace(seconds=[3.0]).seconds_left == 60 * 3
+
+
+def test_the_report_names_parameters_bytes_steps_and_files():
+    options = recipe_runs.parse("translate", "--out", "some/out")
+    said = "\n".join(report(options, {"": ESTIMATE}, "model.keras", 3_100_000))
+    assert "1,234,567 parameters; 4.9 MB of weights, 9.9 MB of optimizer state" in said
+    assert "Steps:  100 steps, of which 40 are done" in said
+    assert "about 1.2 minutes: the first step takes 10 s" in said
+    assert "each other 1.1 s, the median of 4" in said and "3.1 MB in memory" in said
+    assert "some/out: model.keras" in said and "Resume: the run in some/out" in said
+    new = "\n".join(report(options, {"": ESTIMATE._replace(done=0)}, "model.keras"))
+    assert "Resume: nothing" in new and "in memory" not in new
+    two = {"a": ESTIMATE, "b": ESTIMATE}
+    assert "All:    about 2.5 minutes" in "\n".join(report(options, two, "a file"))
+
+
+@pytest.mark.parametrize(
+    "seconds, text",
+    [(0.123, "0.12 seconds"), (59, "59 seconds"), (90, "1.5 minutes"), (7199, "120.0 minutes")],
+)
+def test_a_duration_is_shown_in_its_unit(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_sizes_are_shown_in_their_unit():
+    assert [byte_size(n) for n in (7, 1_000, 2_550_000)] == ["7 bytes", "1.0 kB", "2.5 MB"]
+    assert duration(7200) == "2.0 hours"
+
+
+def test_bytes_are_those_of_the_stored_numbers():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5, dtype="float16")])
+    assert byte_count(model.variables) == (3 * 5 + 5) * 2
+
+
+def test_a_dry_run_of_a_language_model(data, tmp_path, capsys):
+    out = tmp_path / "out"
+    found = lines_of(capsys, "language_model", data, out)
+    text = (data / "text.txt").read_text()
+    model = models.gpt(
+        4 + len(set(text)),
+        num_layers=1,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=7,
+        max_length=12,
+    )
+    assert found["Model"].startswith(f"{model.count_params():,} parameters")
+    assert found["Steps"] == "12 steps" and found["Resume"].startswith("nothing")
+    assert "the median of 4" in found["Time"] and str(out) in found["Files"]
+    assert not out.exists()
+
+
+def test_a_dry_run_of_a_translator(data, tmp_path, capsys):
+    found = lines_of(capsys, "translate", data, tmp_path)
+    assert "parameters" in found["Model"] and "steps" in found["Steps"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_does_not_prepare_tokens(capsys):
+    error = recipe_runs.error_of(capsys, "translate", "--prepare", "--dry-run")
+    assert "--dry-run and --prepare exclude each other" in error
+
+
+def weights(out):
+    """The weights of all models of a finished run, by file; of a comparison its results."""
+    found = {}
+    for path in sorted(out.rglob("model.keras")):
+        model = keras.models.load_model(path, compile=False)
+        found[path.relative_to(out)] = np.concatenate([w.ravel() for w in model.get_weights()])
+    for path in sorted(out.glob("*.json")):
+        bits = recipe_runs.json.loads(path.read_text()).get("bits_per_character")
+        if bits:
+            found[path.name] = np.array(bits)
+    assert found
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", COMMANDS)
+def test_the_run_after_a_dry_run_is_the_same(recipe, data, tmp_path, capsys):
+    dry, plain = tmp_path / "dry", tmp_path / "plain"
+    found = lines_of(capsys, recipe, data, dry)
+    assert "All" in found or "about" in found["Time"]
+    assert not dry.exists()
+    assert run(recipe, data, dry) == run(recipe, data, plain) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Done in ")
+    one, other = weights(dry), weights(plain)
+    assert list(one) == list(other)
+    for name, value in one.items():
+        assert np.array_equal(value, other[name]), name
+    before = contents(dry)
+    assert "has ended" in lines_of(capsys, recipe, data, dry)["Resume"]
+    assert contents(dry) == before
