@@ -57,12 +57,13 @@ class Estimate(NamedTuple):
             "optimizer state"
         )
         done = f", of which {self.done:,} are done" if self.done else ""
-        yield f"Steps:  {self.steps:,} {self.unit}s{done}"
+        count = f"{self.steps:,}" if self.unit == "step" else f"{self.steps:,} {self.unit}s"
+        yield f"Steps:  {count}{done}"
         if self.done < self.steps:
             first = f"the first {self.unit} takes {self.seconds[0]:.3g} s, since it compiles"
             others = f"each other {self.seconds_per_step:.3g} s, the median of "
-            count = len(self.seconds) - 1
-            known = f"{others}{count}" if count else "no other was measured"
+            number = len(self.seconds) - 1
+            known = f"{others}{number}" if number else "no other was measured"
             yield f"Time:   about {duration(self.seconds_left)}: {first}; {known}"
 
 

@@ -77,7 +77,7 @@ def test_the_report_names_parameters_bytes_steps_and_files():
     options = recipe_runs.parse("translate", "--out", "some/out")
     said = "\n".join(report(options, {"": ESTIMATE}, "model.keras", 3_100_000))
     assert "1,234,567 parameters; 4.9 MB of weights, 9.9 MB of optimizer state" in said
-    assert "Steps:  100 steps, of which 40 are done" in said
+    assert "Steps:  100, of which 40 are done" in said
     assert "about 1.2 minutes: the first step takes 10 s" in said
     assert "each other 1.1 s, the median of 4" in said and "3.1 MB in memory" in said
     assert "some/out: model.keras" in said and "Resume: the run in some/out" in said
@@ -118,14 +118,14 @@ def test_a_dry_run_of_a_language_model(data, tmp_path, capsys):
         max_length=12,
     )
     assert found["Model"].startswith(f"{model.count_params():,} parameters")
-    assert found["Steps"] == "12 steps" and found["Resume"].startswith("nothing")
+    assert found["Steps"] == "12" and found["Resume"].startswith("nothing")
     assert "the median of 4" in found["Time"] and str(out) in found["Files"]
     assert not out.exists()
 
 
 def test_a_dry_run_of_a_translator(data, tmp_path, capsys):
     found = lines_of(capsys, "translate", data, tmp_path)
-    assert "parameters" in found["Model"] and "steps" in found["Steps"]
+    assert "parameters" in found["Model"] and int(found["Steps"]) > 2
     assert list(tmp_path.iterdir()) == []
 
 
