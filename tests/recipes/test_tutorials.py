@@ -1,0 +1,89 @@
+"""The tutorials: their form, and the result that each of them states."""
+
+import ast
+import os
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+from fork_server import ROOT
+
+FOLDER = ROOT / "recipes" / "tutorials"
+TUTORIALS = sorted(path for path in FOLDER.glob("*.py") if path.name != "__init__.py")
+HEADER = ["Title", "Author", "Date created", "Last modified", "Description"]
+EACH = pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+
+
+@EACH
+def test_a_tutorial_is_short_and_has_the_header_of_keras_io(path):
+    code = path.read_text(encoding="utf-8")
+    header = [line.split(": ")[0] for line in ast.get_docstring(ast.parse(code)).splitlines()]
+    assert header == HEADER
+    assert len(code.splitlines()) <= 120
+
+
+@EACH
+def test_a_tutorial_is_cells_of_code_between_cells_of_prose(path):
+    """A notebook is made by a cut before and after each string between statements."""
+    _, *body = ast.parse(path.read_text(encoding="utf-8")).body
+    strings = [node.value for node in body if isinstance(node, ast.Expr)]
+    cells = [string.value for string in strings if isinstance(string, ast.Constant)]
+    assert len(cells) >= 3
+    assert [cell for cell in cells if not re.match(r"\n## [A-Z]", cell)] == []
+    assert {node.col_offset for node in body} == {0}
+
+
+def test_the_page_lists_each_tutorial_with_its_picture():
+    page = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for path in TUTORIALS:
+        assert f"]({path.name})" in page
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page)
+    assert {os.path.basename(x) for x in pictures} == {f"{path.stem}.png" for path in TUTORIALS}
+    assert all((FOLDER / picture).stat().st_size < 60_000 for picture in pictures)
+
+
+def run(name, out):
+    """Run a tutorial in a fresh process, and return the text that it prints."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, FOLDER / f"{name}.py", "--out", out]
+    variables = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=variables, cwd=out, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr[-3000:]
+    # Time of the processor: the tests beside this one delay the clock.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 180
+    assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    return done.stdout
+
+
+def numbers(pattern, text):
+    """The groups of each match of a pattern in a text, as floats."""
+    found = [tuple(map(float, match.groups())) for match in re.finditer(pattern, text)]
+    assert found, text
+    return found
+
+
+@pytest.mark.slow
+def test_the_first_transformer_reads_what_counting_words_cannot(tmp_path):
+    text = run("first_transformer", tmp_path)
+    ((accuracy, baseline),) = numbers(r"unseen sentences: ([\d.]+); .* words: ([\d.]+)", text)
+    assert accuracy > 0.98 and baseline < 0.6
+    assert "bad  0.0" in text.split("the plot was good but the music was not funny")[0]
+    verdicts = re.findall(r"(?m)^(good|bad) +[\d.]+  ", text)
+    assert verdicts == ["bad", "good", "good", "bad"]
+    ((change,),) = numbers(r"changes by at most (\S+)\n", text)
+    assert change < 1e-5
+
+
+@pytest.mark.slow
+def test_a_pattern_of_ones_own_is_proved_and_faster_than_the_matrix(tmp_path):
+    text = run("own_pattern", tmp_path)
+    assert "MultiHeadAttention: no defect, " in text
+    assert re.search(r"Against another pattern: [1-9]\d* defects\. formula: ", text)
+    rule, composed = numbers(r"computes (\d+) for a query", text)
+    assert rule[0] == 4096 and composed[0] < 512
+    times = numbers(r"(\d+) hours: .* ([\d.]+) times as fast, outputs differ by (\S+)\n", text)
+    assert [length for length, _, _ in times] == [1024, 2048, 4096]
+    assert times[-1][1] > 2 and all(difference < 1e-5 for _, _, difference in times)
