@@ -83,7 +83,7 @@ def _count(items, name):
 
 def run_checks(subject, checks):
     """Run checks, a dict from name to function, on a subject and return a `Report`."""
-    checked, defects, skipped = [], [], {}
+    checked, defects, skipped, raised_in = [], [], {}, {}
     for name, check in checks.items():
         try:
             sentences = list(check(subject))
@@ -91,7 +91,10 @@ def run_checks(subject, checks):
             skipped[name] = str(reason)
             continue
         except Exception as error:
-            sentences = [f"The check raised an exception: {_format_exception(error)}"]
+            text = _format_exception(error)
+            first = raised_in.setdefault(text, name)
+            same = f"The check raised the same exception as `{first}`."
+            sentences = [f"The check raised an exception: {text}" if first == name else same]
         checked.append(name)
         defects.extend(Defect(name, sentence) for sentence in sentences)
     layer = type(subject.layer)
@@ -100,7 +103,7 @@ def run_checks(subject, checks):
 
 
 def _format_exception(error):
-    # Keras colours its messages and appends all arguments of the call.
-    text = str(error).split("Arguments received by")[0]
+    # Keras colours its messages, begins with a whole configuration and appends all arguments.
+    text = str(error).split("Arguments received by")[0].split("Exception encountered:")[-1]
     text = " ".join(re.sub(r"\x1b\[\d*m", "", text).split())
     return f"{type(error).__name__}: {text if len(text) <= 300 else text[:300] + '...'}"

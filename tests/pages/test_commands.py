@@ -35,13 +35,18 @@ def read_options(module, arguments, monkeypatch):
     elif (pages.ROOT / module.replace(".", "/") / "options.py").is_file():
         importlib.import_module(f"{module}.options").RecipeOptions.parse(arguments, module)
     else:
-        parse_args = argparse.ArgumentParser.parse_args
+        parse, parsers = argparse.ArgumentParser.parse_known_args, []
 
-        def stop(*given):
-            parse_args(*given)
+        def stop(parser, *given):
+            parsers.append(parser)
+            found = parse(parser, *given)
+            if parser is not parsers[0]:
+                return found  # of a subcommand
+            if found[1]:
+                parser.error(f"unknown arguments: {found[1]}")
             raise Parsed
 
-        monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+        monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", stop)
         monkeypatch.setattr(sys, "argv", [module, *arguments])
         with pytest.raises(Parsed):
             runpy.run_module(module, run_name="__main__")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from keras_attn.testing import Defect, Report
+from keras_attn import layers, patterns
+from keras_attn.testing import Defect, Report, check_attention
 
 
 def test_a_report_lists_defects_and_skipped_checks():
@@ -27,3 +28,22 @@ def test_a_report_without_defects_is_ok():
     report = Report("a.Layer", ("graph",), ())
     assert report.ok and report.raise_if_any() is None
     assert str(report) == "a.Layer: no defect, 1 check"
+
+
+class Unregistered(patterns.Pattern):
+    """A pattern that no configuration can name."""
+
+    def mask_mod(self, i, j):
+        return j <= i
+
+
+def test_a_class_that_is_not_registered_is_reported_once_with_the_remedy():
+    layer = layers.MultiHeadAttention(2, 3, pattern=Unregistered())
+    report = check_attention(layer, only=["config", "building", "no_leak"])
+    first, *others = report.defects
+    assert "'Unregistered'" in first.sentence
+    assert "@keras.saving.register_keras_serializable()" in first.sentence
+    assert [str(defect) for defect in others] == [
+        "building: The check raised the same exception as `config`.",
+        "no_leak: The check raised the same exception as `config`.",
+    ]
