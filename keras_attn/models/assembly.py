@@ -43,6 +43,14 @@ def embed(embedding, position, token_ids, positions=None):
     return x if position is None else position(x, positions)
 
 
+def drop_symbolic(drop, x):
+    """Apply a dropout to a symbolic tensor, and leave `training` to calls of the model.
+
+    Keras records the default of a call, `training=False`, and passes it to all later layers.
+    """
+    return drop(x, training=None)
+
+
 def embed_rows(model, position, token_ids, segment_ids):
     """Embed packed rows; also return the arguments of a depth that keep their sequences apart."""
     places = segment_positions(segment_ids)

@@ -80,7 +80,8 @@ class CausalLanguageModel(Model):
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         logits = embedding.logits if head is None else head
         inputs = {"token_ids": assembly.token_input("token_ids")}
-        x = drop(assembly.embed(embedding, position, inputs["token_ids"]))
+        x = assembly.embed(embedding, position, inputs["token_ids"])
+        x = assembly.drop_symbolic(drop, x)
         if memory is None:
             outputs = logits(depth(x))
         else:

@@ -64,7 +64,8 @@ class EncoderDecoder(Model):
         inputs = {name: assembly.token_input(name) for name in ("source_ids", "target_ids")}
         source = assembly.embed(embedding, source_position or position, inputs["source_ids"])
         target = assembly.embed(embedding, position, inputs["target_ids"])
-        hidden = decoder(drop(target), encoder(drop(source)))
+        source, target = (assembly.drop_symbolic(drop, x) for x in (source, target))
+        hidden = decoder(target, encoder(source))
         super().__init__(inputs=inputs, outputs=embedding.logits(hidden), **kwargs)
         self.embedding = embedding
         self.position, self.source_position = position, source_position

@@ -53,7 +53,8 @@ class MaskedLanguageModel(Model):
             "segment_ids": assembly.token_input("segment_ids", optional=True),
         }
         x = segment(assembly.embed(embedding, position, inputs["token_ids"]), inputs["segment_ids"])
-        super().__init__(inputs=inputs, outputs=head(encoder(drop(norm(x)))), **kwargs)
+        x = assembly.drop_symbolic(drop, norm(x))
+        super().__init__(inputs=inputs, outputs=head(encoder(x)), **kwargs)
         self.embedding, self.position, self.segment = embedding, position, segment
         self.norm, self.encoder, self.head = norm, encoder, head
         self.dropout = dropout

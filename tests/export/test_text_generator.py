@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_attn import export, models, text
+from keras_attn import depth, export, layers, models, text
 from keras_attn.generation import Sample, generate
 
 SENTENCES = ["the cat sat on the mat", "a dog ran over the hill and sat"]
@@ -85,6 +85,18 @@ def test_the_file_gives_what_the_model_gives(tmp_path, warmup_records, assert_wa
     ids, lengths = tokenizer.encode([recorded.decode()])
     last = tokenizer.vocabulary_size - np.arange(1, 4)
     np.testing.assert_array_equal(ids[0, : int(lengths[0]) - 1], last)
+
+
+@pytest.mark.slow
+def test_a_depth_with_a_metric_exports(tmp_path):
+    """The metric of an `ACT` is updated in training only: it is no variable of the file."""
+    block = layers.TransformerBlock(
+        layers.MultiHeadAttention(2, 3, pattern="causal"), layers.FeedForward(7)
+    )
+    act = depth.ACT(block, max_steps=2)
+    model = models.CausalLanguageModel(layers.TokenEmbedding(13, 6), act, "sinusoidal")
+    path = export.saved_model(model, tmp_path, max_length=MAX_LENGTH)
+    assert "score" in tf.saved_model.load(path).signatures
 
 
 def test_ids_beyond_a_rows_length_are_ignored(model, tmp_path, assert_warmup_records_match):

@@ -48,7 +48,7 @@ class ImageGenerator(ModelFunctions):
 
         def score(images):
             """Return the `bits_per_dim` [B] of `images` [B, H, W, C]."""
-            outputs = model({"token_ids": tokens.inputs(images)}, training=False)
+            outputs = model({"token_ids": tokens.inputs(images)})
             if sizes is None:
                 losses = crossentropy(tokens.encode(images), outputs)
             else:

@@ -57,7 +57,7 @@ class SegmentSteps(ModelFunctions):
                 inputs = {"states": segment, "padding_mask": mask}
             memory = tf.cast(memory, memory_input.dtype)
             state = {"memory": memory, "memory_length": memory_length}
-            outputs = model({**inputs, **state}, training=False)
+            outputs = model({**inputs, **state})
             # A head of the user's own may compute in another dtype.
             return {
                 key: tf.cast(x, tf.float32) if x.dtype.is_floating else x

@@ -50,7 +50,7 @@ class TokenGenerator(ModelFunctions):
             max_prompt_length = min(max_prompt_length, positions - max_length + 1)
             max_scored_length = min(max_scored_length, positions)
         self._generate = lambda ids: generate(model, ids, strategy, max_length)
-        self._logits = lambda ids: model({"token_ids": ids}, training=False)
+        self._logits = lambda ids: model({"token_ids": ids})
         self._max_prompt_length = max_prompt_length
         self._max_scored_length = max_scored_length
 

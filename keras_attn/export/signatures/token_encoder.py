@@ -30,7 +30,7 @@ class TokenEncoder(ModelFunctions):
         super().__init__(model)
         features = keras.Model(model.input, model.encoder.output)
         self._features = lambda ids: features({"token_ids": ids, "segment_ids": None})
-        self._logits = lambda ids: model({"token_ids": ids}, training=False)
+        self._logits = lambda ids: model({"token_ids": ids})
 
     @property
     def signatures(self):
