@@ -39,6 +39,10 @@ class ACT(ReplicaLosses, Recurrent):
     halts depends only on positions that it may attend to. Halting probabilities and sums are
     float32 at least.
 
+    Cost: that of a `Stack` of as many blocks as steps are computed, with the weights of one.
+
+    Use it for tasks whose positions need different amounts of computation, such as algorithms.
+
     Args:
         block: a `Block`, or a function that is called with 0 and returns one.
         max_steps: int. Most steps M.

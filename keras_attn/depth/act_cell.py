@@ -30,6 +30,10 @@ class ACTCell(registry.Configurable, keras.layers.Layer, DropoutRNNCell):
     float32 at least; the inner cell has its own dtype. Its dropout drops the same numbers at all
     steps, as in Keras.
 
+    Cost: at most M times that of the cell.
+
+    Use it for recurrent networks that should spend more steps on difficult inputs.
+
     Args:
         cell: a Keras RNN cell, such as `keras.layers.LSTMCell(64)`.
         max_steps: int. Most steps M on one input.

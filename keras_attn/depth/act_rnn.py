@@ -19,6 +19,10 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
     layer's name. Of several cells, each adds its own loss, and the metric is their mean. Masked
     inputs count in no mean. Everything else is as in `keras.layers.RNN`.
 
+    Cost: that of `keras.layers.RNN` with the same cells.
+
+    Use it for training an `ACTCell` with its ponder loss, in the place of `keras.layers.RNN`.
+
     Args:
         cell: an `ACTCell`, or a list of cells, stacked, with an `ACTCell` among them.
         return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask: as

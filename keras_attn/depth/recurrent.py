@@ -19,6 +19,8 @@ class Recurrent(Stack):
     separate keys and values for each step. Cost: that of a `Stack` of T blocks, with the weights of
     one.
 
+    Use it for algorithmic tasks, and models with few weights.
+
     Args:
         block: a `Block`, or a function that is called with 0 and gives one. A `Stack` is a block,
             too, where neither a cache nor a memory is needed.

@@ -24,6 +24,8 @@ class Reversible(Stack):
     are float32 at least, to be recovered by subtraction. Other backends than TensorFlow recover no
     inputs: they keep each sublayer's input and recompute the rest.
 
+    Use it for deep stacks on long sequences, when activations do not fit into memory.
+
     Args:
         block, num_layers: as `Stack`; the blocks are `TransformerBlock`s with
             `residual="pre_norm"`.

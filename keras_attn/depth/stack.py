@@ -23,6 +23,8 @@ class Stack(Block):
     If the blocks' residual leaves the sum unnormalised (`PreNorm`), one LayerNorm ends the stack.
     Cost: the sum of the blocks.
 
+    Use it for every model of separate blocks; set `remat=True` to train in less memory.
+
     Args:
         block: function from the layer's index to a `Block`, so that layers may differ; or a list
             of blocks.

@@ -22,6 +22,8 @@ class FeedForward(KernelLayer):
     training the backward pass recomputes it, which takes a third more time in all. Numbers do not
     depend on `chunks`, except that each chunk draws its own dropout.
 
+    Use it for every block without a reason for another layer; set `chunks` for long sequences.
+
     Args:
         intermediate_dim: int. Width F of the hidden layer.
         activation: name or function. Note that Keras's `"gelu"` is the exact one.

@@ -38,6 +38,8 @@ class SeparableConvTransition(PositionMixer):
     that is refused. Without a cache it ignores the block's `attention_mask`, so packed rows are
     refused; with a cache the mask selects the slots of a beam's own text.
 
+    Use it for Universal Transformers, and tasks in which neighbouring positions should mix.
+
     Args:
         intermediate_dim: int. Width F of the hidden layer.
         kernel_sizes: pair of ints. Number of positions that each convolution sees.

@@ -19,17 +19,20 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         z_i = x P_i^T E_i^T + b_i,  z_0 with one more row of E_0 and b_0 for each cluster i
 
     with the tables E_i and projections P_i of an `AdaptiveEmbedding`. Called with labels it returns
-    the loss of each token without all logits: those of cluster i only for the tokens whose label it
-    holds (up to four times as many, and at least N / 64 of all N, since the shapes of a graph are
-    fixed), so time and memory are O(N (V_0 d_0 + sum_i n_i V_i d_i / N)) instead of O(N V D).
-    Called without labels, it returns the log-probabilities of all words, which are logits too, at
-    the cost of a plain softmax. All that follows the products is float32 under any dtype policy.
+    the loss of each token without all logits: those of cluster i only for the n_i tokens whose
+    label it holds. Time and memory are O(N (V_0 d_0 + sum_i n_i V_i d_i / N)) for N tokens instead
+    of O(N V D). Since the shapes of a graph are fixed, up to four times n_i tokens are computed,
+    and at least N / 64. Called without labels, it returns the log-probabilities of all words, which
+    are logits too, at the cost of a plain softmax. All that follows the products is float32 under
+    any dtype policy.
 
     `keras_attn.losses.LabelSmoothedCrossentropy(0.0)` takes the mean of the losses (B, T), and
     `Perplexity` and `BitsPerCharacter` measure them, in place of logits:
 
         loss_of_tokens = keras.Model([token_ids, labels], softmax(hidden, labels))  # fit([x, y], y)
         model = keras.Model(token_ids, softmax(hidden))  # generate
+
+    Use it for vocabularies of hundreds of thousands of words, most of them rare.
 
     Args:
         embedding: an `AdaptiveEmbedding`, whose tables are shared. One that embeds no input makes

@@ -34,6 +34,8 @@ class AuxiliaryLosses(Configurable, keras.Model):
     is over is not computed; before, each costs a softmax, O(B T D V). Losses are float64 where
     logits are, else float32, and divided by the tokens of all replicas.
 
+    Use it for deep character models, which hardly learn from the last layer's loss alone.
+
     Args:
         model: a functional model whose output is logits and whose `depth` is a
             `keras_attn.depth.Stack`, such as `keras_attn.models.CausalLanguageModel`.
@@ -74,7 +76,7 @@ class AuxiliaryLosses(Configurable, keras.Model):
 
     Differs from the paper: none with the defaults; "linear" and sharing are not in it.
 
-    Reference: Al-Rfou et al., 2018 (https://arxiv.org/abs/1808.04444), "Auxiliary Losses".
+    Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), "Auxiliary Losses".
     """
 
     def __init__(

@@ -23,6 +23,8 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
     replica's own number. A batch without a real token has loss 0 and gradient 0. Everything is
     float64 if the logits are, else float32. Time and memory are O(B T V), with one softmax.
 
+    Use it for translation and language models with padded batches.
+
     Args:
         label_smoothing: float in [0, 1). The share of probability spread evenly over the
             vocabulary.
@@ -56,8 +58,8 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
     s = label_smoothing, as `keras.losses.CategoricalCrossentropy` does; Tensor2Tensor spreads s
     over the other V - 1 words only.
 
-    Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.4;
-    Szegedy et al., 2016 (https://arxiv.org/abs/1512.00567), section 7.
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.4;
+        [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567), section 7.
     """
 
     def __init__(

@@ -27,6 +27,8 @@ class MixtureOfLogistics(Configurable, keras.losses.Loss):
     which `BitsPerDim(likelihood=...)` converts to bits. Everything is float64 if the parameters
     are, else float32.
 
+    Use it for images whose values are ordered, at less cost than a softmax.
+
     Args:
         num_mixtures: int. Number of logistics K.
         channels: int. Values of a pixel C.
@@ -61,8 +63,8 @@ class MixtureOfLogistics(Configurable, keras.losses.Loss):
         density at its middle below 1e-5; samples are whole values, also those that condition the
         next channel.
 
-    Reference: Salimans et al., 2017 (https://arxiv.org/abs/1701.05517), sections 2.1 and 2.2;
-    Parmar et al., 2018 (https://arxiv.org/abs/1802.05751), section 3.4.
+    Reference: [Salimans et al., 2017](https://arxiv.org/abs/1701.05517), sections 2.1 and 2.2;
+        [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.4.
     """
 
     def __init__(

@@ -33,6 +33,8 @@ class KVCache(Value):
     Without a `max_length` the state grows by concatenation, keeps all keys, and its `index` is
     None. A TensorFlow graph decodes faster that way; XLA needs the fixed size.
 
+    Use it for generation token by token, without computing earlier tokens again.
+
     Args:
         max_length: int. Number of keys to keep at most; None for a state that grows.
         whole: bool. If True, all keys are kept for any pattern: for calls with `key_positions`,

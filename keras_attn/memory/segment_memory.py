@@ -26,6 +26,8 @@ class SegmentMemory(Value):
     distances, and a pattern with blocks at fixed positions (`Fixed`, `BlockLocal1D`) needs memory
     and segments of whole blocks. Padding must be at the end of a segment, and is not remembered.
 
+    Use it for texts, streams and episodes that are longer than one segment.
+
     Args:
         memory_length: int. Number M of inputs that each layer keeps; 0 keeps nothing.
 

@@ -34,6 +34,10 @@ class StatefulSegments(registry.Configurable, keras.Model):
     batch must have all rows; each of several processes saves and restores the rows of its own
     replicas. Batches are never shuffled.
 
+    Cost: that of the model, and memory O(B L M D) for the state.
+
+    Use it for training a model with a memory by `fit`, on consecutive segments.
+
     Args:
         model: a functional model with a memory, such as a `CausalLanguageModel`; any with inputs
             and outputs named `memory` and `memory_length`, an attribute `memory`, a

@@ -31,12 +31,14 @@ class AdaptiveSpan(LayerValue, Pattern):
     the model's loss. With `dynamic`, each query has a span z_t = max_span sigmoid(w . x_t + b) of
     its own, where x_t is the layer's input.
 
-    Keys are cut to the longest span at hand: time O(T (z + R)) and memory O(T) per head, z being
-    that of the head that looks furthest, up to a factor of two that keeps the shapes fixed; O(T S)
-    where spans reach half of the keys. A dynamic span looks at all queries for this, so the last
-    bit of a result may depend on later positions, as on any change of shape. m, its logarithm and
-    the spans are float32 under any dtype policy. Optimizers that decay weights should not decay
-    these: `optimizer.exclude_from_weight_decay(var_names=["span"])`.
+    Keys are cut to the longest span z of all heads. Time O(T (z + R)) and memory O(T) per head, up
+    to a factor of two that keeps the shapes fixed; time O(T S) where spans reach half of the keys.
+    A dynamic span looks at all queries for this, so the last bit of a result may depend on later
+    positions, as on any change of shape. m, its logarithm and the spans are float32 under any dtype
+    policy. Optimizers that decay weights should not decay these:
+    `optimizer.exclude_from_weight_decay(var_names=["span"])`.
+
+    Use it for long text in which a few heads need a far context and the others do not.
 
     Args:
         max_span: int. The most keys that a query meets.

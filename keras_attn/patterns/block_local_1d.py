@@ -17,6 +17,8 @@ class BlockLocal1D(Pattern):
     All queries of a block share their keys. Time O(T (block_length + lookback)) and memory O(T)
     per head.
 
+    Use it for long sequences, such as images read row by row, at a cost linear in the length.
+
     Args:
         block_length: int. Length of the blocks, which start at position 0.
         lookback: int. How many keys before the block.

@@ -25,6 +25,8 @@ class BlockLocal2D(Pattern):
     O(T K / (h w)) per head, for blocks of h by w pixels and K at most
     (h + flange[0]) (w + 2 flange[1]).
 
+    Use it for images generated pixel by pixel, where rows above matter as much as the row itself.
+
     Args:
         image_shape: (height, width) of the image; with a position for each channel, the width
             counts them: (32, 96) for 32 by 32 pixels in three colours.

@@ -16,9 +16,11 @@ class Causal(Pattern):
     decide, not indices: with more keys than queries (a memory, a cache) the queries are the last
     positions.
 
+    Use it for language models and decoders, which must not read the future.
+
     Example:
-        >>> from keras_attn.patterns import Causal
-        >>> Causal()
+        >>> import keras_attn
+        >>> keras_attn.layers.MultiHeadAttention(8, 64, pattern="causal").pattern
         Causal()
 
     Differs from the paper: none.

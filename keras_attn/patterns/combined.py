@@ -56,7 +56,9 @@ class Both(Combined):
         allowed(i, j) = p.allowed(i, j) and q.allowed(i, j)
 
     Computed by the plan of the pattern that leaves out more, restricted to the pairs of the other.
-    Time and memory those of that plan.
+    Time and memory are those of the pattern that leaves out more.
+
+    Use it for a pattern restricted by another one, such as a window that must also be causal.
 
     Args:
         first, second: patterns.
@@ -111,7 +113,9 @@ class Either(Combined):
         allowed(i, j) = p.allowed(i, j) or q.allowed(i, j)
 
     Each pattern's plan computes its own pairs, the second without those of the first, and the two
-    are merged into the exact softmax over the union. Time and memory the sum of both plans.
+    are merged into the exact softmax over the union. Time and memory are the sum of both patterns'.
+
+    Use it for a union of patterns under one softmax, such as a window and some distant keys.
 
     Args:
         first, second: patterns.
@@ -172,6 +176,8 @@ class PerHead(Pattern):
     `&` and `|` with another pattern change each head's. Heads of the same pattern are computed
     together by its plan. Time and memory the sum over the heads; a score with weights computes all
     heads once for each different pattern.
+
+    Use it for heads with different tasks, such as some that look near and some that look far.
 
     Args:
         patterns: list of patterns, one for each head of the layer.

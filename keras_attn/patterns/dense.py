@@ -15,9 +15,11 @@ class Dense(Pattern):
 
     Time O(T S) per head; memory too where the matrix of scores is made, else O(T + S).
 
+    Use it for encoders and cross-attention over up to a few thousand positions.
+
     Example:
-        >>> from keras_attn.patterns import Dense
-        >>> Dense()
+        >>> import keras_attn
+        >>> keras_attn.layers.MultiHeadAttention(8, 64, pattern="dense").pattern
         Dense()
 
     Differs from the paper: none.

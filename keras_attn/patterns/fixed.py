@@ -23,6 +23,8 @@ class Fixed(SameAs):
     such as text. Time O(T (stride + T summary / stride)) and memory O(T) per head. With "summary"
     alone, the first queries meet no key, and attention is zero there.
 
+    Use it for long text, whose blocks can be summarised by their last positions.
+
     Args:
         stride: int. Length of the blocks, which start at position 0.
         summary: int. Number of summary keys at the end of each block.

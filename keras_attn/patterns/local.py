@@ -19,6 +19,8 @@ class Local(Pattern):
     Queries are cut into blocks, each of which meets the keys of its own and the neighbouring
     blocks that the window reaches. Time O(T window) and memory O(T) per head.
 
+    Use it for long sequences in which near positions matter most; stacked layers reach further.
+
     Args:
         window: int. Number of keys that a query meets, itself included; without `causal`, to
             each side.

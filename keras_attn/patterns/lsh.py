@@ -42,6 +42,8 @@ class LSH(Pattern):
     sorting looks at all keys, so which keys of its past it meets may depend on later ones. Decoding
     with a cache, whose queries are fewer than its keys, meets all of the past.
 
+    Use it for very long sequences in which content, not distance, decides which keys matter.
+
     Args:
         chunk_length: int.
         num_rounds: int. May differ between training and evaluation.

@@ -24,6 +24,8 @@ class Strided(SameAs):
     head, least at the square root of T; memory O(T). The column factor folds the sequence into
     `stride` columns of their own.
 
+    Use it for long sequences with a period, such as images with rows of a fixed length.
+
     Args:
         stride: int. The number of keys of a window, and the distance of the other keys.
         factor: "local", "column" or "both".

@@ -23,6 +23,8 @@ class Axial(Position):
     and memory O(T D). With `shape=(height, width * channels)` and halves of D, these are the
     learned coordinates of the Image Transformer.
 
+    Use it for learned positions in very long sequences, with far fewer weights than a full table.
+
     Args:
         shape: tuple of ints. The grid, as (n_1, n_2).
         dims: tuple of ints, one for each axis, whose sum is D.

@@ -25,6 +25,8 @@ class ImageCoordinates(Position):
     positions are ranks in that order. Tables take (height + width + channels) D weights, sinusoids
     none; the latter are at least float32 under any dtype policy. Time and memory O(T D).
 
+    Use it for images as sequences of pixels or of their channels' values.
+
     Args:
         height, width, channels: ints. Of the images.
         encoding: "learned" (the Sparse Transformer's) or "sinusoidal" (the Image Transformer's; its

@@ -17,6 +17,8 @@ class Learned(Position):
 
     Time and memory O(T D), weights max_length * D. A sequence longer than the table is refused.
 
+    Use it for texts up to a fixed length, as in BERT and GPT-2.
+
     Args:
         max_length: int. Number of positions in the table.
         embeddings_initializer: of the table.

@@ -26,6 +26,8 @@ class Rotary(Position):
     and patterns, and keys before a cache keeps them: a step of decoding turns one key, and a kept
     key has its first position, whatever `key_positions` later calls give.
 
+    Use it for language models that decode with a cache and need relative positions without weights.
+
     Args:
         max_wavelength: float. The base w.
 

@@ -18,6 +18,8 @@ class Sinusoidal(Position):
     table is float32 under any dtype policy and cast last, so distant positions stay distinct in
     bfloat16. Time and memory O(T D).
 
+    Use it for sequences of any length, without learned positions.
+
     Args:
         layout: `"interleaved"` (the paper's), `"concat"` (sines first, then cosines) or
             `"tensor2tensor"` (as concat, with exponent i / (D/2 - 1)).

@@ -20,6 +20,8 @@ class Timestep(Sinusoidal):
     A `Recurrent` or an `ACT` adds it before each step, so nothing else should add positions to
     their inputs.
 
+    Use it for `Recurrent` and `ACT`, whose shared block must know its step.
+
     Args:
         layout, max_wavelength: as those of `Sinusoidal`.
 

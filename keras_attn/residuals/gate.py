@@ -39,6 +39,8 @@ class Gate(Residual):
     gate's first. A stack of such blocks ends without a norm. Time O(T D^2): six matrices for `gru`,
     two for `sigmoid_tanh`, none for `sum`, one for the other kinds.
 
+    Use it for reinforcement learning, where a Transformer without gates is hard to train.
+
     Args:
         kind: "gru", "input", "output", "highway", "sigmoid_tanh" or "sum".
         bias: float. Initial value of b. The paper has 2 for `gru` and 1 for the other kinds.

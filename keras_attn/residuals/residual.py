@@ -49,6 +49,8 @@ class PostNorm(Residual):
 
     Time and memory O(T D). Statistics are float32.
 
+    Use it for models of up to about twelve blocks, trained with a warm-up.
+
     Args:
         epsilon: float. Added to the variance.
 
@@ -73,6 +75,8 @@ class PreNorm(Residual):
 
     The identity path reaches from the last block to the first, so deep stacks train without a
     warm-up; a stack of such blocks adds one final LayerNorm. Time and memory O(T D).
+
+    Use it for deep stacks, and training without a warm-up.
 
     Args:
         epsilon: float. Added to the variance.

@@ -17,6 +17,8 @@ class Additive(ScoreLayer):
     Each head has its own W_q, W_k (H, A), b and w (A,). Not scaled: tanh bounds it. Time and
     memory O(T S A) per head, A times the memory of a dot product.
 
+    Use it for comparisons with attention in recurrent networks; a dot product is cheaper.
+
     Args:
         units: int. Width A of the hidden layer; by default the head size H.
 

@@ -19,6 +19,8 @@ class DotProduct(Score):
     that the softmax keeps a gradient at large H. Time O(T S H), memory O(T S) per head. From
     float16 the product is float32, which does not overflow.
 
+    Use it for every model without a reason for another score; it is the fastest.
+
     Args:
         scaled: bool. True to divide by the square root of the head size.
 

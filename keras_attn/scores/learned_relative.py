@@ -23,6 +23,8 @@ class LearnedRelative(DistanceScore):
     span leaves out the query's own position. Time O(T (T + S) H) and memory O(T (T + S)) per head
     where positions follow each other, else O(T max_distance H) and O(T max_distance).
 
+    Use it for heads with a limited reach, such as those of `AdaptiveSpan` and `Local`.
+
     Args:
         max_distance: int. Number of distances that have a vector, from 0 on.
 

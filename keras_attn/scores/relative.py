@@ -31,6 +31,8 @@ class Relative(DistanceScore):
     beside O((T + S) D H) for r, which a loop that decodes computes once. Positions in any order
     take O(T S D). The sinusoids are float32 under any dtype policy.
 
+    Use it for models with a segment memory, and texts longer than those of training.
+
     Args:
         hidden_dim: int. Number D of sines and cosines; by default N H.
         clamp_length: int. Keys further away count as being at this distance, on either side, for

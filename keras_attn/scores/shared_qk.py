@@ -24,6 +24,8 @@ class SharedQK(Score):
     it out, a query mostly attends to itself. A key of zeros scores 0. The keys' lengths are
     float32 under any dtype policy. Time O(T S H), memory O(T S) per head.
 
+    Use it for `LSH`, which needs queries and keys in the same space.
+
     Example:
         >>> import keras_attn
         >>> keras_attn.layers.MultiHeadAttention(8, 64, score="shared_qk").score

@@ -67,6 +67,8 @@ def check_attention(
     - `graph`, `xla`, `unknown_sizes`: compiled, the same numbers, at any size.
     - `saving`, `fresh_process`, `export`: files give the same numbers; the last two take seconds.
 
+    Use it for attention layers of your own or of another library, before you rely on them.
+
     Args:
         layer: a Keras layer.
         pattern: name or object of `keras_attn.patterns`: the keys that a query may attend to; by
@@ -113,6 +115,8 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
 
     - `implicit_mask`: Keras's mask is used, passed on, and causes no warning.
     - `precision`: mixed policies are close to float32, up to position 4095 of a sequence.
+
+    Use it for every other layer, such as a norm, an embedding or a feed-forward network.
 
     Args:
         layer: a Keras layer.

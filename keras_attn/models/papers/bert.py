@@ -26,6 +26,10 @@ def bert(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | dense | learned + segment | post | stack | - | masked LM |
 
+    Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores.
+
+    Use it for classifying and tagging texts, by features that see both sides.
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.bert(100, num_layers=1, num_heads=2, hidden_dim=8)

@@ -26,6 +26,10 @@ def deep_char_transformer(
     Train it as `keras_attn.losses.AuxiliaryLosses(model, total_steps)`: without them, more than ten
     layers hardly learn. Generate with this model, and export it.
 
+    Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores.
+
+    Use it for language models of characters, of up to 64 layers.
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.deep_char_transformer(vocabulary_size=100, num_layers=2,

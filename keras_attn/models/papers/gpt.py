@@ -29,6 +29,10 @@ def gpt(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | causal | learned | pre | stack | KV cache | LM |
 
+    Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores.
+
+    Use it for generating text, and as the base of a language model of your own.
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.gpt(100, num_layers=1, num_heads=2, hidden_dim=8)

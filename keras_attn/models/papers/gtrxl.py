@@ -33,6 +33,11 @@ def gtrxl(
     `residual=Gate("output", bias=1.0)`; `Gate("sum")` makes it the paper's TrXL-I, "post_norm" the
     Transformer-XL.
 
+    Cost: for a segment of T states after M others, time O(L T D (T + M + F)) and memory O(L (T (N
+    (T + M) + F) + M D)).
+
+    Use it for agents that must remember earlier observations.
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.gtrxl(5, {"policy": 4, "value": 1}, num_layers=2,

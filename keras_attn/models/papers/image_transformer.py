@@ -34,6 +34,10 @@ def image_transformer(
     A language model of the tokens of `ImageTokens.of(model)`: the V = `vocabulary_size` - 2 values
     of each channel, padding and start.
 
+    Cost: time O(L T D (K + F)) and memory O(L T F) for T values, each of which reads K others.
+
+    Use it for generating images value by value, with a likelihood.
+
     Args:
         pattern: a causal pattern; by default the paper's 1-D one, `BlockLocal1D(256, 256)`. The 2-D
             one is `BlockLocal2D((32, 96), (8, 32), flange=(8, 16))`; tokens are then in its order.

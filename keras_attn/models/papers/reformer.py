@@ -37,6 +37,11 @@ def reformer(
     | --- | --- | --- | --- | --- | --- | --- |
     | shared QK | LSH, local | axial | pre | reversible, chunked feed-forward | - | LM |
 
+    Cost: time O(L T D (num_rounds chunk_length + F)), and memory O(T (D + F)) for any number of
+    layers.
+
+    Use it for sequences of tens of thousands of tokens on one device.
+
     Args:
         axial_shape: ints, whose product is the longest sequence.
         axial_dims: ints, one for each axis, whose sum is `hidden_dim`; by default equal parts.

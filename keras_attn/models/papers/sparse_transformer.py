@@ -37,6 +37,11 @@ def sparse_transformer(
     A sequence is an image of (rows, columns, channels), row by row. Use the strided pattern for
     images, and the fixed one, selected by `summary`, for text.
 
+    Cost: time O(L T D (sqrt(T) + F)) with a stride near sqrt(T), and memory O(T (sqrt(L) D + F))
+    with `remat`.
+
+    Use it for images, sound and long text as sequences of thousands of values.
+
     Args:
         image_shape: three ints. A text of so many tokens is (tokens / stride, stride, 1).
         stride: int. Stride of the pattern; by default the length of a row.

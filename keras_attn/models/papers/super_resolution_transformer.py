@@ -33,6 +33,10 @@ def super_resolution_transformer(
     target's those of `ImageTokens.of(model)`, and the target begins with `start_id`: pass it to
     `generate` as `bos_id`.
 
+    Cost: that of `image_transformer`, and time O(L S D (S + T + F)) for the S values of the source.
+
+    Use it for enlarging small images with plausible details.
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.super_resolution_transformer(258, (2, 2, 1), (4, 4, 1), 1, 1,

@@ -26,6 +26,11 @@ def transformer(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | dense / causal / cross | sinusoidal | post | stack | KV cache | label-smoothed |
 
+    Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores, for T
+    tokens on either side.
+
+    Use it for translation, and other tasks from one sequence to another.
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.transformer(100, num_layers=1, num_heads=2, hidden_dim=8)

@@ -31,6 +31,11 @@ def transformer_xl(
     paper evaluates with a longer one: the same weights in a model made with another `memory_length`
     and a `clamp_length` near that of training.
 
+    Cost: for a segment of T tokens after M others, time O(L T D (T + M + F)) and memory O(L (T (N
+    (T + M) + F) + M D)).
+
+    Use it for language models of long documents, with a context beyond one segment.
+
     Args:
         memory_length: int. Inputs that each layer remembers.
         clamp_length: int. Keys further away count as being at this distance; None for none.

@@ -33,6 +33,10 @@ def universal_transformer(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | causal, cross | timestep per step | post | recurrent, ACT | KV cache | ponder |
 
+    Cost: that of a `transformer` of T layers, with the weights of one.
+
+    Use it for algorithmic tasks, and tasks from sequence to sequence with few weights.
+
     Args:
         num_layers: int. Number of steps T, on which the number of weights does not depend.
         depth: "recurrent", or "act" for a number of steps of each position's own, at most T.
