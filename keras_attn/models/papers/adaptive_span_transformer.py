@@ -30,8 +30,8 @@ def adaptive_span_transformer(
     `keras_attn.memory.StatefulSegments(model)` keeps the memory between the batches of `fit`;
     `model.span_summary(token_ids)` returns the learned spans of each layer's heads.
 
-    Cost: time O(L T D (z + F)) and memory O(L (T F + M D)) for a segment of T tokens, where z is the
-    longest span with its ramp and M is `max_span`.
+    Cost: time O(L T D (z + F)) and memory O(L (T F + M D)) for a segment of T tokens, where z is
+    the longest span with its ramp and M is `max_span`.
 
     Use it for text by characters, in which most heads need a short context and a few a long one.
 

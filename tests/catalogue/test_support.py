@@ -1,0 +1,63 @@
+"""The catalogue's lines on causality, caches, exports and backends, measured again."""
+
+import pytest
+from catalogue_models import BLOCKS, NOT_CAUSAL, causal_model, make, masked_model
+from catalogue_support import (
+    NAMES,
+    cached,
+    causality,
+    ctranslate2,
+    onnx,
+    recorded,
+    saved_model,
+    scrambled,
+    trains_on_jax,
+)
+from other_backend import needs_jax
+
+from keras_attn import depth
+from keras_attn.catalogue.entries import sections
+
+RECORDED = recorded()
+MEASURED = [name for name in NAMES if "causal" in RECORDED[name]]
+# A stack of these takes one export in the place of many.
+TOGETHER = [name for name in BLOCKS if RECORDED[name]["onnx"] == "greedy"]
+
+
+def test_results_are_of_values_of_the_catalogue():
+    named = {e.name for _, _, entries in sections() for e in entries}
+    assert set(RECORDED) == set(NAMES) == {n for n in named if not n.startswith("testing.")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEASURED)
+def test_causality_caches_and_ctranslate2_are_as_recorded(name):
+    model, expected = scrambled(make(name)), RECORDED[name]
+    assert causality(model) == expected["causal"]
+    assert cached(model) == expected["cached"]
+    assert ctranslate2(model) == expected["ctranslate2"]
+    if name in NOT_CAUSAL:
+        argument, block = NOT_CAUSAL[name]
+        other = causality(scrambled(masked_model(block())))
+        assert expected["causal_with"] == {argument: other}
+
+
+@pytest.mark.slow
+def test_a_stack_of_all_parts_of_blocks_exports():
+    model = scrambled(causal_model(depth.Stack([BLOCKS[name]() for name in TOGETHER])))
+    assert saved_model(model) == "export" and onnx(model) == "greedy"
+    assert {RECORDED[name]["saved_model"] for name in TOGETHER} == {"export"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in BLOCKS if n not in TOGETHER])
+def test_other_parts_of_blocks_export_as_recorded(name):
+    model = scrambled(make(name))
+    assert onnx(model) == RECORDED[name]["onnx"]
+
+
+@pytest.mark.slow
+@needs_jax
+def test_depths_and_losses_train_on_jax_as_recorded():
+    names = [name for name in NAMES if name.startswith(("depth.", "losses.", "memory.Seg"))]
+    assert trains_on_jax(*names) == {name: RECORDED[name]["jax"] for name in names}

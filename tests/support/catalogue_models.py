@@ -1,0 +1,191 @@
+"""A tiny model with each value of the catalogue, by the value's name in keras_attn."""
+
+import keras
+import numpy as np
+
+from keras_attn import (
+    depth,
+    feed_forward,
+    layers,
+    losses,
+    memory,
+    models,
+    patterns,
+    positions,
+    scores,
+)
+
+V, D, LENGTH = 11, 8, 12
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 11, "dropout": 0.0}
+
+
+def block(score="scaled_dot", pattern="causal", position=None, residual="post_norm", feed=None):
+    attention = layers.MultiHeadAttention(2, 4, score=score, pattern=pattern, position=position)
+    feed = layers.FeedForward(11) if feed is None else feed
+    return layers.TransformerBlock(attention, feed, residual=residual)
+
+
+def causal_model(depth_=None, position="sinusoidal", memory=None, head=None):
+    embedding = layers.TokenEmbedding(V, D) if head is None else None
+    depth_ = depth.Stack([block()]) if depth_ is None else depth_
+    return models.CausalLanguageModel(embedding, depth_, position, memory, head=head)
+
+
+def masked_model(block):
+    embedding = layers.TokenEmbedding(V, D)
+    return models.MaskedLanguageModel(
+        embedding,
+        "sinusoidal",
+        layers.SegmentEmbedding(2),
+        keras.layers.LayerNormalization(),
+        depth.Stack([block], name="encoder"),
+        layers.MaskedTokenHead(embedding),
+    )
+
+
+def rnn_model(layer):
+    states = keras.Input((None, 4), name="states")
+    return keras.Model({"states": states}, layer(states))
+
+
+def act_cell():
+    return depth.ACTCell(keras.layers.SimpleRNNCell(5), max_steps=3)
+
+
+def relative_stack():
+    return depth.Stack([block(score="relative")])
+
+
+def adaptive_softmax():
+    return layers.AdaptiveSoftmax(layers.AdaptiveEmbedding(V, D, [4]))
+
+
+# Values that are a part of a block, all of which fit into one stack.
+BLOCKS = {
+    "scores.Additive": lambda: block(score="additive"),
+    "scores.DotProduct": block,
+    "scores.LearnedRelative": lambda: block(score=scores.LearnedRelative(6)),
+    "scores.Relative": lambda: block(score="relative"),
+    "scores.SharedQK": lambda: block(score="shared_qk"),
+    "patterns.AdaptiveSpan": lambda: block(pattern=patterns.AdaptiveSpan(4, ramp=2)),
+    "patterns.BlockLocal1D": lambda: block(pattern=patterns.BlockLocal1D(2, lookback=1)),
+    "patterns.BlockLocal2D": lambda: block(pattern=patterns.BlockLocal2D((8, 8), (2, 2), (1, 1))),
+    "patterns.Both": lambda: block(pattern=patterns.Local(4) & patterns.Strided(2)),
+    "patterns.Causal": block,
+    "patterns.Dense": lambda: block(pattern="dense"),
+    "patterns.Either": lambda: block(pattern=patterns.Local(2) | patterns.Strided(3, "column")),
+    "patterns.Fixed": lambda: block(pattern=patterns.Fixed(3, summary=1)),
+    "patterns.LSH": lambda: block(score="shared_qk", pattern=patterns.LSH(2)),
+    "patterns.Local": lambda: block(pattern=patterns.Local(2)),
+    "patterns.PerHead": lambda: block(
+        pattern=patterns.PerHead([patterns.Local(2), patterns.Causal()])
+    ),
+    "patterns.Strided": lambda: block(pattern=patterns.Strided(2)),
+    "positions.Rotary": lambda: block(position="rotary"),
+    "residuals.Gate": lambda: block(residual="gate"),
+    "residuals.PostNorm": block,
+    "residuals.PreNorm": lambda: block(residual="pre_norm"),
+    "feed_forward.FeedForward": block,
+    "feed_forward.SeparableConvTransition": lambda: block(
+        feed=feed_forward.SeparableConvTransition(11, causal=True)
+    ),
+}
+MODELS = {
+    "positions.Axial": lambda: causal_model(position=positions.Axial((8, 8), (4, 4))),
+    "positions.ImageCoordinates": lambda: causal_model(
+        position=positions.ImageCoordinates(3, 4, 1)
+    ),
+    "positions.Learned": lambda: causal_model(position=positions.Learned(64)),
+    "positions.Sinusoidal": causal_model,
+    "positions.Timestep": lambda: causal_model(
+        depth.Recurrent(block(), 2, position="timestep"), position=None
+    ),
+    "depth.ACT": lambda: causal_model(depth.ACT(block(), max_steps=3)),
+    "depth.ACTCell": lambda: rnn_model(keras.layers.RNN(act_cell(), return_sequences=True)),
+    "depth.ACTRNN": lambda: rnn_model(depth.ACTRNN(act_cell(), return_sequences=True)),
+    "depth.Recurrent": lambda: causal_model(depth.Recurrent(block(), 2)),
+    "depth.Reversible": lambda: causal_model(depth.Reversible([block(residual="pre_norm")])),
+    "depth.Stack": causal_model,
+    "memory.KVCache": causal_model,
+    "memory.SegmentMemory": lambda: causal_model(relative_stack(), None, memory.SegmentMemory(12)),
+    "memory.StatefulSegments": lambda: memory.StatefulSegments(
+        causal_model(relative_stack(), None, memory.SegmentMemory(12)), batch_size=2
+    ),
+    "layers.AdaptiveSoftmax": lambda: causal_model(head=adaptive_softmax()),
+    "models.adaptive_span_transformer": lambda: models.adaptive_span_transformer(
+        V, **SIZES, max_span=6
+    ),
+    "models.bert": lambda: models.bert(V, **SIZES, max_length=16),
+    "models.deep_char_transformer": lambda: models.deep_char_transformer(V, **SIZES, max_length=16),
+    "models.gpt": lambda: models.gpt(V, **SIZES, max_length=16),
+    "models.gtrxl": lambda: models.gtrxl(4, {"policy": 4}, **SIZES, memory_length=12),
+    "models.image_transformer": lambda: models.image_transformer(V, (3, 4, 1), **SIZES),
+    "models.reformer": lambda: models.reformer(V, **SIZES, axial_shape=(4, 4), chunk_length=2),
+    "models.sparse_transformer": lambda: models.sparse_transformer(
+        V, **SIZES, image_shape=(2, 8, 1)
+    ),
+    "models.super_resolution_transformer": lambda: models.super_resolution_transformer(
+        V, (1, 3, 1), (3, 4, 1), 1, **SIZES
+    ),
+    "models.transformer": lambda: models.transformer(V, **SIZES),
+    "models.transformer_xl": lambda: models.transformer_xl(V, **SIZES, memory_length=12),
+    "models.universal_transformer": lambda: models.universal_transformer(V, **SIZES),
+}
+# Losses of logits (2, LENGTH, V), or what stands in their place, as functions without arguments.
+LOSSES = {
+    "losses.AuxiliaryLosses": lambda: auxiliary_loss(),
+    "losses.LabelSmoothedCrossentropy": lambda: losses.LabelSmoothedCrossentropy()(
+        token_ids(), keras.random.normal((2, LENGTH, V), seed=0)
+    ),
+    "losses.MixtureOfLogistics": lambda: losses.MixtureOfLogistics(2, num_values=V)(
+        np.random.default_rng(0).integers(0, V, (2, LENGTH, 3)),
+        keras.random.normal((2, LENGTH, losses.MixtureOfLogistics(2).num_parameters), seed=0),
+    ),
+}
+# Arguments that change who may see whom, and a block with them.
+NOT_CAUSAL = {
+    "patterns.Local": ("causal=False", lambda: block(pattern=patterns.Local(2, causal=False))),
+    "patterns.LSH": (
+        "causal=False",
+        lambda: block(score="shared_qk", pattern=patterns.LSH(2, causal=False)),
+    ),
+    "feed_forward.SeparableConvTransition": (
+        "causal=False",
+        lambda: block(pattern="dense", feed=feed_forward.SeparableConvTransition(11)),
+    ),
+}
+
+
+def auxiliary_loss():
+    model = losses.AuxiliaryLosses(causal_model(depth.Stack([block(), block()])), total_steps=100)
+    model.compile("sgd", losses.LabelSmoothedCrossentropy())
+    return model.train_on_batch({"token_ids": token_ids()}, token_ids(1))
+
+
+def make(name):
+    """Return the tiny model with the value `name`."""
+    if name in MODELS:
+        return MODELS[name]()
+    made = BLOCKS[name]()
+    if not made.attention.pattern.causal:
+        return masked_model(made)
+    position = None if name == "positions.Rotary" else "sinusoidal"
+    return causal_model(depth.Stack([made]), position)
+
+
+def token_ids(seed=0):
+    return np.random.default_rng(seed).integers(4, V, (2, LENGTH)).astype("int32")
+
+
+def inputs_of(model):
+    """Return inputs of two rows, and the name of the one with an output at each position."""
+    if isinstance(model, memory.StatefulSegments):
+        model = model.model
+    names = list(model.input)
+    if "states" in names:
+        inputs = {"states": np.random.default_rng(0).normal(size=(2, LENGTH, 4)).astype("float32")}
+    else:
+        inputs = {name: token_ids() for name in names if name in ("token_ids", "target_ids")}
+        if "source_ids" in names:
+            inputs["source_ids"] = token_ids(1)[:, :3]
+    return inputs, next(n for n in ("states", "target_ids", "token_ids") if n in inputs)
