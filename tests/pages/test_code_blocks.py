@@ -6,7 +6,9 @@ import pytest
 from keras_attn.models.catalog import PRESETS
 from serving.client import GrpcClient, RestClient
 
-WITH_PYTHON = [page for page in pages.PAGES if pages.blocks(page, "python")]
+# The examples of the catalogue run in tests/catalogue.
+CATALOGUE = pages.ROOT / "keras_attn/README.md"
+WITH_PYTHON = [page for page in pages.PAGES if page != CATALOGUE and pages.blocks(page, "python")]
 ANSWERS = {
     "serving_default": {"translation": ["Ein Mann"], "continuation": [" rides"], "score": [-1.0]},
     "ids": {"ids": [[5, 7], [9, 0]], "score": [-1.0, -2.0]},

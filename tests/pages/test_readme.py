@@ -1,5 +1,6 @@
-"""The README is short; its pictures are light and up to date."""
+"""The README is short, its measurements are those of their cards, its pictures are up to date."""
 
+import json
 import re
 
 import pages
@@ -14,6 +15,44 @@ README = pages.ROOT / "README.md"
 
 def test_the_readme_has_at_most_8000_characters():
     assert len(pages.text(README)) <= 8000
+
+
+def ratios(card, ours, peer):
+    """Ratios of a benchmark's comparisons with a peer, in the order of the card."""
+    path = pages.ROOT / f"recipes/benchmarks/cards/{card}.json"
+    groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
+    return [
+        comparison["ratio"]
+        for group in groups
+        for comparison in group["comparisons"]
+        if comparison["name"] == ours and comparison.get("peer", "").startswith(peer)
+    ]
+
+
+def measured(card):
+    """The README's headline that links a card, as one line."""
+    items = pages.text(README).split("## Measured")[1].split("\n- ")
+    (item,) = [" ".join(item.split()) for item in items if f"cards/{card}.md" in item]
+    return item
+
+
+def span(found, digits=2):
+    return f"{min(found):.{digits}f} to {max(found):.{digits}f} times as fast as"
+
+
+def test_the_headlines_are_those_of_their_cards():
+    training = "keras_attn fit, float32"
+    # The last two comparisons with KerasHub are of the first step of a process.
+    *steps, _, _ = ratios("training", training, "KerasHub")
+    assert f"{span(steps)} KerasHub" in measured("training")
+    slowest, fastest = min(torch := ratios("training", training, "torch")), max(torch)
+    assert f"{slowest:.2f} to {fastest:.1f} times as fast as torch" in measured("training")
+    decoding = ratios("decoding", "keras_attn, XLA in process", "CTranslate2")
+    tiny, base = decoding[: len(decoding) // 2], decoding[len(decoding) // 2 :]
+    assert f"`transformer_base` by XLA: {span(base)} CTranslate2" in measured("decoding")
+    assert f"{min(tiny):.2f} to {max(tiny):.2f} times" in measured("decoding")
+    local = ratios("attention", "keras_attn Local(256)", "torch flex_attention")
+    assert f"{span(local, digits=1)} compiled `flex_attention`" in measured("attention")
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=pages.name)
