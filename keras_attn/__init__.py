@@ -2,23 +2,26 @@
 
 import importlib
 
-from keras_attn import (
-    callbacks,
-    depth,
-    distribution,
-    feed_forward,
-    generation,
-    layers,
-    losses,
-    memory,
-    metrics,
-    models,
-    optimizers,
-    patterns,
-    positions,
-    residuals,
-    scores,
-)
+from keras_attn.deferred_imports import is_deferred
+
+if not is_deferred():
+    from keras_attn import (
+        callbacks,
+        depth,
+        distribution,
+        feed_forward,
+        generation,
+        layers,
+        losses,
+        memory,
+        metrics,
+        models,
+        optimizers,
+        patterns,
+        positions,
+        residuals,
+        scores,
+    )
 
 __version__ = "0.2.0"
 
@@ -46,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    if name in _LAZY:
+    if name in __all__:
         return importlib.import_module(f"keras_attn.{name}")
     raise AttributeError(f"module 'keras_attn' has no attribute {name!r}")
 

@@ -92,7 +92,9 @@ class Options:
             program: str. Module that is run, such as "recipes.translate".
         """
         parser = argparse.ArgumentParser(
-            prog=program and f"python -m {program}", description=cls.DESCRIPTION
+            prog=program and f"python -m {program}",
+            usage="%(prog)s [--help] [--OPTION VALUE ...]",  # all of them would hide an error
+            description=cls.DESCRIPTION,
         )
         for title, fields in _groups(cls):
             group = parser.add_argument_group(title)

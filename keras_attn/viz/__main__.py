@@ -1,25 +1,19 @@
 """Write the pictures of the README: python -m keras_attn.viz .github/images"""
 
 import argparse
-from pathlib import Path
 
-from keras_attn.viz import plot_axes, plot_patterns, plot_sinusoids
-from keras_attn.viz.axes import values_by_axis
+from keras_attn.deferred_imports import complete
 
 
-def write_pictures(folder):
-    """Write `axes.png`, `patterns.png` and `sinusoids.png` to `folder`."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    # The metadata lists the values in the picture, so that a test can detect an outdated one.
-    plot_axes().savefig(
-        folder / "axes.png", dpi=120, metadata={"Description": "\n".join(values_by_axis())}
-    )
-    plot_patterns().savefig(folder / "patterns.png", dpi=80)
-    plot_sinusoids().savefig(folder / "sinusoids.png", dpi=120)
+def main():
+    parser = argparse.ArgumentParser(prog="python -m keras_attn.viz", description=__doc__)
+    parser.add_argument("folder", help="folder for the pictures")
+    folder = parser.parse_args().folder
+    complete("keras_attn", "keras_attn.viz")
+    from keras_attn.viz.readme import write_pictures  # imports Keras
+
+    write_pictures(folder)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m keras_attn.viz", description=__doc__)
-    parser.add_argument("folder", help="folder for the pictures")
-    write_pictures(parser.parse_args().folder)
+    main()

@@ -47,7 +47,7 @@ class RecipeOptions(
     intermediate_dim: int | None = changed(
         SizeOptions, "intermediate_dim", None, "default: 4 times the hidden"
     )
-    dropout: float = option(0.0, at_least=0)
+    dropout: float = option(0.0, within=(0, 1))
     residual: str = option("post_norm", choices=("post_norm", "pre_norm"))
     ponder_loss: float | None = option(
         {"": 0.01, "parity": 0.001}, "weight of ACT's ponder loss", at_least=0

@@ -37,7 +37,7 @@ class RecipeOptions(
     discount: float = option(0.95, "discount factor of the return", within=(0, 1))
     trace: float = option(0.9, "lambda of the generalised advantage estimate", within=(0, 1))
     clip_norm: float = option(0.5, "largest norm of the whole gradient", at_least=0)
-    entropy_weight: float = option(0.01, "weight of the entropy bonus")
+    entropy_weight: float = option(0.01, "weight of the entropy bonus", at_least=0)
     episodes: int = option(200, "episodes of the test", identity=False, at_least=1)
 
     def resolve(self):

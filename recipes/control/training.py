@@ -13,7 +13,7 @@ from .. import dry_run, files
 from ..optimizer import JIT_COMPILE
 from ..progress import duration, fit_verbosity
 from ..run import FILES, TrainingRun
-from ..settings import check_settings
+from ..settings import check_out, check_settings
 from .agents import build
 from .environments import Environments
 from .proximal_policy import ProximalPolicy
@@ -31,6 +31,10 @@ def run(options, started):
             "Agents act in environments of one process: --strategy must be none or mirrored. "
             f"Received: --strategy {options.strategy}."
         )
+    check_out(options.out)
+    # Runs have directories of their own in it; another recipe keeps its settings here.
+    settings = os.path.join(options.out, "settings.json")
+    check_settings(settings, {"recipe": options.recipe}, options.out)
     if options.dry_run:
         estimates, trained = estimate_agents(options)
         places = f"MODEL-SEED/, each with {FILES}; returns.png and table.md"

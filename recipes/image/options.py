@@ -36,7 +36,7 @@ class RecipeOptions(
         None, "directory with CIFAR-10's *.bin, or ImageNet's train*.np[yz], val*"
     )
     model: str = option("image_transformer", choices=MODELS)
-    dropout: float | None = option({"": 0.2}, at_least=0)
+    dropout: float | None = option({"": 0.2}, within=(0, 1))
     pattern: str | None = option(
         {"": "block_local_1d", "sparse_transformer": "strided"},
         "earlier tokens that a token attends to; dense: all",

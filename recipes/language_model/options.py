@@ -37,7 +37,7 @@ class RecipeOptions(
     )
 
     model: str = option("gpt", choices=MODELS)
-    dropout: float | None = option({"": 0.1}, at_least=0)
+    dropout: float | None = option({"": 0.1}, within=(0, 1))
     memory: int | None = option(
         None,
         "tokens before the segment that each layer remembers, and the longest span of "

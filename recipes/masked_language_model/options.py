@@ -26,7 +26,7 @@ class RecipeOptions(
         "of Python's standard library. The same command with the same --out resumes a run."
     )
 
-    dropout: float = option(0.1, at_least=0)
+    dropout: float = option(0.1, within=(0, 1))
     mask_rate: float = option(0.15, "share of the tokens to predict")
 
     def check(self):

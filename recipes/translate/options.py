@@ -33,7 +33,7 @@ class RecipeOptions(
         {"dates": 2}, "layers on each side, in place of the preset's", at_least=1
     )
     residual: str = option("pre_norm", choices=("pre_norm", "post_norm"))
-    dropout: float | None = option({"dates": 0.1}, "in place of the preset's")
+    dropout: float | None = option({"dates": 0.1}, "in place of the preset's", within=(0, 1))
     vocabulary_size: int = changed(
         TokenizerOptions, "vocabulary_size", 8000, "largest number of subwords"
     )
@@ -63,7 +63,7 @@ class RecipeOptions(
         "steps up to the peak",
         at_least=1,
     )
-    label_smoothing: float = option(0.1)
+    label_smoothing: float = option(0.1, within=(0, 1))
     average_last: int | None = option(
         {"": 10, "dates": 1},
         "epochs whose weights are averaged at the end",
@@ -83,7 +83,7 @@ class RecipeOptions(
         identity=False,
         at_least=1,
     )
-    length_penalty: float = option(0.6, "of the beam search", identity=False)
+    length_penalty: float = option(0.6, "of the beam search", identity=False, at_least=0)
 
     @property
     def case(self):

@@ -66,7 +66,8 @@ class TranslationRun(TrainingRun):
             translations, _ = translator.translate(sources)
             value, signature = self.task.score(translations, references)
             results[split] = {"metric": self.task.metric, "value": value, "signature": signature}
-        sources = [source for source, _ in self.task.splits[self.task.tests[0]]]
+        unseen, *_ = *self.task.tests, "val"
+        sources = [source for source, _ in self.task.splits[unseen]]
         with open(self.path("unseen.txt"), "w", encoding="utf-8") as file:
             file.writelines(f"{source}\n" for source in sources[:5])
         return results

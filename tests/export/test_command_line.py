@@ -9,6 +9,7 @@ import pytest
 
 from keras_attn import models
 from keras_attn.export import __main__ as command
+from keras_attn.export import commands
 from keras_attn.export.versions import new_version
 
 
@@ -100,7 +101,7 @@ def test_sigterm_leaves_no_temporary_files(monkeypatch, tmp_path):
             assert len(os.listdir(tmp_path)) == 1
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(command, "_inspect", end)
+    monkeypatch.setattr(commands, "inspect_export", end)
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as info:
         command.main(["inspect", str(tmp_path)])

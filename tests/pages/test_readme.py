@@ -7,8 +7,8 @@ import pages
 import pytest
 from PIL import Image
 
-from keras_attn.viz.__main__ import write_pictures
 from keras_attn.viz.axes import values_by_axis
+from keras_attn.viz.readme import write_pictures
 
 README = pages.ROOT / "README.md"
 

@@ -1,5 +1,7 @@
 """The recipe from the command line, rollouts against training, and the loss."""
 
+import sys
+
 import keras
 import numpy as np
 import oracles
@@ -14,6 +16,7 @@ from recipes.control.options import AGENTS
 from recipes.control.proximal_policy import ProximalPolicy
 from recipes.control.rollouts import Rollouts
 from recipes.control.training import run_agent
+from recipes.settings import save_settings
 
 SMALL = [
     *("--num-layers", "2", "--num-heads", "2", "--hidden-dim", "8", "--intermediate-dim", "7"),
@@ -123,6 +126,8 @@ def test_the_loss_follows_the_formula():
 PROGRAM = """
 import json, sys
 import numpy as np
+import sys
+
 import keras
 import tensorflow as tf
 
@@ -187,6 +192,23 @@ def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
     (tmp_path / "gtrxl-0" / "card.json").write_text("{}")
     assert run() == 2
     assert "gtrxl-0/card.json is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_missing_package_is_reported_before_anything_is_printed(
+    more, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    assert recipe_runs.run("control", "--out", tmp_path / "out", *more) == 2
+    said, error = capsys.readouterr()
+    assert said == "" and "pip install 'keras_attn[rl]'" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_directory_of_another_recipe_is_refused(tmp_path, capsys):
+    save_settings(tmp_path / "settings.json", {"recipe": "image"})
+    assert recipe_runs.run("control", "--out", tmp_path) == 2
+    assert "one of the recipe image, not of control" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

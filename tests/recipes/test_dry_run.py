@@ -4,8 +4,10 @@ import keras
 import numpy as np
 import pytest
 import recipe_runs
+from other_backend import needs_jax, start_on
 
 from keras_attn import models
+from keras_attn.callbacks import Resume
 from recipes.dry_run import Estimate, byte_count, report
 from recipes.progress import byte_size, duration
 
@@ -146,6 +148,38 @@ def weights(out):
             found[path.name] = np.array(bits)
     assert found
     return found
+
+
+@pytest.mark.slow
+def test_a_dry_run_says_how_much_of_a_run_is_done(data, tmp_path, capsys, monkeypatch):
+    begin = Resume.on_epoch_begin
+
+    def stop_in_second(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+        begin(self, epoch, logs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Resume, "on_epoch_begin", stop_in_second)
+        assert run("language_model", data, tmp_path) == 130
+    before = contents(tmp_path)
+    found = lines_of(capsys, "language_model", data, tmp_path)
+    assert found["Steps"] == "12, of which 6 are done"
+    assert found["Resume"] == f"the run in {tmp_path}"
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.slow
+@needs_jax
+def test_a_dry_run_on_jax(data, tmp_path):
+    """Batches of sentences of like lengths have several shapes."""
+    arguments = [*COMMANDS["translate"], "--data-dir", data, "--out", tmp_path / "out", "--dry-run"]
+    arguments = [x for x in arguments if x not in ("--packing", "24")]
+    module = "'recipes.translate', run_name='__main__', alter_sys=True"
+    done = start_on("jax", f"import runpy; runpy.run_module({module})", *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "optimizer state" in done.stdout and "Time:" in done.stdout
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

@@ -155,6 +155,14 @@ def test_processes_with_other_options_are_refused(data, out, backend):
     assert all("same options" in text for text in said)
 
 
+@both_backends
+def test_a_dry_run_of_two_processes_writes_nothing(data, out, backend):
+    before = sorted(path.name for path in out.iterdir())
+    first, second = finished(workers(data, out, *[("--dry-run",)] * 2, backend=backend))
+    assert "Steps:  40" in first and "the median of 4" in first and "Steps" not in second
+    assert sorted(path.name for path in out.iterdir()) == before
+
+
 def test_processes_do_not_tokenise(data, tmp_path):
     """Each would make a tokenizer of its own."""
     (config,) = cluster(1)

@@ -72,6 +72,25 @@ def test_a_wrong_option_ends_the_process_with_its_name(arguments, message, capsy
     assert capsys.readouterr().err.endswith(f"python -m recipes.example: error: {message}\n")
 
 
+@pytest.mark.parametrize(
+    "recipe, option",
+    [
+        *((recipe, "--dropout 1.5") for recipe in RECIPES if recipe != "control"),
+        ("translate", "--label-smoothing -1"),
+        ("translate", "--length-penalty -1"),
+        ("control", "--entropy-weight -1"),
+        ("control", "--steps -1"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused_in_a_sentence(recipe, option, capsys):
+    options = importlib.import_module(f"recipes.{recipe}.options").RecipeOptions
+    axis = ["--axis", "depth"] if recipe == "compare" else []
+    with pytest.raises(SystemExit, match="2"):
+        options.parse([*axis, *option.split()], f"recipes.{recipe}")
+    usage, error = capsys.readouterr().err.splitlines()
+    assert usage.startswith("usage: ") and f"{option.split()[0]} must be" in error
+
+
 def test_the_identity_has_the_options_that_a_resumed_run_shares():
     identity = Example.parse(["--size", "5"]).identity()
     assert identity == json.loads(json.dumps(identity))
