@@ -37,8 +37,8 @@ CAUSAL = {
     "no": "no",
     "values": "yes, but later inputs can change which earlier ones are read",
 }
-# Packages whose values leave causality to the pattern.
-GIVEN = ("scores.", "positions.", "residuals.", "feed_forward.FeedForward", "depth.", "memory.")
+# Values of other packages leave causality to the pattern, unless an argument changes it.
+DECIDING = ("patterns.", "models.", "layers.")
 CACHED = {
     "yes": "yes",
     "no": "no",
@@ -113,12 +113,12 @@ def _facts(entry):
 
 
 def _causal(name, support):
-    more = "".join(
-        f"; with `{argument}` {CAUSAL[result]}"
-        for argument, result in support.get("causal_with", {}).items()
-    )
-    is_given = name.startswith(GIVEN) and support["saved_model"] != "keras"
-    return CAUSAL[support["causal"]] + ", with a causal pattern" * is_given + more
+    variants = support.get("causal_with", {}).items()
+    more = "".join(f"; with `{argument}` {CAUSAL[result]}" for argument, result in variants)
+    has_pattern = support["saved_model"] != "keras"
+    if has_pattern and not variants and not name.startswith(DECIDING):
+        more = ", with a causal pattern"
+    return CAUSAL[support["causal"]] + more
 
 
 def _exports(support):
