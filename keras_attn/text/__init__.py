@@ -21,8 +21,22 @@ __all__ = [*_MODULES, "load"]
 def load(path):
     """Load the `SentencePiece` or `Characters` that its `save` wrote to the file `path`.
 
+    Args:
+        path: str. The file.
+
+    Returns:
+        A `Tokenizer`.
+
     Raises:
         ValueError: if there is no such file, or it holds neither.
+
+    Example:
+        >>> import os, tempfile
+        >>> from keras_attn import text
+        >>> path = os.path.join(tempfile.mkdtemp(), "tokenizer")
+        >>> text.Characters("abc").save(path)
+        >>> text.load(path).vocabulary_size
+        7
     """
     from keras_attn.text.tokenizer import read_file
 
@@ -35,7 +49,9 @@ def load(path):
 def __getattr__(name):
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value  # the next use is a plain attribute; pdoc lists those only
+    return value
 
 
 def __dir__():

@@ -9,17 +9,6 @@ import numpy as np
 from keras_attn.ops.checks import check_choice
 from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, tf
 
-try:
-    import sentencepiece
-
-    if tf is not None:
-        import tensorflow_text
-except ImportError as error:
-    raise ImportError(
-        "SentencePiece needs the package sentencepiece, and on TensorFlow also tensorflow-text: "
-        "pip install 'keras_attn[text]'"
-    ) from error
-
 _SPACE = "\u2581"  # the library's sign for it
 
 
@@ -39,18 +28,20 @@ class SentencePiece(Tokenizer):
 
     Raises:
         ValueError: if `model_proto` is no such model.
+        ImportError: if sentencepiece, or on TensorFlow tensorflow-text, is not installed.
 
     Example:
-    >>> from keras_attn.text import SentencePiece
-    >>> tokenizer = SentencePiece.train(["the cat sat", "the cat ran"], vocabulary_size=20)
-    >>> ids, lengths = tokenizer.encode(["the cat", ""])
-    >>> tokenizer.decode(ids).numpy().tolist()
-    [b'the cat', b'']
+        >>> from keras_attn.text import SentencePiece
+        >>> tokenizer = SentencePiece.train(["the cat sat", "the cat ran"], vocabulary_size=20)
+        >>> ids, lengths = tokenizer.encode(["the cat", ""])
+        >>> tokenizer.decode(ids).numpy().tolist()
+        [b'the cat', b'']
 
     Differs from the paper: no Unicode normalisation by default, so that decoded text can be
     compared with the text itself.
-    Reference: Kudo and Richardson, 2018 (https://arxiv.org/abs/1808.06226), section 3; unigram:
-        Kudo, 2018 (https://arxiv.org/abs/1804.10959), section 3.2.
+
+    Reference: [Kudo and Richardson, 2018](https://arxiv.org/abs/1808.06226), section 3; unigram:
+        [Kudo, 2018](https://arxiv.org/abs/1804.10959), section 3.2.
     """
 
     def __init__(self, model_proto):
@@ -100,7 +91,7 @@ class SentencePiece(Tokenizer):
             raise ValueError("`sentences` holds no text to learn a vocabulary from.")
         model = io.BytesIO()
         try:
-            sentencepiece.SentencePieceTrainer.train(
+            _packages()[0].SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
                 model_writer=model,
                 vocab_size=vocabulary_size,
@@ -156,14 +147,31 @@ class SentencePiece(Tokenizer):
         # before 2.12 lack it. Not made once and kept: its resource belongs to the kernel that made
         # it, and `keras.utils.set_random_seed` drops every eager kernel. A new one costs nothing,
         # because TensorFlow finds the kernel of the same model again.
+        _, tensorflow_text = _packages()
         return tensorflow_text.SentencepieceTokenizer(model=self._model_proto, out_type=tf.int32)
+
+
+def _packages():
+    """Return the optional packages: sentencepiece, and tensorflow_text or None."""
+    try:
+        import sentencepiece
+
+        if tf is None:
+            return sentencepiece, None
+        import tensorflow_text
+    except ImportError as error:
+        raise ImportError(
+            "SentencePiece needs the package sentencepiece, and on TensorFlow also "
+            "tensorflow-text: pip install 'keras_attn[text]'"
+        ) from error
+    return sentencepiece, tensorflow_text
 
 
 def _processor(model_proto):
     # The library takes no bytes at all for a model, one that is not initialised.
     if isinstance(model_proto, bytes) and model_proto:
         try:
-            return sentencepiece.SentencePieceProcessor(model_proto=model_proto)
+            return _packages()[0].SentencePieceProcessor(model_proto=model_proto)
         except RuntimeError:
             pass
     raise ValueError("`model_proto` is not a SentencePiece model.")

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,9 @@ def test_tokenised_multi30k_survives():
 def test_a_short_text_is_enough():
     tokenizer = SentencePiece.train(["ab"], vocabulary_size=8)
     assert tokenizer.decode(tokenizer.encode(["ab"])[0]).numpy().tolist() == [b"ab"]
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(ImportError, match=r"pip install 'keras_attn\[text\]'"):
+        SentencePiece(b"model")

@@ -317,7 +317,8 @@ def test_names_are_imported_on_first_use():
         "import sys; from keras_attn import text; assert dir(text) == text.__all__; "
         "heavy = {'tensorflow_text', 'sentencepiece'}; assert not heavy & set(sys.modules); "
         "text.TokenBatches; assert not heavy & set(sys.modules); "
-        "text.SentencePiece; assert heavy <= set(sys.modules)"
+        "text.SentencePiece; assert not heavy & set(sys.modules); "
+        "text.SentencePiece.train(['ab ab'], 10); assert heavy <= set(sys.modules)"
     )
     done = run_python("-c", code)
     assert done.returncode == 0, done.stderr
