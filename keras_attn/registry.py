@@ -40,6 +40,8 @@ class Configurable:
     """
 
     __signature__ = _ConstructorSignature()
+    # Arguments of a base class that the class decides itself.
+    decided_arguments = ()
 
     def get_config(self):
         # Not `super()`: some values inherit from a class of Keras first.
@@ -85,7 +87,7 @@ def _parameters(cls):
                     found.setdefault(parameter.name, parameter.replace(kind=kind))
             if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
                 break
-    return found
+    return {name: found[name] for name in found if name not in cls.decided_arguments}
 
 
 def _show(value):

@@ -81,6 +81,8 @@ class ACT(ReplicaLosses, Recurrent):
         `universal_transformer_act`.
     """
 
+    decided_arguments = ("num_layers", "num_steps", "remat")
+
     def __init__(
         self,
         block,
@@ -163,8 +165,3 @@ class ACT(ReplicaLosses, Recurrent):
         if is_graves:
             after = ops.where(progress.running[..., None] > 0, after, before)
         return (after, mean, halted), extras
-
-    def get_config(self):
-        config = super().get_config()
-        del config["num_steps"], config["remat"]
-        return config

@@ -48,6 +48,8 @@ class Recurrent(Stack):
     Reference: [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819), section 2.1, eq. 4 to 7.
     """
 
+    decided_arguments = ("num_layers",)
+
     def __init__(self, block, num_steps, position=None, remat=False, **kwargs):
         check_sizes(num_steps=num_steps)
         block = registry.revive(block)
@@ -79,9 +81,6 @@ class Recurrent(Stack):
         step = {"step": number} if self.position.counts_steps else {}
         return self.position(x, places, **step)
 
+    # Those of `Stack` hold a list of blocks.
     __repr__ = registry.Configurable.__repr__
-
-    def get_config(self):
-        config = registry.Configurable.get_config(self)  # without a list of blocks
-        del config["num_layers"]
-        return config
+    get_config = registry.Configurable.get_config
