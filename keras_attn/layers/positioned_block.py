@@ -1,7 +1,5 @@
 """A block with positions of its own."""
 
-from operator import attrgetter
-
 from keras import ops
 
 from keras_attn import positions, registry
@@ -9,6 +7,15 @@ from keras_attn.attention.inputs import PositionRange, positions_tensor
 from keras_attn.attention.positions import block_positions
 from keras_attn.layers.block import Block
 from keras_attn.ops.shapes import size
+
+
+def _of_block(name):
+    """Return a property that reads the attribute `name` of `self.block`."""
+
+    def read(self):
+        return getattr(self.block, name)
+
+    return property(read)
 
 
 @registry.register
@@ -25,7 +32,7 @@ class PositionedBlock(Block):
         block: a `TransformerBlock`, or another `Block`.
         position: name or object of the position axis.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As `Block`. With a memory, `key_positions` are those of its slots and of `x`.
 
     Raises:
@@ -44,11 +51,15 @@ class PositionedBlock(Block):
     Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), "Positional Embeddings".
     """
 
-    attention = property(attrgetter("block.attention"))
-    cross_attention = property(attrgetter("block.cross_attention"))
-    feed_forward = property(attrgetter("block.feed_forward"))
-    residual = property(attrgetter("block.residual"))
-    needs_closing_norm = property(attrgetter("block.needs_closing_norm"))
+    attention = _of_block("attention")
+    cross_attention = _of_block("cross_attention")
+    feed_forward = _of_block("feed_forward")
+    needs_closing_norm = _of_block("needs_closing_norm")
+
+    @property
+    def residual(self):
+        """The residual of the block's attention."""
+        return self.block.residual
 
     def __init__(self, block, position, **kwargs):
         super().__init__(**kwargs)

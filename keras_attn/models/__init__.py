@@ -1,6 +1,6 @@
 """Models: one builder a paper, and the papers' sizes by name."""
 
-from keras_attn.models.catalog import PRESETS, create, presets
+from keras_attn.models.catalog import create, presets
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.models.image_tokens import ImageTokens
@@ -20,7 +20,6 @@ from keras_attn.models.papers.universal_transformer import universal_transformer
 from keras_attn.models.sequence_model import SequenceModel
 
 __all__ = [
-    "PRESETS",
     "CausalLanguageModel",
     "EncoderDecoder",
     "ImageTokens",

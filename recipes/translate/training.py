@@ -6,6 +6,7 @@ import keras
 
 from keras_attn import callbacks, generation, losses, metrics, models, optimizers, text
 from keras_attn.distribution.workers import worker_of
+from keras_attn.models.catalog import PRESETS
 
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE
@@ -153,6 +154,6 @@ class TranslationRun(TrainingRun):
 
 
 def _check_preset(preset):
-    known = [name for name, (build, _) in models.PRESETS.items() if build is models.transformer]
+    known = [name for name, (build, _) in PRESETS.items() if build is models.transformer]
     if preset not in known:
         raise ValueError(f"--preset must be one of {', '.join(known)}. Received: {preset}.")

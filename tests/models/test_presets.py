@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from keras_attn.losses import AuxiliaryLosses
-from keras_attn.models import PRESETS, create, gpt
+from keras_attn.models import create, gpt
+from keras_attn.models.catalog import PRESETS
 from keras_attn.residuals import Gate
 
 V, L, N, D, F, P = (

@@ -1,0 +1,138 @@
+"""API pages: built by the command of CONTRIBUTING.md, without a warning, with every public name."""
+
+import re
+import shlex
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from urllib.parse import urldefrag
+
+import pages
+import pytest
+from fork_server import run_python
+
+import keras_attn
+
+CONTRIBUTING = (pages.ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
+OPTIONS = shlex.split(re.search(r"(?m)^PDOC_ALLOW_EXEC=1 pdoc (.+)$", CONTRIBUTING)[1])
+BUILD = """
+import sys
+from pdoc.__main__ import cli
+
+for name in (
+    "babel ctranslate2 gymnasium keras_hub matplotlib onnx onnxruntime popgym sacrebleu "
+    "sentencepiece tensorflow_serving tensorflow_text tf2onnx"
+).split():
+    sys.modules[name] = None  # an import of it is an error
+cli(sys.argv[1:])
+"""
+PACKAGES = {f"keras_attn.{name}": getattr(keras_attn, name) for name in keras_attn.__all__}
+# Elements that pdoc and Markdown write.
+ELEMENTS = set(
+    "a blockquote body br button code dd div dl dt em footer g h1 h2 h3 h4 h5 h6 head header html "
+    "img input label li link main meta nav ol p path pre script section span strong style svg "
+    "table tbody td th thead title tr ul wbr".split()
+)
+
+
+class Page(HTMLParser):
+    """What a test reads from a page.
+
+    Attributes:
+        ids, links: lists of str.
+        unknown: set of the elements that HTML does not have.
+        addresses: list of the texts that hold an address and are neither a link nor code.
+    """
+
+    def __init__(self, path):
+        super().__init__()
+        self.ids, self.links, self.unknown, self.addresses = [], [], set(), []
+        self._inside = None
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_data(self, data):
+        if "https://" in data and self._inside not in ("a", "code", "pre", "script", "style"):
+            self.addresses.append(data)
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self._inside = tag
+        self.unknown |= {tag} - ELEMENTS
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.links += [attributes["href"]] if tag == "a" and "href" in attributes else []
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The pages of the modules by path, and what the command printed."""
+    folder = tmp_path_factory.mktemp("api")
+    done = run_python("-c", BUILD, *OPTIONS, "--output-directory", folder, cwd=pages.ROOT)
+    assert done.returncode == 0, done.stderr
+    paths = [path for path in folder.rglob("*.html") if path.name != "index.html"]
+    found = {path.relative_to(folder).as_posix(): Page(path) for path in paths}
+    return SimpleNamespace(pages=found, printed=done.stdout + done.stderr)
+
+
+def path_of(module):
+    return module.replace(".", "/") + ".html"
+
+
+def test_pages_build_without_a_warning_and_without_optional_packages(built):
+    assert built.printed == ""
+
+
+def test_public_packages_have_pages_and_other_modules_have_none(built):
+    assert set(built.pages) == {path_of(module) for module in ["keras_attn", *PACKAGES]}
+
+
+@pytest.mark.parametrize("module", PACKAGES)
+def test_a_page_has_each_public_name_once(built, module):
+    ids = [name for name in built.pages[path_of(module)].ids if name in PACKAGES[module].__all__]
+    assert sorted(ids) == sorted(PACKAGES[module].__all__)
+
+
+@pytest.mark.parametrize("module", PACKAGES)
+def test_a_page_has_no_inherited_members(built, module):
+    for name in built.pages[path_of(module)].ids:
+        owner, _, member = name.partition(".")
+        if member and owner in PACKAGES[module].__all__:
+            assert member in vars(getattr(PACKAGES[module], owner)), name
+
+
+def test_a_class_that_two_packages_export_is_documented_by_one(built):
+    members = [name for page in built.pages.values() for name in page.ids if "." in name]
+    assert len(members) == len(set(members))
+    assert "feed_forward.html#FeedForward" in built.pages["keras_attn/layers.html"].links
+
+
+def test_links_lead_to_names(built):
+    broken = []
+    for path, page in built.pages.items():
+        for link in page.links:
+            target, name = urldefrag(link)
+            if not target.startswith(("http:", "https:")):
+                folder = path.rpartition("/")[0]
+                parts = [p for p in f"{folder}/{target}".split("/") if p not in ("", ".")]
+                while ".." in parts:
+                    at = parts.index("..")
+                    del parts[at - 1 : at + 1]
+                found = built.pages.get("/".join(parts) if target else path)
+                if found is None or name and name not in found.ids:
+                    broken.append(f"{path}: {link}")
+    assert broken == []
+
+
+def test_classes_in_backticks_are_links_to_other_pages(built):
+    assert "models.html#EncoderDecoder" in built.pages["keras_attn/generation.html"].links
+    assert "depth.html#Stack" in built.pages["keras_attn/models.html"].links
+
+
+def test_addresses_are_links(built):
+    assert {path: page.addresses for path, page in built.pages.items() if page.addresses} == {}
+
+
+def test_no_text_is_read_as_an_element(built):
+    """In prose, "p(x_t | x_<t)" would vanish from "<" on: such formulas are code."""
+    assert {path: page.unknown for path, page in built.pages.items() if page.unknown} == {}
