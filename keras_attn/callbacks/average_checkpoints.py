@@ -41,7 +41,7 @@ class AverageCheckpoints(keras.callbacks.Callback):
 
     Differs from the paper: it averages checkpoints ten minutes apart, these are an epoch apart.
 
-    Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 6.1.
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
 
     def __init__(self, directory, last=5):

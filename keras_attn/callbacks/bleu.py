@@ -37,8 +37,8 @@ class Bleu(keras.callbacks.Callback):
         >>> round(logs["val_bleu"], 6)
         100.0
 
-    Reference: Papineni et al., 2002 (https://aclanthology.org/P02-1040), section 2.3;
-    Post, 2018 (https://arxiv.org/abs/1804.08771).
+    Reference: [Papineni et al., 2002](https://aclanthology.org/P02-1040), section 2.3;
+    [Post, 2018](https://arxiv.org/abs/1804.08771).
     """
 
     def __init__(
@@ -98,7 +98,7 @@ def corpus_bleu(translations, references, tokenize="13a", lowercase=False):
         >>> round(corpus_bleu(text, text, tokenize="none")[0], 6)
         100.0
 
-    Reference: Post, 2018 (https://arxiv.org/abs/1804.08771), section 3.
+    Reference: [Post, 2018](https://arxiv.org/abs/1804.08771), section 3.
     """
     return _score(_metric(tokenize, lowercase), list(translations), list(references))
 

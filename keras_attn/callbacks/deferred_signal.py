@@ -14,6 +14,9 @@ class Terminated(SystemExit):
     catch the exception exits with the code of a process that SIGTERM has ended: 143 = 128 + 15.
     `except Exception` does not catch it.
 
+    Args:
+        code: int. Exit code of the process.
+
     Example:
         >>> from keras_attn.callbacks import Terminated
         >>> Terminated().code

@@ -31,7 +31,7 @@ def from_keras_hub_encoder(layer):
         layer: a built `keras_hub.layers.TransformerEncoder`.
 
     Returns:
-        A built `TransformerBlock`.
+        A built `TransformerBlock`, from (B, T, D) to (B, T, D).
 
     Raises:
         ValueError: if `layer` is not such a layer, is not built, or computes something else.
@@ -56,6 +56,15 @@ def from_keras_hub_decoder(layer):
         decoder = keras_hub.layers.TransformerDecoder(intermediate_dim=64, num_heads=8)
         decoder.build((None, None, 32), (None, None, 48))
         block = keras_attn.convert.from_keras_hub_decoder(decoder)
+
+    Args:
+        layer: a built `keras_hub.layers.TransformerDecoder`.
+
+    Returns:
+        A built `TransformerBlock`, from (B, T, D) and the context (B, S, D) to (B, T, D).
+
+    Raises:
+        ValueError: if `layer` is not such a layer, is not built, or computes something else.
 
     Differs from the paper: like KerasHub's layer, it applies dropout to attention weights too.
 

@@ -42,7 +42,8 @@ class ACTCell(registry.Configurable, keras.layers.Layer, DropoutRNNCell):
         halting_bias: float. Initial b; the higher, the fewer steps at first.
 
     Call arguments:
-        inputs: (B, D). states: list, the cell's states and (B, 2).
+        inputs: (B, D).
+        states: list, the cell's states and (B, 2).
 
     Returns:
         The output (B, U), and the list of new states.
@@ -90,15 +91,18 @@ class ACTCell(registry.Configurable, keras.layers.Layer, DropoutRNNCell):
 
     @property
     def state_size(self):
+        """Sizes of the states: those of `cell`, then 2."""
         sizes = self.cell.state_size
         return [*(sizes if isinstance(sizes, (list, tuple)) else [sizes]), 2]
 
     @property
     def output_size(self):
+        """Size of the output, that of `cell`."""
         size = getattr(self.cell, "output_size", None)
         return self.state_size[0] if size is None else size
 
     def get_initial_state(self, batch_size=None):
+        """Return the states before the first input: those of `cell`, then zeros (B, 2)."""
         if hasattr(self.cell, "get_initial_state"):
             states = self.cell.get_initial_state(batch_size=batch_size)
         else:

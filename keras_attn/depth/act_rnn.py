@@ -29,8 +29,9 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
             `keras.layers.RNN`.
 
     Call arguments:
-        sequences: (B, T, D). initial_state, mask: as `keras.layers.RNN`. The state of an `ACTCell`
-            may be that of the cell inside: then its sums start at 0.
+        sequences: (B, T, D).
+        initial_state, mask: as `keras.layers.RNN`. The state of an `ACTCell` may be that of the
+            cell inside: then its sums start at 0.
 
     Returns:
         (B, U); with `return_sequences=True` (B, T, U); then, with `return_state=True`, the states.

@@ -29,6 +29,7 @@ class Reversible(Stack):
     Args:
         block, num_layers: as `Stack`; the blocks are `TransformerBlock`s with
             `residual="pre_norm"`.
+        remat: must be False: the backward pass recomputes activations anyway.
         join: "mean", or "concatenate", which makes the output twice as wide.
 
     Call arguments and returns:

@@ -34,7 +34,7 @@ class Stack(Block):
             pass, or two if L > 16.
 
     Call arguments:
-        As `keras_attn.layers.Block`, but for the states of all blocks:
+        x: (B, T, D). It and the arguments not listed here are those of `keras_attn.layers.Block`.
         memory, memory_length: the state of a `keras_attn.memory.SegmentMemory`, (B, L, M, D) and
             (B,): each block's inputs before `x`. Without a length all slots are filled.
         cache: from `initial_cache`; with cross-attention also `context_cache`, from the method of

@@ -49,8 +49,8 @@ class SeparableConvTransition(PositionMixer):
         kernel_initializer: of all kernels.
 
     Call arguments:
-        x: (B, T, D). padding_mask: bool (B, T), True where a position is real; by default Keras's
-            mask of `x`.
+        x: (B, T, D).
+        padding_mask: bool (B, T), True where a position is real; by default Keras's mask of `x`.
         cache: from `initial_cache` or an earlier call; with it `attention_mask`, bool
             (T, slots), (B, T, slots) or (B, 1, T, slots), `query_positions`, `key_positions` and
             `padding_mask` (B, slots) are as those of a `MultiHeadAttention`.

@@ -44,6 +44,7 @@ class Beam(Value):
         self.length_penalty = length_penalty
 
     def decode(self, model, inputs, options):
+        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
         beams, max_length, eos_id = self.beams, options.max_length, options.eos_id
         num_slots = 0 if options.grows else (max_length - 1) * beams
         prompt = read_prompt(model, inputs, options, num_slots)

@@ -27,6 +27,7 @@ class Greedy(Value):
     """
 
     def decode(self, model, inputs, options):
+        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
         return decode_tokens(model, inputs, self.choose, options)
 
     def choose(self, logits, step):
@@ -80,6 +81,7 @@ class Sample(Value):
         self.seed = seed
 
     def decode(self, model, inputs, options):
+        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
         noise = uniform((options.max_length, ops.shape(inputs)[0]), self.seed)
 
         def choose(logits, step):
@@ -146,6 +148,7 @@ class SamplePixels(Value):
         self.seed = seed
 
     def decode(self, model, inputs, options):
+        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
         likelihood = self.likelihood
         count = likelihood.num_mixtures + likelihood.channels
         noise = uniform((options.max_length, ops.shape(inputs)[0], count), self.seed)

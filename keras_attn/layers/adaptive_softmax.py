@@ -42,7 +42,8 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         ignore_class: int. Tokens with this label have loss 0.
 
     Call arguments:
-        x: (B, T, D). labels: optional int (B, T).
+        x: (B, T, D).
+        labels: optional int (B, T).
 
     Returns:
         Log-probabilities (B, T, V), float32; with `labels` the losses -log p(label) (B, T).

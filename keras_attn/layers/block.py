@@ -71,9 +71,10 @@ class Block(MaskedLayer):
             final norm.
 
     Call arguments:
-        x: (B, T, D). context: (B, S, D), for cross-attention.
-        padding_mask: bool (B, T). context_padding_mask: bool (B, S). By default Keras's masks of
-            `x` and `context`.
+        x: (B, T, D).
+        context: (B, S, D), for cross-attention.
+        padding_mask: bool (B, T), True where a position is real; by default Keras's mask of `x`.
+        context_padding_mask: bool (B, S); by default Keras's mask of `context`.
         attention_mask, query_positions, key_positions: passed to the self-attention.
         context_attention_mask: passed to the cross-attention, broadcastable to (B, N, T, S).
         memory: (B, M, D), the block's inputs before `x`: more keys for the self-attention, which

@@ -20,7 +20,8 @@ class SegmentEmbedding(registry.MaskedLayer):
         embeddings_initializer: of the table.
 
     Call arguments:
-        x: (B, T, D). segment_ids: optional int (B, T); by default all 0.
+        x: (B, T, D).
+        segment_ids: optional int (B, T); by default all 0.
 
     Returns:
         (B, T, D).

@@ -28,7 +28,7 @@ class TransformerBlock(Block):
         residual: name or object of the residual axis.
         dropout: float. Dropout rate of each sublayer's output.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As `keras_attn.layers.Block`: from x (B, T, D), a context (B, S, D) for cross-attention,
         masks, positions, a memory or a cache to (B, T, D).
 

@@ -53,7 +53,7 @@ class AuxiliaryLosses(Configurable, keras.Model):
         inputs: as the model's.
 
     Returns:
-        The model's logits; while `fit` trains, with the outputs of the layers.
+        The model's logits (B, T, V); while `fit` trains, with the outputs of the layers.
 
     Raises:
         ValueError: if `model` has no such depth or output or its depth is `Reversible`, a size is

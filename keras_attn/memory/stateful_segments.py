@@ -51,7 +51,8 @@ class StatefulSegments(registry.Configurable, keras.Model):
             strategy.
 
     Returns:
-        The model's outputs without the memory: a tensor if there is only one, or a dict.
+        The model's outputs without the memory: a tensor if there is only one, such as logits
+        (B, T, V), or a dict.
 
     Raises:
         ValueError: if `model` has no memory, the number of rows is unknown, a batch has more rows

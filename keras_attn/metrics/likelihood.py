@@ -40,7 +40,7 @@ class Perplexity(TokenMetric):
         >>> round(float(metric.result()), 3)
         7.0
 
-    Reference: Jelinek et al., 1977 (https://doi.org/10.1121/1.2016299).
+    Reference: [Jelinek et al., 1977](https://doi.org/10.1121/1.2016299).
     """
 
     def __init__(self, ignore_class=0, name="perplexity", dtype=None):
@@ -92,7 +92,7 @@ class BitsPerCharacter(TokenMetric):
         >>> round(float(metric.result()), 3)  # 6 bits for 5 + 1 characters
         1.0
 
-    Reference: Al-Rfou et al., 2018 (https://arxiv.org/abs/1808.04444), "Experimental Setup".
+    Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), "Experimental Setup".
     """
 
     def __init__(self, token_lengths=None, ignore_class=0, name="bits_per_character", dtype=None):
@@ -154,8 +154,8 @@ class BitsPerDim(TokenMetric):
         >>> round(float(metric.result()), 3)
         8.006
 
-    Reference: van den Oord et al., 2016 (https://arxiv.org/abs/1601.06759), section 5.1;
-    Parmar et al., 2018 (https://arxiv.org/abs/1802.05751), section 5.1.
+    Reference: [van den Oord et al., 2016](https://arxiv.org/abs/1601.06759), section 5.1;
+    [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 5.1.
     """
 
     def __init__(self, likelihood=None, ignore_class=0, name="bits_per_dim", dtype=None):

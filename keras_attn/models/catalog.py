@@ -126,7 +126,13 @@ PRESETS = {
 
 
 def presets():
-    """Return the names of all presets, for `create`."""
+    """Return the names of all presets, for `create`, a sorted list of str.
+
+    Example:
+        >>> import keras_attn
+        >>> [name for name in keras_attn.models.presets() if "reformer" in name]
+        ['reformer_enwik8', 'reformer_imagenet64']
+    """
     return sorted(PRESETS)
 
 
@@ -135,7 +141,10 @@ def create(name, /, **overrides):
 
     Args:
         name: one of `keras_attn.models.presets()`.
-        **overrides: arguments of the builder that replace the preset's, such as `vocabulary_size`.
+        overrides: arguments of the builder that replace the preset's, such as `vocabulary_size`.
+
+    Returns:
+        A `keras.Model` of the builder's class, such as an `EncoderDecoder`.
 
     Raises:
         ValueError: if the name is unknown.

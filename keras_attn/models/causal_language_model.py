@@ -12,16 +12,18 @@ from keras_attn.patterns import AdaptiveSpan
 
 @registry.register
 class CausalLanguageModel(Model):
-    """Predict each token from those before it: p(x_t | x_<t).
+    """Predict each token from those before it: `p(x_t | x_<t)`.
 
         logits = Depth(E[x] + P) E^T
 
-    A functional `keras.Model`; `keras_attn.generation` runs its layers with a cache, by `start` and
-    `step`. With a `memory` the model reads a text segment by segment, and the memory is an input
-    and an output; `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`.
-    Absolute positions would restart in each segment, so use relative scores and `position=None`.
-    Generation keeps the keys of all tokens, like an unlimited memory. A model with another memory
-    shares the weights: `CausalLanguageModel(model.embedding, model.depth, memory=other)`.
+    A functional `keras.Model`, called with a dict of its inputs; `keras_attn.generation` runs its
+    layers with a cache, by `start` and `step`.
+
+    With a `memory` the model reads a text segment by segment, and the memory is an input and an
+    output; `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. Absolute
+    positions would restart in each segment, so use relative scores and `position=None`. Generation
+    keeps the keys of all tokens, like an unlimited memory. A model with another memory shares the
+    weights: `CausalLanguageModel(model.embedding, model.depth, memory=other)`.
 
     Args:
         embedding: a `TokenEmbedding`; None for the `embedding` of the `head`.
@@ -34,11 +36,13 @@ class CausalLanguageModel(Model):
             `model.head(model.depth.output, labels)`.
 
     Call arguments:
-        `token_ids` (B, T) int32; 0 is padding. With a memory also `memory` (B, L, M, D) and
-        `memory_length` (B,) int32, at first from `initial_memory`. Without one optionally
-        `segment_ids` (B, T), for rows of several sequences, as `keras_attn.text.PackedBatches`
-        makes them: 1, 2, .. in the order of a row, 0 for padding. Each sequence then has the logits
-        that it has alone in a row: it attends to itself only, and its positions begin at 0.
+        token_ids: int32 (B, T); 0 is padding.
+        memory, memory_length: with a memory, (B, L, M, D) and int32 (B,), at first from
+            `initial_memory`.
+        segment_ids: optional without a memory, int32 (B, T), for rows of several sequences, as
+            `keras_attn.text.PackedBatches` makes them: 1, 2, .. in the order of a row, 0 for
+            padding. Each sequence then has the logits that it has alone in a row: it attends to
+            itself only, and its positions begin at 0.
 
     Returns:
         Logits (B, T, V), float32. With a memory a dict of `logits` and the next segment's `memory`

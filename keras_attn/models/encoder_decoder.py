@@ -11,12 +11,13 @@ from keras_attn.models.model import Model
 
 @registry.register
 class EncoderDecoder(Model):
-    """Predict a target from a source: p(y_t | y_<t, source).
+    """Predict a target from a source: `p(y_t | y_<t, source)`.
 
         logits = Decoder(E[y] + P, Encoder(E[x] + P)) E^T
 
-    One token table serves source, target and output. A functional `keras.Model`;
-    `keras_attn.generation` runs its layers one target token at a time, by `start` and `step`.
+    One token table serves source, target and output. A functional `keras.Model`, called with a
+    dict of its inputs; `keras_attn.generation` runs its layers one target token at a time, by
+    `start` and `step`.
 
     Args:
         embedding: a `TokenEmbedding`.
@@ -27,11 +28,13 @@ class EncoderDecoder(Model):
             `position`.
 
     Call arguments:
-        A dict of `source_ids` (B, S) and `target_ids` (B, T), int32; 0 is padding. For rows of
-        several pairs, as `keras_attn.text.PackedBatches` makes them, also `source_segment_ids`
-        (B, S) and `target_segment_ids` (B, T): 1, 2, .. in the order of a row, the same for both
-        sides of a pair, 0 for padding. Each pair then has the logits that it has alone in a row:
-        its tokens attend to each other only, and their positions begin at 0.
+        source_ids: int32 (B, S); 0 is padding.
+        target_ids: int32 (B, T); 0 is padding.
+        source_segment_ids, target_segment_ids: optional, int32 (B, S) and (B, T), for rows of
+            several pairs, as `keras_attn.text.PackedBatches` makes them: 1, 2, .. in the order of
+            a row, the same for both sides of a pair, 0 for padding. Each pair then has the logits
+            that it has alone in a row: its tokens attend to each other only, and their positions
+            begin at 0.
 
     Returns:
         Logits (B, T, V), float32.

@@ -88,6 +88,7 @@ class ImageTokens(Value):
 
     @property
     def vocabulary_size(self):
+        """Number of ids: those of the values, of padding and of the start."""
         return self.start_id + 1
 
     @property

@@ -13,7 +13,7 @@ class MaskedLanguageModel(Model):
 
         logits = Head(Encoder(LN(E[x] + P + S)))
 
-    A functional `keras.Model`. The features below the head are
+    A functional `keras.Model`, called with a dict of its inputs. The features below the head are
     `keras.Model(model.input, model.get_layer("encoder").output)`.
 
     Args:
@@ -26,7 +26,8 @@ class MaskedLanguageModel(Model):
         dropout: float. Dropout rate of the embeddings.
 
     Call arguments:
-        A dict of `token_ids` (B, T) int32, 0 is padding, and optionally `segment_ids` (B, T).
+        token_ids: int32 (B, T); 0 is padding.
+        segment_ids: optional, int32 (B, T); by default all 0.
 
     Returns:
         Logits (B, T, V), float32.

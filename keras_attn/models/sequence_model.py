@@ -18,7 +18,8 @@ class SequenceModel(Model):
 
         outputs_t = Head(Depth(Embedding(s))_t)
 
-    For inputs that are no tokens: observations of an actor, measurements. The model reads states
+    For inputs that are no tokens: observations of an actor, measurements. A functional
+    `keras.Model`, called with a dict of its inputs. It reads states
     segment by segment, or one by one, and the memory is an input and an output; a
     `keras_attn.memory.StatefulSegments` keeps it between the batches of `fit`. At an episode's end
     the memory is reset: by `model.memory.reset(state, rows)` between two calls, or by `starts` if
@@ -33,10 +34,11 @@ class SequenceModel(Model):
             float32 dense layer. By default the only output is that of `depth`, `output`.
 
     Call arguments:
-        A dict of `states` (B, T, *state_shape), `memory` (B, L, M, D) and `memory_length` (B,)
-        int32, at first from `initial_memory`; optionally `starts`, bool (B, T), True at the first
-        step of an episode, and `padding_mask`, bool (B, T), False at padding, which must be at the
-        end of a row and is not remembered.
+        states: (B, T, *state_shape).
+        memory, memory_length: (B, L, M, D) and int32 (B,), at first from `initial_memory`.
+        starts: optional, bool (B, T), True at the first step of an episode.
+        padding_mask: optional, bool (B, T), False at padding, which must be at the end of a row
+            and is not remembered.
 
     Returns:
         A dict of the heads' outputs (B, T, ...), by name, and the next segment's `memory` and

@@ -31,7 +31,7 @@ class Adam(SumBeforeClipping, keras.optimizers.Adam):
 
     Differs from the paper: epsilon is added before the bias correction, as Keras has it.
 
-    Reference: Kingma and Ba, 2014 (https://arxiv.org/abs/1412.6980), algorithm 1 and, for the
+    Reference: [Kingma and Ba, 2014](https://arxiv.org/abs/1412.6980), algorithm 1 and, for the
     order of computation, the end of section 2.
     """
 

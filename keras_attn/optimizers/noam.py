@@ -34,7 +34,7 @@ class Noam(keras.optimizers.schedules.LearningRateSchedule):
 
     Differs from the paper: none.
 
-    Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.3, equation 3.
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.3, equation 3.
     """
 
     def __init__(self, hidden_dim, warmup_steps=4000, scale=1.0):

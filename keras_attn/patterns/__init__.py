@@ -18,7 +18,23 @@ NAMES = {"dense": Dense, "causal": Causal}
 
 
 def get(identifier):
-    """Return the pattern for a name, a config or an object."""
+    """Return the pattern for a name, a config or an object.
+
+    Args:
+        identifier: "dense" or "causal"; or a config, as
+            `keras.saving.serialize_keras_object` makes it; or a `Pattern`, which is returned.
+
+    Returns:
+        A `Pattern`.
+
+    Raises:
+        ValueError: if the name is unknown, or `identifier` is no pattern.
+
+    Example:
+        >>> from keras_attn import patterns
+        >>> patterns.get("causal")
+        Causal()
+    """
     return registry.resolve(identifier, NAMES, "pattern", base=Pattern)
 
 

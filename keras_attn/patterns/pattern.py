@@ -19,6 +19,16 @@ class Pattern(Value):
     `p & q` allows the pairs that both allow, `p | q` those that either does. A pattern is saved
     with the layer that holds it.
 
+    Attributes:
+        causal: True if no query meets a key after its own position.
+        is_of_positions: True if positions decide alone: no weights, and no use of the queries and
+            keys themselves.
+        differs_by_head: True if each head has its own pattern.
+        is_random: True if the pattern takes random numbers, new ones in each training step, from
+            `inputs.seed`.
+        simple_rule: "full" if all pairs are allowed, "causal" if j <= i is the whole rule, None for
+            other rules.
+
     Example:
         >>> from keras import ops
         >>> from keras_attn.patterns import Causal
@@ -30,15 +40,10 @@ class Pattern(Value):
         [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
     """
 
-    # True if no query meets a key after its own position.
     causal = False
-    # True if positions decide alone: no weights, and no use of the queries and keys themselves.
     is_of_positions = True
-    # True if each head has its own pattern.
     differs_by_head = False
-    # True if the pattern takes random numbers, new ones in each training step, from `inputs.seed`.
     is_random = False
-    # "full" if all pairs are allowed, "causal" if j <= i is the whole rule, None for other rules.
     simple_rule = None
 
     def __init_subclass__(cls, **kwargs):

@@ -13,7 +13,24 @@ NAMES = {"rotary": Rotary, "sinusoidal": Sinusoidal, "timestep": Timestep}
 
 
 def get(identifier, **layer_arguments):
-    """Return the position for a name, a config or an object; one that needs sizes has no name."""
+    """Return the position for a name, a config or an object; one that needs sizes has no name.
+
+    Args:
+        identifier: "sinusoidal", "timestep" or "rotary"; or a config, as
+            `keras.saving.serialize_keras_object` makes it; or a `Position`, which is returned.
+        layer_arguments: arguments of a Keras layer that is made from a name, such as `dtype`.
+
+    Returns:
+        A `Position`.
+
+    Raises:
+        ValueError: if the name is unknown, or `identifier` is no position.
+
+    Example:
+        >>> from keras_attn import positions
+        >>> positions.get("rotary")
+        Rotary()
+    """
     return registry.resolve(identifier, NAMES, "position", base=Position, **layer_arguments)
 
 

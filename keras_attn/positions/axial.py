@@ -31,7 +31,7 @@ class Axial(Position):
         embeddings_initializer: of the tables; by default normal with a standard deviation of 1, as
             the authors'.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As `Position`, with positions below the product of `shape`.
 
     Raises:

@@ -36,7 +36,7 @@ class ImageCoordinates(Position):
         query_shape: (height, width) of the blocks that follow each other in the sequence, as those
             of a `BlockLocal2D`, the width counting channels; None for raster order.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As `Position`, with positions below height * width * channels.
 
     Raises:

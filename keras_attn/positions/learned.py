@@ -23,7 +23,7 @@ class Learned(Position):
         max_length: int. Number of positions in the table.
         embeddings_initializer: of the table.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As `Position`, with positions below `max_length`.
 
     Raises:

@@ -8,18 +8,22 @@ class Position(MaskedLayer):
 
     A position of one's own overrides `call(x, positions=None)`.
 
+    Attributes:
+        acts_on_heads: True if the position takes heads (B, N, T, H) too: attention applies it to
+            queries and keys.
+        counts_steps: True if `call` takes `step`, the number of times that a shared block has run.
+        max_length: int. Number of positions that the layer tells apart; None for any number.
+
     Call arguments:
-        x: (B, T, D). positions: optional int (T,) or (B, T), in tokens; by default 0 .. T-1.
+        x: (B, T, D).
+        positions: optional int (T,) or (B, T), in tokens; by default 0 .. T-1.
 
     Returns:
         (B, T, D).
     """
 
-    # True if the position takes heads (B, N, T, H) too: attention applies it to queries and keys.
     acts_on_heads = False
-    # True if `call` takes `step`, the number of times that a shared block has run.
     counts_steps = False
-    # Number of positions that the layer tells apart; None for any number.
     max_length = None
 
     def compute_output_shape(self, x_shape, positions_shape=None):

@@ -31,7 +31,7 @@ class Rotary(Position):
     Args:
         max_wavelength: float. The base w.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As `Position`, for x (B, T, H), or heads (B, N, T, H).
 
     Raises:

@@ -25,7 +25,7 @@ class Sinusoidal(Position):
             `"tensor2tensor"` (as concat, with exponent i / (D/2 - 1)).
         max_wavelength: float. The base w.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As `Position`.
 
     Raises:

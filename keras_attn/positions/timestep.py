@@ -25,7 +25,7 @@ class Timestep(Sinusoidal):
     Args:
         layout, max_wavelength: as those of `Sinusoidal`.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As `Position`.
         step: int, or int32 scalar. Number of steps taken before; by default 0.
 

@@ -8,7 +8,24 @@ NAMES = {"gate": Gate, "post_norm": PostNorm, "pre_norm": PreNorm}
 
 
 def get(identifier, **layer_arguments):
-    """Return the residual of a name, a config or an object."""
+    """Return the residual for a name, a config or an object.
+
+    Args:
+        identifier: "post_norm", "pre_norm" or "gate"; or a config, as
+            `keras.saving.serialize_keras_object` makes it; or a `Residual`, which is returned.
+        layer_arguments: arguments of a Keras layer that is made from a name, such as `dtype`.
+
+    Returns:
+        A `Residual`.
+
+    Raises:
+        ValueError: if the name is unknown, or `identifier` is no residual.
+
+    Example:
+        >>> from keras_attn import residuals
+        >>> residuals.get("pre_norm")
+        PreNorm()
+    """
     return registry.resolve(identifier, NAMES, "residual", base=Residual, **layer_arguments)
 
 

@@ -47,6 +47,9 @@ class Gate(Residual):
         kernel_initializer: of the matrices.
         epsilon: float. Added to the variance in the normalisation.
 
+    Call arguments and returns:
+        As `Residual`.
+
     Raises:
         ValueError: if `kind` is unknown, `bias` is no number, or x and y differ in shape.
 

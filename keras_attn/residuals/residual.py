@@ -8,10 +8,17 @@ from keras_attn.registry import MaskedLayer, build_once, register
 class Residual(MaskedLayer):
     """Base class of residuals: `after(x, sublayer(before(x)))`, with a norm of its own.
 
-    `call(x, sublayer_output)` is the `after` step.
+    A residual of one's own overrides `call`, which is the `after` step, and `before`.
 
     Args:
         epsilon: float. Added to the variance in the normalisation.
+
+    Call arguments:
+        x: (B, T, D), the input of the block.
+        y: (B, T, D), the output of the sublayer.
+
+    Returns:
+        (B, T, D).
 
     Attributes:
         needs_closing_norm: True if the sum stays unnormalised, so a stack adds a final norm.
@@ -54,6 +61,9 @@ class PostNorm(Residual):
     Args:
         epsilon: float. Added to the variance.
 
+    Call arguments and returns:
+        As `Residual`.
+
     Example:
         >>> import keras_attn
         >>> residual = keras_attn.residuals.PostNorm(epsilon=1e-12)
@@ -80,6 +90,9 @@ class PreNorm(Residual):
 
     Args:
         epsilon: float. Added to the variance.
+
+    Call arguments and returns:
+        As `Residual`.
 
     Example:
         >>> import keras_attn

@@ -18,7 +18,24 @@ NAMES = {
 
 
 def get(identifier, **layer_arguments):
-    """Return the score for a name, a config or an object."""
+    """Return the score for a name, a config or an object.
+
+    Args:
+        identifier: "scaled_dot", "dot", "additive", "relative" or "shared_qk"; or a config, as
+            `keras.saving.serialize_keras_object` makes it; or a `Score`, which is returned.
+        layer_arguments: arguments of a Keras layer that is made from a name, such as `dtype`.
+
+    Returns:
+        A `Score`.
+
+    Raises:
+        ValueError: if the name is unknown, or `identifier` is no score.
+
+    Example:
+        >>> from keras_attn import scores
+        >>> scores.get("dot")
+        DotProduct(scaled=False)
+    """
     return registry.resolve(identifier, NAMES, "score", base=Score, **layer_arguments)
 
 

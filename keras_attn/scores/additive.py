@@ -23,7 +23,8 @@ class Additive(ScoreLayer):
         units: int. Width A of the hidden layer; by default the head size H.
 
     Call arguments:
-        query: (B, N, T, H). key: (B, N, S, H).
+        query: (B, N, T, H).
+        key: (B, N, S, H).
 
     Returns:
         (B, N, T, S).

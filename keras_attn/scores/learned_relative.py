@@ -28,7 +28,7 @@ class LearnedRelative(DistanceScore):
     Args:
         max_distance: int. Number of distances that have a vector, from 0 on.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As the base class `DistanceScore`: from (B, N, T, H) and (B, N, S, H) to (B, N, T, S).
 
     Raises:

@@ -38,7 +38,7 @@ class Relative(DistanceScore):
         clamp_length: int. Keys further away count as being at this distance, on either side, for
             long memories after training on short ones; None for no limit.
 
-    Call arguments, Returns:
+    Call arguments and returns:
         As the base class `DistanceScore`: from (B, N, T, H) and (B, N, S, H) to (B, N, T, S).
 
     Raises:

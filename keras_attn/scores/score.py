@@ -11,13 +11,17 @@ class Score(registry.Value):
 
     for any tile of queries and keys. A score of one's own overrides `__call__`; one with weights is
     a subclass of `ScoreLayer` and overrides `call`. A score is saved with the layer that holds it.
+
+    Attributes:
+        shares_query: True asks the layer to project queries and keys by one projection.
+        uses_positions: True if logits depend on positions too: plans ask such a score for a
+            `distance_table`.
+        has_weights: True if the score has weights: those of all heads, in an order that only the
+            score knows.
     """
 
-    # True asks the layer to project queries and keys by one projection.
     shares_query = False
-    # True if logits depend on positions too: plans ask such a score for a `distance_table`.
     uses_positions = False
-    # True if the score has weights: those of all heads, in an order that only the score knows.
     has_weights = False
     trainable_variables = ()
 
@@ -40,7 +44,11 @@ class Score(registry.Value):
 
 
 class ScoreLayer(registry.LayerValue, Score):
-    """A score with weights; subclasses override `build` and `call`."""
+    """A score with weights; subclasses override `build` and `call`.
+
+    The arguments and the result of `call` are those of `Score`: from (B, N, T, H) and (B, N, S, H)
+    to (B, N, T, S).
+    """
 
     has_weights = True
 

@@ -120,7 +120,7 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
 
     Args:
         layer: a Keras layer.
-        *inputs: the layer's positional inputs: a shape, for one of random numbers, or an array,
+        inputs: the layer's positional inputs: a shape, for one of random numbers, or an array,
             for one of ids. Two rows or more.
         only, skip, slow: as in `check_attention`.
 

@@ -49,15 +49,16 @@ class TokenBatches(keras.utils.PyDataset):
             is longer than `tokens_per_batch`.
 
     Example:
-    >>> import numpy as np
-    >>> from keras_attn.text import TokenBatches
-    >>> batches = TokenBatches([np.array([5, 6])], [np.array([7])], tokens_per_batch=16)
-    >>> inputs, labels = batches[0]
-    >>> inputs["source_ids"].tolist(), inputs["target_ids"].tolist(), labels.tolist()
-    ([[5, 6, 3, 0]], [[2, 7]], [[7, 3]])
+        >>> import numpy as np
+        >>> from keras_attn.text import TokenBatches
+        >>> batches = TokenBatches([np.array([5, 6])], [np.array([7])], tokens_per_batch=16)
+        >>> inputs, labels = batches[0]
+        >>> inputs["source_ids"].tolist(), inputs["target_ids"].tolist(), labels.tolist()
+        ([[5, 6, 3, 0]], [[2, 7]], [[7, 3]])
 
     Differs from the paper: 4096 tokens by default where the paper's batches had about 25000.
-    Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.1.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.1.
     """
 
     _shape = (None, None)  # of all arrays of a batch

@@ -29,14 +29,15 @@ class Characters(Tokenizer):
         ValueError: if `characters` is empty, repeats one, or has U+FFFD or a lone surrogate.
 
     Example:
-    >>> from keras_attn.text import Characters
-    >>> tokenizer = Characters("abc")
-    >>> ids, lengths = tokenizer.encode(["cab", "d"])
-    >>> ids.numpy().tolist(), lengths.numpy().tolist()
-    ([[6, 4, 5, 3], [1, 3, 0, 0]], [4, 2])
+        >>> from keras_attn.text import Characters
+        >>> tokenizer = Characters("abc")
+        >>> ids, lengths = tokenizer.encode(["cab", "d"])
+        >>> ids.numpy().tolist(), lengths.numpy().tolist()
+        ([[6, 4, 5, 3], [1, 3, 0, 0]], [4, 2])
 
     Differs from the paper: Unicode characters instead of bytes.
-    Reference: Al-Rfou et al., 2018 (https://arxiv.org/abs/1808.04444), section 3; U+FFFD: The
+
+    Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), section 3; U+FFFD: The
         Unicode Standard, section 3.9, "U+FFFD Substitution of Maximal Subparts".
     """
 

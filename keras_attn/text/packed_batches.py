@@ -46,16 +46,17 @@ class PackedBatches(TokenBatches):
             or `tokens_per_batch` does not hold one row.
 
     Example:
-    >>> import numpy as np
-    >>> from keras_attn.text import PackedBatches
-    >>> texts = [np.array([5, 6]), np.array([7])]
-    >>> inputs, labels = PackedBatches(None, texts, tokens_per_batch=6, row_length=6)[0]
-    >>> inputs["token_ids"].tolist(), inputs["segment_ids"].tolist(), labels.tolist()
-    ([[2, 5, 6, 2, 7, 0]], [[1, 1, 1, 2, 2, 0]], [[5, 6, 3, 7, 3, 0]])
+        >>> import numpy as np
+        >>> from keras_attn.text import PackedBatches
+        >>> texts = [np.array([5, 6]), np.array([7])]
+        >>> inputs, labels = PackedBatches(None, texts, tokens_per_batch=6, row_length=6)[0]
+        >>> inputs["token_ids"].tolist(), inputs["segment_ids"].tolist(), labels.tolist()
+        ([[2, 5, 6, 2, 7, 0]], [[1, 1, 1, 2, 2, 0]], [[5, 6, 3, 7, 3, 0]])
 
     Differs from the paper: pairs have two lengths; and the first row with space is taken, where the
     paper's histogram packing takes the one with the least or the most.
-    Reference: Krell et al., 2021 (https://arxiv.org/abs/2107.02027), section 3.
+
+    Reference: [Krell et al., 2021](https://arxiv.org/abs/2107.02027), section 3.
     """
 
     def __init__(

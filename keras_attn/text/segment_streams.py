@@ -40,14 +40,15 @@ class SegmentStreams(keras.utils.PyDataset):
             above 0, or one long text has not a token to predict for each row.
 
     Example:
-    >>> from keras_attn.text import SegmentStreams
-    >>> streams = SegmentStreams([5, 6, 7, 8, 9], batch_size=2, segment_length=2)
-    >>> inputs, targets = streams[0]
-    >>> inputs["token_ids"].tolist(), targets.tolist()
-    ([[5, 6], [7, 8]], [[6, 7], [8, 9]])
+        >>> from keras_attn.text import SegmentStreams
+        >>> streams = SegmentStreams([5, 6, 7, 8, 9], batch_size=2, segment_length=2)
+        >>> inputs, targets = streams[0]
+        >>> inputs["token_ids"].tolist(), targets.tolist()
+        ([[5, 6], [7, 8]], [[6, 7], [8, 9]])
 
     Differs from the paper: the authors' code drops the tokens that do not fill all rows.
-    Reference: Dai et al., 2019 (https://arxiv.org/abs/1901.02860), section 3.2.
+
+    Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """
 
     def __init__(self, texts, batch_size, segment_length, **kwargs):

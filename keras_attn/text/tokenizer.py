@@ -31,9 +31,15 @@ class Tokenizer(_Module):
     A subclass sets `vocabulary_size` and defines `_split` (string tensor to ragged ids without
     special tokens), `_join` (its inverse), `_split_in_python` (list of str or bytes to a list of
     int32 arrays), `_join_in_python` (list of ids to str), `_surfaces` (each id's text as bytes),
-    `vocabulary` (a list of strings by id, first `marks`), `to_bytes` and `from_bytes`.
+    `vocabulary`, `to_bytes` and `from_bytes`.
 
-    Reference: Vaswani et al., 2017 (https://arxiv.org/abs/1706.03762), section 5.1.
+    Attributes:
+        vocabulary_size: int. Number of ids V.
+        pad_id, unk_id, bos_id, eos_id: ints. Ids of padding, of unknown text, of the first and of
+            the last token.
+        marks: the texts of these ids in a vocabulary.
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.1.
     """
 
     pad_id = 0
@@ -130,6 +136,19 @@ class Tokenizer(_Module):
         """Return the text of each id as bytes, from the texts of all ids that are no marks."""
         marks = [REPLACEMENT if i == self.unk_id else "" for i in range(len(self.marks))]
         return np.array([text.encode() for text in [*marks, *texts]], object)
+
+    def vocabulary(self):
+        """Return the texts of all ids, a list of V strings, first `marks`."""
+        raise NotImplementedError(f"{type(self).__name__} must define `vocabulary`.")
+
+    def to_bytes(self):
+        """Return the content of the file that `save` writes."""
+        raise NotImplementedError(f"{type(self).__name__} must define `to_bytes`.")
+
+    @classmethod
+    def from_bytes(cls, content):
+        """Return the tokenizer of a file's content; raise ValueError if it holds none."""
+        raise NotImplementedError(f"{cls.__name__} must define `from_bytes`.")
 
     def save(self, path):
         """Write the tokenizer to the file `path`, which appears complete or not at all."""

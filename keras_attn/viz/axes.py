@@ -78,10 +78,9 @@ def plot_axes():
         ImportError: if Matplotlib is not installed.
 
     Example:
-
-    >>> from keras_attn.viz import plot_axes
-    >>> "pattern" in [text.get_text() for text in plot_axes().axes[0].texts]
-    True
+        >>> from keras_attn.viz import plot_axes
+        >>> "pattern" in [text.get_text() for text in plot_axes().axes[0].texts]
+        True
     """
     rows = [(axis, question, _place(labels)) for axis, question, labels in AXES]
     heights = [2 * ROW_PADDING + (boxes[-1][2] + 1) * LINE for _, _, boxes in rows]

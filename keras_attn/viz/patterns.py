@@ -37,13 +37,12 @@ def plot_pattern(pattern, length, vectors=None, inputs=None):
         ImportError: if Matplotlib is not installed.
 
     Example:
-
-    >>> from keras_attn.patterns import Local
-    >>> from keras_attn.viz import plot_pattern
-    >>> plot_pattern(Local(2), 3).axes[0].images[0].get_array().data.astype(int)
-    array([[1, 0, 0],
-           [1, 1, 0],
-           [0, 1, 1]])
+        >>> from keras_attn.patterns import Local
+        >>> from keras_attn.viz import plot_pattern
+        >>> plot_pattern(Local(2), 3).axes[0].images[0].get_array().data.astype(int)
+        array([[1, 0, 0],
+               [1, 1, 0],
+               [0, 1, 1]])
 
     Reference: pictures of this kind: [Child et al., 2019](https://arxiv.org/abs/1904.10509),
         figure 3.
@@ -59,13 +58,18 @@ def plot_pattern(pattern, length, vectors=None, inputs=None):
 
 
 def plot_patterns(length=24):
-    """Return a figure with an example of every pattern, for the README; `length` is at most 24.
+    """Return a figure with an example of every pattern, for the README.
+
+    Args:
+        length: int. Number of positions T, at most 24.
+
+    Raises:
+        ImportError: if Matplotlib is not installed.
 
     Example:
-
-    >>> from keras_attn.viz import plot_patterns
-    >>> plot_patterns(8).axes[0].get_title()
-    'Dense()'
+        >>> from keras_attn.viz import plot_patterns
+        >>> plot_patterns(8).axes[0].get_title()
+        'Dense()'
     """
     figure = new_figure(13, 8.8)
     panels = figure.subplots(3, 5).flat

@@ -20,11 +20,10 @@ def plot_sinusoids(num_positions=32, hidden_dim=128, layout="interleaved", max_w
         ImportError: if Matplotlib is not installed.
 
     Example:
-
-    >>> from keras_attn.viz import plot_sinusoids
-    >>> figure = plot_sinusoids(num_positions=8, hidden_dim=16)
-    >>> figure.axes[0].images[0].get_array().shape
-    (8, 16)
+        >>> from keras_attn.viz import plot_sinusoids
+        >>> figure = plot_sinusoids(num_positions=8, hidden_dim=16)
+        >>> figure.axes[0].images[0].get_array().shape
+        (8, 16)
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.5.
     """

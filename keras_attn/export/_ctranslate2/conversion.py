@@ -25,7 +25,7 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
 
     CTranslate2 reads and writes tokens: those of the tokenizer's `vocabulary()`; the tokenizer's
     file is saved in the directory. Without a tokenizer, tokens are ids as strings, "4", "5", ...,
-    and the first four are "<pad>", "<unk>", "<s>" and "</s>". CTranslate2 appends the end token to
+    and the first four are `<pad>`, `<unk>`, `<s>` and `</s>`. CTranslate2 appends the end token to
     a source, and gives an empty output for an empty source. `ctranslate2.Generator` loads a causal
     model.
 

@@ -15,14 +15,18 @@ def of_ids(ids="token_ids", lengths="lengths"):
 class ModelFunctions(tf.Module):
     """Functions of a model as a module that can be saved.
 
-    A subclass defines `signatures`, the functions of an export by signature name; one of them is
-    "serving_default".
+    A subclass defines `signatures`.
     """
 
     def __init__(self, model):
         super().__init__()
         # Only the weights: tracking the model would export its optimizer too.
         self.weights = [weight.value for weight in model.weights]
+
+    @property
+    def signatures(self):
+        """The functions of an export, a dict by signature name with a "serving_default"."""
+        raise NotImplementedError(f"{type(self).__name__} must define `signatures`.")
 
 
 def length_mask(rows, lengths):

@@ -36,10 +36,16 @@ def adaptive_span_transformer(
     Use it for text by characters, in which most heads need a short context and a few a long one.
 
     Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
+        dropout: float. Dropout rate of the attention weights and of the feed-forward layers' hidden
+            layer.
         max_span: int. Longest span of a head, and number of inputs that each layer remembers.
         ramp: int. Length of the ramp on which keys fade out.
         span_loss: float. Loss per token of span, for the mean over a layer's heads.
         dynamic: bool. If True, each query has a span that its input determines.
+
+    Returns:
+        A `CausalLanguageModel` with a memory, from token ids (B, T) to logits (B, T, V).
 
     Example:
         >>> import keras_attn

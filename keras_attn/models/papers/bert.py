@@ -30,6 +30,16 @@ def bert(
 
     Use it for classifying and tagging texts, by features that see both sides.
 
+    Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
+        dropout: float. Dropout rate of the embeddings, of the attention weights and of the
+            sublayers' outputs.
+        max_length: int. Number of positions.
+        num_segments: int. Number of segments that a text may have.
+
+    Returns:
+        A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.bert(100, num_layers=1, num_heads=2, hidden_dim=8)

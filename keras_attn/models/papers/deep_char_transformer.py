@@ -30,6 +30,15 @@ def deep_char_transformer(
 
     Use it for language models of characters, of up to 64 layers.
 
+    Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
+        dropout: float. Dropout rate of the attention weights and of the feed-forward layers' hidden
+            layer.
+        max_length: int. Number of positions.
+
+    Returns:
+        A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.deep_char_transformer(vocabulary_size=100, num_layers=2,

@@ -33,6 +33,19 @@ def gpt(
 
     Use it for generating text, and as the base of a language model of your own.
 
+    Args:
+        vocabulary_size: int. Number of tokens V, the id of padding included.
+        num_layers: int. Number of blocks L.
+        num_heads: int. Number of heads N of each attention; it divides `hidden_dim`.
+        hidden_dim: int. Width D.
+        intermediate_dim: int. Width F of the feed-forward layers.
+        dropout: float. Dropout rate of the embeddings, of the attention weights and of the
+            sublayers' outputs.
+        max_length: int. Number of positions.
+
+    Returns:
+        A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.gpt(100, num_layers=1, num_heads=2, hidden_dim=8)

@@ -38,6 +38,20 @@ def gtrxl(
 
     Use it for agents that must remember earlier observations.
 
+    Args:
+        state_shape: int or tuple of ints. Shape of one state.
+        heads: dict of an output's name and the number of its units, or its layer; by
+            default the only output is that of the blocks.
+        num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
+        memory_length: int. Inputs that each layer remembers.
+        dropout: float. Dropout rate of the attention weights and of the sublayers' outputs.
+        residual: name or object of the residual axis.
+        embedding: a layer from states (B, T, *state_shape) to (B, T, D); by default a dense one.
+
+    Returns:
+        A `SequenceModel`, from states (B, T, *state_shape) to a dict of its heads' outputs
+        (B, T, units).
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.gtrxl(5, {"policy": 4, "value": 1}, num_layers=2,

@@ -39,12 +39,20 @@ def image_transformer(
     Use it for generating images value by value, with a likelihood.
 
     Args:
+        vocabulary_size: int. Number of values of a channel, and 2.
+        image_shape: (height, width, channels).
+        num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
+        dropout: float. Dropout rate of the embeddings and of the sublayers' outputs.
         pattern: a causal pattern; by default the paper's 1-D one, `BlockLocal1D(256, 256)`. The 2-D
             one is `BlockLocal2D((32, 96), (8, 32), flange=(8, 16))`; tokens are then in its order.
         num_mixtures: int. If given, a token is a whole pixel, the outputs are the parameters of a
             `MixtureOfLogistics(num_mixtures, channels, V)`, not logits, and the labels are
             `tokens.values(images)`, not `tokens.encode(images)`.
         key_dim: int. Size of a head; by default `hidden_dim / num_heads`.
+        encoding: "sinusoidal" or "learned", as `keras_attn.positions.ImageCoordinates`.
+
+    Returns:
+        A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
 
     Example:
         >>> import keras_attn

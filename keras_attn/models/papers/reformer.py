@@ -43,6 +43,10 @@ def reformer(
     Use it for sequences of tens of thousands of tokens on one device.
 
     Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
+        dropout: float. Dropout rate of the embeddings, of the sublayers' outputs and of the
+            feed-forward layers' hidden layer.
+        attention_dropout: float. Dropout rate of the attention weights.
         axial_shape: ints, whose product is the longest sequence.
         axial_dims: ints, one for each axis, whose sum is `hidden_dim`; by default equal parts.
         attention: "lsh", "local" and "full", repeated over the layers. The paper has "lsh", and
@@ -51,6 +55,9 @@ def reformer(
         local_length: int. Block size of "local" layers, which attend to two blocks.
         key_dim: int. Size of each head; by default `hidden_dim / num_heads`.
         activation, feed_forward_chunks: as `keras_attn.layers.FeedForward`.
+
+    Returns:
+        A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
 
     Example:
         >>> import keras_attn

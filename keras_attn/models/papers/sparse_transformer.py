@@ -43,6 +43,8 @@ def sparse_transformer(
     Use it for images, sound and long text as sequences of thousands of values.
 
     Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
+        dropout: float. Dropout rate of the embeddings and of the sublayers' outputs.
         image_shape: three ints. A text of so many tokens is (tokens / stride, stride, 1).
         stride: int. Stride of the pattern; by default the length of a row.
         summary: int. Summary keys at the end of each row, for `Fixed`; None for `Strided`.
@@ -52,6 +54,9 @@ def sparse_transformer(
         key_dim: int. Size of each head's queries and keys; by default that of its values,
             `hidden_dim / num_heads`, of which the paper's model of small images has half.
         remat: bool. If True, the backward pass recomputes the blocks' activations.
+
+    Returns:
+        A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
 
     Example:
         >>> import keras_attn

@@ -37,6 +37,17 @@ def super_resolution_transformer(
 
     Use it for enlarging small images with plausible details.
 
+    Args:
+        vocabulary_size: int. Number of values of a channel, and 2.
+        source_shape, image_shape: (height, width, channels) of the small and the large image.
+        num_encoder_layers, num_layers: ints. Number of blocks of the encoder, and of the decoder.
+        num_heads, hidden_dim, intermediate_dim: as `transformer`.
+        dropout: float. Dropout rate of the embeddings and of the sublayers' outputs.
+        pattern, encoding: as `image_transformer`.
+
+    Returns:
+        An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.super_resolution_transformer(258, (2, 2, 1), (4, 4, 1), 1, 1,

@@ -31,6 +31,19 @@ def transformer(
 
     Use it for translation, and other tasks from one sequence to another.
 
+    Args:
+        vocabulary_size: int. Number of tokens V, the id of padding included.
+        num_layers: int. Number of blocks L of the encoder, and of the decoder.
+        num_heads: int. Number of heads N of each attention; it divides `hidden_dim`.
+        hidden_dim: int. Width D.
+        intermediate_dim: int. Width F of the feed-forward layers.
+        dropout: float. Dropout rate of the embeddings and of the sublayers' outputs.
+        attention_dropout: float. Dropout rate of the attention weights.
+        position, residual: names or objects of these axes.
+
+    Returns:
+        An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
+
     Example:
         >>> import keras_attn
         >>> model = keras_attn.models.transformer(100, num_layers=1, num_heads=2, hidden_dim=8)

@@ -37,11 +37,18 @@ def transformer_xl(
     Use it for language models of long documents, with a context beyond one segment.
 
     Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
+        dropout: float. Dropout rate of the embeddings, of the sublayers' outputs and of the
+            feed-forward layers' hidden layer.
+        attention_dropout: float. Dropout rate of the attention weights.
         memory_length: int. Inputs that each layer remembers.
         clamp_length: int. Keys further away count as being at this distance; None for none.
         cutoffs: ints, the first ids of the clusters of rarer words, for an adaptive softmax; None
             for one softmax over all tokens, which suits characters and subwords.
         div_val: int. Factor by which each cluster's vectors are narrower than those before.
+
+    Returns:
+        A `CausalLanguageModel` with a memory, from token ids (B, T) to logits (B, T, V).
 
     Example:
         >>> import keras_attn

@@ -38,10 +38,17 @@ def universal_transformer(
     Use it for algorithmic tasks, and tasks from sequence to sequence with few weights.
 
     Args:
+        vocabulary_size, num_heads, hidden_dim, intermediate_dim: as `transformer`.
         num_layers: int. Number of steps T, on which the number of weights does not depend.
         depth: "recurrent", or "act" for a number of steps of each position's own, at most T.
         transition: "feed_forward" or "separable_conv".
         ponder_loss, halting_bias: as `keras_attn.depth.ACT`.
+        dropout: float. Dropout rate of the embeddings and of the sublayers' outputs.
+        attention_dropout: float. Dropout rate of the attention weights.
+        position, residual: names or objects of these axes.
+
+    Returns:
+        An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
 
     Example:
         >>> import keras_attn

@@ -1,0 +1,94 @@
+"""Docstrings of public names: arguments, shapes, results and methods."""
+
+import importlib
+import inspect
+import re
+
+import keras
+import pytest
+
+import keras_attn
+
+NAMES = [
+    f"{package}.{name}"
+    for package in keras_attn.__all__
+    for name in importlib.import_module(f"keras_attn.{package}").__all__
+]
+HEADING = re.compile(r"(?m)^([A-Z][a-z]+(?: [a-z]+)*):$")
+VARIADIC = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+
+
+def find(name):
+    package, attribute = name.split(".")
+    return getattr(importlib.import_module(f"keras_attn.{package}"), attribute)
+
+
+def is_called(value):
+    """True for a layer or a model with inputs of its own."""
+    is_layer = inspect.isclass(value) and issubclass(value, keras.Layer)
+    return is_layer and value.call not in (keras.Layer.call, keras.Model.call)
+
+
+def sections(docstring):
+    """The text of each section of a docstring, by heading."""
+    _, *parts = HEADING.split(docstring)
+    indented = [re.match(r"(?:\n(?: .*)?)*", part)[0] for part in parts[1::2]]
+    return dict(zip(parts[::2], indented, strict=True))
+
+
+def items(section):
+    """The names that the items of a section begin with: "a, b: ..." gives both."""
+    lines = re.findall(r"(?m)^    (?! )(.+)", section)
+    heads = [re.match(r"([\w, ]+):( |$)", line) for line in lines]
+    return [] if None in heads else [n for head in heads for n in head[1].split(", ")]
+
+
+def unnamed(parameters, section):
+    """The parameters that a section neither names nor leaves to another docstring."""
+    if re.match(r"\s*As `", section):
+        return set()
+    named = {p.name for p in parameters if p.kind not in VARIADIC} - {"name"}
+    return named - set(items(section))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_docstring_names_each_argument(name):
+    value = find(name)
+    found = sections(inspect.cleandoc(value.__doc__))
+    parameters = inspect.signature(value).parameters.values()
+    assert unnamed(parameters, found.get("Args", found.get("Attributes", ""))) == set()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isfunction(find(name))])
+def test_the_docstring_of_a_function_names_the_result(name):
+    docstring = inspect.cleandoc(find(name).__doc__)
+    assert "Returns" in sections(docstring) or docstring.startswith("Return ")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if is_called(find(name))])
+def test_the_docstring_of_a_layer_has_shapes(name):
+    found = sections(inspect.cleandoc(find(name).__doc__))
+    both = found.get("Call arguments and returns")
+    for heading in ("Call arguments", "Returns"):
+        assert re.search(r"\(B\b|\b[Aa]s\b", both or found[heading]), heading
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sections_of_arguments_are_lists(name):
+    """An item begins with its name, so that pages and help show each on lines of its own."""
+    found = sections(inspect.cleandoc(find(name).__doc__))
+    for heading in {"Args", "Attributes", "Call arguments"} & set(found):
+        assert items(found[heading]) or re.match(r"\s*As `", found[heading]), heading
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(find(name))])
+def test_public_methods_are_documented_where_they_are_first_defined(name):
+    value = find(name)
+    missing = []
+    for attribute, member in vars(value).items():
+        is_method = inspect.isroutine(member) or isinstance(member, (property, classmethod))
+        overrides = any(hasattr(base, attribute) for base in value.__mro__[1:])
+        if is_method and not attribute.startswith("_") and not overrides:
+            if not inspect.getdoc(getattr(value, attribute)):
+                missing.append(attribute)
+    assert missing == []
