@@ -87,3 +87,33 @@ def test_a_pattern_of_ones_own_is_proved_and_faster_than_the_matrix(tmp_path):
     times = numbers(r"(\d+) hours: .* ([\d.]+) times as fast, outputs differ by (\S+)\n", text)
     assert [length for length, _, _ in times] == [1024, 2048, 4096]
     assert times[-1][1] > 2 and all(difference < 1e-5 for _, _, difference in times)
+
+
+@pytest.mark.slow
+def test_each_idea_for_long_text_takes_less_memory_than_all_scores(tmp_path):
+    text = run("long_text", tmp_path)
+    megabytes = dict(re.findall(r"2048 bytes, (.*): (\d+) MB", text))
+    dense, local, remat, reversible, lsh = map(float, megabytes.values())
+    assert dense > 2 * local and local > 2 * remat
+    assert max(reversible, lsh) < local / 2
+    steps = numbers(r"Step \d+, 16384 bytes, .*: loss ([\d.]+), (\d+) MB", text)
+    losses, long_megabytes = zip(*steps)
+    assert losses[-1] < losses[0] - 0.5
+    assert max(long_megabytes) < dense
+
+
+@pytest.mark.slow
+def test_the_served_translator_writes_unseen_dates(tmp_path):
+    text = run("served_translator", tmp_path)
+    ((share,),) = numbers(r"answers ([\d.]+)% of 500 unseen dates exactly", text)
+    assert share > 85
+    assert len(re.findall(r"(?m)^\d{4}-\d\d-\d\d  .*\d{4}", text)) == 5
+
+
+@pytest.mark.slow
+def test_a_memory_across_calls_makes_a_text_more_likely(tmp_path):
+    text = run("memory_across_calls", tmp_path)
+    ((remembered, forgotten),) = numbers(r"with memory ([\d.]+), without ([\d.]+)", text)
+    assert remembered < forgotten - 0.1
+    ((apart,),) = numbers(r"differ by at most (\S+)\n", text)
+    assert apart < 1e-4
