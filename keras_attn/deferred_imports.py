@@ -9,7 +9,7 @@ import importlib
 import itertools
 import sys
 
-COMMANDS = ("keras_attn.export", "keras_attn.viz", "keras_attn.recipes.")
+COMMANDS = ("keras_attn.catalogue", "keras_attn.export", "keras_attn.viz", "keras_attn.recipes.")
 
 
 def is_deferred():

@@ -7,7 +7,10 @@ import sys
 import pytest
 from fork_server import ROOT
 
-COMMANDS = ["keras_attn.export", "keras_attn.export saved_model", "keras_attn.viz"]
+COMMANDS = [
+    *("keras_attn.catalogue", "keras_attn.export", "keras_attn.export saved_model"),
+    "keras_attn.viz",
+]
 
 
 def run_lightly(*arguments):

@@ -3,14 +3,18 @@
 import argparse
 import sys
 
-from keras_attn.catalogue.files import outdated, write
+from keras_attn.deferred_imports import complete
 
 
 def main(arguments=None):
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m keras_attn.catalogue", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if files differ")
-    if not parser.parse_args(arguments).check:
+    options = parser.parse_args(arguments)
+    complete("keras_attn")
+    from keras_attn.catalogue.files import outdated, write  # imports Keras
+
+    if not options.check:
         write()
         return 0
     if files := outdated():
