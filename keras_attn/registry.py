@@ -6,6 +6,8 @@ import inspect
 
 import keras
 
+from keras_attn.hints import ArgumentHints, closest
+
 PACKAGE = "keras_attn"
 register = keras.saving.register_keras_serializable(package=PACKAGE)
 serialize = keras.saving.serialize_keras_object
@@ -27,7 +29,7 @@ class _ConstructorSignature:
         return inspect.Signature(parameters)
 
 
-class Configurable:
+class Configurable(ArgumentHints):
     """Mixin with a configuration and a `repr` made of the constructor's arguments.
 
     The value of an argument is the attribute of its name. A constructor's `**kwargs` are the
@@ -141,6 +143,10 @@ class Value(Configurable):
 class LayerValue(keras.layers.Layer, Value):
     """A value of an axis that has weights: a layer that equals only itself."""
 
+    def __new__(cls, *args, **kwargs):
+        cls._check_arguments(kwargs)
+        return super().__new__(cls, *args, **kwargs)
+
     __eq__ = object.__eq__
     __hash__ = object.__hash__
     __repr__ = Configurable.__repr__
@@ -152,33 +158,63 @@ def revive(value):
     return deserialize(value) if isinstance(value, dict) else value
 
 
-def resolve(identifier, names, axis, base=object, **layer_arguments):
+def resolve(identifier, names, axis, base=object, argument=None, **layer_arguments):
     """Return the value for a name, a config or an object, as `keras.initializers.get` does.
 
     Args:
         names: dict from each snake_case name to a function without arguments that makes the value.
         axis: str. The axis, for error messages. base: class of its objects.
+        argument: str. The argument, for error messages; by default `axis`.
         **layer_arguments: such as a dtype policy, for Keras layers that are made from a name.
     """
     _NAMED.update(names)
-
-    def error(reason):
-        known = ", ".join(sorted(names))
-        return ValueError(f"{reason}. Received: {axis}={identifier!r}. Known names: {known}.")
-
-    if isinstance(identifier, str):
-        if identifier not in names:
-            raise error(f"Unknown {axis}")
+    if isinstance(identifier, dict):
+        return deserialize(identifier)
+    if isinstance(identifier, str) and identifier in names:
         make = names[identifier]
         is_layer = isinstance(make, type) and issubclass(make, keras.layers.Layer)
         return make(**layer_arguments) if is_layer else make()
-    if isinstance(identifier, dict):
-        return deserialize(identifier)
-    is_value = isinstance(identifier, base) and hasattr(identifier, "get_config")
-    if isinstance(identifier, type) or not is_value:
+    is_class = isinstance(identifier, type)
+    if not is_class and isinstance(identifier, base) and hasattr(identifier, "get_config"):
+        return identifier
+    argument = argument or axis
+    if isinstance(identifier, str):
+        problem = f"Unknown {axis}.{_hint(identifier, names, axis, base)}"
+    elif is_class and issubclass(identifier, base) and issubclass(identifier, Configurable):
+        problem = f"`{argument}` must be an object, not a class: pass {_call_of(identifier)}."
+    else:
         kind = "" if base is object else f", a subclass of {base.__name__}"
-        raise error(f"`{axis}` must be a name or an object of this axis{kind}")
-    return identifier
+        problem = f"`{argument}` must be a name or an object of this axis{kind}."
+    raise ValueError(
+        f"{problem} Received: {argument}={identifier!r}. Known names: {', '.join(sorted(names))}."
+    )
+
+
+def _hint(name, names, axis, base):
+    """Return a sentence with the value of the axis, or of another one, that a name may mean."""
+    values = {cls.__name__: _call_of(cls) for cls in _classes(base)}
+    found = closest(name, [*values, *names])
+    if found is not None:
+        return f" Did you mean {values.get(found) or repr(found)}?"
+    others = {cls.__name__: _call_of(cls) for cls in _classes(Configurable)}
+    found = closest(name, others)
+    return "" if found is None else f" {others[found]} belongs to another axis."
+
+
+def _classes(base):
+    """Return the registered subclasses of `base`; none if it is `object`."""
+    if base is object:
+        return []
+    found = [cls for child in base.__subclasses__() for cls in (child, *_classes(child))]
+    return [cls for cls in found if ">" in keras.saving.get_registered_name(cls)]
+
+
+def _call_of(cls):
+    """Return the call that makes an object: `patterns.Local(window=...)`, with backquotes."""
+    needed = [f"{p.name}=..." for p in _parameters(cls).values() if p.default is p.empty]
+    package, _, module = cls.__module__.partition(".")
+    folder = f"{module.partition('.')[0]}." if package == PACKAGE else ""
+    return f"`{folder}{cls.__name__}({', '.join(needed)})`"
 
 
 def copy(value):

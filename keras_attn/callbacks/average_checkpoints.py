@@ -8,10 +8,11 @@ import numpy as np
 
 from keras_attn.callbacks.npz import read_arrays, write_arrays
 from keras_attn.distribution.workers import worker_of, worker_suffix
-from keras_attn.ops.checks import check_sizes
+from keras_attn.hints import ArgumentHints
+from keras_attn.ops.checks import check_paths, check_sizes
 
 
-class AverageCheckpoints(keras.callbacks.Callback):
+class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
     """Save the weights of the last epochs and set their mean when training ends.
 
         w = (w_(e-n+1) + ... + w_e) / n
@@ -46,6 +47,7 @@ class AverageCheckpoints(keras.callbacks.Callback):
 
     def __init__(self, directory, last=5):
         super().__init__()
+        check_paths(directory=directory)
         check_sizes(last=last)
         self.directory = directory
         self.last = last

@@ -2,10 +2,11 @@
 
 import keras
 
-from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.hints import ArgumentHints
+from keras_attn.ops.checks import check_choice, check_sizes, check_that
 
 
-class Bleu(keras.callbacks.Callback):
+class Bleu(ArgumentHints, keras.callbacks.Callback):
     """Translate a validation set every few epochs and log its corpus BLEU as `val_bleu`.
 
         BLEU = 100 min(1, exp(1 - r / c)) (p_1 p_2 p_3 p_4)^(1/4)
@@ -45,6 +46,9 @@ class Bleu(keras.callbacks.Callback):
         self, source, references, translate, every_epochs=1, tokenize="13a", lowercase=False
     ):
         super().__init__()
+        for name, texts in {"source": source, "references": references}.items():
+            check_that(not isinstance(texts, str), "a list of sentences", **{name: texts})
+        check_that(callable(translate), "a function of a list of sentences", translate=translate)
         source, references = list(source), list(references)
         if not source or len(source) != len(references):
             raise ValueError(

@@ -16,12 +16,13 @@ from keras_attn.callbacks.training_state import (
     values_fit,
 )
 from keras_attn.distribution.workers import worker_of
-from keras_attn.ops.checks import check_sizes
+from keras_attn.hints import ArgumentHints
+from keras_attn.ops.checks import check_paths, check_sizes
 
 GRACE = 20.0  # seconds; schedulers send SIGKILL 30 seconds or more after SIGTERM
 
 
-class Resume(keras.callbacks.Callback):
+class Resume(ArgumentHints, keras.callbacks.Callback):
     """Save the whole state of training, and restore it before the next `fit`.
 
     The state is the model's weights, its random seeds and memories (those of every replica), the
@@ -79,6 +80,7 @@ class Resume(keras.callbacks.Callback):
 
     def __init__(self, directory, every_steps=None, keep=2):
         super().__init__()
+        check_paths(directory=directory)
         check_sizes(keep=keep)
         if every_steps is not None:
             check_sizes(every_steps=every_steps)

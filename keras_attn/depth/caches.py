@@ -26,6 +26,11 @@ def initial(blocks, batch_size, max_length):
 
 def of_block(number, cache, context_cache):
     """Return the caches of one block by the names of its sublayers."""
+    if not isinstance(cache, dict) or "layers" not in cache:
+        raise ValueError(
+            "`cache` must come from the depth's `initial_cache` or from an earlier call. "
+            f"Received: cache={cache!r}."
+        )
     index = cache.get("index")
     caches = {name: {**slots, "index": index} for name, slots in cache["layers"][number].items()}
     if context_cache is not None:

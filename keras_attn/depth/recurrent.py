@@ -4,7 +4,7 @@ import keras
 
 from keras_attn import positions, registry
 from keras_attn.attention.positions import block_positions
-from keras_attn.depth.stack import Stack
+from keras_attn.depth.stack import Stack, make_block
 from keras_attn.ops.checks import check_sizes
 
 
@@ -54,7 +54,7 @@ class Recurrent(Stack):
         check_sizes(num_steps=num_steps)
         block = registry.revive(block)
         is_function = callable(block) and not isinstance(block, keras.layers.Layer)
-        block = block(0) if is_function else block
+        block = make_block(block, 0) if is_function else block
         super().__init__([block] * num_steps, remat=remat, **kwargs)
         self.block = block
         self.num_steps = num_steps

@@ -1,6 +1,7 @@
 """Blocks one after another."""
 
 import functools
+import inspect
 
 import keras
 from keras import ops
@@ -12,6 +13,18 @@ from keras_attn.layers.block import Block, CallContext, takes_call_context
 from keras_attn.memory.segment_memory import filled_slots
 from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.shapes import size
+
+
+def make_block(block, index):
+    """Return `block(index)`; refuse a function that does not take the index."""
+    try:
+        inspect.signature(block).bind(index)
+    except TypeError as error:
+        raise ValueError(
+            "`block` must be a function of the layer's index, such as "
+            f"`lambda index: TransformerBlock(...)`. Received: block={block!r}."
+        ) from error
+    return block(index)
 
 
 @registry.register
@@ -82,7 +95,9 @@ class Stack(Block):
         check_sizes(num_layers=num_layers)
         self.num_layers = num_layers
         self.remat = bool(remat)
-        self.blocks = [block(i) if callable(block) else block[i] for i in range(num_layers)]
+        self.blocks = [
+            make_block(block, i) if callable(block) else block[i] for i in range(num_layers)
+        ]
         for index, layer in enumerate(self.blocks):
             if not isinstance(layer, Block):
                 raise ValueError(

@@ -35,6 +35,11 @@ def check_float32(model):
 
 def check_vocabularies(model, tokenizer):
     """Raise a `ValueError` if the vocabularies of model and tokenizer differ in size."""
+    if not hasattr(tokenizer, "vocabulary_size"):
+        raise ValueError(
+            "`tokenizer` must be one of `keras_attn.text`, as `SentencePiece.load(path)` reads it. "
+            f"Received: tokenizer={tokenizer!r}."
+        )
     sizes = (model.embedding.vocabulary_size, tokenizer.vocabulary_size)
     if sizes[0] != sizes[1]:
         raise ValueError(

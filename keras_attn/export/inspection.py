@@ -11,6 +11,7 @@ from keras_attn.export.golden_outputs import replay
 from keras_attn.export.saved_model_files import count_ops, has_own_variables, read_saved_model
 from keras_attn.export.servable_ops import serving_version, unservable_among
 from keras_attn.export.versions import find_versions
+from keras_attn.ops.checks import check_paths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +99,7 @@ def inspect(path):
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
+    check_paths(path=path)
     directory = _version_in(os.fspath(path))
     meta_graph = read_saved_model(directory)
     ops, signatures = count_ops(meta_graph), _signatures(meta_graph)

@@ -5,7 +5,7 @@ import os
 import re
 
 from keras_attn.ops.atomic_files import atomic_directory
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_paths, check_sizes
 
 MAX_VERSION = 2**63 - 1
 
@@ -28,6 +28,7 @@ def new_version(path, version=None):
 
     Reference: https://www.tensorflow.org/tfx/serving/serving_basic
     """
+    check_paths(path=path)
     directory = free_version(os.fspath(path), version)
     with atomic_directory(directory) as temporary:
         yield temporary, directory

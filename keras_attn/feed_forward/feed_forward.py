@@ -5,7 +5,8 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.backend.tiles import for_each_tile
-from keras_attn.ops.checks import check_rates, check_sizes
+from keras_attn.ops.activations import get_activation
+from keras_attn.ops.checks import check_given, check_rates, check_sizes, check_that
 from keras_attn.ops.kernel_layer import KernelLayer
 from keras_attn.ops.random import RepeatedSeed, split_seed
 from keras_attn.ops.shapes import ceil_div, flatten_rows, pad, size, slice_axis
@@ -61,11 +62,14 @@ class FeedForward(KernelLayer):
         check_sizes(intermediate_dim=intermediate_dim, chunks=chunks)
         check_rates(dropout=dropout)
         self.intermediate_dim = intermediate_dim
-        self.activation = keras.activations.get(activation)
+        self.activation = get_activation(activation)
         self.dropout = dropout
         self.chunks = chunks
 
-    def build(self, x_shape):
+    def build(self, x_shape=None):
+        check_given(x=x_shape)
+        check_that(len(x_shape) > 1, "of shape (..., length, width)", x_shape=tuple(x_shape))
+
         def dense(units, initializer, name):
             return keras.layers.Dense(
                 units,

@@ -7,8 +7,9 @@ from keras_attn import registry
 from keras_attn.attention.cache import add_slots
 from keras_attn.attention.masks import join_masks, keras_mask
 from keras_attn.attention.positions import slots_at_distance
+from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
-from keras_attn.ops.images import integer_pair
+from keras_attn.ops.images import integers
 
 
 class PositionMixer(registry.MaskedLayer):
@@ -88,8 +89,8 @@ class SeparableConvTransition(PositionMixer):
         check_sizes(intermediate_dim=intermediate_dim)
         check_rates(dropout=dropout)
         self.intermediate_dim = intermediate_dim
-        self.kernel_sizes = integer_pair(1, kernel_sizes=kernel_sizes)
-        self.activation = keras.activations.get(activation)
+        self.kernel_sizes = integers(2, 1, kernel_sizes=kernel_sizes)
+        self.activation = get_activation(activation)
         self.dropout = dropout
         self.causal = bool(causal)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)

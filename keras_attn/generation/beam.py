@@ -2,13 +2,13 @@
 
 from keras import ops
 
-from keras_attn.generation.loop import cache_loop, read_prompt, slot_positions
+from keras_attn.generation.loop import Strategy, cache_loop, read_prompt, slot_positions
 from keras_attn.ops.checks import check_numbers, check_sizes
-from keras_attn.registry import Value, register
+from keras_attn.registry import register
 
 
 @register
-class Beam(Value):
+class Beam(Strategy):
     """Beam search: keep the K most likely hypotheses, return the best one that ended.
 
         score(Y) = log p(Y) / ((5 + |Y|) / 6)^length_penalty,   |Y| counts the end token

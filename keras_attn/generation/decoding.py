@@ -4,12 +4,13 @@ import threading
 import weakref
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation.beam import Beam
-from keras_attn.generation.loop import DecodingOptions
+from keras_attn.generation.loop import DecodingOptions, Strategy
 from keras_attn.generation.sampling import Greedy, Sample
 from keras_attn.ops.checks import check_sizes
 
@@ -52,8 +53,8 @@ def generate(
         (B,), the log-probability under the strategy's normalisation.
 
     Raises:
-        ValueError: if `max_length` < 1, `inputs` are not integers of rank 2, both together are more
-            than the model has positions for, or the strategy is unknown.
+        ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary, both
+            together are more than the model has positions for, or the strategy is unknown.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -66,7 +67,10 @@ def generate(
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
+    strategy = get_strategy(strategy)
     check_sizes(max_length=max_length)
+    check_sizes(least=0, bos_id=bos_id)
+    check_sizes(least=-1, eos_id=eos_id)
     check_model(model)
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
@@ -75,16 +79,41 @@ def generate(
                 f"`inputs` of this model must have `{name}`. Received: {sorted(inputs)}."
             )
         inputs = inputs[name]
-    inputs = ops.convert_to_tensor(inputs)
-    if len(inputs.shape) != 2 or keras.backend.is_float_dtype(inputs.dtype):
-        raise ValueError(
-            "`inputs` must be integer token ids of shape (batch, length). "
-            f"Received: shape={tuple(inputs.shape)}, dtype={inputs.dtype}."
-        )
+    inputs = _token_ids(model, inputs)
     _check_positions(model, inputs.shape[1], max_length)
-    strategy = registry.resolve(strategy, STRATEGIES, "strategy")
     decode = _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile)
     return decode(ops.cast(inputs, "int32"))
+
+
+def get_strategy(identifier):
+    """Return the decoding strategy for a name, a config or an object."""
+    return registry.resolve(identifier, STRATEGIES, "strategy", base=Strategy)
+
+
+def _token_ids(model, inputs):
+    """Return ids as a tensor (B, S); refuse what are no ids, or ids of another vocabulary."""
+    wanted = (
+        "`inputs` must be integer token ids of shape (batch, length), rows padded with 0 on the "
+        "right; `encode` of a tokenizer turns text into ids."
+    )
+    values = None  # those of a tensor may not be known yet
+    if not ops.is_tensor(inputs):
+        try:
+            inputs = values = np.asarray(inputs)
+        except ValueError as error:  # rows of different lengths
+            raise ValueError(f"{wanted} Received: inputs={inputs!r}.") from error
+    shape, dtype = tuple(inputs.shape), getattr(inputs.dtype, "name", str(inputs.dtype))
+    if len(shape) != 2 or "int" not in dtype or shape[1] == 0:
+        raise ValueError(f"{wanted} Received: shape={shape}, dtype={dtype}.")
+    size = getattr(getattr(model, "embedding", None), "vocabulary_size", None)
+    if size is not None and values is not None and values.size:
+        least, most = values.min(), values.max()
+        if least < 0 or most >= size:
+            raise ValueError(
+                f"`inputs` must be ids of the model's vocabulary, from 0 to {size - 1}. "
+                f"Received: ids from {least} to {most}."
+            )
+    return ops.convert_to_tensor(inputs)
 
 
 def check_model(model):

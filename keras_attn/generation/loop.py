@@ -1,8 +1,18 @@
-"""The decoding loop: read the prompt, then generate one token per row and step."""
+"""The base class of the strategies, and their loop: read the prompt, then token by token."""
 
 from typing import NamedTuple
 
 from keras import ops
+
+from keras_attn.registry import Value
+
+
+class Strategy(Value):
+    """Base class of the decoding strategies: the choice of the next token."""
+
+    def decode(self, model, inputs, options):
+        """Return ids (B, max_length) and scores (B,) for int32 inputs (B, S) and the options."""
+        raise NotImplementedError(f"{type(self).__name__} must define `decode`.")
 
 
 class DecodingOptions(NamedTuple):

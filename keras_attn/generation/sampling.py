@@ -3,15 +3,15 @@
 from keras import ops
 
 from keras_attn.backend.operations import uniform
-from keras_attn.generation.loop import decode_tokens
+from keras_attn.generation.loop import Strategy, decode_tokens
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_numbers, check_sizes, check_that
 from keras_attn.ops.images import join_values
-from keras_attn.registry import Value, register
+from keras_attn.registry import register
 
 
 @register
-class Greedy(Value):
+class Greedy(Strategy):
     """Greedy decoding: take the most likely token at each step.
 
         y_t = argmax p(. | y_<t),   score = sum_t log p(y_t | y_<t)
@@ -38,7 +38,7 @@ class Greedy(Value):
 
 
 @register
-class Sample(Value):
+class Sample(Strategy):
     """Sampling: draw each token from the model's distribution, sharpened or truncated.
 
         y_t ~ softmax(logits / temperature), restricted to the `top_k` most likely tokens and to
@@ -69,12 +69,13 @@ class Sample(Value):
     """
 
     def __init__(self, temperature=1.0, top_k=None, top_p=None, seed=None):
-        if not temperature > 0:
-            raise ValueError(f"`temperature` must be above 0. Received: temperature={temperature}.")
+        check_numbers(temperature=temperature)
+        check_that(temperature > 0, "above 0", temperature=temperature)
         if top_k is not None:
             check_sizes(top_k=top_k)
-        if top_p is not None and not 0 < top_p <= 1:
-            raise ValueError(f"`top_p` must be in (0, 1]. Received: top_p={top_p}.")
+        if top_p is not None:
+            check_numbers(top_p=top_p)
+            check_that(0 < top_p <= 1, "in (0, 1]", top_p=top_p)
         self.temperature = temperature
         self.top_k = top_k
         self.top_p = top_p
@@ -112,7 +113,7 @@ class Sample(Value):
 
 
 @register
-class SamplePixels(Value):
+class SamplePixels(Strategy):
     """Sampling of whole pixels, all channels together, from a mixture of discretised logistics.
 
         v_t ~ p(. | v_<t),   token = 1 + the number whose digits are v_t

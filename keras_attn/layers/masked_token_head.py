@@ -3,6 +3,7 @@
 import keras
 
 from keras_attn import registry
+from keras_attn.ops.activations import get_activation
 
 
 @registry.register
@@ -54,7 +55,7 @@ class MaskedTokenHead(registry.MaskedLayer):
                 f"Received: embedding={embedding!r}."
             )
         self.embedding = embedding
-        self.activation = keras.activations.get(activation)
+        self.activation = get_activation(activation)
         self.epsilon = epsilon
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 

@@ -17,10 +17,12 @@ from keras_attn.attention.inputs import (
 from keras_attn.attention.masks import attach_keras_mask, keras_mask, spread_masks
 from keras_attn.attention.softmax import attend_dense
 from keras_attn.layers.head_projections import HeadProjections
-from keras_attn.ops.checks import check_choice, check_rates, check_shape
+from keras_attn.ops.checks import check_choice, check_given, check_rates, check_shape
 from keras_attn.ops.random import RepeatedSeed
 from keras_attn.ops.shapes import merge_heads
 from keras_attn.patterns import Causal, Dense
+
+DENSE, CAUSAL = Dense(), Causal()
 
 # Each computes the output, and the scores or None.
 PLANS = {
@@ -152,7 +154,8 @@ class MultiHeadAttention(HeadProjections):
         if dropout or self.pattern.is_random:
             self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, query_shape, value_shape=None, key_shape=None):
+    def build(self, query_shape=None, value_shape=None, key_shape=None):
+        check_given(query=query_shape)
         super().build(query_shape, value_shape, key_shape)
         key_shape = key_shape or value_shape or query_shape
         of_queries = None, self.num_heads, query_shape[1], self.key_dim
@@ -165,7 +168,7 @@ class MultiHeadAttention(HeadProjections):
     def call(
         self,
         query,
-        value,
+        value=None,
         key=None,
         query_mask=None,
         value_mask=None,
@@ -257,7 +260,7 @@ class MultiHeadAttention(HeadProjections):
         if length == 1 and is_ordered and pattern.simple_rule == "causal":
             # One query at the last position, as in decoding, may meet all keys: a mask would cost
             # more than the products.
-            pattern = Dense()
+            pattern = DENSE
         is_blockwise = is_ordered and view is None and inputs.attention_mask is None
         if is_blockwise and None not in (length, num_keys) and length > num_keys:
             is_blockwise = pattern.simple_rule == "full"  # the first queries precede all keys
@@ -289,7 +292,7 @@ class MultiHeadAttention(HeadProjections):
     def _pattern_of_call(self, use_causal_mask):
         if not use_causal_mask or self.pattern.causal:
             return self.pattern
-        return Causal() if self.pattern.simple_rule == "full" else self.pattern & Causal()
+        return CAUSAL if self.pattern.simple_rule == "full" else self.pattern & CAUSAL
 
     def context_cache(self, value, key=None, key_positions=None):
         """Return a complete cache of `value` (B, S, D), for attending to it in many calls.
@@ -327,7 +330,8 @@ class MultiHeadAttention(HeadProjections):
         given = inspect.signature(self.call).bind(*args, **kwargs).arguments
         if given.get("cache") is not None:
             return super().compute_output_spec(*args, **kwargs)
-        query, value = given["query"], given["value"]
+        query, value = given["query"], given.get("value")
+        self._check_inputs(query, value, given.get("key"), None)
         shape = (*query.shape[:-1], self.output_shape or query.shape[-1])
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not given.get("return_attention_scores"):

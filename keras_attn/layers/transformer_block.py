@@ -1,5 +1,6 @@
 """The Transformer block: attention, cross-attention and feed-forward, each in a residual."""
 
+import inspect
 from functools import partial
 
 import keras
@@ -9,7 +10,13 @@ from keras_attn import registry, residuals
 from keras_attn.attention.masks import join_masks
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers.block import Block
-from keras_attn.ops.checks import check_rates, check_shape
+from keras_attn.ops.checks import check_given, check_rates, check_shape
+
+# The arguments, beside query and value, by which a block calls an attention layer.
+_ATTENTION_ARGUMENTS = {
+    *("value_mask", "attention_mask", "query_positions", "key_positions", "cache"),
+    *("return_attention_scores", "training"),
+}
 
 
 @registry.register
@@ -34,7 +41,7 @@ class TransformerBlock(Block):
 
     Raises:
         ValueError: if only one of context and cross-attention is given, if a memory comes with a
-            cache, if a sublayer is not a layer, or if `dropout` is outside [0, 1).
+            cache, if a sublayer is not a layer of its kind, or if `dropout` is outside [0, 1).
 
     Example:
         >>> import keras
@@ -66,6 +73,7 @@ class TransformerBlock(Block):
             layer = registry.revive(layer)
             if not isinstance(layer, keras.layers.Layer):
                 raise ValueError(f"`{name}` must be a layer. Received: {name}={layer!r}.")
+            _check_sublayer(name, layer)
             setattr(self, name, layer)
         check_rates(dropout=dropout)
         residual = residuals.get(residual, dtype=self.dtype_policy)
@@ -85,7 +93,8 @@ class TransformerBlock(Block):
     def needs_closing_norm(self):
         return self.residual.needs_closing_norm
 
-    def build(self, x_shape, context_shape=None):
+    def build(self, x_shape=None, context_shape=None):
+        check_given(x=x_shape)
         self._check_context(context_shape)
         registry.build_once(self.attention, x_shape, x_shape)
         registry.build_once(self.attention_residual, x_shape, x_shape)
@@ -165,6 +174,7 @@ class TransformerBlock(Block):
         if call.cache is None or call.context is not None:
             self._check_context(None if call.context is None else tuple(call.context.shape))
         if call.memory is None:
+            self._check_cache(call.cache)
             return
         if call.cache is not None:
             raise ValueError(
@@ -180,6 +190,14 @@ class TransformerBlock(Block):
                 f"Received: feed_forward of type {type(self.feed_forward).__name__}."
             )
 
+    def _check_cache(self, cache):
+        names = {"attention"} if self.cross_attention is None else {"attention", "cross_attention"}
+        if cache is not None and not names <= cache.keys():
+            raise ValueError(
+                f"`cache` must have the caches of {' and '.join(sorted(names))}, as a depth's "
+                f"`initial_cache` makes them. Received: a cache of {sorted(cache)}."
+            )
+
     def _check_context(self, shape):
         if (shape is None) != (self.cross_attention is None):
             raise ValueError(
@@ -190,6 +208,24 @@ class TransformerBlock(Block):
     def get_config(self):
         unbuilt = registry.copy(self.residual)
         return {**super().get_config(), "residual": registry.serialize(unbuilt)}
+
+
+def _check_sublayer(name, layer):
+    """Raise a `ValueError` if a sublayer does not take the arguments by which a block calls it."""
+    taken = inspect.signature(layer.call).parameters
+    is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values())
+    missing = [] if is_open else sorted(_ATTENTION_ARGUMENTS - taken.keys())
+    if name == "feed_forward" and not missing and not is_open:
+        raise ValueError(
+            "`feed_forward` must be a layer that is called with `(x)`, not an attention layer; "
+            f"the order is `TransformerBlock(attention, feed_forward)`. Received: {name}={layer!r}."
+        )
+    if name != "feed_forward" and missing:
+        raise ValueError(
+            f"`{name}` must be a `keras_attn.layers.MultiHeadAttention`, or a layer with its call "
+            f"arguments, of which {', '.join(missing)} are missing; the order is "
+            f"`TransformerBlock(attention, feed_forward)`. Received: {name}={layer!r}."
+        )
 
 
 def _of_pairs(call):

@@ -67,6 +67,11 @@ class KVCache(Value):
 
     def initial(self, attention, batch_size):
         """Return an empty state for a `MultiHeadAttention` layer."""
+        if not hasattr(attention, "num_key_value_heads"):
+            raise ValueError(
+                "`attention` must be a `MultiHeadAttention`; the cache of a depth or a model is "
+                f"its `initial_cache`. Received: attention={attention!r}."
+            )
         grows = self.max_length is None
         slots = 0 if grows else self.max_length
         kept = None if self.whole or grows else attention.pattern.cache_size()

@@ -9,6 +9,13 @@ from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers import MultiHeadAttention
+from keras_attn.ops.checks import check_that
+
+
+def check_layers(**layers):
+    """Check that each part of a model is a Keras layer."""
+    for name, layer in layers.items():
+        check_that(isinstance(layer, keras.layers.Layer), "a Keras layer", **{name: layer})
 
 
 def token_input(name, optional=False):

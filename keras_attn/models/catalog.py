@@ -1,5 +1,8 @@
 """Presets: the sizes of the papers, by name."""
 
+import inspect
+
+from keras_attn.hints import check_keywords
 from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
 from keras_attn.models.papers.bert import bert
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
@@ -147,7 +150,7 @@ def create(name, /, **overrides):
         A `keras.Model` of the builder's class, such as an `EncoderDecoder`.
 
     Raises:
-        ValueError: if the name is unknown.
+        ValueError: if the name is unknown, or the builder has no such argument.
 
     Example:
         >>> import keras_attn
@@ -166,4 +169,5 @@ def create(name, /, **overrides):
     """
     check_choice(presets(), name=name)
     build, sizes = PRESETS[name]
+    check_keywords(build.__name__, inspect.signature(build).parameters, overrides)
     return build(**{**sizes, **overrides})

@@ -7,6 +7,7 @@ from keras_attn import registry
 from keras_attn.attention.masks import keras_mask
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
+from keras_attn.ops.checks import check_that
 from keras_attn.patterns import AdaptiveSpan
 
 
@@ -79,6 +80,9 @@ class CausalLanguageModel(Model):
                 "`embedding` can only be None where `head` has one, as an `AdaptiveSoftmax`. "
                 f"Received: head={head!r}."
             )
+        assembly.check_layers(embedding=embedding, depth=depth)
+        is_memory = memory is None or hasattr(memory, "extend")
+        check_that(is_memory, "a memory, such as `memory.SegmentMemory(...)`", memory=memory)
         assembly.check_causal(depth)
         position = assembly.position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)

@@ -61,6 +61,7 @@ class EncoderDecoder(Model):
     def __init__(
         self, embedding, position, encoder, decoder, dropout=0.0, source_position=None, **kwargs
     ):
+        assembly.check_layers(embedding=embedding, encoder=encoder, decoder=decoder)
         position = assembly.position_of(position, embedding)
         source_position = assembly.position_of(source_position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attn.layers import PixelEmbedding
 from keras_attn.ops.checks import check_shape, check_sizes, check_that
-from keras_attn.ops.images import block_raster_order, integer_pair, join_values, split_number
+from keras_attn.ops.images import block_raster_order, integers, join_values, split_number
 from keras_attn.positions import ImageCoordinates
 from keras_attn.registry import Value, register
 
@@ -57,7 +57,7 @@ class ImageTokens(Value):
         check_sizes(least=2, num_values=num_values)
         self.num_values = num_values
         is_raster = query_shape is None
-        self.query_shape = None if is_raster else integer_pair(1, query_shape=query_shape)
+        self.query_shape = None if is_raster else integers(2, 1, query_shape=query_shape)
         self.whole_pixels = bool(whole_pixels)
 
     @classmethod

@@ -1,8 +1,40 @@
-"""Activations that Keras offers only as options of another one."""
+"""Activations: by name, and those that Keras offers only as options of another one."""
+
+import inspect
 
 import keras
 
+from keras_attn.hints import did_you_mean
 from keras_attn.registry import register
+
+# Gated layers of the literature, which are no activations, and the activation of their gates.
+_GATED = {
+    "bilinear": "linear",
+    "geglu": "gelu",
+    "glu": "sigmoid",
+    "reglu": "relu",
+    "swiglu": "silu",
+}
+
+
+def get_activation(identifier):
+    """Return the function for a name, a config or a function, as `keras.activations.get` does."""
+    name = identifier.lower() if isinstance(identifier, str) else None
+    if name in _GATED:
+        raise ValueError(
+            "`activation` must keep the width, which a gated layer halves. Use "
+            f"`activation={_GATED[name]!r}` without a gate, or write the gated layer as a Keras "
+            f"layer: a `TransformerBlock` takes any. Received: activation={identifier!r}."
+        )
+    try:
+        return keras.activations.get(identifier)
+    except ValueError as error:
+        known = {n for n, _ in inspect.getmembers(keras.activations, inspect.isfunction)}
+        hint = did_you_mean(identifier, known - _GATED.keys())
+        raise ValueError(
+            f"`activation` must be a function or a name of `keras.activations`.{hint} "
+            f"Received: activation={identifier!r}."
+        ) from error
 
 
 @register

@@ -1,9 +1,12 @@
 """Checks of arguments; each raises a `ValueError` that names the argument."""
 
 import numbers
+import os
 
 import keras
 from keras import ops
+
+from keras_attn.hints import did_you_mean
 
 
 def check_that(condition, wanted, **argument):
@@ -31,13 +34,27 @@ def check_numbers(least=None, **values):
 def check_choice(choices, **values):
     """Check that each value is one of the `choices`."""
     for name, value in values.items():
-        check_that(value in choices, f"one of {', '.join(map(repr, choices))}", **{name: value})
+        if value not in choices:
+            wanted = f"one of {', '.join(map(repr, choices))}.{did_you_mean(value, choices)}"
+            raise ValueError(f"`{name}` must be {wanted} Received: {name}={value!r}.")
 
 
 def check_rates(**rates):
     """Check that each dropout rate is in [0, 1)."""
     for name, rate in rates.items():
         check_that(isinstance(rate, numbers.Real) and 0 <= rate < 1, "in [0, 1)", **{name: rate})
+
+
+def check_paths(**paths):
+    """Check that each value is a path of the file system."""
+    for name, path in paths.items():
+        check_that(isinstance(path, (str, os.PathLike)), "a path, a string", **{name: path})
+
+
+def check_given(**shapes):
+    """Check that a call has given the tensor of each shape."""
+    for name, shape in shapes.items():
+        check_that(shape is not None, "a tensor of shape (batch, length, width)", **{name: shape})
 
 
 def check_shape(x, name, *expected, broadcast=False):
@@ -54,7 +71,11 @@ def check_shape(x, name, *expected, broadcast=False):
         ):
             return
     wanted = " or ".join(str(sizes) for sizes in expected)
-    raise ValueError(f"`{name}` must have shape {wanted}. Received: shape={shape}.")
+    remedy = ""
+    if len(shape) > 3 and all(len(sizes) == 3 for sizes in expected):
+        fold = f"keras.ops.reshape({name}, (-1, *{name}.shape[-2:]))"
+        remedy = f" Fold the other axes into the batch by `{fold}`."
+    raise ValueError(f"`{name}` must have shape {wanted}.{remedy} Received: shape={shape}.")
 
 
 def check_integers(x, name):
@@ -77,11 +98,11 @@ def check_mask(mask, name, *shapes, broadcast=True):
     Additive float masks are refused.
     """
     mask = ops.convert_to_tensor(mask)
-    dtype = keras.backend.standardize_dtype(mask.dtype)
-    if "float" in dtype:
+    if "float" in keras.backend.standardize_dtype(mask.dtype):
+        # Keras has cast the mask to the layer's dtype, so the caller's is not known here.
         raise ValueError(
-            f"`{name}` must be boolean, True where attention is allowed. Received: dtype={dtype}. "
-            f"Convert an additive mask by `{name} = additive_mask > -1`."
+            f"`{name}` must be boolean, True where attention is allowed. Convert an additive mask "
+            f"by `{name} = additive_mask > -1`. Received: {name} of floating-point numbers."
         )
     check_shape(mask, name, *shapes, broadcast=broadcast)
     return ops.cast(mask, "bool")

@@ -8,6 +8,8 @@ from keras import ops
 
 from keras_attn.ops.checks import check_integers, check_positions, check_shape, check_that
 
+COUNTS = {2: "two", 3: "three"}
+
 
 def grid_positions(x, positions, shape):
     """Return int32 positions (T,) or (B, T) of `x` (B, T, D), by default 0 .. T-1."""
@@ -62,20 +64,21 @@ def block_raster_order(image_shape, query_shape):
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), section 3.3, 2D local
         attention.
     """
-    height, width = integer_pair(1, image_shape=image_shape)
-    block_height, block_width = integer_pair(1, query_shape=query_shape)
+    height, width = integers(2, 1, image_shape=image_shape)
+    block_height, block_width = integers(2, 1, query_shape=query_shape)
     row, column = np.divmod(np.arange(height * width), width)
     order = np.lexsort((column, row, column // block_width, row // block_height))
     return order.astype("int32")
 
 
-def integer_pair(least, **argument):
-    """Return an argument as a tuple of two integers of at least `least`."""
+def integers(count, least, **argument):
+    """Return an argument as a tuple of `count` integers of at least `least`."""
     (value,) = argument.values()
-    pair = value if isinstance(value, (tuple, list)) else (value,)
-    are_integers = all(isinstance(n, numbers.Integral) and n >= least for n in pair)
-    check_that(len(pair) == 2 and are_integers, f"two integers of at least {least}", **argument)
-    return tuple(map(int, pair))
+    numbers_given = value if isinstance(value, (tuple, list)) else (value,)
+    are_integers = all(isinstance(n, numbers.Integral) and n >= least for n in numbers_given)
+    wanted = f"{COUNTS[count]} integers of at least {least}"
+    check_that(len(numbers_given) == count and are_integers, wanted, **argument)
+    return tuple(map(int, numbers_given))
 
 
 def join_values(values, num_values):

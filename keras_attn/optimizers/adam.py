@@ -4,11 +4,12 @@ import keras
 from keras import ops
 
 from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
+from keras_attn.hints import ArgumentHints
 from keras_attn.registry import register
 
 
 @register
-class Adam(SumBeforeClipping, keras.optimizers.Adam):
+class Adam(ArgumentHints, SumBeforeClipping, keras.optimizers.Adam):
     """`keras.optimizers.Adam` that updates each weight by one fused operation on TensorFlow.
 
         m = b_1 m + (1 - b_1) g,   v = b_2 v + (1 - b_2) g^2

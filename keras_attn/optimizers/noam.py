@@ -1,15 +1,18 @@
 """Learning rate schedule of the Transformer paper."""
 
 import math
+import numbers
 
 import keras
 from keras import ops
 
+from keras_attn.hints import ArgumentHints
+from keras_attn.ops.checks import check_that
 from keras_attn.registry import register
 
 
 @register
-class Noam(keras.optimizers.schedules.LearningRateSchedule):
+class Noam(ArgumentHints, keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate that rises linearly for `warmup_steps` and then falls as 1 / sqrt(step).
 
         lrate(s) = scale * hidden_dim^-0.5 * min(s^-0.5, s * warmup_steps^-1.5),  s = step + 1
@@ -41,8 +44,8 @@ class Noam(keras.optimizers.schedules.LearningRateSchedule):
         super().__init__()
         self.hidden_dim, self.warmup_steps, self.scale = hidden_dim, warmup_steps, scale
         for name, value in self.get_config().items():
-            if value <= 0:
-                raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
+            is_number = isinstance(value, numbers.Real)
+            check_that(is_number and value > 0, "a number above 0", **{name: value})
 
     @classmethod
     def from_peak(cls, peak, warmup_steps=4000):

@@ -1,6 +1,5 @@
 """Pattern axis: the keys that a query may meet."""
 
-from keras_attn import registry
 from keras_attn.ops.images import block_raster_order
 from keras_attn.patterns.adaptive_span import AdaptiveSpan
 from keras_attn.patterns.block_local_1d import BlockLocal1D
@@ -15,6 +14,7 @@ from keras_attn.patterns.pattern import Pattern
 from keras_attn.patterns.strided import Strided
 
 NAMES = {"dense": Dense, "causal": Causal}
+Pattern.names.update(NAMES)
 
 
 def get(identifier):
@@ -35,7 +35,7 @@ def get(identifier):
         >>> patterns.get("causal")
         Causal()
     """
-    return registry.resolve(identifier, NAMES, "pattern", base=Pattern)
+    return Pattern.get(identifier)
 
 
 __all__ = [

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn.attention.block_sparse import attend_block_sparse
-from keras_attn.ops.images import block_raster_order, integer_pair
+from keras_attn.ops.images import block_raster_order, integers
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -53,9 +53,9 @@ class BlockLocal2D(Pattern):
     causal = True
 
     def __init__(self, image_shape, query_shape, flange):
-        self.image_shape = integer_pair(1, image_shape=image_shape)
-        self.query_shape = integer_pair(1, query_shape=query_shape)
-        self.flange = integer_pair(0, flange=flange)
+        self.image_shape = integers(2, 1, image_shape=image_shape)
+        self.query_shape = integers(2, 1, query_shape=query_shape)
+        self.flange = integers(2, 0, flange=flange)
 
     def mask_mod(self, i, j):
         (height, width), (above, aside) = self.query_shape, self.flange

@@ -35,18 +35,18 @@ class Combined(Pattern):
     """Two patterns, which subclasses combine into one."""
 
     def __init__(self, first, second):
-        _check_of_positions(first=first, second=second)
-        self.first, self.second = first, second
+        self.first, self.second = _of_positions(first, "first"), _of_positions(second, "second")
 
 
-def _check_of_positions(**patterns):
-    Pattern.check(**patterns)
-    for name, pattern in patterns.items():
-        if not pattern.is_of_positions or pattern.differs_by_head:
-            raise ValueError(
-                f"`{name}` of a combined pattern must be a function of positions alone, which "
-                f"{type(pattern).__name__} is not. Received: {name}={pattern!r}."
-            )
+def _of_positions(identifier, name):
+    """Return the pattern for a name or an object; refuse one that reads more than positions."""
+    pattern = Pattern.get(identifier, name)
+    if not pattern.is_of_positions or pattern.differs_by_head:
+        raise ValueError(
+            f"`{name}` of a combined pattern must be a function of positions alone, which "
+            f"{type(pattern).__name__} is not. Received: {name}={pattern!r}."
+        )
+    return pattern
 
 
 @register
@@ -61,7 +61,7 @@ class Both(Combined):
     Use it for a pattern restricted by another one, such as a window that must also be causal.
 
     Args:
-        first, second: patterns.
+        first, second: names or objects of patterns.
 
     Raises:
         ValueError: if one of them is not a function of positions alone.
@@ -118,7 +118,7 @@ class Either(Combined):
     Use it for a union of patterns under one softmax, such as a window and some distant keys.
 
     Args:
-        first, second: patterns.
+        first, second: names or objects of patterns.
 
     Raises:
         ValueError: if one of them is not a function of positions alone.
@@ -180,7 +180,7 @@ class PerHead(Pattern):
     Use it for heads with different tasks, such as some that look near and some that look far.
 
     Args:
-        patterns: list of patterns, one for each head of the layer.
+        patterns: list of names or objects of patterns, one for each head of the layer.
 
     Raises:
         ValueError: if a pattern is not a function of positions alone, or if their number is not
@@ -205,8 +205,8 @@ class PerHead(Pattern):
                 "`patterns` must be a list of patterns, one for each head. "
                 f"Received: patterns={patterns!r}."
             )
-        self.patterns = tuple(patterns)
-        _check_of_positions(**{f"patterns[{n}]": p for n, p in enumerate(self.patterns)})
+        named = enumerate(patterns)
+        self.patterns = tuple(_of_positions(p, f"patterns[{n}]") for n, p in named)
 
     @property
     def causal(self):

@@ -5,7 +5,7 @@ from keras import ops
 from keras_attn.attention.chunked import attend_chunked
 from keras_attn.attention.inputs import positions_tensor
 from keras_attn.ops.shapes import UNKNOWN_LENGTH
-from keras_attn.registry import Value
+from keras_attn.registry import Value, resolve
 
 
 class Pattern(Value):
@@ -58,6 +58,12 @@ class Pattern(Value):
     def allowed(self, query_positions, key_positions):
         """Return a bool (..., T, S) for positions (T,) or (B, T) and (S,) or (B, S)."""
         i, j = positions_tensor(query_positions), positions_tensor(key_positions)
+        for name, positions in {"query_positions": i, "key_positions": j}.items():
+            if len(positions.shape) == 0:
+                raise ValueError(
+                    f"`{name}` must be of shape (T,) or (B, T); `mask_mod` takes single "
+                    f"positions. Received: {name}={positions}."
+                )
         return self.mask_mod(i[..., :, None], j[..., None, :])
 
     def mask(self, query_positions, key_positions):
@@ -121,20 +127,25 @@ class Pattern(Value):
         return None
 
     @staticmethod
-    def check(**patterns):
-        """Raise a `ValueError` that names the argument unless each value is a pattern."""
-        for name, pattern in patterns.items():
-            if not isinstance(pattern, Pattern):
-                raise ValueError(f"`{name}` must be a pattern. Received: {name}={pattern!r}.")
+    def get(identifier, argument="pattern"):
+        """Return the pattern for a name, a config or an object, the value of an `argument`."""
+        return resolve(identifier, Pattern.names, "pattern", Pattern, argument)
 
     def __and__(self, other):
-        self.check(second=other)
+        other = self.get(other, "second")
         # A pattern by head combines the other with each of its own: Python asks its `__rand__`.
         return NotImplemented if other.differs_by_head else self.combinations["and"](self, other)
 
     def __or__(self, other):
-        self.check(second=other)
+        other = self.get(other, "second")
         return NotImplemented if other.differs_by_head else self.combinations["or"](self, other)
 
-    # The classes of `p & q` and `p | q`, which `keras_attn.patterns.combined` adds.
-    combinations = {}
+    def __rand__(self, other):
+        return self.get(other, "first") & self
+
+    def __ror__(self, other):
+        return self.get(other, "first") | self
+
+    # What makes the pattern of each name, and the classes of `p & q` and `p | q`: the modules of
+    # `keras_attn.patterns` add them.
+    names, combinations = {}, {}

@@ -39,8 +39,8 @@ def get_for_heads(identifier, **layer_arguments):
     position = get(identifier, **layer_arguments)
     if not position.acts_on_heads:
         raise ValueError(
-            "`position` of an attention layer must act on heads. "
-            f"Received: position={identifier!r}. Known name: rotary."
+            "`position` of an attention layer must act on heads, as 'rotary' does; add any other "
+            f"to the layer's input, as a layer of its own. Received: position={identifier!r}."
         )
     return position
 

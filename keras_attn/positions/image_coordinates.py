@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.ops.images import block_raster_order, grid_coordinates, grid_positions, integer_pair
+from keras_attn.ops.images import block_raster_order, grid_coordinates, grid_positions, integers
 from keras_attn.ops.sinusoids import sinusoids
 from keras_attn.positions.position import Position
 from keras_attn.registry import redraw, register
@@ -81,7 +81,7 @@ class ImageCoordinates(Position):
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.query_shape = query_shape
         if query_shape is not None:
-            self.query_shape = integer_pair(1, query_shape=query_shape)
+            self.query_shape = integers(2, 1, query_shape=query_shape)
 
     @property
     def max_length(self):

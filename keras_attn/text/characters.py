@@ -8,7 +8,7 @@ import json
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, tf
+from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string, tf
 
 _NUM_MARKS = len(Tokenizer.marks)
 
@@ -43,8 +43,11 @@ class Characters(Tokenizer):
 
     def __init__(self, characters):
         super().__init__()
-        if not characters:
-            raise ValueError("`characters` must have at least one character.")
+        if not isinstance(characters, str) or not characters:
+            raise ValueError(
+                "`characters` must be a string of at least one character. "
+                f"Received: characters={characters!r}."
+            )
         for character, count in collections.Counter(characters).items():
             if count > 1:
                 raise ValueError(f"`characters` must not repeat one. Received: {character!r}")
@@ -76,6 +79,7 @@ class Characters(Tokenizer):
         if vocabulary_size is not None:
             check_sizes(least=_NUM_MARKS + 1, vocabulary_size=vocabulary_size)
             limit = vocabulary_size - _NUM_MARKS
+        check_no_string(sentences=sentences)
         counts = collections.Counter(itertools.chain.from_iterable(sentences))
         ranked = sorted(filter(_may_learn, counts), key=lambda c: (-counts[c], c))
         if not ranked:

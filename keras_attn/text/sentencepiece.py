@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from keras_attn.ops.checks import check_choice
-from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, tf
+from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string, tf
 
 _SPACE = "\u2581"  # the library's sign for it
 
@@ -85,6 +85,8 @@ class SentencePiece(Tokenizer):
             ValueError: if an argument is out of range or the sentences hold no text.
         """
         check_choice(("unigram", "bpe"), model_type=model_type)
+        check_sizes(vocabulary_size=vocabulary_size)
+        check_no_string(sentences=sentences)
         # The trainer silently drops an empty sentence, and one with a line end in it.
         lines = [text for sentence in sentences if (text := sentence.replace("\n", " ").strip())]
         if not lines:
@@ -174,7 +176,10 @@ def _processor(model_proto):
             return _packages()[0].SentencePieceProcessor(model_proto=model_proto)
         except RuntimeError:
             pass
-    raise ValueError("`model_proto` is not a SentencePiece model.")
+    raise ValueError(
+        "`model_proto` is not a SentencePiece model, which is bytes; `SentencePiece.load(path)` "
+        f"reads a file. Received: model_proto of type {type(model_proto).__name__}."
+    )
 
 
 def _readable(error, vocabulary_size, character_coverage, normalization):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_paths, check_sizes
 
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
@@ -63,8 +63,8 @@ class Tokenizer(_Module):
         Raises:
             ValueError: if `max_length` is below 1: `eos_id` needs a position.
         """
-        if isinstance(text, (str, bytes)):
-            raise ValueError(f"`text` must be a list of strings. Received: text={text!r}.")
+        if not (tf is not None and tf.is_tensor(text)):
+            text = check_strings(text=text)
         if max_length is not None:
             check_sizes(max_length=max_length)
         if tf is None:
@@ -88,6 +88,12 @@ class Tokenizer(_Module):
         """
         if tf is None:
             return np.array([text.encode() for text in self.decode_as_strings(ids)], object)
+        ids = tf.convert_to_tensor(ids)
+        if ids.shape.rank not in (2, None) or not ids.dtype.is_integer:
+            raise ValueError(
+                "`ids` must be integers of shape (batch, length). "
+                f"Received: shape={tuple(ids.shape)}, dtype={ids.dtype.name}."
+            )
         ids = tf.cast(ids, tf.int32)
         is_open = tf.cumsum(tf.cast(ids == self.eos_id, tf.int32), axis=1) == 0
         is_text = is_open & (ids != self.pad_id) & (ids != self.bos_id)
@@ -110,11 +116,15 @@ class Tokenizer(_Module):
 
     def encode_as_lists(self, sentences):
         """Turn Python strings into one int32 array each, without special tokens."""
-        return self._split_in_python(list(sentences))
+        return self._split_in_python(check_strings(sentences=sentences))
 
     def decode_as_strings(self, ids):
         """Turn rows of ids into a list of str, as `decode` does; rows may differ in length."""
-        return [self._join_in_python(self._text_ids(np.asarray(row, int))) for row in ids]
+        rows = [np.asarray(row) for row in ids]
+        for row in rows:
+            if row.ndim != 1 or row.size and row.dtype.kind not in "iu":
+                raise ValueError(f"`ids` must be rows of integers. Received: a row {row!r}.")
+        return [self._join_in_python(self._text_ids(row.astype(int))) for row in rows]
 
     def _text_ids(self, row):
         is_open = np.cumsum(row == self.eos_id) == 0
@@ -150,8 +160,12 @@ class Tokenizer(_Module):
         """Return the tokenizer of a file's content; raise ValueError if it holds none."""
         raise NotImplementedError(f"{cls.__name__} must define `from_bytes`.")
 
+    def __repr__(self):
+        return f"<{type(self).__name__}, vocabulary_size={self.vocabulary_size}>"
+
     def save(self, path):
         """Write the tokenizer to the file `path`, which appears complete or not at all."""
+        check_paths(path=path)
         with atomic_file(path) as temporary, open(temporary, "wb") as file:
             file.write(self.to_bytes())
 
@@ -169,6 +183,30 @@ class Tokenizer(_Module):
             raise ValueError(f"{error} Received: path={os.fspath(path)!r}") from error
 
 
+def check_no_string(**argument):
+    """Refuse one string where an iterable of strings is meant: its items are characters."""
+    ((name, texts),) = argument.items()
+    if isinstance(texts, (str, bytes)):
+        raise ValueError(
+            f"`{name}` must be an iterable of strings, such as a list or an open file. "
+            f"Received: {name}={_short(texts)}."
+        )
+
+
+def check_strings(**argument):
+    """Return an iterable of strings as a list; refuse one string and anything else."""
+    ((name, texts),) = argument.items()
+    items = None if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__") else [*texts]
+    if items is None or not all(isinstance(text, (str, bytes)) for text in items):
+        raise ValueError(f"`{name}` must be a list of strings. Received: {name}={_short(texts)}.")
+    return items
+
+
+def _short(value, limit=60):
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
 def close_rows(rows, width):
     """Return rows of ids (B, width), int32, each with its end token and padded."""
     closed = np.full((len(rows), width), Tokenizer.pad_id, np.int32)
@@ -180,6 +218,7 @@ def close_rows(rows, width):
 
 def read_file(path):
     """Return the bytes of a tokenizer's file; raise ValueError if there is none."""
+    check_paths(path=path)
     if not os.path.isfile(path):
         raise ValueError(f"There is no tokenizer file. Received: path={os.fspath(path)!r}")
     with open(path, "rb") as file:

@@ -24,7 +24,7 @@ def plot_pattern(pattern, length, vectors=None, inputs=None):
     `AdaptiveSpan`, is the factor of the pair's weight.
 
     Args:
-        pattern: a `Pattern`.
+        pattern: name or object of the pattern axis.
         length: int. Number of positions T, of queries and keys alike.
         vectors: (T, H), the keys, for a pattern that depends on them, such as `LSH`; by default
             random.
@@ -47,6 +47,7 @@ def plot_pattern(pattern, length, vectors=None, inputs=None):
     Reference: pictures of this kind: [Child et al., 2019](https://arxiv.org/abs/1904.10509),
         figure 3.
     """
+    pattern = patterns.get(pattern)
     heads = pair_weights(pattern, length, vectors, inputs)
     figure = new_figure(3.4 * len(heads), 3.8)
     panels = figure.subplots(1, len(heads), squeeze=False)[0]
@@ -111,7 +112,6 @@ def examples():
 
 def pair_weights(pattern, length, vectors=None, inputs=None):
     """Return the factor of each pair's weight, (heads, T, T), in [0, 1]."""
-    patterns.Pattern.check(pattern=pattern)
     check_sizes(length=length)
     if isinstance(pattern, keras.layers.Layer) and not pattern.built:
         raise ValueError(

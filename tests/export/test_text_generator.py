@@ -126,6 +126,10 @@ def test_lengths_and_vocabularies_that_do_not_fit_are_refused(model):
     with pytest.raises(ValueError, match="vocabularies of the same size"):
         tokenizer = text.Characters.train(SENTENCES)
         export.TextGenerator(model, tokenizer, max_length=MAX_LENGTH)
+    with pytest.raises(ValueError, match=r"`SentencePiece.load\(path\)`.*tokenizer='words.model'"):
+        export.TextGenerator(model, "words.model", max_length=MAX_LENGTH)
+    with pytest.raises(ValueError, match="Did you mean 'beam'?.*strategy='beem'"):
+        export.TokenGenerator(model, "beem", max_length=MAX_LENGTH)
     with pytest.raises(ValueError, match="`max_length` must be at most 16.*max_length=17"):
         export.TokenGenerator(model, max_length=MAX_LENGTH + MAX_PROMPT + 1)
 

@@ -32,7 +32,7 @@ X, Y = np.ones((2, 3, 8), "float32"), np.ones((2, 5, 8), "float32")
         ({"dropout": "0.1"}, r"`dropout`.*dropout='0.1'"),
         ({"score": "cosine"}, r"score='cosine'.*additive, dot, relative, scaled_dot, shared_qk"),
         ({"pattern": "sparse"}, r"pattern='sparse'.*causal, dense"),
-        ({"pattern": patterns.Causal}, r"`pattern` must be a name or an object.*Causal"),
+        ({"pattern": patterns.Causal}, r"`pattern` must be an object.*Causal"),
         ({"pattern": None}, r"`pattern`.*pattern=None"),
         ({"pattern": scores.DotProduct()}, r"`pattern`.*DotProduct"),
         ({"score": patterns.Causal()}, r"`score`.*Causal\(\)"),

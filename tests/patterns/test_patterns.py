@@ -138,10 +138,10 @@ class OfContent(Pattern):
         (lambda: PerHead([Causal(), PerHead([Causal()])]), r"`patterns\[1\]`.*PerHead"),
         (lambda: PerHead([]), r"`patterns`.*patterns=\[\]"),
         (lambda: PerHead(Causal()), r"`patterns` must be a list.*patterns=Causal\(\)"),
-        (lambda: PerHead([Causal(), "local"]), r"`patterns\[1\]` must be a pattern.*'local'"),
+        (lambda: PerHead([Causal(), "local"]), r"Local\(window=...\)`.*patterns\[1\]='local'"),
         (lambda: Causal() & OfContent(), "`second`.*OfContent"),
-        (lambda: Causal() & "local", "`second` must be a pattern.*second='local'"),
-        (lambda: Causal() | Local, "`second` must be a pattern.*second=<class"),
+        (lambda: Causal() & "local", "Unknown pattern.*second='local'"),
+        (lambda: Causal() | Local, "`second` must be an object.*second=<class"),
         (lambda: OfContent() | Causal(), "`first`.*OfContent"),
     ],
 )

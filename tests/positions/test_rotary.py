@@ -101,8 +101,8 @@ def test_check_layer(shape):
         (lambda: Rotary()(X[0]), r"`x` must have shape.*\(7, 10\)"),
         (lambda: Rotary()(X[..., :5]), r"even.*\(2, 7, 5\)"),
         (lambda: Rotary()(X, np.arange(3)), r"`positions`.*\(7,\).*\(3,\)"),
-        (lambda: positions.get_for_heads("sinusoidal"), "position='sinusoidal'.*rotary"),
-        (lambda: positions.get_for_heads(Sinusoidal()), r"position=Sinusoidal\(\).*rotary"),
+        (lambda: positions.get_for_heads("sinusoidal"), "as 'rotary'.*position='sinusoidal'"),
+        (lambda: positions.get_for_heads(Sinusoidal()), r"as 'rotary'.*position=Sinusoidal\(\)"),
     ],
 )
 def test_errors(call, message):

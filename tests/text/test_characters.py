@@ -68,6 +68,7 @@ def test_any_bytes_decode_as_python_decodes_them(content):
     "characters, message",
     [
         ("", "at least one character"),
+        (["ab", "c"], r"a string of at least one character. Received: characters=\['ab', 'c'\]"),
         ("aba", "Received: 'a'"),
         ("a\ufffd", "U\\+FFFD"),
         ("a\ud800", "surrogates"),

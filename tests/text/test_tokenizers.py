@@ -142,6 +142,32 @@ def test_max_length_must_leave_room_for_eos(tokenizer):
         tokenizer.encode("a")
 
 
+@pytest.mark.parametrize(
+    "call, sentence",
+    [
+        (lambda t: t.encode(None), "`text` must be a list of strings. Received: text=None."),
+        (lambda t: t.encode([1, 2]), r"Received: text=\[1, 2\]."),
+        (lambda t: t.encode_as_lists("ab"), "Received: sentences='ab'."),
+        (lambda t: t.decode("ab"), r"`ids` must be integers of shape \(batch, length\)."),
+        (lambda t: t.decode([4, 5]), r"Received: shape=\(2,\), dtype=int32."),
+        (lambda t: t.decode([[4.5]]), r"Received: shape=\(1, 1\), dtype=float32."),
+        (lambda t: t.decode_as_strings([4, 5]), "`ids` must be rows of integers."),
+        (lambda t: t.save(3), "`path` must be a path, a string. Received: path=3."),
+        (lambda t: t.load(None), "`path` must be a path, a string. Received: path=None."),
+        (lambda t: t.train(["ab"], "20"), "`vocabulary_size` must be an integer of at least"),
+        (lambda t: t.train("ab", 20), "`sentences` must be an iterable of strings"),
+    ],
+)
+def test_what_is_no_batch_is_refused(tokenizer, call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call(tokenizer)
+
+
+def test_a_tokenizer_prints_its_size(tokenizer):
+    kind = type(tokenizer).__name__
+    assert repr(tokenizer) == f"<{kind}, vocabulary_size={tokenizer.vocabulary_size}>"
+
+
 def test_encode_as_lists_gives_the_rows_without_marks(tokenizer):
     sentences = ["", *SENTENCES, ""]
     ids, lengths = tokenizer.encode(sentences)

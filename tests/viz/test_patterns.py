@@ -80,9 +80,9 @@ def test_a_pattern_of_content_is_drawn_for_given_vectors():
         assert picture[i, j] == (same or alone)
 
 
-@pytest.mark.parametrize("pattern, length", [("causal", 3), (Local, 3), (Local(2), 0)])
+@pytest.mark.parametrize("pattern, length", [("local", 3), (Local, 3), (Local(2), 0)])
 def test_wrong_patterns_and_lengths_are_refused(pattern, length):
-    with pytest.raises(ValueError, match="`pattern` must be a pattern|`length`.*length=0"):
+    with pytest.raises(ValueError, match="`patterns.Local|`length`.*length=0"):
         plot_pattern(pattern, length)
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_attn import registry
 from keras_attn.export.signatures.model_functions import ModelFunctions
 from keras_attn.generation import Sample, SamplePixels
-from keras_attn.generation.decoding import STRATEGIES, decode
+from keras_attn.generation.decoding import decode, get_strategy
 from keras_attn.generation.loop import DecodingOptions
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.models.image_tokens import ImageTokens
@@ -119,7 +119,7 @@ def _generate_images(model, inputs, tokens, strategy, seed):
     if strategy is None:
         sizes = _mixture_sizes(model, tokens)
         strategy = Sample() if sizes is None else SamplePixels(*sizes)
-    strategy = registry.resolve(strategy, STRATEGIES, "strategy")
+    strategy = get_strategy(strategy)
     if "seed" in strategy.get_config():
         strategy = registry.copy(strategy)
         strategy.seed = seed  # afterwards: a configuration holds no tensor

@@ -11,6 +11,7 @@ from keras_attn.export.signatures.model_functions import (
     of_text,
 )
 from keras_attn.generation import generate
+from keras_attn.generation.decoding import get_strategy
 from keras_attn.ops.token_losses import crossentropy
 
 
@@ -43,6 +44,7 @@ class TokenGenerator(ModelFunctions):
 
     def __init__(self, model, strategy="greedy", max_length=64, max_prompt_length=960):
         super().__init__(model)
+        strategy = get_strategy(strategy)
         positions = check_lengths(model, max_length, max_prompt_length=max_prompt_length)
         max_scored_length = max_prompt_length + max_length
         if positions is not None:

@@ -11,6 +11,7 @@ from keras_attn.export.signatures.model_functions import (
     of_text,
 )
 from keras_attn.generation import generate
+from keras_attn.generation.decoding import get_strategy
 
 
 class IdTranslator(ModelFunctions):
@@ -40,6 +41,7 @@ class IdTranslator(ModelFunctions):
 
     def __init__(self, model, strategy="greedy", max_length=64, max_source_length=1024):
         super().__init__(model)
+        strategy = get_strategy(strategy)
         check_lengths(model, max_length, max_source_length=max_source_length)
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)

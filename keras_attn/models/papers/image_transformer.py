@@ -5,6 +5,7 @@ import keras
 from keras_attn import depth, layers, patterns, positions
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.checks import check_that
+from keras_attn.ops.images import integers
 from keras_attn.ops.logistics import num_parameters
 from keras_attn.ops.shapes import head_size
 
@@ -66,7 +67,7 @@ def image_transformer(
 
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3.1 to 3.4.
     """
-    height, width, channels = image_shape
+    height, width, channels = integers(3, 1, image_shape=image_shape)
     pattern = causal_pattern(pattern)
     embedding, head = layers.TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False), None
     if num_mixtures is not None:
@@ -78,7 +79,7 @@ def image_transformer(
         channels = 1
 
     def block(index):
-        size = key_dim or head_size(hidden_dim, num_heads)
+        size = head_size(hidden_dim, num_heads) if key_dim is None else key_dim
         return layers.TransformerBlock(
             layers.MultiHeadAttention(num_heads, size, pattern=pattern),
             layers.FeedForward(intermediate_dim),

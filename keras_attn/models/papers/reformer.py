@@ -88,7 +88,7 @@ def reformer(
         return layers.TransformerBlock(
             layers.MultiHeadAttention(
                 num_heads,
-                key_dim or head_size(hidden_dim, num_heads),
+                head_size(hidden_dim, num_heads) if key_dim is None else key_dim,
                 score="shared_qk" if kind == "lsh" else "scaled_dot",
                 pattern=pattern_of(kind),
                 use_bias=False,

@@ -8,6 +8,7 @@ from keras_attn import depth, layers, patterns, positions
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_sigmoid
 from keras_attn.ops.checks import check_choice, check_sizes
+from keras_attn.ops.images import integers
 from keras_attn.ops.shapes import head_size
 
 
@@ -78,7 +79,8 @@ def sparse_transformer(
             "`factors='per_head'` needs at least two heads, one for each factor. "
             f"Received: num_heads={num_heads}."
         )
-    stride = stride or image_shape[1] * image_shape[2]
+    image_shape = integers(3, 1, image_shape=image_shape)
+    stride = image_shape[1] * image_shape[2] if stride is None else stride
     near, far = ("local", "column") if summary is None else ("block", "summary")
 
     def pattern(factor):
@@ -107,7 +109,7 @@ def sparse_transformer(
         return layers.TransformerBlock(
             layers.MultiHeadAttention(
                 num_heads,
-                key_dim or size,
+                size if key_dim is None else key_dim,
                 size,
                 pattern=pattern_of(index),
                 kernel_initializer=normal(hidden_dim),

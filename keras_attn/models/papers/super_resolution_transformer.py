@@ -3,6 +3,7 @@
 from keras_attn import depth, layers, positions
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.models.papers.image_transformer import causal_pattern, image_position
+from keras_attn.ops.images import integers
 from keras_attn.ops.shapes import head_size
 
 
@@ -63,6 +64,8 @@ def super_resolution_transformer(
 
     Reference: [Parmar et al., 2018](https://arxiv.org/abs/1802.05751), sections 3.1 to 3.3 and 5.3.
     """
+    source_shape = integers(3, 1, source_shape=source_shape)
+    image_shape = integers(3, 1, image_shape=image_shape)
     pattern = causal_pattern(pattern)
 
     def attention(pattern):

@@ -1,0 +1,158 @@
+"""Hints in error messages: the closest known name, and our name for that of another library."""
+
+import difflib
+import functools
+import inspect
+
+# Names of arguments in Keras and in other libraries, by ours for the same.
+_SAME_ARGUMENTS = {
+    "dropout": "rate dropout_rate drop_rate attention_dropout dropout_prob p",
+    "epsilon": "eps layer_norm_epsilon norm_epsilon layer_norm_eps",
+    "hidden_dim": "units d_model embed_dim embedding_dim output_dim model_dim hidden_size dim",
+    "ignore_class": "ignore_index mask_value pad_id",
+    "intermediate_dim": "units hidden_dim intermediate_size d_ff ff_dim ffn_dim dim_feedforward",
+    "key_dim": "head_dim head_size size_per_head d_k",
+    "learning_rate": "lr",
+    "max_length": "length sequence_length seq_len max_len maxlen max_position_embeddings n_ctx",
+    "num_heads": "heads n_heads nhead n_head num_attention_heads num_query_heads",
+    "num_key_value_heads": "num_kv_heads n_kv_heads",
+    "num_layers": "layers n_layers n_layer num_hidden_layers num_blocks depth",
+    "top_k": "k",
+    "top_p": "p",
+    "value_dim": "d_v",
+    "vocabulary_size": "input_dim vocab_size num_embeddings num_tokens",
+}
+# Arguments of other libraries that ours replace by a value: the argument of ours, and the sentence.
+_CAUSAL = "pattern", 'Use `pattern="causal"`.'
+_LOCAL = "pattern", "Use `pattern=patterns.Local(window=...)`."
+_PRE_NORM = "residual", 'Use `residual="pre_norm"`.'
+_FOLD = (
+    "num_heads",
+    "Attention is along axis 1: fold the other axes into the batch by "
+    "`keras.ops.reshape(x, (-1, *x.shape[-2:]))`.",
+)
+_FASTEST = "implementation", '`implementation="auto"` uses a fused kernel where there is one.'
+_REPLACED = {
+    "attention_axes": _FOLD,
+    "batch_first": ("num_heads", "Inputs are always (batch, length, width)."),
+    "causal": _CAUSAL,
+    "flash_attention": _FASTEST,
+    "from_logits": ("label_smoothing", "`y_pred` is always logits."),
+    "is_causal": _CAUSAL,
+    "norm_first": _PRE_NORM,
+    "normalize_first": _PRE_NORM,
+    "pre_norm": _PRE_NORM,
+    "sliding_window": _LOCAL,
+    "use_causal_mask": _CAUSAL,
+    "window": _LOCAL,
+    "window_size": _LOCAL,
+}
+# Other names of the values of an axis.
+_SAME_VALUES = {
+    "absolute": "Learned",
+    "bahdanau": "additive",
+    "bidirectional": "dense",
+    "full": "dense",
+    "luong": "dot",
+    "nucleus": "sample",
+    "rope": "rotary",
+    "slidingwindow": "Local",
+    "topk": "sample",
+    "topp": "sample",
+    "unidirectional": "causal",
+    "window": "Local",
+}
+# Packages whose constructors pass `**kwargs` on to all their bases, and check the rest themselves.
+_FRAMEWORKS = {"keras", "tensorflow", "torch", "flax", "jax"}
+
+
+def _plain(name):
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+def closest(name, known):
+    """Return the one of `known` names that is closest to `name`; None if none is close."""
+    plain = {_plain(word): word for word in known}
+    name = _plain(name)
+    synonym = _plain(_SAME_VALUES.get(name, name))
+    matches = [synonym] if synonym in plain else difflib.get_close_matches(name, plain, n=1)
+    return plain[matches[0]] if matches else None
+
+
+def did_you_mean(name, known):
+    """Return " Did you mean ...?" with the closest of the `known` names; "" if none is close."""
+    if not isinstance(name, str):
+        return ""
+    found = closest(name, [word for word in known if isinstance(word, str)])
+    return "" if found is None else f" Did you mean {found!r}?"
+
+
+def check_keywords(name, known, given):
+    """Raise a `ValueError` if one of the keyword arguments `given` to `name` is not `known`."""
+    for keyword, value in given.items():
+        if keyword not in known:
+            raise ValueError(
+                f"`{name}` has no argument `{keyword}`. {_remedy(keyword, known)} "
+                f"Received: {keyword}={value!r}."
+            )
+
+
+def _remedy(keyword, known):
+    ours = [word for word, same in _SAME_ARGUMENTS.items() if keyword in same.split()]
+    ours = [f"`{word}`" for word in ours if word in known]
+    if ours:
+        return f"Use {' or '.join(ours)}."
+    replacement, sentence = _REPLACED.get(keyword, (None, None))
+    if replacement in known:
+        return sentence
+    found = closest(keyword, known)
+    return f"Did you mean `{found}`?" if found else f"Its arguments are {', '.join(known)}."
+
+
+@functools.cache
+def _constructor_arguments(cls):
+    """Return the names of a constructor's arguments, own first; None if it may take others."""
+    names = {}
+    for base in cls.__mro__:
+        if "__init__" not in vars(base) or base is object:
+            continue
+        _, *parameters = inspect.signature(base.__init__).parameters.values()
+        is_open = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        named = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        names.update(dict.fromkeys(named))
+        package = base.__module__.partition(".")[0]
+        if package in _FRAMEWORKS:
+            continue
+        if not is_open:
+            break
+        if package != __package__:
+            return None
+    return tuple(names)
+
+
+class _InitSignature:
+    """Signature of a class for `help`: that of `__init__`, where Python takes `__new__`."""
+
+    def __get__(self, value, cls):
+        if value is not None:
+            raise AttributeError("__signature__")
+        signature = inspect.signature(cls.__init__)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+class ArgumentHints:
+    """Mixin: an unknown keyword argument of the constructor is refused with a hint."""
+
+    __signature__ = _InitSignature()
+
+    def __new__(cls, *args, **kwargs):
+        cls._check_arguments(kwargs)
+        new = super().__new__
+        return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
+
+    @classmethod
+    def _check_arguments(cls, given):
+        """Raise a `ValueError` if the constructor has no such keyword argument."""
+        known = _constructor_arguments(cls)
+        if known is not None:
+            check_keywords(cls.__name__, known, given)
