@@ -51,8 +51,8 @@ def language_model(stack, **attention):
 """
 ## One step, measured
 
-TensorFlow counts the bytes of its tensors, on a GPU and on a CPU. The peak during a step, less what
-the weights and the optimizer hold before it, is what training keeps to compute gradients.
+TensorFlow counts the bytes of its tensors, on a GPU and on x86 processors. The peak of a step, less
+the weights and the optimizer that exist before it, is what training keeps to compute gradients.
 """
 
 device = "GPU:0" if tf.config.list_physical_devices("GPU") else "CPU:0"

@@ -97,8 +97,8 @@ print(f"Bits per byte with memory {with_memory.mean():.2f}, without {without.mea
 """
 ## Readers share nothing
 
-Two of the pieces, each read alone, get the numbers that they got among 16 in a batch. A call
-depends on its arguments only, so a server may answer each call on another machine.
+Two of the pieces, each read alone, get the numbers that they got among 16 in a batch: the answer to
+a call depends on its arguments only.
 """
 
 first, second = (bits_of_each_byte(rows[n : n + 1], remember=True) for n in (0, 1))
