@@ -96,7 +96,7 @@ VALUES = [
 ]
 
 KEYWORDS = [
-    (lambda: attention(patern="causal"), "no argument `patern`. Did you mean `pattern`?"),
+    (lambda: attention(patternn="causal"), "no argument `patternn`. Did you mean `pattern`?"),
     (lambda: attention(attention_axes=(1, 2)), FOLD.format("x") + " Received: attention_axes=(1,"),
     (lambda: attention(sliding_window=4), "Use `pattern=patterns.Local(window=...)`."),
     (lambda: attention(causal=True), 'Use `pattern="causal"`. Received: causal=True.'),
