@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attn.compat.keras_hub_layers import hub_sublayers
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.norms import LayerNorm
 from keras_attn.residuals import PostNorm, PreNorm
 
 # Largest difference of outputs, relative to the largest output, by the layer's compute dtype.
@@ -103,11 +104,12 @@ def _build_block(layer, kind, pattern):
         )
 
     residual = PreNorm if layer.normalize_first else PostNorm
+    norm = LayerNorm(layer.layer_norm_epsilon, dtype=layer.dtype_policy)
     block = TransformerBlock(
         attention("self_attention", pattern),
         FeedForward(layer.intermediate_dim, activation=layer.activation, **kernels),
         cross_attention=attention("cross_attention", "dense") if crosses else None,
-        residual=residual(epsilon=layer.layer_norm_epsilon, dtype=layer.dtype_policy),
+        residual=residual(norm=norm, dtype=layer.dtype_policy),
         dropout=layer.dropout,
         dtype=layer.dtype_policy,
         name=layer.name,

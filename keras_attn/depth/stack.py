@@ -33,7 +33,8 @@ class Stack(Block):
 
         x_l = block_l(x_{l-1}),   l = 1 .. L
 
-    If the blocks' residual leaves the sum unnormalised (`PreNorm`), one LayerNorm ends the stack.
+    If the blocks' residual leaves the sum unnormalised (`PreNorm`), a norm of the same
+    kind ends the stack.
     Cost: the sum of the blocks.
 
     Use it for every model of separate blocks; set `remat=True` to train in less memory.
@@ -106,9 +107,7 @@ class Stack(Block):
                 )
         self.norm = None
         if self.blocks[-1].needs_closing_norm:
-            self.norm = keras.layers.LayerNormalization(
-                epsilon=self.blocks[-1].residual.epsilon, dtype=self.dtype_policy, name="norm"
-            )
+            self.norm = registry.copy(self.blocks[-1].residual.norm)
 
     def build(self, x_shape, context_shape=None):
         shapes = (x_shape,) if context_shape is None else (x_shape, context_shape)

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_attn import registry
+from keras_attn import norms, registry
 from keras_attn.ops.activations import get_activation
 
 
@@ -10,14 +10,14 @@ from keras_attn.ops.activations import get_activation
 class MaskedTokenHead(registry.MaskedLayer):
     """Transform hidden states and score them against the token table.
 
-        logits = LN(activation(x W + b)) E^T + c
+        logits = norm(activation(x W + b)) E^T + c
 
     Time O(T D^2), weights D^2 + 3 D + V.
 
     Args:
         embedding: the `TokenEmbedding` whose table is shared.
         activation: name or function.
-        epsilon: float. Added to the variance in the normalisation.
+        norm: value of the norm axis.
         kernel_initializer: of W.
 
     Call arguments:
@@ -43,7 +43,7 @@ class MaskedTokenHead(registry.MaskedLayer):
         self,
         embedding,
         activation="gelu",
-        epsilon=1e-12,
+        norm="layer_norm",
         kernel_initializer="glorot_uniform",
         **kwargs,
     ):
@@ -56,22 +56,19 @@ class MaskedTokenHead(registry.MaskedLayer):
             )
         self.embedding = embedding
         self.activation = get_activation(activation)
-        self.epsilon = epsilon
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-
-    def build(self, x_shape):
-        registry.build_once(self.embedding, x_shape)
         self.dense = keras.layers.Dense(
-            x_shape[-1],
+            embedding.hidden_dim,
             kernel_initializer=registry.redraw(self.kernel_initializer),
             dtype=self.dtype_policy,
             name="dense",
         )
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=self.epsilon, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = norms.get(norm, dtype=self.dtype_policy, name="norm")
+
+    def build(self, x_shape):
+        registry.build_once(self.embedding, x_shape)
         self.dense.build(x_shape)
-        self.norm.build(x_shape)
+        registry.build_once(self.norm, x_shape)
         self.bias = self.add_weight((self.embedding.vocabulary_size,), "zeros", name="bias")
 
     def call(self, x):

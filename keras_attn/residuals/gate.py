@@ -23,7 +23,7 @@ KINDS = {
 class Gate(Residual):
     """Normalise the sublayer's input, and join its output to the stream by a learned gate.
 
-        before(x) = LayerNorm(x),   after(x, y) = g(x, relu(y))
+        before(x) = norm(x),   after(x, y) = g(x, relu(y))
 
         gru:            g(x, y) = (1 - z) x + z tanh(W_g y + U_g (r x)),
                         r = sigmoid(W_r y + U_r x),   z = sigmoid(W_z y + U_z x - b)
@@ -45,7 +45,7 @@ class Gate(Residual):
         kind: "gru", "input", "output", "highway", "sigmoid_tanh" or "sum".
         bias: float. Initial value of b. The paper has 2 for `gru` and 1 for the other kinds.
         kernel_initializer: of the matrices.
-        epsilon: float. Added to the variance in the normalisation.
+        norm: value of the norm axis.
 
     Call arguments and returns:
         As `Residual`.
@@ -64,10 +64,8 @@ class Gate(Residual):
         initial biases: section 4.3.4.
     """
 
-    def __init__(
-        self, kind="gru", bias=2.0, kernel_initializer="glorot_uniform", epsilon=1e-6, **kwargs
-    ):
-        super().__init__(epsilon=epsilon, **kwargs)
+    def __init__(self, kind="gru", bias=2.0, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
         check_choice(tuple(KINDS), kind=kind)
         check_numbers(bias=bias)
         self.kind = kind

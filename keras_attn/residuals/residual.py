@@ -1,7 +1,6 @@
-"""The base class of residuals, and the two that are a sum and a LayerNorm."""
+"""The base class of residuals, and the two that are a sum and a norm."""
 
-import keras
-
+from keras_attn import norms
 from keras_attn.registry import MaskedLayer, build_once, register
 
 
@@ -11,7 +10,7 @@ class Residual(MaskedLayer):
     A residual of one's own overrides `call`, which is the `after` step, and `before`.
 
     Args:
-        epsilon: float. Added to the variance in the normalisation.
+        norm: value of the norm axis.
 
     Call arguments:
         x: (B, T, D), the input of the block.
@@ -26,12 +25,9 @@ class Residual(MaskedLayer):
 
     needs_closing_norm = False
 
-    def __init__(self, epsilon=1e-6, **kwargs):
+    def __init__(self, norm="layer_norm", **kwargs):
         super().__init__(**kwargs)
-        self.epsilon = epsilon
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=epsilon, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = norms.get(norm, dtype=self.dtype_policy, name="norm")
 
     def build(self, x_shape, y_shape=None):
         build_once(self.norm, x_shape)
@@ -52,21 +48,21 @@ class Residual(MaskedLayer):
 class PostNorm(Residual):
     """Add the sublayer's output and normalise the sum.
 
-        before(x) = x,   after(x, y) = LayerNorm(x + y)
+        before(x) = x,   after(x, y) = norm(x + y)
 
-    Time and memory O(T D). Statistics are float32.
+    Time and memory O(T D).
 
     Use it for models of up to about twelve blocks, trained with a warm-up.
 
     Args:
-        epsilon: float. Added to the variance.
+        norm: value of the norm axis.
 
     Call arguments and returns:
         As `Residual`.
 
     Example:
         >>> import keras_attn
-        >>> residual = keras_attn.residuals.PostNorm(epsilon=1e-12)
+        >>> residual = keras_attn.residuals.PostNorm(norm=keras_attn.norms.LayerNorm(1e-12))
 
     Differs from the paper: none.
 
@@ -81,22 +77,22 @@ class PostNorm(Residual):
 class PreNorm(Residual):
     """Normalise the sublayer's input and leave the sum unnormalised.
 
-        before(x) = LayerNorm(x),   after(x, y) = x + y
+        before(x) = norm(x),   after(x, y) = x + y
 
     The identity path reaches from the last block to the first, so deep stacks train without a
-    warm-up; a stack of such blocks adds one final LayerNorm. Time and memory O(T D).
+    warm-up; a stack of such blocks adds one final norm of the same kind. Time and memory O(T D).
 
     Use it for deep stacks, and training without a warm-up.
 
     Args:
-        epsilon: float. Added to the variance.
+        norm: value of the norm axis.
 
     Call arguments and returns:
         As `Residual`.
 
     Example:
         >>> import keras_attn
-        >>> residual = keras_attn.residuals.PreNorm(epsilon=1e-5)
+        >>> residual = keras_attn.residuals.PreNorm(norm="rms_norm")
 
     Differs from the paper: none.
 

@@ -82,7 +82,7 @@ def test_the_block_takes_over_the_settings_of_the_layer():
     ours = from_keras_hub_decoder(theirs)
     rates = {ours.dropout, ours.attention.dropout, ours.cross_attention.dropout}
     assert rates == {0.25} and ours.feed_forward.dropout == 0
-    assert ours.residual.epsilon == ours.feed_forward_residual.norm.epsilon == 0.5
+    assert ours.residual.norm.epsilon == ours.feed_forward_residual.norm.epsilon == 0.5
     assert ours.name == "reader" and ours.needs_closing_norm
     again = TransformerBlock.from_config(ours.get_config())
     again.build(X.shape, CONTEXT.shape)

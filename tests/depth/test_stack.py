@@ -60,10 +60,13 @@ def test_number_of_norms(residual, norms):
     assert len(gammas) == norms
 
 
-def test_the_closing_norm_has_the_epsilon_of_the_blocks():
+def test_the_closing_norm_is_of_the_kind_of_the_last_block():
+    from keras_attn.norms import RMSNorm
     from keras_attn.residuals import PreNorm
 
-    assert built(PreNorm(epsilon=0.25)).norm.epsilon == 0.25
+    stack = built(PreNorm(norm=RMSNorm(0.25)))
+    assert repr(stack.norm) == "RMSNorm(epsilon=0.25)"
+    assert stack.norm.scale is not stack.blocks[-1].feed_forward_residual.norm.scale
 
 
 def test_stack_accepts_a_list_of_blocks():

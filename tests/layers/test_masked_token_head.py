@@ -4,6 +4,7 @@ import oracles
 import pytest
 
 from keras_attn.layers import MaskedTokenHead, TokenEmbedding
+from keras_attn.norms import LayerNorm
 
 B, T, D, V = 2, 3, 7, 13
 X = oracles.random(B, T, D)
@@ -17,7 +18,7 @@ def built(**arguments):
 
 
 def test_output_equals_the_formula():
-    head = built(epsilon=1e-3)
+    head = built(norm=LayerNorm(1e-3))
     kernel, bias = map(oracles.numpy_of, head.dense.weights)
     hidden = np.vectorize(oracles.gelu)(X @ kernel + bias)
     hidden = oracles.layer_norm(hidden, *oracles.norm_weights(head.norm), 1e-3)
@@ -41,7 +42,7 @@ def test_dtype_policies(policy):
 
 
 def test_save_config():
-    head = built(activation="relu", epsilon=0.1, name="guess")
+    head = built(activation="relu", norm=LayerNorm(0.1), name="guess")
     again = MaskedTokenHead.from_config(head.get_config())
     assert again.get_config() == head.get_config()
     again.build(X.shape)

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
 from keras_attn.memory import KVCache
+from keras_attn.norms import LayerNorm
 from keras_attn.residuals import PostNorm, PreNorm
 
 B, T, S, N, H, D, F, C = 2, 5, 7, 3, 4, 11, 13, 17
@@ -30,7 +31,9 @@ def built(cross=False, **arguments):
     return layer
 
 
-RESIDUALS = pytest.mark.parametrize("residual", [PostNorm(epsilon=1e-3), PreNorm(epsilon=1e-3)])
+RESIDUALS = pytest.mark.parametrize(
+    "residual", [PostNorm(LayerNorm(1e-3)), PreNorm(LayerNorm(1e-3))]
+)
 
 
 @RESIDUALS
@@ -71,7 +74,7 @@ def test_context_attention_mask_equals_the_formula():
         oracles.block_weights(layer),
         np.ones((B, 1, T, T), bool),
         pre_norm=False,
-        epsilon=layer.residual.epsilon,
+        epsilon=layer.residual.norm.epsilon,
         context=CONTEXT,
         context_allowed=(may & CONTEXT_REAL[:, None])[:, None],
     )

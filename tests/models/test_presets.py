@@ -264,8 +264,8 @@ def test_dropout_rates_are_the_papers(abstract, name, rate):
 
 def test_the_papers_epsilons_and_activations(abstract):
     bert, gpt = abstract("bert_base", num_layers=1), abstract("gpt2_small", num_layers=1)
-    assert bert.norm.epsilon == bert.encoder.blocks[0].residual.epsilon == 1e-12
-    assert gpt.depth.norm.epsilon == gpt.depth.blocks[0].residual.epsilon == 1e-5
+    assert bert.norm.epsilon == bert.encoder.blocks[0].residual.norm.epsilon == 1e-12
+    assert gpt.depth.norm.epsilon == gpt.depth.blocks[0].residual.norm.epsilon == 1e-5
     at = np.array([-2.5, -1.0, 0.5], "float32")
     exact, approximate = bert.encoder.blocks[0].feed_forward, gpt.depth.blocks[0].feed_forward
     np.testing.assert_allclose(exact.activation(at), keras.activations.gelu(at), atol=1e-7)

@@ -60,13 +60,13 @@ SWAPS = {
             "positions.Learned(max_length, embeddings_initializer=normal)",
             '"sinusoidal"',
         ),
-        "residual": ("residuals.PostNorm(epsilon=epsilon)", '"pre_norm"'),
+        "residual": ("residuals.PostNorm(norm=norms.LayerNorm(1e-12))", '"pre_norm"'),
         "depth": ("Stack(", "ACT("),
     },
     "gpt": {
         **CAUSAL,
         "position": ("Learned(max_length, embeddings_initializer=normal)", "Axial((3, 4), (2, 4))"),
-        "residual": ("residuals.PreNorm(epsilon=1e-5)", '"post_norm"'),
+        "residual": ("residuals.PreNorm(norm=norms.LayerNorm(1e-5))", '"post_norm"'),
         "depth": ("Stack(", "Reversible("),
     },
     "deep_char_transformer": {

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras_attn import residuals
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.norms import LayerNorm
 from keras_attn.residuals import Gate
 from keras_attn.testing import check_layer
 
@@ -85,7 +86,7 @@ def gated(layer, x, y):
 def test_output_equals_the_formula(kind):
     layer = scrambled(kind)
     np.testing.assert_allclose(layer.after(X, Y), gated(layer, X, Y), atol=1e-5)
-    expected = oracles.layer_norm(X, *oracles.norm_weights(layer.norm), layer.epsilon)
+    expected = oracles.layer_norm(X, *oracles.norm_weights(layer.norm), layer.norm.epsilon)
     np.testing.assert_allclose(layer.before(X), expected, atol=1e-5)
 
 
@@ -193,9 +194,13 @@ def test_each_gate_matrix_is_initialised_as_a_square():
 def test_names_defaults_and_config():
     layer = residuals.get("gate", dtype="mixed_bfloat16")
     assert (layer.kind, layer.bias, layer.norm.compute_dtype) == ("gru", 2.0, "bfloat16")
-    layer = scrambled("highway", bias=1, epsilon=0.5, kernel_initializer="he_normal", name="gate")
+    layer = scrambled(
+        "highway", bias=1, norm=LayerNorm(0.5), kernel_initializer="he_normal", name="gate"
+    )
     again = Gate.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config() and again.bias == 1.0 and again.epsilon == 0.5
+    assert (
+        again.get_config() == layer.get_config() and again.bias == 1.0 and again.norm.epsilon == 0.5
+    )
     again.build(X.shape, X.shape)
     again.set_weights(layer.get_weights())
     np.testing.assert_array_equal(again.after(X, Y), layer.after(X, Y))

@@ -4,6 +4,7 @@ import oracles
 import pytest
 
 from keras_attn import residuals
+from keras_attn.norms import LayerNorm
 from keras_attn.residuals import PostNorm, PreNorm
 
 B, T, D = 2, 5, 7
@@ -19,12 +20,12 @@ def built(kind, **arguments):
 
 
 def norm(layer, x):
-    return oracles.layer_norm(x, *oracles.norm_weights(layer.norm), layer.epsilon)
+    return oracles.layer_norm(x, *oracles.norm_weights(layer.norm), layer.norm.epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1])
 def test_output_equals_the_formula(epsilon):
-    post, pre = (built(kind, epsilon=epsilon) for kind in (PostNorm, PreNorm))
+    post, pre = (built(kind, norm=LayerNorm(epsilon)) for kind in (PostNorm, PreNorm))
     np.testing.assert_array_equal(post.before(X), X)
     np.testing.assert_allclose(post.after(X, Y), norm(post, X + Y), atol=1e-5)
     np.testing.assert_allclose(pre.before(X), norm(pre, X), atol=1e-5)
@@ -49,7 +50,7 @@ def test_statistics_are_in_float32(policy):
 
 @BOTH
 def test_save_config(kind):
-    layer = built(kind, epsilon=0.5, name="around", dtype="mixed_bfloat16")
+    layer = built(kind, norm=LayerNorm(0.5), name="around", dtype="mixed_bfloat16")
     again = kind.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     again.build(X.shape)

@@ -7,6 +7,7 @@ from keras import ops
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.models import CausalLanguageModel, EncoderDecoder
+from keras_attn.norms import LayerNorm
 from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
 from keras_attn.patterns import Causal, Dense
 from keras_attn.residuals import PostNorm, PreNorm
@@ -41,7 +42,7 @@ def specification(model, max_length):
         pre_norm=isinstance(block.residual, PreNorm),
         activation=specs.Activation[_ACTIVATIONS[block.feed_forward.activation]],
     )
-    spec.config.layer_norm_epsilon = block.residual.epsilon
+    spec.config.layer_norm_epsilon = block.residual.norm.epsilon
     for name, stack in stacks.items():
         _fill_stack(getattr(spec, name), model, stack, max_length)
     if others:
@@ -65,6 +66,8 @@ def _check_stack(stack, name):
             _refuse(block, "a `TransformerBlock` with equal settings in all layers")
         if type(block.residual) not in (PostNorm, PreNorm):
             _refuse(block.residual, "`PostNorm` or `PreNorm`")
+        if type(block.residual.norm) is not LayerNorm or not block.residual.norm.use_bias:
+            _refuse(block.residual, "a `LayerNorm` with a bias")
         feed_forward = block.feed_forward
         if type(feed_forward) is not FeedForward or feed_forward.activation not in _ACTIVATIONS:
             _refuse(feed_forward, "a `FeedForward` with activation relu, gelu or silu")
@@ -90,8 +93,8 @@ def _check_attention(layer, pattern):
 
 def _settings(block):
     """Return the settings that must be equal in all blocks."""
-    kind, epsilon = type(block.residual), block.residual.epsilon
-    return block.attention.num_heads, block.feed_forward.activation, kind, epsilon
+    norm = repr(block.residual.norm)
+    return block.attention.num_heads, block.feed_forward.activation, type(block.residual), norm
 
 
 def _refuse(part, supported):

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_attn import depth, layers, positions, residuals
+from keras_attn import depth, layers, norms, positions, residuals
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.ops.shapes import head_size
 
@@ -52,14 +52,13 @@ def bert(
     Reference: [Devlin et al., 2018](https://arxiv.org/abs/1810.04805), section 3 and appendix A.
     """
     normal = keras.initializers.TruncatedNormal(stddev=0.02)
-    epsilon = 1e-12
 
     def block(index):
         size = head_size(hidden_dim, num_heads)
         return layers.TransformerBlock(
             layers.MultiHeadAttention(num_heads, size, dropout=dropout, kernel_initializer=normal),
             layers.FeedForward(intermediate_dim, activation="gelu", kernel_initializer=normal),
-            residual=residuals.PostNorm(epsilon=epsilon),
+            residual=residuals.PostNorm(norm=norms.LayerNorm(1e-12)),
             dropout=dropout,
         )
 
@@ -70,9 +69,11 @@ def bert(
         embedding=embedding,
         position=positions.Learned(max_length, embeddings_initializer=normal),
         segment=layers.SegmentEmbedding(num_segments, embeddings_initializer=normal),
-        norm=keras.layers.LayerNormalization(epsilon=epsilon),
+        norm=norms.LayerNorm(1e-12),
         encoder=depth.Stack(block, num_layers, name="encoder"),
-        head=layers.MaskedTokenHead(embedding, epsilon=epsilon, kernel_initializer=normal),
+        head=layers.MaskedTokenHead(
+            embedding, norm=norms.LayerNorm(1e-12), kernel_initializer=normal
+        ),
         dropout=dropout,
         name=name,
     )

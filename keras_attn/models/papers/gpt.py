@@ -4,7 +4,7 @@ import math
 
 import keras
 
-from keras_attn import depth, layers, positions, residuals
+from keras_attn import depth, layers, norms, positions, residuals
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.ops.checks import check_sizes
@@ -68,7 +68,7 @@ def gpt(
         return layers.TransformerBlock(
             layers.MultiHeadAttention(num_heads, size, pattern="causal", dropout=dropout, **init),
             layers.FeedForward(intermediate_dim, activation=gelu_tanh, **init),
-            residual=residuals.PreNorm(epsilon=1e-5),
+            residual=residuals.PreNorm(norm=norms.LayerNorm(1e-5)),
             dropout=dropout,
         )
 
