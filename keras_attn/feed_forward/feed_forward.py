@@ -66,6 +66,9 @@ class FeedForward(KernelLayer):
         self.dropout = dropout
         self.chunks = chunks
 
+    # Names of the dense layers that read the input, in the order of their weights.
+    INPUTS = ("intermediate",)
+
     def build(self, x_shape=None):
         check_given(x=x_shape)
         check_that(len(x_shape) > 1, "of shape (..., length, width)", x_shape=tuple(x_shape))
@@ -85,10 +88,11 @@ class FeedForward(KernelLayer):
             )
 
         last = self.output_initializer or self.kernel_initializer
-        self.intermediate = dense(self.intermediate_dim, self.kernel_initializer, "intermediate")
+        for name in self.INPUTS:
+            setattr(self, name, dense(self.intermediate_dim, self.kernel_initializer, name))
+            getattr(self, name).build(x_shape)
         self.output_dense = dense(x_shape[-1], last, "output")
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
-        self.intermediate.build(x_shape)
         self.output_dense.build((*x_shape[:-1], self.intermediate_dim))
 
     def call(self, x, training=None):
@@ -100,7 +104,12 @@ class FeedForward(KernelLayer):
         return unflatten(self._apply(rows, lambda hidden: self.drop(hidden, training=training)))
 
     def _apply(self, rows, drop):
-        return self.output_dense(drop(self.activation(self.intermediate(rows))))
+        hidden = self.join(*(getattr(self, name)(rows) for name in self.INPUTS))
+        return self.output_dense(drop(hidden))
+
+    def join(self, intermediate):
+        """Return the hidden layer, from the outputs of the dense layers that `INPUTS` names."""
+        return self.activation(intermediate)
 
     def _in_chunks(self, rows, chunks, training):
         """Compute one chunk after another. Weights are passed in, so each chunk has gradients."""
@@ -108,7 +117,8 @@ class FeedForward(KernelLayer):
         length = ceil_div(count, chunks)
         padded = pad(rows, 0, chunks * length - count, axis=0)
         tiles = ops.reshape(padded, (chunks, length, rows.shape[1]))
-        variables = [*self.intermediate.variables, *self.output_dense.variables]
+        layers = [*(getattr(self, name) for name in self.INPUTS), self.output_dense]
+        variables = [variable for layer in layers for variable in layer.variables]
         weights = tuple(_as_operand(variable) for variable in variables)
         seeds = ()
         if training and self.dropout:

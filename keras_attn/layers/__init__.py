@@ -1,6 +1,6 @@
 """Layers: attention, feed-forward, the blocks that join them, embeddings and output heads."""
 
-from keras_attn.feed_forward import FeedForward, SeparableConvTransition
+from keras_attn.feed_forward import FeedForward, GatedFeedForward, SeparableConvTransition
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.block import Block
@@ -17,6 +17,7 @@ __all__ = [
     "AdaptiveSoftmax",
     "Block",
     "FeedForward",
+    "GatedFeedForward",
     "MaskedTokenHead",
     "MultiHeadAttention",
     "PixelEmbedding",

@@ -1,0 +1,111 @@
+"""The gated feed-forward network, compared with loops and in limiting cases."""
+
+import math
+
+import keras
+import numpy as np
+import oracles
+import pytest
+from keras import ops
+
+from keras_attn.layers import FeedForward, GatedFeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.ops.activations import gelu_tanh
+from keras_attn.testing import check_layer
+
+B, T, D, F = 2, 5, 7, 11
+X = oracles.random(B, T, D)
+KINDS = {
+    "silu": ("silu", lambda value: value / (1 + math.exp(-value))),
+    "exact gelu": ("gelu", oracles.gelu),
+    "tanh gelu": (gelu_tanh, oracles.gelu_tanh),
+    "relu": ("relu", lambda value: max(value, 0.0)),
+}
+
+
+def built(width=F, **arguments):
+    layer = GatedFeedForward(width, **arguments)
+    layer.build(X.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+@pytest.mark.parametrize("use_bias", [False, True])
+@pytest.mark.parametrize("activation, function", KINDS.values(), ids=KINDS)
+def test_output_equals_the_formula(activation, function, use_bias):
+    layer = built(activation=activation, use_bias=use_bias)
+    weights = [oracles.numpy_of(w) for w in layer.weights]
+    if not use_bias:
+        weights = [part for kernel in weights for part in (kernel, np.zeros(kernel.shape[1]))]
+    gate, gate_bias, up, up_bias, down, down_bias = weights
+    expected = np.zeros(X.shape)
+    for index in np.ndindex(B, T):
+        opened = [function(value) for value in X[index] @ gate + gate_bias]
+        expected[index] = (np.array(opened) * (X[index] @ up + up_bias)) @ down + down_bias
+    np.testing.assert_allclose(layer(X), expected, atol=1e-5)
+
+
+def test_a_linear_gate_equal_to_the_other_kernel_gives_squares():
+    layer = built(activation="linear")
+    kernel = oracles.numpy_of(layer.intermediate.kernel)
+    layer.gate.kernel.assign(kernel)
+    down = oracles.numpy_of(layer.output_dense.kernel)
+    np.testing.assert_allclose(layer(X), np.square(X @ kernel) @ down, atol=1e-4)
+
+
+def test_a_closed_gate_gives_zeros():
+    layer = built()
+    layer.gate.kernel.assign(np.zeros((D, F)))
+    np.testing.assert_array_equal(layer(X), np.zeros(X.shape))
+
+
+def test_two_thirds_of_the_width_hold_the_weights_of_a_plain_layer():
+    plain, gated = FeedForward(3072, use_bias=False), GatedFeedForward(2048)
+    for layer in (plain, gated):
+        layer.build((None, None, 768))
+    assert plain.count_params() == gated.count_params()
+
+
+def test_chunks_equal_one_pass():
+    np.testing.assert_allclose(built(chunks=3)(X), built()(X), atol=1e-5)
+
+
+def test_the_initial_kernels_have_the_spread_of_their_own_shape():
+    """A kernel of both halves, (D, 2 F), would be drawn narrower."""
+    layer = GatedFeedForward(600, kernel_initializer="glorot_uniform")
+    layer.build((None, None, 200))
+    for kernel in (layer.gate.kernel, layer.intermediate.kernel):
+        limit = math.sqrt(6 / (200 + 600))
+        assert 0.98 * limit < ops.max(ops.abs(kernel)) <= limit
+    assert np.any(layer.gate.kernel.numpy() != layer.intermediate.kernel.numpy())
+
+
+def test_save_config():
+    layer = built(use_bias=True, activation=gelu_tanh, dropout=0.5, chunks=2, name="think")
+    again = GatedFeedForward.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    again.build(X.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(X), layer(X))
+    assert repr(GatedFeedForward(11)) == "GatedFeedForward(11)"
+
+
+@pytest.mark.slow
+def test_check_layer():
+    check_layer(GatedFeedForward(7, dropout=0.1), (2, 5, 6), skip=["fresh_process"]).raise_if_any()
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16"])
+def test_dtype_policies(policy):
+    reference, layer = built(), built(dtype=policy)
+    tolerance = 2.0**-6 if "bfloat16" in policy else 2.0**-9
+    scale = np.abs(reference(X)).max()
+    np.testing.assert_allclose(oracles.numpy_of(layer(X)), reference(X), atol=tolerance * scale)
+
+
+def test_a_block_trains_the_gate():
+    block = TransformerBlock(MultiHeadAttention(2, 4), GatedFeedForward(F), residual="pre_norm")
+    model = keras.Sequential([keras.Input((T, D)), block, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    before = block.feed_forward.gate.kernel.numpy()
+    model.fit(X, X[..., :1], verbose=0)
+    assert np.any(block.feed_forward.gate.kernel.numpy() != before)
