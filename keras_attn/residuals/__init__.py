@@ -2,9 +2,18 @@
 
 from keras_attn import registry
 from keras_attn.residuals.gate import Gate
-from keras_attn.residuals.residual import PostNorm, PreNorm, Residual
+from keras_attn.residuals.residual import OutputNorm, PostNorm, PreNorm, Residual, SandwichNorm
+from keras_attn.residuals.scaled import DeepNorm, LayerScale, ReZero
 
-NAMES = {"gate": Gate, "post_norm": PostNorm, "pre_norm": PreNorm}
+NAMES = {
+    "gate": Gate,
+    "layer_scale": LayerScale,
+    "output_norm": OutputNorm,
+    "post_norm": PostNorm,
+    "pre_norm": PreNorm,
+    "re_zero": ReZero,
+    "sandwich_norm": SandwichNorm,
+}
 
 
 def get(identifier, **layer_arguments):
@@ -29,4 +38,15 @@ def get(identifier, **layer_arguments):
     return registry.resolve(identifier, NAMES, "residual", base=Residual, **layer_arguments)
 
 
-__all__ = ["Gate", "PostNorm", "PreNorm", "Residual", "get"]
+__all__ = [
+    "DeepNorm",
+    "Gate",
+    "LayerScale",
+    "OutputNorm",
+    "PostNorm",
+    "PreNorm",
+    "ReZero",
+    "Residual",
+    "SandwichNorm",
+    "get",
+]

@@ -1,6 +1,6 @@
-"""The base class of residuals, and the two that are a sum and a norm."""
+"""The base class of residuals, and those that are a sum and norms."""
 
-from keras_attn import norms
+from keras_attn import norms, registry
 from keras_attn.registry import MaskedLayer, build_once, register
 
 
@@ -107,3 +107,70 @@ class PreNorm(Residual):
 
     def call(self, x, y):
         return x + y
+
+
+@register
+class OutputNorm(Residual):
+    """Normalise the sublayer's output and leave the sum unnormalised.
+
+        before(x) = x,   after(x, y) = x + norm(y)
+
+    Each block adds numbers of the same size, whatever its weights. A stack of such blocks adds one
+    final norm of the same kind. Use it for training that diverges at a high learning rate. Cost:
+    time and memory O(T D).
+
+    Args:
+        norm: value of the norm axis.
+
+    Example:
+        >>> import keras_attn
+        >>> residual = keras_attn.residuals.OutputNorm(norm="rms_norm")
+
+    Differs from the paper: none.
+
+    Reference: [Liu et al., 2022](https://arxiv.org/abs/2111.09883), section 3.2;
+        [OLMo 2, 2025](https://arxiv.org/abs/2501.00656), section 3.2.
+    """
+
+    needs_closing_norm = True
+
+    def call(self, x, y):
+        return x + self.norm(y)
+
+
+@register
+class SandwichNorm(Residual):
+    """Normalise the sublayer's input and its output, each by a norm of its own.
+
+        before(x) = norm_1(x),   after(x, y) = x + norm_2(y)
+
+    A stack of such blocks adds one final norm of the same kind. Use it for models with low
+    precision, whose sums it bounds, and for Gemma's. Cost: time and memory O(T D).
+
+    Args:
+        norm: value of the norm axis, of which both norms are copies.
+
+    Example:
+        >>> import keras_attn
+        >>> residual = keras_attn.residuals.SandwichNorm(norm="rms_norm")
+
+    Differs from the paper: none.
+
+    Reference: [Ding et al., 2021](https://arxiv.org/abs/2105.13290), section 2.4.
+    """
+
+    needs_closing_norm = True
+
+    def __init__(self, norm="layer_norm", **kwargs):
+        super().__init__(norm, **kwargs)
+        self.output_norm = registry.copy(self.norm)
+
+    def build(self, x_shape, y_shape=None):
+        super().build(x_shape)
+        build_once(self.output_norm, x_shape)
+
+    def before(self, x):
+        return self.norm(x)
+
+    def call(self, x, y):
+        return x + self.output_norm(y)

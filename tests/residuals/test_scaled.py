@@ -1,0 +1,141 @@
+"""Residuals with norms of the output and with factors, compared with formulas and with others."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn import residuals
+from keras_attn.depth import Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.norms import LayerNorm
+from keras_attn.residuals import (
+    DeepNorm,
+    LayerScale,
+    OutputNorm,
+    PostNorm,
+    PreNorm,
+    ReZero,
+    SandwichNorm,
+)
+
+B, T, D = 2, 5, 7
+X, Y = oracles.random(B, T, D, scale=3), oracles.random(B, T, D, seed=1)
+KINDS = {
+    "deep_norm": lambda **k: DeepNorm(5, **k),
+    "layer_scale": LayerScale,
+    "output_norm": OutputNorm,
+    "re_zero": ReZero,
+    "sandwich_norm": SandwichNorm,
+}
+EACH = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+
+
+def built(make, **arguments):
+    layer = make(**arguments)
+    layer.build(X.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+def norm(layer, x):
+    return oracles.layer_norm(x, *oracles.norm_weights(layer), layer.epsilon)
+
+
+def test_outputs_equal_the_formulas():
+    layer = built(OutputNorm, norm=LayerNorm(0.1))
+    np.testing.assert_array_equal(layer.before(X), X)
+    np.testing.assert_allclose(layer.after(X, Y), X + norm(layer.norm, Y), atol=1e-5)
+    layer = built(SandwichNorm, norm=LayerNorm(0.1))
+    np.testing.assert_allclose(layer.before(X), norm(layer.norm, X), atol=1e-5)
+    np.testing.assert_allclose(layer.after(X, Y), X + norm(layer.output_norm, Y), atol=1e-5)
+    assert layer.norm.gamma is not layer.output_norm.gamma
+    layer = built(ReZero)
+    np.testing.assert_array_equal(layer.before(X), X)
+    np.testing.assert_allclose(layer.after(X, Y), X + float(layer.factor) * Y, atol=1e-5)
+    layer = built(LayerScale)
+    np.testing.assert_allclose(layer.before(X), norm(layer.norm, X), atol=1e-5)
+    factor = oracles.numpy_of(layer.factor)
+    np.testing.assert_allclose(layer.after(X, Y), X + factor * Y, atol=1e-5)
+    layer = built(DeepNorm, num_layers=8)
+    np.testing.assert_array_equal(layer.before(X), X)
+    np.testing.assert_allclose(layer.after(X, Y), norm(layer.norm, 2 * X + Y), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "limit, other",
+    [(lambda: LayerScale(1.0), PreNorm), (lambda: DeepNorm(3, scale=1.0), PostNorm)],
+)
+def test_with_a_factor_of_one_a_residual_is_the_simpler_one(limit, other):
+    layer, plain = limit(), other()
+    for each in (layer, plain):
+        each.build(X.shape)
+    np.testing.assert_array_equal(layer.before(X), plain.before(X))
+    np.testing.assert_array_equal(layer.after(X, Y), plain.after(X, Y))
+    assert layer.needs_closing_norm == plain.needs_closing_norm
+
+
+def test_a_stack_of_re_zero_blocks_starts_as_the_identity_and_learns_its_factors_first():
+    def block(index):
+        return TransformerBlock(MultiHeadAttention(2, 3), FeedForward(5), residual="re_zero")
+
+    stack = Stack(block, 3)
+    model = keras.Sequential([keras.Input((T, D)), stack])
+    np.testing.assert_array_equal(model(X), X)
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    before = [w.numpy() for w in model.weights]
+    model.fit(X, Y, verbose=0)
+    for weight, start in zip(model.weights, before, strict=True):
+        assert np.any(weight.numpy() != start) == (weight.name == "factor"), weight.path
+
+
+@EACH
+def test_save_config(make):
+    policy = "mixed_bfloat16"
+    layer = built(make, norm=LayerNorm(0.5, dtype=policy), name="around", dtype=policy)
+    again = type(layer).from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    again.build(X.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(*(oracles.numpy_of(x.after(X, Y)) for x in (layer, again)))
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float16"])
+@EACH
+def test_dtype_policies(make, policy):
+    reference, layer = built(make), built(make, dtype=policy)
+    compute = layer.compute_dtype
+    found = layer.after(*(keras.ops.cast(x, compute) for x in (X, Y)))
+    assert keras.backend.standardize_dtype(found.dtype) == compute
+    expected = oracles.numpy_of(reference.after(X, Y))
+    tolerance = (2.0**-5 if compute == "bfloat16" else 2.0**-8) * np.abs(expected).max()
+    np.testing.assert_allclose(oracles.numpy_of(found), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", sorted(set(KINDS) - {"deep_norm"}))
+def test_names(name):
+    assert type(residuals.get(name)) is KINDS[name]
+
+
+@EACH
+def test_a_stack_ends_with_a_norm_where_the_sum_has_none(make):
+    def block(index):
+        return TransformerBlock(MultiHeadAttention(2, 3), FeedForward(5), residual=make())
+
+    stack = Stack(block, 2)
+    assert (stack.norm is not None) == (make in (LayerScale, OutputNorm, SandwichNorm))
+    assert stack(X).shape == X.shape
+
+
+@pytest.mark.parametrize(
+    "make, sentence",
+    [
+        (lambda: LayerScale("small"), "`initial` must be a number.*small"),
+        (lambda: DeepNorm(0), "`num_layers`.*num_layers=0"),
+        (lambda: DeepNorm(2, scale="large"), "`scale` must be a number.*large"),
+        (lambda: residuals.get("deep_norm"), "Received: residual='deep_norm'"),
+    ],
+)
+def test_invalid_arguments_raise(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
