@@ -1,6 +1,7 @@
 """The replicas that train a model: their number, sums over them, and the values of each."""
 
 import keras
+from keras import ops
 
 from keras_attn.backend import per_backend
 
@@ -31,3 +32,11 @@ def num_shares():
 def replicas_of(variable):
     """Return the variables that hold each replica's value of a variable written per replica."""
     return [variable]
+
+
+def mean_over_replicas(values, count):
+    """Return the sum of `values` divided by the number of units on all replicas.
+
+    Keras divides the loss of each replica by the number of replicas.
+    """
+    return ops.sum(values) * num_replicas() / ops.maximum(replica_sum(count), 1)

@@ -5,6 +5,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.attention.masks import join_masks
 from keras_attn.backend.bounded_while import bounded_while
+from keras_attn.backend.replicas import mean_over_replicas
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth import halting
 from keras_attn.depth.recurrent import Recurrent
@@ -141,7 +142,7 @@ class ACT(ReplicaLosses, Recurrent):
         if not caching:
             if self.ponder_loss:
                 ponder = progress.steps + progress.remainder
-                mean_ponder = halting.mean_over_real(ponder, ops.sum(running))
+                mean_ponder = mean_over_replicas(ponder, ops.sum(running))
                 self.add_loss(self.ponder_loss * mean_ponder)
             steps, running = (ops.reshape(x, (-1,)) for x in (progress.steps, running))
             halting.show_steps(self.steps_taken, steps, running, call.training)

@@ -3,9 +3,10 @@
 import keras
 from keras import ops, tree
 
+from keras_attn.backend.replicas import mean_over_replicas
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth.act_cell import ACTCell
-from keras_attn.depth.halting import at_least_float32, mean_over_real, show_steps, steps_metric
+from keras_attn.depth.halting import at_least_float32, show_steps, steps_metric
 from keras_attn.registry import register
 
 
@@ -99,6 +100,6 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
             # A stateful layer keeps its state from batch to batch: subtract what it began with.
             sums = ops.sum(after - before, axis=0)  # of N and of R
             if cell.ponder_loss:
-                self.add_loss(cell.ponder_loss * mean_over_real(sums, count))
+                self.add_loss(cell.ponder_loss * mean_over_replicas(sums, count))
             show_steps(self.steps_taken, sums[0] / ops.maximum(count, 1), count, training)
         return results

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_attn.backend.replicas import num_replicas, replica_sum
 from keras_attn.ops.checks import check_numbers
 
 
@@ -52,14 +51,6 @@ def advance(halting, probability, is_last, epsilon, tensor2tensor=False):
         remainder=halting.remainder + remainder,
     )
     return advanced, continues * probability + remainder
-
-
-def mean_over_real(values, count):
-    """Return the sum of `values` divided by the number of real units on all replicas.
-
-    Keras divides the loss of each replica by the number of replicas.
-    """
-    return ops.sum(values) * num_replicas() / ops.maximum(replica_sum(count), 1)
 
 
 def halting_unit(bias, compute_dtype):

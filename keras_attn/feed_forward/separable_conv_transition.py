@@ -20,6 +20,8 @@ class PositionMixer(registry.MaskedLayer):
     the output. Models refuse such layers in packed rows, and segment memories in their blocks.
     """
 
+    takes_padding_mask = True
+
     def initial_cache(self, batch_size, max_length):
         """Return an empty cache of `max_length` positions, or one that grows if that is None."""
         raise ValueError(f"This layer cannot decode with a cache. Received: {type(self).__name__}.")

@@ -1,6 +1,11 @@
 """Layers: attention, feed-forward, the blocks that join them, embeddings and output heads."""
 
-from keras_attn.feed_forward import FeedForward, GatedFeedForward, SeparableConvTransition
+from keras_attn.feed_forward import (
+    FeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
+    SeparableConvTransition,
+)
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.block import Block
@@ -19,6 +24,7 @@ __all__ = [
     "FeedForward",
     "GatedFeedForward",
     "MaskedTokenHead",
+    "MixtureOfExperts",
     "MultiHeadAttention",
     "PixelEmbedding",
     "PositionedBlock",

@@ -161,12 +161,14 @@ class TransformerBlock(Block):
 
     def _feed_forward(self, call, extras, x, context):
         arguments = {}
-        if isinstance(self.feed_forward, PositionMixer):
+        # With a cache the padding mask is that of its slots.
+        caches = call.cache is not None and isinstance(self.feed_forward, PositionMixer)
+        if caches or call.cache is None and getattr(self.feed_forward, "takes_padding_mask", False):
             arguments["padding_mask"] = call.padding_mask
-            if call.cache is not None:
-                arguments |= {"cache": call.cache["feed_forward"], **_of_pairs(call)}
+        if caches:
+            arguments |= {"cache": call.cache["feed_forward"], **_of_pairs(call)}
         output = self.feed_forward(x, training=call.training, **arguments)
-        if "cache" in arguments:
+        if caches:
             output, extras["cache"]["feed_forward"] = output
         return self.drop(output, training=call.training)
 

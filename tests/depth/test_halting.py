@@ -97,19 +97,6 @@ def test_the_unit_is_float32_at_least(policy):
     assert int(state.steps[0]) == 100
 
 
-def test_mean_over_the_real_units_of_all_replicas(monkeypatch):
-    """Two replicas have one and four real units; Keras halves the sum of their losses."""
-    monkeypatch.setattr(halting, "num_replicas", lambda: 2)
-    monkeypatch.setattr(halting, "replica_sum", lambda count: ops.array(5.0))
-    parts = [ops.array([3.0]), ops.array([1.0, 2.0, 2.0, 4.0])]
-    found = [halting.mean_over_real(part, float(len(part))) for part in parts]
-    assert float(sum(found)) / 2 == pytest.approx(12 / 5)
-
-
-def test_mean_over_no_real_unit_is_zero():
-    assert float(halting.mean_over_real(ops.zeros((3,)), ops.array(0.0))) == 0
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -1,0 +1,210 @@
+"""Feed-forward networks of which each position uses few."""
+
+import keras
+from keras import ops
+
+from keras_attn import registry
+from keras_attn.attention.masks import join_masks, keras_mask
+from keras_attn.backend.replicas import mean_over_replicas, replica_sum
+from keras_attn.backend.row_groups import map_groups
+from keras_attn.compat.replica_losses import ReplicaLosses
+from keras_attn.feed_forward.feed_forward import FeedForward
+from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
+from keras_attn.ops.shapes import flatten_rows
+from keras_attn.ops.sorting import permute, sort_order
+
+
+@registry.register
+class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
+    """Feed-forward networks of which a router chooses the best few for each position.
+
+        y = sum_e w_e FFN_e(x) over the k experts with the greatest logits l = x W_r
+
+        renormalized:   w_e = p_e / (sum of the chosen p),   p = softmax(l)
+        probability:    w_e = p_e
+
+    No position is dropped, and its output is the same alone and in any batch: assignments are
+    sorted by expert, and each expert computes its own rows. The router is float32. In training the
+    layer adds, as means over the real positions of all replicas,
+
+        balance_loss E sum_e f_e mean(p_e) + z_loss mean(logsumexp(l)^2)
+
+    where f_e is the share of assignments that went to e; the first is least, 1, for uniform use.
+    Use it for more weights at the cost of few. Cost: time O(T D (k F + E)), memory O(T k (D + F)),
+    weights E times those of an expert.
+
+    Args:
+        expert: an unbuilt `FeedForward` or `GatedFeedForward`: the settings of each expert.
+        num_experts: int. Number of experts E.
+        top_k: int. Number k of experts for each position.
+        router: "renormalized" or "probability".
+        balance_loss: float. Weight of the loss for uneven use.
+        z_loss: float. Weight of the loss for large logits of the router.
+        shared: layer that computes all positions, whose output is added; or None.
+
+    Call arguments:
+        x: (B, T, D).
+        padding_mask: bool (B, T), True where a position is real; by default Keras's mask of `x`.
+            Padding is not computed and counts in no loss; its output is that of `shared`, or 0.
+
+    Returns:
+        (B, T, D).
+
+    Raises:
+        ValueError: if `expert` is built or of another kind or has `chunks`, `top_k` exceeds
+            `num_experts`, a size is below 1, a loss below 0, or one expert is renormalized: its
+            weight is always 1, so the router would not learn.
+
+    Example:
+        >>> from keras_attn.layers import GatedFeedForward, MixtureOfExperts
+        >>> layer = MixtureOfExperts(GatedFeedForward(64), num_experts=8, top_k=2)
+
+    Differs from the paper: there is no noise, no capacity, and no loss for the importance of
+        experts; the losses are those of Switch Transformer and ST-MoE.
+
+    Reference: [Shazeer et al., 2017](https://arxiv.org/abs/1701.06538), section 2;
+        [Fedus et al., 2021](https://arxiv.org/abs/2101.03961), section 2.2, eq. 4 to 6;
+        [Zoph et al., 2022](https://arxiv.org/abs/2202.08906), section 3.3, eq. 5.
+    """
+
+    takes_padding_mask = True
+
+    def __init__(
+        self,
+        expert,
+        num_experts,
+        top_k=2,
+        router="renormalized",
+        balance_loss=0.01,
+        z_loss=0.0,
+        shared=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        expert = registry.revive(expert)
+        is_template = isinstance(expert, FeedForward) and not expert.built and expert.chunks == 1
+        check_that(is_template, "an unbuilt `FeedForward` without chunks", expert=expert)
+        check_sizes(num_experts=num_experts, top_k=top_k)
+        check_choice(("renormalized", "probability"), router=router)
+        check_numbers(0, balance_loss=balance_loss, z_loss=z_loss)
+        check_that(top_k <= num_experts, f"at most `num_experts`, {num_experts}", top_k=top_k)
+        if top_k == 1 < num_experts and router == "renormalized":
+            raise ValueError(
+                "One expert has a renormalized weight of 1, which teaches the router nothing; use "
+                'router="probability". Received: top_k=1, router="renormalized".'
+            )
+        self.expert = expert
+        self.num_experts = num_experts
+        self.top_k = top_k
+        self.router = router
+        self.balance_loss = balance_loss
+        self.z_loss = z_loss
+        self.shared = registry.revive(shared)
+        self.drop = keras.layers.Dropout(expert.dropout, dtype=self.dtype_policy)
+
+    def build(self, x_shape):
+        width, hidden = x_shape[-1], self.expert.intermediate_dim
+        normal = keras.initializers.RandomNormal(stddev=0.02)
+        self.router_kernel = self.add_weight(
+            (width, self.num_experts), normal, name="router_kernel", autocast=False
+        )
+        self.kernels, self.biases = [], []
+        for name in self.expert.INPUTS:
+            self._add_dense(name, width, hidden, self.expert.kernel_initializer)
+        last = self.expert.output_initializer or self.expert.kernel_initializer
+        self._add_dense("output", hidden, width, last)
+        if self.shared is not None:
+            registry.build_once(self.shared, x_shape)
+
+    def _add_dense(self, name, rows, columns, initializer):
+        """Add one kernel, and one bias, for all experts."""
+        expert, count = self.expert, self.num_experts
+        initializer = registry.MatrixInitializer(
+            initializer, (rows, columns), (rows, count, columns), count, (1, 0, 2)
+        )
+        self.kernels.append(
+            self.add_weight(
+                (count, rows, columns),
+                initializer,
+                name=f"{name}_kernel",
+                regularizer=expert.kernel_regularizer,
+                constraint=expert.kernel_constraint,
+            )
+        )
+        if expert.use_bias:
+            self.biases.append(
+                self.add_weight(
+                    (count, columns),
+                    registry.redraw(expert.bias_initializer),
+                    name=f"{name}_bias",
+                    regularizer=expert.bias_regularizer,
+                    constraint=expert.bias_constraint,
+                )
+            )
+
+    def call(self, x, padding_mask=None, training=None):
+        padding_mask = keras_mask(x) if padding_mask is None else padding_mask
+        real = join_masks((x, padding_mask, "padding_mask"))  # (B, T)
+        real = None if real is None else ops.reshape(real, (-1,))
+        rows, unflatten = flatten_rows(x)  # (n, D)
+        logits = ops.matmul(ops.cast(rows, self.router_kernel.dtype), self.router_kernel)
+        log_sum = ops.logsumexp(logits, axis=-1, keepdims=True)
+        best, chosen = ops.top_k(logits, self.top_k)  # (n, k)
+        counts = self._counts(chosen, real)
+        if training:
+            self._add_losses(logits, log_sum, counts, real)
+        is_renormalized = self.router == "renormalized"
+        best_sum = ops.logsumexp(best, axis=-1, keepdims=True) if is_renormalized else log_sum
+        weights = ops.exp(best - best_sum)
+        weights = ops.cast(weights, self.compute_dtype)
+        output = self._mix(rows, chosen, counts, weights, real, training)
+        output = unflatten(output)
+        return output if self.shared is None else output + self.shared(x, training=training)
+
+    def _counts(self, chosen, real):
+        """Return the number of rows that each expert computes, int32 (E,)."""
+        is_chosen = chosen[..., None] == ops.arange(self.num_experts, dtype=chosen.dtype)
+        if real is not None:
+            is_chosen = ops.logical_and(is_chosen, real[:, None, None])
+        return ops.sum(ops.cast(is_chosen, "int32"), axis=(0, 1))
+
+    def _add_losses(self, logits, log_sum, counts, real):
+        real = ops.ones_like(log_sum) if real is None else ops.cast(real, log_sum.dtype)[:, None]
+        number = ops.sum(real)
+        if self.balance_loss:
+            total = ops.maximum(replica_sum(number), 1)
+            share = replica_sum(ops.cast(counts, log_sum.dtype)) / (self.top_k * total)
+            probabilities = ops.sum(real * ops.exp(logits - log_sum), axis=0)  # (E,)
+            uneven = mean_over_replicas(share * probabilities, number)
+            self.add_loss(self.balance_loss * self.num_experts * uneven)
+        if self.z_loss:
+            self.add_loss(self.z_loss * mean_over_replicas(real * ops.square(log_sum), number))
+
+    def _mix(self, rows, chosen, counts, weights, real, training):
+        """Return the weighted sum (n, D) of the experts' outputs."""
+        if real is not None:
+            chosen = ops.where(real[:, None], chosen, self.num_experts)  # sorted behind all
+        order, inverse = (i[None, None] for i in sort_order(ops.reshape(chosen, (-1,))))
+        repeated = ops.repeat(rows, self.top_k, axis=0)  # (n k, D)
+        by_expert = permute(repeated[None, None], order, inverse)[0, 0]
+        parameters = [ops.convert_to_tensor(kernel) for kernel in self.kernels]
+        parameters += [ops.convert_to_tensor(bias)[:, None] for bias in self.biases]
+
+        def compute(rows, *parameters):
+            kernels, biases = parameters[: len(self.kernels)], parameters[len(self.kernels) :]
+
+            def dense(x, n):
+                x = ops.matmul(x, kernels[n])
+                return x + biases[n] if biases else x
+
+            last = len(kernels) - 1
+            hidden = self.expert.join(*(dense(rows, n) for n in range(last)))
+            return dense(self.drop(hidden, training=training), last)
+
+        by_expert = map_groups(compute, by_expert, counts, parameters)
+        outputs = permute(by_expert[None, None], inverse, order)[0, 0]
+        outputs = ops.reshape(outputs, (-1, self.top_k, rows.shape[-1]))
+        return ops.sum(weights[..., None] * outputs, axis=1)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape

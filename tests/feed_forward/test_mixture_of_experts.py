@@ -1,0 +1,337 @@
+"""Mixtures of experts, compared with loops over positions and with plain feed-forward layers."""
+
+import math
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.backend.row_groups import map_groups
+from keras_attn.layers import (
+    FeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
+    MultiHeadAttention,
+    TransformerBlock,
+)
+
+B, T, D, F, E, K = 3, 5, 7, 11, 4, 2
+X = oracles.random(B, T, D)
+REAL = np.arange(T)[None] < np.array([[5], [3], [0]])
+ROUTERS = pytest.mark.parametrize("router", ["renormalized", "probability"])
+
+
+def built(expert=None, num_experts=E, top_k=K, scale=0.3, **arguments):
+    layer = MixtureOfExperts(expert or GatedFeedForward(F), num_experts, top_k, **arguments)
+    layer.build(X.shape)
+    oracles.scramble(layer, scale=scale)
+    return layer
+
+
+def weights_of(layer):
+    parts = layer.router_kernel, layer.kernels, layer.biases
+    return [[oracles.numpy_of(w) for w in tf.nest.flatten(part)] for part in parts]
+
+
+def routed(layer, x):
+    """For one position: the logits, and the chosen experts with their weights."""
+    (router,), *_ = weights_of(layer)
+    logits = [sum(x[d] * router[d, e] for d in range(D)) for e in range(layer.num_experts)]
+    chosen = sorted(range(len(logits)), key=lambda e: -logits[e])[: layer.top_k]
+    of = chosen if layer.router == "renormalized" else range(len(logits))
+    total = sum(math.exp(logits[e]) for e in of)
+    return logits, {e: math.exp(logits[e]) / total for e in chosen}
+
+
+def expert_output(layer, e, x):
+    _, kernels, biases = weights_of(layer)
+    biases = biases or [np.zeros((layer.num_experts, k.shape[2])) for k in kernels]
+    hidden = [x @ k[e] + b[e] for k, b in zip(kernels[:-1], biases)]
+    hidden = np.asarray(layer.expert.join(*(np.array(h, "float32") for h in hidden)), "float64")
+    return hidden @ kernels[-1][e] + biases[-1][e]
+
+
+@pytest.mark.parametrize(
+    "expert",
+    [lambda: GatedFeedForward(F), lambda: FeedForward(F, activation="gelu")],
+    ids=["gated", "plain, with biases"],
+)
+@pytest.mark.parametrize("router, top_k", [("renormalized", 2), ("probability", 1)])
+def test_output_equals_the_formula(expert, router, top_k):
+    layer = built(expert(), top_k=top_k, router=router)
+    found, expected = layer(X), np.zeros(X.shape)
+    used = set()
+    for index in np.ndindex(B, T):
+        _, weights = routed(layer, X[index])
+        used |= set(weights)
+        expected[index] = sum(w * expert_output(layer, e, X[index]) for e, w in weights.items())
+    assert len(used) == E
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def with_gradients(layer, x, **arguments):
+    x = tf.convert_to_tensor(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        output = layer(x, **arguments)
+        loss = tf.reduce_sum(tf.sin(output)) + sum(layer.losses)
+    return output, *tape.gradient(loss, [x, *(w.value for w in layer.trainable_weights)])
+
+
+def test_gradients_are_those_of_a_loop_over_all_experts():
+    """Each expert computes every position there, and a weight of 0 leaves it out."""
+    layer = built(FeedForward(F))
+    found = with_gradients(layer, X)
+
+    def every_expert(x):
+        logits = ops.matmul(x, layer.router_kernel)
+        best = ops.top_k(logits, K)[0][..., -1:]
+        weights = ops.softmax(ops.where(logits >= best, logits, -1e9))
+        hidden = ops.einsum("btd,edf->btef", x, layer.kernels[0]) + layer.biases[0]
+        outputs = ops.einsum("btef,efd->bted", ops.relu(hidden), layer.kernels[1])
+        return ops.sum(weights[..., None] * (outputs + layer.biases[1]), axis=2)
+
+    x = tf.convert_to_tensor(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        output = every_expert(x)
+        loss = tf.reduce_sum(tf.sin(output))
+    gradients = tape.gradient(loss, [x, *(w.value for w in layer.trainable_weights)])
+    for part, whole in zip(found, (output, *gradients), strict=True):
+        assert np.abs(whole).max() > 0
+        np.testing.assert_allclose(part, whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("top_k", [1, E])
+def test_equal_experts_are_one_feed_forward_layer(top_k):
+    layer = built(top_k=top_k, num_experts=E if top_k > 1 else 1)
+    for kernel in layer.kernels:
+        kernel.assign(np.repeat(oracles.numpy_of(kernel)[:1], layer.num_experts, axis=0))
+    plain = GatedFeedForward(F)
+    plain.build(X.shape)
+    plain.set_weights([oracles.numpy_of(kernel)[0] for kernel in layer.kernels])
+    np.testing.assert_allclose(layer(X), plain(X), atol=1e-5)
+
+
+def test_the_order_of_experts_has_no_influence():
+    layer, expected = built(), built()(X)
+    order = np.array([2, 0, 3, 1])
+    layer.router_kernel.assign(oracles.numpy_of(layer.router_kernel)[:, order])
+    for kernel in layer.kernels:
+        kernel.assign(oracles.numpy_of(kernel)[order])
+    np.testing.assert_allclose(layer(X), expected, atol=1e-6)
+
+
+def test_an_output_is_the_same_alone_and_in_a_batch():
+    layer = built()
+    whole = oracles.numpy_of(layer(X))
+    for index in np.ndindex(B, T):
+        alone = layer(X[index][None, None])
+        np.testing.assert_allclose(alone[0, 0], whole[index], atol=1e-6)
+
+
+@ROUTERS
+def test_padding_changes_no_output_and_no_loss(router):
+    layer = built(router=router, z_loss=0.1, balance_loss=0.3, top_k=2)
+    found = with_gradients(layer, X, padding_mask=REAL, training=True)
+    losses = [float(x) for x in layer.losses]
+    other = np.where(REAL[..., None], X, 100 * oracles.random(B, T, D, seed=3)).astype("float32")
+    changed = with_gradients(layer, other, padding_mask=REAL, training=True)
+    np.testing.assert_allclose(changed[0], found[0], atol=1e-6)
+    np.testing.assert_array_equal(found[0].numpy()[~REAL], 0)
+    np.testing.assert_allclose([float(x) for x in layer.losses], losses, rtol=1e-5)
+    alone = layer(X[REAL][None], training=True)
+    np.testing.assert_allclose(alone[0], found[0].numpy()[REAL], atol=1e-6)
+    np.testing.assert_allclose([float(x) for x in layer.losses], losses, rtol=1e-5)
+
+
+def test_losses_equal_the_formulas_and_exist_in_training_only():
+    layer = built(balance_loss=0.3, z_loss=0.1)
+    layer(X)
+    assert layer.losses == []
+    layer(X, padding_mask=REAL, training=True)
+    counts, probabilities, squares = np.zeros(E), np.zeros(E), 0.0
+    for index in zip(*np.nonzero(REAL)):
+        logits, weights = routed(layer, X[index])
+        total = sum(math.exp(value) for value in logits)
+        probabilities += [math.exp(value) / total for value in logits]
+        counts[list(weights)] += 1
+        squares += math.log(total) ** 2
+    number = REAL.sum()
+    balance = E * sum(counts / (K * number) * probabilities / number)
+    assert balance > 1
+    found = [float(x) for x in layer.losses]
+    np.testing.assert_allclose(found, [0.3 * balance, 0.1 * squares / number], rtol=1e-5)
+
+
+def test_the_balance_loss_of_uniform_routing_is_one():
+    layer = MixtureOfExperts(FeedForward(F), E, E, balance_loss=1.0)
+    layer(X, training=True)
+    layer.router_kernel.assign(np.zeros((D, E)))
+    layer(X, training=True)
+    assert float(layer.losses[0]) == pytest.approx(1, abs=1e-6)
+
+
+def test_the_losses_of_two_replicas_are_those_of_one(monkeypatch):
+    """The mean of both replicas' losses; each sees its own rows and the sums of both."""
+    from keras_attn.backend import replicas
+    from keras_attn.feed_forward import mixture_of_experts
+
+    layer = built(balance_loss=0.3, z_loss=0.1)
+    layer(X, padding_mask=REAL, training=True)
+    expected = [float(x) for x in layer.losses]
+    parts, sums = [slice(0, 1), slice(1, 3)], []
+
+    def collect(value):
+        sums[-1].append(value)
+        return value
+
+    for part in parts:
+        sums.append([])
+        monkeypatch.setattr(mixture_of_experts, "replica_sum", collect)
+        monkeypatch.setattr(replicas, "replica_sum", collect)
+        layer(X[part], padding_mask=REAL[part], training=True)
+    totals = [first + second for first, second in zip(*sums, strict=True)]
+    monkeypatch.setattr(replicas, "num_replicas", lambda: 2)
+    found = np.zeros(2)
+    for part in parts:
+        given = iter(totals)
+        monkeypatch.setattr(mixture_of_experts, "replica_sum", lambda value: next(given))
+        monkeypatch.setattr(replicas, "replica_sum", lambda value: next(given))
+        layer(X[part], padding_mask=REAL[part], training=True)
+        found += [float(x) / 2 for x in layer.losses]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def groups_of(counts, total):
+    """Rows, kernels of three groups, and what a loop makes of them."""
+    rows = oracles.random(total, D)
+    kernels = oracles.random(len(counts), D, F, seed=1)
+    expected, first = np.zeros((total, F), "float32"), 0
+    for count, kernel in zip(counts, kernels):
+        expected[first : first + count] = rows[first : first + count] @ kernel
+        first += count
+    return rows, np.array(counts, "int32"), kernels, expected
+
+
+@pytest.mark.parametrize(
+    "counts, total",
+    [((3, 0, 4), 9), ((0, 0, 0), 2), ((130, 1, 69), 200), ((0, 128, 64), 192), ((0, 0, 5), 5)],
+)
+def test_blocks_equal_slices_with_gradients(counts, total):
+    """Blocks are what compilers get; a group may fill several, one, or none."""
+    rows, counts, kernels, expected = groups_of(counts, total)
+    results = []
+    for run in (map_groups, map_groups.portable, tf.function(map_groups, jit_compile=True)):
+        x, weights = tf.convert_to_tensor(rows), tf.convert_to_tensor(kernels)
+        with tf.GradientTape() as tape:
+            tape.watch([x, weights])
+            found = run(tf.matmul, x, tf.convert_to_tensor(counts), [weights])
+            loss = tf.reduce_sum(tf.sin(found))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+        results.append(tape.gradient(loss, [x, weights]))
+    for result in results[1:]:
+        for part, whole in zip(result, results[0], strict=True):
+            np.testing.assert_allclose(part, whole, atol=1e-4)
+
+
+def test_graphs_of_unknown_sizes_and_xla_equal_eager():
+    layer = built(FeedForward(F))
+    expected = with_gradients(layer, X)
+    spec = [tf.TensorSpec((None, None, D))]
+    for arguments in ({"input_signature": spec}, {"jit_compile": True}):
+        found = tf.function(lambda x: with_gradients(layer, x), **arguments)(X)
+        for part, whole in zip(found, expected, strict=True):
+            np.testing.assert_allclose(part, whole, atol=1e-5)
+
+
+def test_a_shared_layer_is_added():
+    layer = built(shared=FeedForward(F), scale=0.2)
+    shared = layer.shared(X)
+    routed_part = layer(X) - shared
+    layer.shared = None
+    np.testing.assert_allclose(layer(X), routed_part, atol=1e-5)
+
+
+def test_a_block_passes_its_padding_on_and_trains_the_router():
+    attention = MultiHeadAttention(2, 4)
+    block = TransformerBlock(attention, MixtureOfExperts(FeedForward(F), E, K, balance_loss=1.0))
+    block.build(X.shape)
+    block(X, padding_mask=REAL, training=True)
+    masked = float(block.losses[0])
+    other = np.where(REAL[..., None], X, 50.0).astype("float32")
+    block(other, padding_mask=REAL, training=True)
+    assert float(block.losses[0]) == pytest.approx(masked, rel=1e-5)
+    model = keras.Sequential([keras.Input((T, D)), block])
+    model.compile("sgd", "mse")
+    before = block.feed_forward.router_kernel.numpy()
+    model.fit(X, X, verbose=0)
+    assert np.any(block.feed_forward.router_kernel.numpy() != before)
+
+
+def test_dropout_applies_to_the_hidden_layer_in_training_only():
+    layer = built(FeedForward(F, dropout=0.5))
+    np.testing.assert_array_equal(layer(X), layer(X, training=False))
+    assert np.any(layer(X, training=True) != layer(X))
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_the_router_is_float32(policy):
+    reference, layer = built(), built(dtype=policy)
+    x = ops.convert_to_numpy(ops.cast(ops.cast(X, layer.compute_dtype), "float32"))
+    found = layer(x)
+    assert keras.backend.standardize_dtype(found.dtype) == layer.compute_dtype
+    scale = np.abs(reference(x)).max()
+    tolerance = 2.0**-6 if "bfloat16" in policy else 2.0**-9
+    np.testing.assert_allclose(oracles.numpy_of(found), reference(x), atol=tolerance * scale)
+
+
+def test_each_expert_is_drawn_by_itself():
+    layer = MixtureOfExperts(FeedForward(200, use_bias=False), 2, 2)
+    layer.build((None, None, 100))
+    limit = math.sqrt(6 / 300)
+    for kernel in layer.kernels[0].numpy():
+        assert 0.98 * limit < np.abs(kernel).max() <= limit
+    first, second = layer.kernels[0].numpy()
+    assert np.all(first != second)
+
+
+def test_save_config():
+    layer = built(
+        GatedFeedForward(F, dropout=0.2), router="probability", z_loss=0.1, shared=FeedForward(3)
+    )
+    again = MixtureOfExperts.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    again.build(X.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(X), layer(X))
+    layer = MixtureOfExperts(GatedFeedForward(11), 8)
+    assert repr(layer) == "MixtureOfExperts(GatedFeedForward(11), 8)"
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ({"top_k": 5}, "`top_k` must be at most `num_experts`, 4. Received: top_k=5"),
+        ({"top_k": 1}, 'use router="probability"'),
+        ({"num_experts": 0}, "`num_experts`.*num_experts=0"),
+        ({"router": "sigmoid"}, "`router` must be one of 'renormalized', 'probability'"),
+        ({"balance_loss": -1}, "`balance_loss`.*-1"),
+        ({"expert": FeedForward(F, chunks=2)}, "without chunks"),
+        ({"expert": keras.layers.Dense(3)}, "an unbuilt `FeedForward`"),
+    ],
+)
+def test_invalid_arguments_raise(arguments, sentence):
+    arguments = {"expert": FeedForward(F), "num_experts": E, **arguments}
+    with pytest.raises(ValueError, match=sentence):
+        MixtureOfExperts(**arguments)
+
+
+def test_an_expert_that_is_built_is_refused():
+    expert = FeedForward(F)
+    expert.build(X.shape)
+    with pytest.raises(ValueError, match="an unbuilt `FeedForward`"):
+        MixtureOfExperts(expert, E)
