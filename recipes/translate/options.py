@@ -38,7 +38,7 @@ class RecipeOptions(
         TokenizerOptions, "vocabulary_size", 8000, "largest number of subwords"
     )
     epochs: int | None = changed(
-        *(ScheduleOptions, "epochs", {"": 48, "dates": 5}),
+        *(ScheduleOptions, "epochs", {"": 48, "dates": 4}),
         "passes over the training data",
         identity=False,
     )
@@ -56,16 +56,16 @@ class RecipeOptions(
         metavar="TOKENS",
     )
     learning_rate: float | None = changed(
-        ScheduleOptions, "learning_rate", {"": 0.005, "dates": 0.003}
+        ScheduleOptions, "learning_rate", {"": 0.005, "dates": 0.004}
     )
     warmup_steps: int | None = changed(
-        *(ScheduleOptions, "warmup_steps", {"": 2000, "dates": 400}),
+        *(ScheduleOptions, "warmup_steps", {"": 2000, "dates": 200}),
         "steps up to the peak",
         at_least=1,
     )
     label_smoothing: float = option(0.1, within=(0, 1))
     average_last: int | None = option(
-        {"": 10, "dates": 1},
+        {"": 10, "dates": 2},
         "epochs whose weights are averaged at the end",
         identity=False,
         at_least=1,
