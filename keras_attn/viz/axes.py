@@ -22,7 +22,20 @@ AXES = (
         "where am I?",
         ("Sinusoidal", "Learned", "Axial", "ImageCoordinates", "Timestep", "Rotary"),
     ),
-    ("residual", "how is a sublayer wrapped?", ("PostNorm", "PreNorm", "Gate")),
+    ("norm", "how large are the numbers?", ("LayerNorm", "RMSNorm", "DyT", "none")),
+    (
+        "residual",
+        "how is a sublayer wrapped?",
+        (
+            *("PostNorm", "PreNorm", "OutputNorm", "SandwichNorm", "DeepNorm"),
+            *("ReZero", "LayerScale", "Gate"),
+        ),
+    ),
+    (
+        "feed-forward",
+        "what is computed at each position?",
+        ("FeedForward", "GatedFeedForward", "MixtureOfExperts", "SeparableConvTransition"),
+    ),
     (
         "depth",
         "how are blocks repeated?",
