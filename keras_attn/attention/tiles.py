@@ -88,16 +88,17 @@ def _score_of_weights(score, distances):
     weights = [ops.copy(variable) for variable in variables]  # tensors, as TensorFlow needs
     by_distance = distances is not None and score.uses_positions
     table = score.distance_table(distances) if by_distance else None
-    if table is not None:
-        weights.append(table)
+    tables = [] if table is None else keras.tree.flatten(table)
 
     def call(weights, query, key, **positions):
         if not weights:
             return score(query, key, **positions)
-        if table is not None:
-            *weights, positions["table"] = weights
+        if tables:
+            parts = weights[len(variables) :]
+            positions["table"] = keras.tree.pack_sequence_as(table, parts)
             positions["distances"] = distances
+            weights = weights[: len(variables)]
         with keras.StatelessScope(state_mapping=list(zip(variables, weights, strict=True))):
             return score(query, key, **positions)
 
-    return call, tuple(weights)
+    return call, (*weights, *tables)

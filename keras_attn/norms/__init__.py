@@ -10,7 +10,24 @@ NAMES = {"dyt": DyT, "layer_norm": LayerNorm, "none": NoNorm, "rms_norm": RMSNor
 
 
 def get(identifier, **layer_arguments):
-    """Return the norm of a name, a config or an object."""
+    """Return the norm for a name, a config or an object.
+
+    Args:
+        identifier: "layer_norm", "rms_norm", "dyt" or "none"; or a config, as
+            `keras.saving.serialize_keras_object` makes it; or a `Norm`, which is returned.
+        layer_arguments: arguments of a Keras layer that is made from a name, such as `dtype`.
+
+    Returns:
+        A `Norm`.
+
+    Raises:
+        ValueError: if the name is unknown, or `identifier` is no norm.
+
+    Example:
+        >>> from keras_attn import norms
+        >>> norms.get("rms_norm")
+        RMSNorm()
+    """
     return registry.resolve(identifier, NAMES, "norm", base=Norm, **layer_arguments)
 
 

@@ -20,8 +20,9 @@ def get(identifier, **layer_arguments):
     """Return the residual for a name, a config or an object.
 
     Args:
-        identifier: "post_norm", "pre_norm" or "gate"; or a config, as
-            `keras.saving.serialize_keras_object` makes it; or a `Residual`, which is returned.
+        identifier: "post_norm", "pre_norm", "output_norm", "sandwich_norm", "re_zero",
+            "layer_scale" or "gate"; or a config, as `keras.saving.serialize_keras_object` makes it;
+            or a `Residual`, which is returned.
         layer_arguments: arguments of a Keras layer that is made from a name, such as `dtype`.
 
     Returns:

@@ -2,11 +2,13 @@
 
 from keras_attn import registry
 from keras_attn.scores.additive import Additive
+from keras_attn.scores.bias import ALiBi, Bias, T5Bias
 from keras_attn.scores.dot_product import DotProduct
 from keras_attn.scores.learned_relative import LearnedRelative
 from keras_attn.scores.relative import Relative
 from keras_attn.scores.score import Score, ScoreLayer
 from keras_attn.scores.shared_qk import SharedQK
+from keras_attn.scores.sum import SoftCap, Sum
 
 NAMES = {
     "scaled_dot": DotProduct,
@@ -29,23 +31,34 @@ def get(identifier, **layer_arguments):
         A `Score`.
 
     Raises:
-        ValueError: if the name is unknown, or `identifier` is no score.
+        ValueError: if the name is unknown, or `identifier` is no score, or a bias alone.
 
     Example:
         >>> from keras_attn import scores
         >>> scores.get("dot")
         DotProduct(scaled=False)
     """
-    return registry.resolve(identifier, NAMES, "score", base=Score, **layer_arguments)
+    score = registry.resolve(identifier, NAMES, "score", base=Score, **layer_arguments)
+    if isinstance(score, Bias):
+        raise ValueError(
+            f"A bias is added to a score: write DotProduct() + {score!r}. "
+            f"Received: score={score!r}."
+        )
+    return score
 
 
 __all__ = [
+    "ALiBi",
     "Additive",
+    "Bias",
     "DotProduct",
     "LearnedRelative",
     "Relative",
     "Score",
     "ScoreLayer",
     "SharedQK",
+    "SoftCap",
+    "Sum",
+    "T5Bias",
     "get",
 ]

@@ -42,6 +42,15 @@ class Score(registry.Value):
         """Return the factor of a plain dot product, which fused kernels compute, else None."""
         return None
 
+    # The class of `score + score`, which `keras_attn.scores.sum` sets.
+    sum_type = None
+
+    def __add__(self, other):
+        return self.sum_type([self, other]) if isinstance(other, Score) else NotImplemented
+
+    def __radd__(self, other):  # `sum(scores)` begins with 0
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
 
 class ScoreLayer(registry.LayerValue, Score):
     """A score with weights; subclasses override `build` and `call`.
