@@ -158,10 +158,13 @@ class T5Bias(Bias):
         return bucket
 
     def of_distances(self, distances):
-        return ops.transpose(ops.take(self.table, self.buckets(distances), axis=0))
+        return self._of_each_head(distances[None], (-1, 1))
 
     def of_pairs(self, i, j):
-        buckets = self.buckets(i[..., :, None] - j[..., None, :])
+        return self._of_each_head(i[..., :, None] - j[..., None, :], (-1, 1, 1))
+
+    def _of_each_head(self, distances, heads):
+        """Return the bias of distances (..., N or 1, ...), whose axis of heads is `heads`."""
         num_heads = self.table.shape[1]
-        index = buckets * num_heads + ops.arange(num_heads, dtype="int32")[:, None, None]
-        return ops.take(ops.reshape(self.table, (-1,)), index)  # (B, N, T, S)
+        head = ops.reshape(ops.arange(num_heads, dtype="int32"), heads)
+        return ops.take(ops.reshape(self.table, (-1,)), self.buckets(distances) * num_heads + head)

@@ -160,8 +160,12 @@ class SoftCap(ScoreLayer):
     def distance_table(self, distances):
         return self.score.distance_table(distances)
 
-    def call(self, query, key, query_positions=None, key_positions=None, **table):
-        logits = self.score(query, key, query_positions, key_positions, **table)
+    def call(
+        self, query, key, query_positions=None, key_positions=None, table=None, distances=None
+    ):
+        given = {} if table is None else {"table": table, "distances": distances}
+        positions = {"query_positions": query_positions, "key_positions": key_positions}
+        logits = self.score(query, key, **positions, **given)
         return self.cap * ops.tanh(at_least_float32(logits) / self.cap)
 
 

@@ -1,0 +1,270 @@
+"""Sums of scores with biases, and caps: compared pair by pair, in every plan, in limiting cases."""
+
+import math
+
+import distance_scores
+import keras
+import numpy as np
+import oracles
+import pytest
+from distance_scores import KEY, QUERY, B, H, N, S, T
+from keras import ops
+
+from keras_attn import patterns, scores
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+from keras_attn.patterns import Causal, Dense, Local, PerHead, Strided
+from keras_attn.scores import ALiBi, Bias, DotProduct, Relative, SharedQK, SoftCap, Sum, T5Bias
+
+
+class Learned(Bias):
+    """A user's own: a learned slope for each head, times log(1 + |d|)."""
+
+    def build(self, query_shape, key_shape=None):
+        self.slopes = self.add_weight((query_shape[1], 1), "ones", name="slopes")
+
+    def of_distances(self, distances):
+        return self.slopes * ops.log1p(ops.cast(ops.abs(distances), "float32"))
+
+
+SCORES = {
+    "alibi": lambda: DotProduct() + ALiBi(),
+    "t5": lambda: DotProduct(scaled=False) + T5Bias(8, 20),
+    "t5, both sides": lambda: DotProduct() + T5Bias(12, 13, bidirectional=True),
+    "own": lambda: DotProduct() + Learned(),
+    "cap of a sum": lambda: SoftCap(DotProduct() + T5Bias(8, 20) + ALiBi(), 1.5),
+    "relative": lambda: Relative() + Learned() + ALiBi(),
+}
+EACH = pytest.mark.parametrize("make", SCORES.values(), ids=SCORES)
+
+
+def built(make):
+    layer = make()
+    layer.build_for((B, N, T, H), (B, N, S, H))
+    oracles.scramble(layer, scale=0.5)
+    return layer
+
+
+def bias_of(term, n, d):
+    """The bias of head n at distance d, from the papers."""
+    if isinstance(term, ALiBi):
+        return -(2.0 ** (-8 * (n + 1) / 2) if n < 2 else 2.0 ** (-8 * 1 / 4)) * abs(d)
+    if isinstance(term, T5Bias):
+        return oracles.numpy_of(term.table)[t5_bucket(term, -d), n]
+    return float(term.slopes[n, 0]) * math.log1p(abs(d))
+
+
+def t5_bucket(bias, delta):
+    """The bucket of delta = j - i, by the formula with a logarithm."""
+    size, first = bias.num_buckets, 0
+    far = max(-delta, 0)
+    if bias.bidirectional:
+        size, far = size // 2, abs(delta)
+        first = size if delta > 0 else 0
+    exact = size // 2
+    if far < exact:
+        return first + far
+    steps = math.log(far / exact) / math.log(bias.max_distance / exact) * (size - exact)
+    return first + min(exact + int(steps + 1e-9), size - 1)
+
+
+def formula(layer, query, key, i, j):
+    if isinstance(layer, SoftCap):
+        return layer.cap * np.tanh(formula(layer.score, query, key, i, j) / layer.cap)
+    if not isinstance(layer, Sum):
+        rows = [
+            layer(query[b : b + 1], key[b : b + 1], query_positions=i[b], key_positions=j[b])
+            for b in range(len(query))
+        ]
+        return np.concatenate([oracles.numpy_of(row) for row in rows]).astype("float64")
+    biases = [term for term in layer.terms if isinstance(term, Bias)]
+    (score,) = [term for term in layer.terms if not isinstance(term, Bias)]
+    logits = formula(score, query, key, i, j)
+    distances = {int(d) for d in np.unique(i[:, :, None] - j[:, None])}
+    for n in range(N):
+        of = {d: sum(bias_of(term, n, d) for term in biases) for d in distances}
+        logits[:, n] += np.vectorize(of.get)(i[:, :, None] - j[:, None])
+    return logits
+
+
+@EACH
+def test_logits_equal_the_formula_at_positions_in_any_order(make):
+    distance_scores.check_positions(built(make), formula, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name, pattern",
+    [
+        *(("alibi", Causal()), ("alibi", Local(4, causal=False)), ("t5", Causal())),
+        *(("t5", Strided(4)), ("t5, both sides", Dense()), ("t5, both sides", Local(5))),
+        *(("own", Local(5)), ("own", Causal() | Strided(4)), ("cap of a sum", Local(5))),
+        *(("relative", Causal()), ("relative", Local(4, causal=False))),
+    ],
+)
+def test_plans_equal_the_matrix_with_gradients_of_the_biases(name, pattern):
+    distance_scores.check_in_tiles(built(SCORES[name]), formula, pattern, atol=1e-4)
+
+
+@pytest.mark.parametrize("num_heads", [1, 3, 6, 8, 12])
+def test_slopes_of_alibi(num_heads):
+    """Halving powers; beyond a power of two every other one of the next power's."""
+    bias = ALiBi()
+    bias.build_for((1, num_heads, 2, H), (1, num_heads, 2, H))
+    below = 2 ** math.floor(math.log2(num_heads))
+    slopes = {8: [2.0**-n for n in range(1, 9)], 1: [2.0**-8], 2: [2.0**-4, 2.0**-8]}
+    slopes[4] = [0.25, 0.0625, 2.0**-6, 2.0**-8]
+    more = {1: [2.0**-4], 2: [0.25, 2.0**-6], 4: [0.5, 0.125], 8: [2**-0.5, 2**-1.5]}
+    more[8] += [2**-2.5, 2**-3.5]
+    expected = [*slopes[below], *more[below]][:num_heads]
+    np.testing.assert_allclose(bias.slopes, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "size, farthest, both", [(32, 128, False), (32, 128, True), (7, 50, False)]
+)
+def test_buckets_of_t5_equal_the_formula(size, farthest, both):
+    bias = T5Bias(size, farthest, bidirectional=both)
+    distances = np.arange(-700, 701, dtype="int32")
+    expected = [t5_bucket(bias, -int(d)) for d in distances]
+    np.testing.assert_array_equal(bias.buckets(distances), expected)
+
+
+def test_edges_of_t5s_buckets():
+    """The last bucket begins before `max_distance`, and one bucket of two sides stays empty."""
+    distances = np.arange(-300, 301, dtype="int32")
+    causal = np.asarray(T5Bias().buckets(distances))
+    assert distances[causal == 31].min() == 113 and set(causal[distances < 0]) == {0}
+    both = np.asarray(T5Bias(bidirectional=True).buckets(distances))
+    assert distances[both == 15].min() == 91 and set(range(32)) - set(both) == {16}
+
+
+def test_as_many_buckets_as_distances_are_a_full_table():
+    bias = T5Bias(2 * S, S + 1)
+    bias.build_for((B, N, T, H), (B, N, S, H))
+    oracles.scramble(bias)
+    table = oracles.numpy_of(bias.table)
+    np.testing.assert_array_equal(bias.of_distances(np.arange(S, dtype="int32")), table[:S].T)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: SoftCap(DotProduct(), 1e6), lambda: Sum([DotProduct()])], ids=["cap", "sum"]
+)
+def test_without_effect_the_score_is_a_dot_product(make):
+    np.testing.assert_allclose(make()(QUERY, KEY), DotProduct()(QUERY, KEY), atol=1e-5)
+
+
+@EACH
+def test_moving_all_positions_changes_nothing(make):
+    layer = built(make)
+    i, j = np.arange(T, dtype="int32") + 3, np.arange(S, dtype="int32")
+    found = [layer(QUERY, KEY, query_positions=i + n, key_positions=j + n) for n in (0, 1000)]
+    np.testing.assert_allclose(*found, atol=1e-4)
+
+
+def test_a_masked_key_has_no_weight_under_a_cap():
+    """Capping after the mask would turn its logit into one of moderate size."""
+    layer = MultiHeadAttention(N, H, score=SoftCap(DotProduct(), 1.0))
+    x, real = oracles.random(B, T, N * H), np.arange(T)[None] < np.array([[3], [T]])
+    _, found = layer(x, x, value_mask=real, return_attention_scores=True)
+    np.testing.assert_array_equal(found[0, :, :, 3:], 0)
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5"])
+def test_heads_with_patterns_of_their_own_keep_their_biases(name):
+    """Each head has its slope, also where a plan computes some heads only."""
+    x = oracles.random(B, 11, N * H)
+    layers = [
+        MultiHeadAttention(N, H, score=SCORES[name](), pattern=pattern, implementation=way)
+        for pattern, way in (
+            (PerHead([Causal(), Local(3), Causal()]), "blockwise"),
+            (PerHead([Causal(), Local(3), Causal()]), "dense"),
+        )
+    ]
+    for layer in layers:
+        layer.build(x.shape, x.shape)
+        oracles.scramble(layer)
+    np.testing.assert_allclose(*(layer(x, x) for layer in layers), atol=1e-5)
+
+
+@pytest.mark.parametrize("pattern", [Causal(), Local(4), Strided(3)], ids=repr)
+@EACH
+def test_decoding_with_a_cache_equals_the_whole_pass(make, pattern):
+    layer, x = MultiHeadAttention(N, H, score=make(), pattern=pattern), oracles.random(B, 9, 6)
+    whole = layer(x, x)
+    oracles.scramble(layer)
+    whole, cache = layer(x, x), KVCache(9).initial(layer, B)
+    for t in range(9):
+        step, cache = layer(x[:, t : t + 1], x[:, t : t + 1], cache=cache)
+        np.testing.assert_allclose(step[:, 0], whole[:, t], atol=1e-5)
+
+
+def test_lsh_may_add_a_bias():
+    layer = MultiHeadAttention(
+        2, H, score=SharedQK() + ALiBi(), pattern=patterns.LSH(4, num_rounds=2, seed=1)
+    )
+    x = oracles.random(B, 16, 2 * H)
+    dense = MultiHeadAttention(2, H, score=SharedQK(), pattern=patterns.LSH(4, 2, seed=1))
+    dense.build(x.shape, x.shape)
+    layer.build(x.shape, x.shape)
+    dense.set_weights(layer.get_weights())
+    assert np.all(np.isfinite(layer(x, x))) and np.any(layer(x, x) != dense(x, x))
+    layer.score.terms[1].slopes = np.zeros(2, "float32")
+    np.testing.assert_allclose(layer(x, x), dense(x, x), atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@EACH
+def test_distances_are_exact_in_low_precision(make, policy):
+    """At positions of 4,000 neighbours must differ by their slopes."""
+    exact, keras_policy = built(make), keras.dtype_policies.get(policy)
+    keras.config.set_dtype_policy(policy)
+    layer = built(make)
+    keras.config.set_dtype_policy("float32")
+    dtype = keras_policy.compute_dtype
+    positions = {
+        "query_positions": np.arange(4000, 4000 + T, dtype="int32"),
+        "key_positions": np.arange(3995, 3995 + S, dtype="int32"),
+    }
+    query, key = (oracles.numpy_of(ops.cast(x, dtype)).astype("float32") for x in (QUERY, KEY))
+    found = layer(ops.cast(query, dtype), ops.cast(key, dtype), **positions)
+    expected = np.asarray(exact(query, key, **positions))
+    scale = 2.0**-5 if dtype == "bfloat16" else 2.0**-8
+    np.testing.assert_allclose(oracles.numpy_of(found), expected, atol=scale * 8)
+
+
+@EACH
+def test_save_config(make):
+    layer = MultiHeadAttention(N, H, score=make())
+    x = oracles.random(B, T, 6)
+    layer.build(x.shape, x.shape)
+    oracles.scramble(layer)
+    with keras.saving.custom_object_scope({"Learned": Learned}):
+        again = MultiHeadAttention.from_config(layer.get_config())
+    assert repr(again) == repr(layer)
+    again.build(x.shape, x.shape)
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(again(x, x), layer(x, x))
+
+
+def test_sums_are_flat_and_readable():
+    score = sum([DotProduct(), ALiBi(), T5Bias()])
+    assert repr(score) == "Sum([DotProduct(), ALiBi(), T5Bias()])"
+    assert repr(DotProduct() + (ALiBi() + DotProduct()))[:20] == "Sum([DotProduct(), A"
+
+
+@pytest.mark.parametrize(
+    "make, sentence",
+    [
+        (lambda: scores.get(ALiBi()), r"write DotProduct\(\) \+ ALiBi\(\)"),
+        (lambda: MultiHeadAttention(2, 4, score=T5Bias()), r"write DotProduct\(\) \+ T5Bias"),
+        (lambda: ALiBi() + T5Bias(), r"A bias is added to a score"),
+        (lambda: Sum([DotProduct(), 3]), "`terms` must be scores and biases.*3"),
+        (lambda: SoftCap(ALiBi(), 3.0), "`score` must be a score.*ALiBi"),
+        (lambda: SoftCap(DotProduct(), 0), "`cap` must be above 0.*cap=0"),
+        (lambda: T5Bias(1), "`num_buckets`.*num_buckets=1"),
+        (lambda: T5Bias(32, 16), "`max_distance` must be an integer of at least 17.*16"),
+    ],
+)
+def test_invalid_arguments_raise(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
