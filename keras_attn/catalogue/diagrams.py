@@ -89,10 +89,47 @@ DIAGRAMS = {
         },
         "input -> W -> q -> q . k; W -> k = q / ‖q‖ -> q . k -> / √H -> logit",
     ),
+    "scores.Sum": diagram(
+        {
+            **{"query": (0, 0.5), "key": (0, 0), "score": (0.9, 0.25), "+": (1.7, 0.25)},
+            **{"bias of\npositions": (1.7, 0.85), "logit": (2.5, 0.25)},
+        },
+        "query -> score; key -> score -> + -> logit; bias of\npositions -> +",
+    ),
+    "norms.LayerNorm": row("x -> - mean -> / deviation -> times g -> + b -> y"),
+    "norms.RMSNorm": row("x -> / root of\nmean square -> times g -> y"),
+    "norms.NoNorm": row("x -> y"),
+    "residuals.OutputNorm": row("x -> sublayer -> norm -> + -> y", ("x", "+", 0.4)),
+    "residuals.SandwichNorm": row("x -> norm -> sublayer -> norm#2 -> + -> y", ("x", "+", 0.4)),
+    "residuals.ReZero": row("x -> sublayer -> times a -> + -> y", ("x", "+", 0.4)),
+    "residuals.LayerScale": row("x -> norm -> sublayer -> times v -> + -> y", ("x", "+", 0.4)),
+    "residuals.DeepNorm": diagram(
+        {
+            **{"x": (0, 0), "sublayer": (0.9, 0), "times a": (0.9, 0.5), "+": (1.75, 0)},
+            **{"norm": (2.4, 0), "y": (3, 0)},
+        },
+        "x -> sublayer -> + -> norm -> y; x -> times a -> +",
+    ),
     "residuals.PostNorm": row("x -> sublayer -> + -> norm -> y", ("x", "+", 0.4)),
     "residuals.PreNorm": row("x -> norm -> sublayer -> + -> y", ("x", "+", 0.4)),
     "residuals.Gate": row("x -> norm -> sublayer -> relu -> gate -> y", ("x", "gate", 0.4)),
     "feed_forward.FeedForward": row("x: D -> W₁ -> relu: F -> W₂ -> y: D"),
+    "feed_forward.GatedFeedForward": diagram(
+        {
+            **{"x: D": (0, 0.25), "W_g": (0.8, 0.5), "W₁": (0.8, 0), "silu: F": (1.65, 0.5)},
+            **{"times": (2.5, 0.25), "W₂": (3.2, 0.25), "y: D": (3.9, 0.25)},
+        },
+        "x: D -> W_g -> silu: F -> times; x: D -> W₁ -> times -> W₂ -> y: D",
+    ),
+    "feed_forward.MixtureOfExperts": diagram(
+        {
+            **{"x": (0, 0.5), "router": (0.85, 1.15), "expert 1": (2.2, 0.95)},
+            **{"expert 2": (2.2, 0.5), "expert 3": (2.2, 0.05), "weighted\nsum": (3.4, 0.5)},
+            "y": (4.2, 0.5),
+        },
+        "x -> router -> expert 1; x -> expert 1 -> weighted\nsum; x -> expert 3 -> weighted\nsum "
+        "-> y",
+    ),
     "feed_forward.SeparableConvTransition": row(
         "x: D -> 3 positions\nof a channel -> W₁ -> relu: F -> 5 positions\nof a channel -> W₂ "
         "-> y: D"

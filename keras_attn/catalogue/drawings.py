@@ -42,6 +42,8 @@ def draw_image_pattern(image_shape, query_shape, flange, query):
 def draw_distances(name, *arguments, length=24):
     """Draw the logits of equal queries and equal keys, which differ by their distance only."""
     score = getattr(scores, name)(*arguments)
+    if isinstance(score, scores.Bias):
+        score = scores.DotProduct() + score
     query, key = np.random.default_rng(0).standard_normal((2, 1, 1, 1, 8)).astype("float32")
     query, key = (np.tile(x, (1, 1, length, 1)) for x in (query, key))
     score.build_for(query.shape, key.shape)
@@ -50,6 +52,18 @@ def draw_distances(name, *arguments, length=24):
     figure = _draw_matrix(logits - np.median(logits), "key", "query")
     figure.axes[0].set_title("logits of equal queries and equal keys", size=9)
     return figure
+
+
+def draw_cap(cap=5.0):
+    """Draw logits under a cap against those without."""
+    x = np.linspace(-20, 20, 81)
+    return _draw_curves(x, {"": cap * np.tanh(x / cap)}, "logit", f"with a cap of {cap:g}")
+
+
+def draw_tanh():
+    """Draw what `DyT` makes of a number, for slopes that may be learned."""
+    x = np.linspace(-6, 6, 81)
+    return _draw_curves(x, {f"a = {a}": np.tanh(a * x) for a in (0.25, 0.5, 1.0)}, "x", "y")
 
 
 def draw_position(name, *arguments, length=48, dim=32):
@@ -187,6 +201,8 @@ def _models():
 DRAWINGS = {
     **_patterns(),
     "patterns.BlockLocal2D": (draw_image_pattern, (12, 18), (4, 6), (2, 3), (6, 9)),
+    "scores.ALiBi": (draw_distances, "ALiBi"),
+    "scores.T5Bias": (draw_distances, "T5Bias", 8, 20),
     "scores.LearnedRelative": (draw_distances, "LearnedRelative", 6),
     "scores.Relative": (draw_distances, "Relative"),
     "positions.Axial": (draw_position, "Axial", (6, 8), (16, 16)),
@@ -195,6 +211,8 @@ DRAWINGS = {
     "positions.Rotary": (draw_rotary,),
     "positions.Sinusoidal": (draw_sinusoids,),
     "positions.Timestep": (draw_timesteps,),
+    "scores.SoftCap": (draw_cap,),
+    "norms.DyT": (draw_tanh,),
     "losses.AuxiliaryLosses": (draw_schedule,),
     "losses.LabelSmoothedCrossentropy": (draw_smoothed,),
     "losses.MixtureOfLogistics": (draw_mixture,),

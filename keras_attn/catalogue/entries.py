@@ -15,6 +15,7 @@ SECTIONS = (
     ("Scores", "scores", ()),
     ("Patterns", "patterns", ()),
     ("Positions", "positions", ()),
+    ("Norms", "norms", ()),
     ("Residuals", "residuals", ()),
     ("Feed-forward", "feed_forward", ()),
     ("Depth", "depth", ()),
@@ -26,6 +27,7 @@ SECTIONS = (
 # Public names that are no values: base classes, classes that builders fill, and helpers.
 NOT_VALUES = {
     *("patterns.Pattern", "patterns.block_raster_order", "positions.Position"),
+    *("norms.Norm", "scores.Bias"),
     *("residuals.Residual", "scores.Score", "scores.ScoreLayer", "feed_forward.PositionMixer"),
     *("models.CausalLanguageModel", "models.EncoderDecoder", "models.ImageTokens"),
     *("models.MaskedLanguageModel", "models.SequenceModel", "models.create", "models.presets"),

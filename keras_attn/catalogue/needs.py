@@ -4,14 +4,19 @@ NEEDS = (
     (
         "start with the usual choices",
         "scores.DotProduct patterns.Causal patterns.Dense positions.Learned positions.Sinusoidal "
-        "residuals.PreNorm feed_forward.FeedForward depth.Stack",
+        "norms.LayerNorm residuals.PreNorm feed_forward.FeedForward depth.Stack",
     ),
     (
         "attend over long sequences",
         "patterns.Local patterns.BlockLocal1D patterns.Strided patterns.Fixed patterns.LSH "
         "scores.SharedQK patterns.AdaptiveSpan models.sparse_transformer models.reformer",
     ),
+    (
+        "build a model as of today",
+        "norms.RMSNorm feed_forward.GatedFeedForward positions.Rotary residuals.PreNorm",
+    ),
     ("combine patterns", "patterns.Both patterns.Either patterns.PerHead"),
+    ("add a bias to a score", "scores.Sum scores.ALiBi scores.T5Bias scores.SoftCap"),
     (
         "learn how far each head looks",
         "patterns.AdaptiveSpan scores.LearnedRelative models.adaptive_span_transformer",
@@ -33,7 +38,8 @@ NEEDS = (
     ("generate fast", "memory.KVCache patterns.Local positions.Rotary models.gpt"),
     (
         "work beyond the trained length",
-        "scores.Relative positions.Rotary positions.Sinusoidal models.universal_transformer",
+        "scores.ALiBi scores.Relative positions.Rotary positions.Sinusoidal "
+        "models.universal_transformer",
     ),
     (
         "model images",
@@ -47,8 +53,12 @@ NEEDS = (
     ),
     (
         "train deep stacks",
-        "residuals.PreNorm residuals.Gate losses.AuxiliaryLosses models.deep_char_transformer",
+        "residuals.PreNorm residuals.DeepNorm residuals.ReZero residuals.LayerScale residuals.Gate "
+        "losses.AuxiliaryLosses models.deep_char_transformer",
     ),
+    ("train with large steps or in low precision", "residuals.OutputNorm residuals.SandwichNorm"),
+    ("do without norms", "norms.DyT norms.NoNorm residuals.ReZero"),
+    ("have more weights at the cost of few", "feed_forward.MixtureOfExperts"),
     ("act with a memory", "models.gtrxl residuals.Gate memory.SegmentMemory"),
     ("mix neighbours without attention", "feed_forward.SeparableConvTransition"),
     ("translate", "models.transformer losses.LabelSmoothedCrossentropy residuals.PostNorm"),

@@ -12,8 +12,9 @@ class GatedFeedForward(FeedForward):
 
     The activation names the kind: silu SwiGLU, gelu GEGLU, relu ReGLU, sigmoid GLU. Three kernels
     of width F hold as many weights as the two of a `FeedForward` of width 3/2 F, so models give it
-    two thirds of the width. Use it for models as they are built today. Cost: time O(T D F), memory
-    O(T F), with `chunks` c memory O(T D + T F / c).
+    two thirds of the width. Time O(T D F), memory O(T F), with `chunks` c memory O(T D + T F / c).
+
+    Use it for models as they are built today.
 
     Args:
         intermediate_dim: int. Width F of the hidden layer.

@@ -30,8 +30,9 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         balance_loss E sum_e f_e mean(p_e) + z_loss mean(logsumexp(l)^2)
 
     where f_e is the share of assignments that went to e; the first is least, 1, for uniform use.
-    Use it for more weights at the cost of few. Cost: time O(T D (k F + E)), memory O(T k (D + F)),
-    weights E times those of an expert.
+    Time O(T D (k F + E)), memory O(T k (D + F)), weights E times those of an expert.
+
+    Use it for more weights at the cost of few.
 
     Args:
         expert: an unbuilt `FeedForward` or `GatedFeedForward`: the settings of each expert.

@@ -15,8 +15,9 @@ class DyT(Norm):
         DyT(x) = g tanh(a x) + b
 
     a is one number, g and b (D,) are one a channel; all are learned, and computed in float32. No
-    number depends on another. Use it to see what a network needs of a norm. Cost: time and memory
-    O(T D).
+    number depends on another. Time and memory O(T D).
+
+    Use it for finding out what a network needs of a norm.
 
     Args:
         alpha: float. Initial value of a.

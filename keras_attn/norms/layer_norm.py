@@ -14,7 +14,9 @@ class LayerNorm(Norm):
         LayerNorm(x) = (x - mean(x)) / sqrt(var(x) + epsilon) g + b
 
     Mean and variance are those of a position's D numbers, in float32; g and b (D,) are learned.
-    Use it for the models of the papers up to 2020. Cost: time and memory O(T D).
+    Time and memory O(T D).
+
+    Use it for the models of the papers up to 2020.
 
     Args:
         epsilon: float. Added to the variance.

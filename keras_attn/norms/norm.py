@@ -27,8 +27,9 @@ class NoNorm(Norm):
 
         NoNorm(x) = x
 
-    Use it for blocks whose residual keeps the scale in bounds by itself, or to see what a norm is
-    for. Cost: none.
+    Cost: none.
+
+    Use it for blocks whose residual keeps the scale in bounds by itself.
 
     Example:
         >>> import keras_attn

@@ -16,7 +16,9 @@ class RMSNorm(Norm):
 
     The mean square is that of a position's D numbers; it and the product with g (D,) are float32.
     There is no mean to subtract and no bias to add: half the work of `LayerNorm` with the same
-    quality in most models. Use it for models as they are built today. Cost: time and memory O(T D).
+    quality in most models. Time and memory O(T D).
+
+    Use it for models as they are built today.
 
     Args:
         epsilon: float. Added to the mean square.

@@ -116,8 +116,9 @@ class OutputNorm(Residual):
         before(x) = x,   after(x, y) = x + norm(y)
 
     Each block adds numbers of the same size, whatever its weights. A stack of such blocks adds one
-    final norm of the same kind. Use it for training that diverges at a high learning rate. Cost:
-    time and memory O(T D).
+    final norm of the same kind. Time and memory O(T D).
+
+    Use it for training that diverges at a high learning rate.
 
     Args:
         norm: value of the norm axis.
@@ -144,8 +145,9 @@ class SandwichNorm(Residual):
 
         before(x) = norm_1(x),   after(x, y) = x + norm_2(y)
 
-    A stack of such blocks adds one final norm of the same kind. Use it for models with low
-    precision, whose sums it bounds, and for Gemma's. Cost: time and memory O(T D).
+    A stack of such blocks adds one final norm of the same kind. Time and memory O(T D).
+
+    Use it for models with low precision, whose sums it bounds, and for Gemma's.
 
     Args:
         norm: value of the norm axis, of which both norms are copies.

@@ -15,8 +15,9 @@ class ReZero(Residual):
         before(x) = norm(x),   after(x, y) = x + a y
 
     At first each block is the identity, so deep stacks train without a norm and without a warm-up.
-    Weight decay pulls a to 0, so leave it out. Use it for deep stacks without norms. Cost: time
-    and memory O(T D).
+    Weight decay pulls a to 0, so leave it out. Time and memory O(T D).
+
+    Use it for deep stacks without norms.
 
     Args:
         norm: value of the norm axis.
@@ -51,8 +52,9 @@ class LayerScale(Residual):
         before(x) = norm(x),   after(x, y) = x + v * y
 
     v (D,) starts at `initial`: each block is close to the identity at first. A stack of such blocks
-    adds one final norm of the same kind. Use it for deep encoders of images. Cost: time and memory
-    O(T D).
+    adds one final norm of the same kind. Time and memory O(T D).
+
+    Use it for deep encoders of images.
 
     Args:
         initial: float. The paper has 0.1 for 18 layers, 1e-5 for 24 and 1e-6 for 36.
@@ -97,7 +99,9 @@ class DeepNorm(Residual):
 
     The larger a, the less a block changes, so deep stacks of `PostNorm` blocks train. The paper
     also draws the kernels of values, outputs and feed-forward layers (8 L)^(-1/4) times as wide.
-    Use it for stacks of a hundred layers and more. Cost: time and memory O(T D).
+    Time and memory O(T D).
+
+    Use it for stacks of a hundred layers and more.
 
     Args:
         num_layers: int. Number of blocks L.

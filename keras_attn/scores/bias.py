@@ -63,8 +63,9 @@ class ALiBi(Bias):
         bias_n(i, j) = -m_n |i - j|,   m_n = 2^(-8 n / N),   n = 1 .. N
 
     If N is no power of two, the slopes are those of the power P below it, and then every other one
-    of 2 P. There are no weights. Use it with `position=None` for texts longer than those of
-    training. Cost: time and memory O(T S) per head.
+    of 2 P. There are no weights. Time and memory O(T S) per head.
+
+    Use it for texts longer than those of training, without other positions.
 
     Example:
         >>> from keras_attn import layers, scores
@@ -98,9 +99,10 @@ class T5Bias(Bias):
 
     Half of the buckets hold one distance each, the others ever more up to `max_distance`; the last
     one holds all beyond. Without `bidirectional`, keys after the query share the bucket of the
-    query's own position; with it, they have half of the buckets. Use it for encoders and decoders
-    like T5's, with `DotProduct(scaled=False)`. Cost: time and memory O(T S) per head, and O(T + S)
-    for the buckets where positions follow each other.
+    query's own position; with it, they have half of the buckets. Time and memory O(T S) per head,
+    and O(T + S) for the buckets where positions follow each other.
+
+    Use it for encoders and decoders like T5's, with `DotProduct(scaled=False)`.
 
     Args:
         num_buckets: int. Number of buckets.

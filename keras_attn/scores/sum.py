@@ -19,8 +19,10 @@ class Sum(ScoreLayer):
         logit(q, k) = score_1(q, k) + score_2(q, k) + ... + bias_1(i, j) + bias_2(i, j) + ...
 
     Biases of the distance alone are added up as one vector of all distances, which is shifted into
-    place. Sums are float32. Use it for a score with a bias. Cost: those of the terms; for biases of
-    the distance time and memory O(T S) per head in all.
+    place. Sums are float32. Cost: those of the terms; for biases of the distance time and memory
+    O(T S) per head in all.
+
+    Use it for a score with a bias.
 
     Args:
         terms: scores and biases; a sum among them counts as its own terms.
@@ -115,9 +117,10 @@ class SoftCap(ScoreLayer):
 
         logit(q, k) = cap tanh(score(q, k) / cap)
 
-    The mask comes after the cap. The gradient of logits far above the cap vanishes, so a model
-    that was trained without one stops learning there. Use it for Gemma 2's attention, and where
-    logits grow in training. Cost: that of the score, and time O(T S) per head.
+    The mask comes after the cap. The gradient of logits far above the cap vanishes, so a model that
+    was trained without one stops learning there. Cost: that of the score, and time O(T S) per head.
+
+    Use it for Gemma 2's attention, and where logits grow in training.
 
     Args:
         score: name or object of a score.

@@ -12,6 +12,7 @@ from keras_attn import (
     models,
     patterns,
     positions,
+    residuals,
     scores,
 )
 
@@ -62,11 +63,15 @@ def adaptive_softmax():
 
 # Values that are a part of a block, all of which fit into one stack.
 BLOCKS = {
+    "scores.ALiBi": lambda: block(score=scores.DotProduct() + scores.ALiBi()),
     "scores.Additive": lambda: block(score="additive"),
     "scores.DotProduct": block,
     "scores.LearnedRelative": lambda: block(score=scores.LearnedRelative(6)),
     "scores.Relative": lambda: block(score="relative"),
     "scores.SharedQK": lambda: block(score="shared_qk"),
+    "scores.SoftCap": lambda: block(score=scores.SoftCap(scores.DotProduct(), 3.0)),
+    "scores.Sum": lambda: block(score=scores.DotProduct() + scores.ALiBi() + scores.T5Bias(4, 9)),
+    "scores.T5Bias": lambda: block(score=scores.DotProduct() + scores.T5Bias(4, 9)),
     "patterns.AdaptiveSpan": lambda: block(pattern=patterns.AdaptiveSpan(4, ramp=2)),
     "patterns.BlockLocal1D": lambda: block(pattern=patterns.BlockLocal1D(2, lookback=1)),
     "patterns.BlockLocal2D": lambda: block(pattern=patterns.BlockLocal2D((8, 8), (2, 2), (1, 1))),
@@ -82,10 +87,23 @@ BLOCKS = {
     ),
     "patterns.Strided": lambda: block(pattern=patterns.Strided(2)),
     "positions.Rotary": lambda: block(position="rotary"),
+    "norms.DyT": lambda: block(residual=residuals.PreNorm(norm="dyt")),
+    "norms.LayerNorm": block,
+    "norms.NoNorm": lambda: block(residual=residuals.PreNorm(norm="none")),
+    "norms.RMSNorm": lambda: block(residual=residuals.PreNorm(norm="rms_norm")),
+    "residuals.DeepNorm": lambda: block(residual=residuals.DeepNorm(1)),
+    "residuals.LayerScale": lambda: block(residual=residuals.LayerScale(0.1)),
+    "residuals.OutputNorm": lambda: block(residual="output_norm"),
+    "residuals.ReZero": lambda: block(residual="re_zero"),
+    "residuals.SandwichNorm": lambda: block(residual="sandwich_norm"),
     "residuals.Gate": lambda: block(residual="gate"),
     "residuals.PostNorm": block,
     "residuals.PreNorm": lambda: block(residual="pre_norm"),
     "feed_forward.FeedForward": block,
+    "feed_forward.GatedFeedForward": lambda: block(feed=feed_forward.GatedFeedForward(11)),
+    "feed_forward.MixtureOfExperts": lambda: block(
+        feed=feed_forward.MixtureOfExperts(feed_forward.GatedFeedForward(11), 3, 2)
+    ),
     "feed_forward.SeparableConvTransition": lambda: block(
         feed=feed_forward.SeparableConvTransition(11, causal=True)
     ),
