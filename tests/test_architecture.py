@@ -33,11 +33,11 @@ CORE = {
     *("feed_forward", "layers", "memory", "depth", "models"),
 }
 CATALOGUE = [
-    *("layers", "scores", "patterns", "positions", "residuals", "feed_forward", "depth", "memory"),
-    "models",
+    *("layers", "scores", "patterns", "positions", "norms", "residuals", "feed_forward"),
+    *("depth", "memory", "models"),
 ]
 # Functions that look names up and base classes, which implement no paper.
-BASES = {"Block", "Position", "PositionMixer", "Residual", "Score", "ScoreLayer"}
+BASES = {"Bias", "Block", "Norm", "Position", "PositionMixer", "Residual", "Score", "ScoreLayer"}
 NOT_FROM_PAPERS = {"get", "create", "presets", *BASES}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

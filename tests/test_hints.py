@@ -129,8 +129,8 @@ KEYWORDS = [
 ]
 
 ARGUMENTS = [
-    (lambda: FeedForward(16, activation="swiglu"), "Use `activation='silu'` without a gate, or"),
-    (lambda: FeedForward(16, activation="geglu"), "Use `activation='gelu'` without a gate, or"),
+    (lambda: FeedForward(16, activation="swiglu"), "GatedFeedForward(activation='silu')"),
+    (lambda: FeedForward(16, activation="geglu"), "GatedFeedForward(activation='gelu')"),
     (
         lambda: FeedForward(16, activation="GELU"),
         "Did you mean 'gelu'?",

@@ -20,7 +20,11 @@ class GatedFeedForward(FeedForward):
         intermediate_dim: int. Width F of the hidden layer.
         activation: name or function, of the gate.
         use_bias: bool. If True, the three dense layers have biases.
-        dropout, chunks, kernel_initializer, ...: as those of a `FeedForward`.
+        dropout: float. Dropout rate of the hidden layer.
+        chunks: int. Number of parts that are computed one after another.
+        kernel_initializer, kernel_regularizer, kernel_constraint: of each kernel.
+        bias_initializer, bias_regularizer, bias_constraint: of each bias.
+        output_initializer: of W_2; by default `kernel_initializer`.
 
     Call arguments:
         x: (B, T, D).

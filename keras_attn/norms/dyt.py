@@ -22,11 +22,8 @@ class DyT(Norm):
     Args:
         alpha: float. Initial value of a.
 
-    Call arguments:
-        x: (..., D).
-
-    Returns:
-        (..., D), in the compute dtype.
+    Call arguments and returns:
+        As `Norm`.
 
     Raises:
         ValueError: if `alpha` is no number.

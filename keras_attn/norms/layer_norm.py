@@ -22,11 +22,8 @@ class LayerNorm(Norm):
         epsilon: float. Added to the variance.
         use_bias: bool. If False, there is no b.
 
-    Call arguments:
-        x: (..., D).
-
-    Returns:
-        (..., D), in the compute dtype.
+    Call arguments and returns:
+        As `Norm`.
 
     Raises:
         ValueError: if `epsilon` is below 0.

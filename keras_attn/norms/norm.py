@@ -9,6 +9,12 @@ class Norm(MaskedLayer):
     A norm of one's own overrides `build` and `call`. It is saved with the residual that holds it,
     and each residual, and the end of a stack, has a copy with weights of its own.
 
+    Call arguments:
+        x: (B, T, D), or any other shape (..., D).
+
+    Returns:
+        The shape of `x`, in the compute dtype.
+
     Example:
         >>> import keras, keras_attn
         >>> class UnitLength(keras_attn.norms.Norm):
@@ -30,6 +36,9 @@ class NoNorm(Norm):
     Cost: none.
 
     Use it for blocks whose residual keeps the scale in bounds by itself.
+
+    Call arguments and returns:
+        As `Norm`.
 
     Example:
         >>> import keras_attn

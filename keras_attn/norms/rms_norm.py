@@ -25,11 +25,8 @@ class RMSNorm(Norm):
         offset: float. g starts at 1 - offset. With 1, as in Gemma, weight decay pulls the scale
             to 1 rather than to 0.
 
-    Call arguments:
-        x: (..., D).
-
-    Returns:
-        (..., D), in the compute dtype.
+    Call arguments and returns:
+        As `Norm`.
 
     Raises:
         ValueError: if `epsilon` is below 0, or `offset` is no number.

@@ -22,9 +22,8 @@ def get_activation(identifier):
     name = identifier.lower() if isinstance(identifier, str) else None
     if name in _GATED:
         raise ValueError(
-            "`activation` must keep the width, which a gated layer halves. Use "
-            f"`activation={_GATED[name]!r}` without a gate, or write the gated layer as a Keras "
-            f"layer: a `TransformerBlock` takes any. Received: activation={identifier!r}."
+            f"{identifier} is a gated layer, `GatedFeedForward(activation={_GATED[name]!r})`, not "
+            f"an activation. Received: activation={identifier!r}."
         )
     try:
         return keras.activations.get(identifier)

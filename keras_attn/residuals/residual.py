@@ -123,6 +123,9 @@ class OutputNorm(Residual):
     Args:
         norm: value of the norm axis.
 
+    Call arguments and returns:
+        As `Residual`.
+
     Example:
         >>> import keras_attn
         >>> residual = keras_attn.residuals.OutputNorm(norm="rms_norm")
@@ -151,6 +154,9 @@ class SandwichNorm(Residual):
 
     Args:
         norm: value of the norm axis, of which both norms are copies.
+
+    Call arguments and returns:
+        As `Residual`.
 
     Example:
         >>> import keras_attn

@@ -22,6 +22,9 @@ class ReZero(Residual):
     Args:
         norm: value of the norm axis.
 
+    Call arguments and returns:
+        As `Residual`.
+
     Example:
         >>> import keras_attn
         >>> residual = keras_attn.residuals.ReZero()
@@ -59,6 +62,9 @@ class LayerScale(Residual):
     Args:
         initial: float. The paper has 0.1 for 18 layers, 1e-5 for 24 and 1e-6 for 36.
         norm: value of the norm axis.
+
+    Call arguments and returns:
+        As `Residual`.
 
     Raises:
         ValueError: if `initial` is no number.
@@ -108,6 +114,9 @@ class DeepNorm(Residual):
         scale: float. a in place of the formula's. For an encoder of N and a decoder of M layers the
             paper has 0.81 (N^4 M)^(1/16) and (3 M)^(1/4).
         norm: value of the norm axis.
+
+    Call arguments and returns:
+        As `Residual`.
 
     Raises:
         ValueError: if `num_layers` < 1 or `scale` is no number.

@@ -18,6 +18,10 @@ class Bias(ScoreLayer):
     are created in `build(query_shape, key_shape)`, from shapes (B, N, T, H) and (B, N, S, H); they
     get their gradients in every plan.
 
+    Call arguments and returns:
+        As `Score`, but a bias is no score by itself: calling it raises a `ValueError`. As a term it
+        gives (B, N, T, S).
+
     Example:
         >>> import keras, keras_attn
         >>> class Recency(keras_attn.scores.Bias):
@@ -67,6 +71,9 @@ class ALiBi(Bias):
 
     Use it for texts longer than those of training, without other positions.
 
+    Call arguments and returns:
+        As `Bias`: a term of a sum, which is not called by itself.
+
     Example:
         >>> from keras_attn import layers, scores
         >>> score = scores.DotProduct() + scores.ALiBi()
@@ -108,6 +115,9 @@ class T5Bias(Bias):
         num_buckets: int. Number of buckets.
         max_distance: int. Distance from which on all share a bucket.
         bidirectional: bool. True for encoders.
+
+    Call arguments and returns:
+        As `Bias`: a term of a sum, which is not called by itself.
 
     Raises:
         ValueError: if `num_buckets` < 2, or 4 with `bidirectional`, or `max_distance` is not larger

@@ -27,6 +27,9 @@ class Sum(ScoreLayer):
     Args:
         terms: scores and biases; a sum among them counts as its own terms.
 
+    Call arguments and returns:
+        As `Score`: from (B, N, T, H) and (B, N, S, H) to (B, N, T, S).
+
     Raises:
         ValueError: if a term is no score, or all of them are biases.
 
@@ -125,6 +128,9 @@ class SoftCap(ScoreLayer):
     Args:
         score: name or object of a score.
         cap: float. Bound of the logits.
+
+    Call arguments and returns:
+        As `Score`: from (B, N, T, H) and (B, N, S, H) to (B, N, T, S).
 
     Raises:
         ValueError: if `cap` is not above 0, or `score` is a bias.

@@ -7,7 +7,10 @@ AXES = (
     (
         "score",
         "how alike are a query and a key?",
-        ("DotProduct", "Additive", "Relative", "LearnedRelative", "SharedQK"),
+        (
+            *("DotProduct", "Additive", "Relative", "LearnedRelative", "SharedQK"),
+            *("s + bias", "ALiBi", "T5Bias", "SoftCap"),
+        ),
     ),
     (
         "pattern",

@@ -4,7 +4,16 @@ import pytest
 
 from keras_attn.viz import axes, plot_axes
 
-MODULES = ["scores", "patterns", "positions", "residuals", "depth", "memory"]
+MODULES = [
+    "scores",
+    "patterns",
+    "positions",
+    "norms",
+    "residuals",
+    "feed_forward",
+    "depth",
+    "memory",
+]
 
 
 def texts(figure):
@@ -25,10 +34,12 @@ def test_every_value_of_the_package_is_in_the_picture(name):
         label
         for axis, _, labels in axes.AXES
         for label in labels
-        if f"{axis}s" == name or axis == name
+        if name in (f"{axis}s", axis, axis.replace("-", "_"))
     }
-    bases = {"Pattern", "Position", "Residual", "Score", "ScoreLayer"}
-    not_values = bases | {"Both", "Either"}  # `p & q | r` stands for these two
+    bases = {"Bias", "Norm", "Pattern", "Position", "PositionMixer", "Residual", "Score"}
+    # Shown as "p & q | r", "s + bias" and "none".
+    others = {"Both", "Either", "Sum", "NoNorm", "ScoreLayer"}
+    not_values = bases | others
     assert classes - not_values <= drawn
 
 
