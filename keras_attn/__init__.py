@@ -2,27 +2,24 @@
 
 import importlib
 
-from keras_attn.deferred_imports import is_deferred
-
-if not is_deferred():
-    from keras_attn import (
-        callbacks,
-        depth,
-        distribution,
-        feed_forward,
-        generation,
-        layers,
-        losses,
-        memory,
-        metrics,
-        models,
-        norms,
-        optimizers,
-        patterns,
-        positions,
-        residuals,
-        scores,
-    )
+from keras_attn import (
+    callbacks,
+    depth,
+    distribution,
+    feed_forward,
+    generation,
+    layers,
+    losses,
+    memory,
+    metrics,
+    models,
+    norms,
+    optimizers,
+    patterns,
+    positions,
+    residuals,
+    scores,
+)
 
 __version__ = "0.2.0"
 

@@ -60,9 +60,6 @@ def _exit_soon(code):
 def _execute(recipe, options, run):
     started = time.monotonic()
     try:
-        from keras_attn.deferred_imports import complete
-
-        complete("keras_attn")
         import keras
 
         keras.utils.set_random_seed(options.seed)

@@ -3,18 +3,14 @@
 import argparse
 import sys
 
-from keras_attn.deferred_imports import complete
+from keras_attn.catalogue.files import outdated, write
 
 
 def main(arguments=None):
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m keras_attn.catalogue", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if files differ")
-    options = parser.parse_args(arguments)
-    complete("keras_attn")
-    from keras_attn.catalogue.files import outdated, write  # imports Keras
-
-    if not options.check:
+    if not parser.parse_args(arguments).check:
         write()
         return 0
     if files := outdated():

@@ -4,24 +4,21 @@ An export runs without this package. Before version 1.0, `.keras` files and expo
 version of this package wrote need not load in a later one.
 """
 
-from keras_attn.deferred_imports import is_deferred
+try:
+    import tensorflow  # noqa: F401
+except ImportError as error:
+    raise ImportError("Exports need TensorFlow: pip install 'keras_attn[export]'.") from error
 
-if not is_deferred():
-    try:
-        import tensorflow  # noqa: F401
-    except ImportError as error:
-        raise ImportError("Exports need TensorFlow: pip install 'keras_attn[export]'.") from error
-
-    from keras_attn.export._ctranslate2.conversion import ctranslate2
-    from keras_attn.export._onnx.conversion import onnx
-    from keras_attn.export._saved_model.writing import saved_model
-    from keras_attn.export.inspection import Inspection, inspect
-    from keras_attn.export.servable_ops import unservable_ops
-    from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
-    from keras_attn.export.signatures.segment_steps import SegmentSteps
-    from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
-    from keras_attn.export.signatures.token_encoder import TokenEncoder
-    from keras_attn.export.signatures.translator import IdTranslator, Translator
+from keras_attn.export._ctranslate2.conversion import ctranslate2
+from keras_attn.export._onnx.conversion import onnx
+from keras_attn.export._saved_model.writing import saved_model
+from keras_attn.export.inspection import Inspection, inspect
+from keras_attn.export.servable_ops import unservable_ops
+from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
+from keras_attn.export.signatures.segment_steps import SegmentSteps
+from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
+from keras_attn.export.signatures.token_encoder import TokenEncoder
+from keras_attn.export.signatures.translator import IdTranslator, Translator
 
 __all__ = [
     "IdTranslator",

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 
-from keras_attn.deferred_imports import complete
+from keras_attn.export import commands
 from keras_attn.export.input_files import check_files
 
 
@@ -18,9 +18,6 @@ def main(arguments=None):
         with _sigterm_as_exit():
             if "model" in options:
                 check_files(options["model"], options.get("tokenizer"))
-            complete("keras_attn", "keras_attn.export")
-            from keras_attn.export import commands  # imports Keras and TensorFlow
-
             return getattr(commands, command)(**options)
     except (ValueError, ImportError, OSError) as error:
         print(f"keras_attn.export: {error}", file=sys.stderr)

@@ -1,10 +1,7 @@
 """Plots of axes, patterns and sinusoids. They need Matplotlib: pip install 'keras_attn[viz]'."""
 
-from keras_attn.deferred_imports import is_deferred
-
-if not is_deferred():
-    from keras_attn.viz.axes import plot_axes
-    from keras_attn.viz.patterns import plot_pattern, plot_patterns
-    from keras_attn.viz.sinusoids import plot_sinusoids
+from keras_attn.viz.axes import plot_axes
+from keras_attn.viz.patterns import plot_pattern, plot_patterns
+from keras_attn.viz.sinusoids import plot_sinusoids
 
 __all__ = ["plot_axes", "plot_pattern", "plot_patterns", "plot_sinusoids"]
