@@ -43,6 +43,10 @@ class Residual(MaskedLayer):
     def compute_output_shape(self, x_shape, y_shape=None):
         return x_shape
 
+    def get_config(self):
+        # A block copies its residual by the configuration: the norm is built with each copy.
+        return {**super().get_config(), "norm": registry.serialize(registry.copy(self.norm))}
+
 
 @register
 class PostNorm(Residual):

@@ -72,7 +72,7 @@ def sublayers(block, formula, activation=lambda value: max(value, 0.0)):
 
     def norm(residual):
         weights = oracles.norm_weights(residual.norm)
-        return lambda x: oracles.layer_norm(x, *weights, residual.epsilon)
+        return lambda x: oracles.layer_norm(x, *weights, residual.norm.epsilon)
 
     weights = map(oracles.numpy_of, block.feed_forward.weights)
     weights = dict(zip(("w1", "b1", "w2", "b2"), weights, strict=True))

@@ -13,6 +13,8 @@ from fork_server import run_python
 from keras_attn.depth import Stack
 from keras_attn.layers import (
     FeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
     MultiHeadAttention,
     SegmentEmbedding,
     TokenEmbedding,
@@ -34,11 +36,12 @@ from keras_attn.models import (
     transformer_xl,
     universal_transformer,
 )
+from keras_attn.norms import LayerNorm, RMSNorm
 from keras_attn.ops.activations import gelu_tanh
 from keras_attn.patterns import BlockLocal2D
 from keras_attn.positions import Learned, Sinusoidal
-from keras_attn.residuals import PreNorm
-from keras_attn.scores import Additive
+from keras_attn.residuals import DeepNorm, LayerScale, PreNorm, SandwichNorm
+from keras_attn.scores import Additive, ALiBi, DotProduct, SoftCap, T5Bias
 
 D = 6
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 7}
@@ -56,7 +59,7 @@ def parts():
             cross_attention=MultiHeadAttention(
                 4, 3, 5, score=Additive(3), num_key_value_heads=2, use_bias=False
             ),
-            residual=PreNorm(epsilon=0.1),
+            residual=PreNorm(LayerNorm(0.1)),
             dropout=0.1,
         )
 
@@ -234,3 +237,30 @@ def test_saved_model_serves_any_batch_and_length(tmp_path, name):
         }
         found, expected = loaded.serve(inputs), model(inputs)
         np.testing.assert_allclose(logits_of(found), logits_of(expected), atol=1e-5)
+
+
+COMBINATIONS = {
+    "sandwich, rms, gated, t5": lambda: TransformerBlock(
+        MultiHeadAttention(2, 3, score=DotProduct() + T5Bias(4, 9), pattern="causal"),
+        GatedFeedForward(5),
+        residual=SandwichNorm(norm=RMSNorm(offset=1.0)),
+    ),
+    "scale, dyt, experts, cap": lambda: TransformerBlock(
+        MultiHeadAttention(2, 3, score=SoftCap(DotProduct() + ALiBi(), 3.0), pattern="causal"),
+        MixtureOfExperts(GatedFeedForward(5), 3, shared=FeedForward(7)),
+        residual=LayerScale(0.1, norm="dyt"),
+    ),
+    "deep norm": lambda: TransformerBlock(
+        MultiHeadAttention(2, 3, pattern="causal"), FeedForward(5), residual=DeepNorm(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", COMBINATIONS.values(), ids=COMBINATIONS)
+def test_combined_values_load_from_a_file(tmp_path, make):
+    model = CausalLanguageModel(TokenEmbedding(11, D), Stack([make(), make()]))
+    oracles.scramble(model)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    ids = np.array([[4, 7, 9, 5]])
+    np.testing.assert_allclose(again(ids), model(ids), atol=1e-6)

@@ -11,12 +11,13 @@ from keras import ops
 from keras_attn.depth import Stack
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.memory import SegmentMemory
+from keras_attn.norms import LayerNorm
 from keras_attn.residuals import PostNorm, PreNorm
 
 B, T, N, H, D, F, L = 3, 11, 4, 5, 6, 7, 2
 X = oracles.random(B, T, D)
 EPSILON = 1e-3
-RESIDUALS = {"post": PostNorm(EPSILON), "pre": PreNorm(EPSILON)}
+RESIDUALS = {"post": PostNorm(LayerNorm(EPSILON)), "pre": PreNorm(LayerNorm(EPSILON))}
 
 
 def built(residual="post", pattern="causal", score="relative", layers=L, **arguments):
