@@ -1,5 +1,7 @@
 """Base class of the pattern axis."""
 
+import inspect
+
 from keras import ops
 
 from keras_attn.attention.chunked import attend_chunked
@@ -50,6 +52,16 @@ class Pattern(Value):
         super().__init_subclass__(**kwargs)
         if "mask_mod" in cls.__dict__ and "simple_rule" not in cls.__dict__:
             cls.simple_rule = None  # a subclass of `Causal` with another rule
+        signature = inspect.signature(cls.mask_mod)
+        is_static = isinstance(inspect.getattr_static(cls, "mask_mod"), staticmethod)
+        try:
+            signature.bind(*("ij" if is_static else ("self", "i", "j")))
+        except TypeError as error:
+            raise TypeError(
+                f"`{cls.__name__}.mask_mod` must be `mask_mod(self, i, j)`, with the positions of "
+                "a query and a key; for a rule of each head use `PerHead`. "
+                f"Received: mask_mod{signature}."
+            ) from error
 
     def mask_mod(self, i, j):
         """Return True where a query at position i may meet a key at j; int tensors broadcast."""

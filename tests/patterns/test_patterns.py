@@ -155,6 +155,14 @@ def test_what_does_not_say_whom_it_meets_is_no_pattern():
         OfContent().allowed(np.arange(2), np.arange(2))
 
 
+def test_a_rule_of_other_arguments_is_refused_when_its_class_is_made():
+    with pytest.raises(TypeError, match=r"OfHeads.mask_mod` must be `mask_mod\(self, i, j\)`"):
+
+        class OfHeads(Pattern):
+            def mask_mod(self, batch, head, i, j):
+                return i >= j
+
+
 def reached(*layers, residual=False, length=60):
     """Which part of the past a position sees after these layers."""
     row, sees = np.arange(length), np.eye(length, dtype=int)
