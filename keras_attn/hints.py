@@ -31,12 +31,18 @@ _FOLD = (
     "Attention is along axis 1: fold the other axes into the batch by "
     "`keras.ops.reshape(x, (-1, *x.shape[-2:]))`.",
 )
+_KEY_DIM = "key_dim", "Use `key_dim`, the size of a head: the width divided by `num_heads`."
+_ATTENTION = "attention", "Use `attention=MultiHeadAttention(num_heads=..., key_dim=...)`."
+_FEED_FORWARD = "feed_forward", "Use `feed_forward=FeedForward(intermediate_dim=...)`."
 _FASTEST = "implementation", '`implementation="auto"` uses a fused kernel where there is one.'
 _REPLACED = {
     "attention_axes": _FOLD,
     "batch_first": ("num_heads", "Inputs are always (batch, length, width)."),
     "causal": _CAUSAL,
     "flash_attention": _FASTEST,
+    **dict.fromkeys(["hidden_dim", *_SAME_ARGUMENTS["hidden_dim"].split()], _KEY_DIM),
+    **dict.fromkeys([*_SAME_ARGUMENTS["num_heads"].split(), "num_heads", "key_dim"], _ATTENTION),
+    **dict.fromkeys(["intermediate_dim", "activation"], _FEED_FORWARD),
     "from_logits": ("label_smoothing", "`y_pred` is always logits."),
     "is_causal": _CAUSAL,
     "norm_first": _PRE_NORM,

@@ -19,6 +19,8 @@ from keras_attn import (
     positions,
     residuals,
     scores,
+    testing,
+    text,
     viz,
 )
 from keras_attn.hints import closest
@@ -106,6 +108,11 @@ KEYWORDS = [
         lambda: FeedForward(units=16),
         "no argument `units`. Use `intermediate_dim`.",
     ),
+    (lambda: attention(embed_dim=8), "Use `key_dim`, the size of a head: the width divided by"),
+    (
+        lambda: TransformerBlock(num_heads=2, intermediate_dim=16),
+        "Use `attention=MultiHeadAttention(num_heads=..., key_dim=...)`. Received: num_heads=2.",
+    ),
     (lambda: FeedForward(16, rate=0.1), "Use `dropout`. Received: rate=0.1."),
     (lambda: TokenEmbedding(input_dim=10, output_dim=8), "Use `vocabulary_size`."),
     (lambda: block(norm_first=True), 'Use `residual="pre_norm"`. Received: norm_first=True.'),
@@ -178,6 +185,19 @@ ARGUMENTS = [
 
 CALLS = [
     (lambda: gpt().depth(X, cache={}), "`cache` must come from the depth's `initial_cache`"),
+    (
+        lambda: attention()(X[0], X[0]),
+        "give a single sequence a batch axis. Received: shape=(3, 8)",
+    ),
+    (lambda: gpt()(np.ones((1, 33), "int32")), "make the table, or the model, for more positions."),
+    (lambda: gpt()(np.array([["a word"]])), "`encode` of a tokenizer turns text into token ids."),
+    (lambda: models.transformer(20, 1)(np.ones((1, 3))), "with the keys source_ids, target_ids."),
+    (
+        lambda: models.transformer_xl(20, memory_length=4, **SIZES)(np.ones((1, 3), "int32")),
+        "`memory.StatefulSegments(model)` passes it on in `fit`. Received: one array.",
+    ),
+    (lambda: text.TokenBatches(["a"], ["b"]), "`encode_as_lists` of a tokenizer makes them of"),
+    (lambda: testing.check_attention(MultiHeadAttention), "a Keras layer, an object, not a class."),
     (lambda: attention()(X), "for self-attention call the layer with `(x, x)`. Received:"),
     (lambda: attention()(keras.Input((3, 8))), "for self-attention call the layer with `(x, x)`."),
     (

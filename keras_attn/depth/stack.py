@@ -90,8 +90,9 @@ class Stack(Block):
                 )
         elif isinstance(block, keras.layers.Layer) or not callable(block):
             raise ValueError(
-                "`block` must be a function of the layer's index or a list of blocks; one block "
-                f"for all layers makes a `Recurrent`. Received: block={block!r}."
+                "`block` must be a function of the layer's index, such as "
+                "`lambda index: TransformerBlock(...)`, or a list of blocks; one block for all "
+                f"layers makes a `Recurrent`. Received: block={block!r}."
             )
         check_sizes(num_layers=num_layers)
         self.num_layers = num_layers

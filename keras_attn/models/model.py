@@ -1,6 +1,7 @@
 """The base class of all models."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attn import registry
@@ -35,14 +36,32 @@ class Model(keras.Model):
 
     def _complete(self, inputs):
         """Add None for absent optional inputs; convert arrays: Keras allows no mix with tensors."""
-        if not isinstance(inputs, dict):
-            return inputs
         names = [name for name, x in self.input.items() if self.get_layer(x.name).optional]
+        if isinstance(inputs, (list, tuple)):
+            return inputs
+        if not isinstance(inputs, dict):
+            inputs = {self._only_input(names): inputs}
         return {
             name: self._tensor(name, x)
             for name, x in {**dict.fromkeys(names), **inputs}.items()
             if x is not None or name not in self.segment_inputs
         }
+
+    def _only_input(self, optional):
+        """Return the name of the one input that a call needs; refuse an array for several."""
+        needed = [name for name in self.input if name not in optional]
+        if len(needed) == 1:
+            return needed[0]
+        remedy = ""
+        if self.memory is not None:
+            remedy = (
+                " `model.initial_memory(batch_size)` gives the first memory; "
+                "`memory.StatefulSegments(model)` passes it on in `fit`."
+            )
+        raise ValueError(
+            f"`inputs` must be a dict with the keys {', '.join(needed)}.{remedy} "
+            "Received: one array."
+        )
 
     def call(self, inputs, training=None, mask=None):
         inputs = self._complete(inputs)  # training on JAX calls this without `__call__`
@@ -69,6 +88,11 @@ class Model(keras.Model):
     def _tensor(self, name, x):
         if x is None or ops.is_tensor(x) or keras.utils.is_keras_tensor(x):
             return x
+        if np.asarray(x).dtype.kind in "US":
+            raise ValueError(
+                f"`{name}` must be numbers; `encode` of a tokenizer turns text into token ids. "
+                f"Received: {name}={x!r}."
+            )
         return ops.convert_to_tensor(x, self.input[name].dtype if name in self.input else None)
 
     def make_train_function(self, force=False):

@@ -75,6 +75,8 @@ def check_shape(x, name, *expected, broadcast=False):
     if len(shape) > 3 and all(len(sizes) == 3 for sizes in expected):
         fold = f"keras.ops.reshape({name}, (-1, *{name}.shape[-2:]))"
         remedy = f" Fold the other axes into the batch by `{fold}`."
+    if len(shape) == 2 and all(len(sizes) == 3 for sizes in expected):
+        remedy = " Embed token ids first; give a single sequence a batch axis."
     raise ValueError(f"`{name}` must have shape {wanted}.{remedy} Received: shape={shape}.")
 
 

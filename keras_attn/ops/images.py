@@ -21,7 +21,8 @@ def grid_positions(x, positions, shape):
     length = x.shape[1]
     if length is not None and length > math.prod(shape):
         raise ValueError(
-            "`x` is longer than the table of positions. "
+            "`x` is longer than the table of positions. Use shorter rows, or make the table, or "
+            "the model, for more positions. "
             f"Received: length {length}, a table of {' x '.join(map(str, shape))}."
         )
     return ops.arange(ops.shape(x)[1], dtype="int32")

@@ -149,7 +149,9 @@ def check_layer(layer, *inputs, only=None, skip=(), slow=True):
 
 def _chosen(layer, checks, only, skip, slow):
     """Return the checks to run; the slow ones only with `slow`, or if `only` names them."""
-    check_that(isinstance(layer, keras.layers.Layer), "a Keras layer", layer=layer)
+    check_that(
+        isinstance(layer, keras.layers.Layer), "a Keras layer, an object, not a class", layer=layer
+    )
     for argument, chosen in (("only", only or ()), ("skip", skip)):
         if isinstance(chosen, str) or not set(chosen) <= checks.keys():
             raise ValueError(

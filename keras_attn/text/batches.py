@@ -81,6 +81,12 @@ class TokenBatches(keras.utils.PyDataset):
                 "`sources` and `targets` must have the same number of sentences, and at least one. "
                 f"Received: {len(sources)} and {len(targets)}"
             )
+        for name, rows in {"sources": sources, "targets": targets}.items():
+            if any(isinstance(row, str) for row in rows):
+                raise ValueError(
+                    f"`{name}` must be lists of token ids; `encode_as_lists` of a tokenizer makes "
+                    f"them of text. Received: {name}[0]={rows[0]!r}."
+                )
         check_sizes(multiple=multiple)
         self.epoch = 0
         self._is_running = False
