@@ -13,7 +13,7 @@ register = keras.saving.register_keras_serializable(package=PACKAGE)
 serialize = keras.saving.serialize_keras_object
 deserialize = keras.saving.deserialize_keras_object
 
-# What each snake_case name of an axis makes, to compare arguments with defaults that are names.
+# Functions that make the values, by snake_case name: the default of an argument may be a name.
 _NAMED = {}
 
 
@@ -163,7 +163,8 @@ def resolve(identifier, names, axis, base=object, argument=None, **layer_argumen
 
     Args:
         names: dict from each snake_case name to a function without arguments that makes the value.
-        axis: str. The axis, for error messages. base: class of its objects.
+        axis: str. The axis, for error messages.
+        base: class of the axis's objects.
         argument: str. The argument, for error messages; by default `axis`.
         **layer_arguments: such as a dtype policy, for Keras layers that are made from a name.
     """
@@ -220,45 +221,6 @@ def _call_of(cls):
 def copy(value):
     """Return a new, unbuilt object of the same configuration."""
     return type(value).from_config(value.get_config())
-
-
-def redraw(initializer):
-    """Return the initializer with its own random numbers: one with a seed always draws the same."""
-    return copy(initializer) if hasattr(initializer, "seed") else initializer
-
-
-@register
-class MatrixInitializer(keras.initializers.Initializer):
-    """Initialize a weight by one or several matrices, each drawn by its own initializer.
-
-    Keras's initializers take a kernel of three axes for that of a convolution and draw it several
-    times too narrow. Each call draws new numbers.
-
-    Args:
-        initializer: name or object of a Keras initializer.
-        shape: (rows, columns) of each matrix.
-        axes: shape of the matrices side by side, with their columns, or rows, cut into several
-            axes, before `transpose`; by default the weight's shape.
-        count: int. Number of matrices, side by side.
-        transpose: tuple of ints or None. Permutation of `axes` that gives the weight's shape.
-    """
-
-    def __init__(self, initializer, shape, axes=None, count=1, transpose=None):
-        self.initializer = keras.initializers.get(initializer)
-        self.shape = tuple(shape)
-        self.axes = None if axes is None else tuple(axes)
-        self.count = count
-        self.transpose = None if transpose is None else tuple(transpose)
-
-    def __call__(self, shape, dtype=None):
-        matrices = [redraw(self.initializer)(self.shape, dtype=dtype) for _ in range(self.count)]
-        x = matrices[0] if self.count == 1 else keras.ops.concatenate(matrices, axis=-1)
-        x = keras.ops.reshape(x, shape if self.axes is None else self.axes)
-        return x if self.transpose is None else keras.ops.transpose(x, self.transpose)
-
-    def get_config(self):
-        config = {name: getattr(self, name) for name in ("shape", "axes", "count", "transpose")}
-        return {"initializer": keras.initializers.serialize(self.initializer), **config}
 
 
 def build_once(layer, *shapes):

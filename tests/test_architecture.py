@@ -29,8 +29,8 @@ PUBLISHED = [path for path in CODE if ROOT / "tests" not in path.parents]
 OPTIONAL = {"text", "export", "compat"}
 # Packages that build their values on Keras alone, on any backend.
 CORE = {
-    *("registry", "ops", "attention", "scores", "patterns", "positions", "norms", "residuals"),
-    *("feed_forward", "layers", "memory", "depth", "models"),
+    *("registry", "initializers", "ops", "attention", "scores", "patterns", "positions", "norms"),
+    *("residuals", "feed_forward", "layers", "memory", "depth", "models"),
 }
 CATALOGUE = [
     *("layers", "scores", "patterns", "positions", "norms", "residuals", "feed_forward"),

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.backend.tiles import for_each_tile
+from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_given, check_rates, check_sizes, check_that
 from keras_attn.ops.kernel_layer import KernelLayer
@@ -77,8 +78,8 @@ class FeedForward(KernelLayer):
             return keras.layers.Dense(
                 units,
                 use_bias=self.use_bias,
-                kernel_initializer=registry.redraw(initializer),
-                bias_initializer=registry.redraw(self.bias_initializer),
+                kernel_initializer=redraw(initializer),
+                bias_initializer=redraw(self.bias_initializer),
                 kernel_regularizer=self.kernel_regularizer,
                 bias_regularizer=self.bias_regularizer,
                 kernel_constraint=self.kernel_constraint,

@@ -9,6 +9,7 @@ from keras_attn.backend.replicas import mean_over_replicas, replica_sum
 from keras_attn.backend.row_groups import map_groups
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.feed_forward.feed_forward import FeedForward
+from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.sorting import permute, sort_order
@@ -91,7 +92,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         check_that(top_k <= num_experts, f"at most `num_experts`, {num_experts}", top_k=top_k)
         if top_k == 1 < num_experts and router == "renormalized":
             raise ValueError(
-                "One expert has a renormalized weight of 1, which teaches the router nothing; use "
+                "One expert has a renormalized weight of 1, so the router would not learn; use "
                 'router="probability". Received: top_k=1, router="renormalized".'
             )
         self.expert = expert
@@ -120,7 +121,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
     def _add_dense(self, name, rows, columns, initializer):
         """Add one kernel, and one bias, for all experts."""
         expert, count = self.expert, self.num_experts
-        initializer = registry.MatrixInitializer(
+        initializer = MatrixInitializer(
             initializer, (rows, columns), (rows, count, columns), count, (1, 0, 2)
         )
         self.kernels.append(
@@ -136,7 +137,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
             self.biases.append(
                 self.add_weight(
                     (count, columns),
-                    registry.redraw(expert.bias_initializer),
+                    redraw(expert.bias_initializer),
                     name=f"{name}_bias",
                     regularizer=expert.bias_regularizer,
                     constraint=expert.bias_constraint,

@@ -7,6 +7,7 @@ from keras_attn import registry
 from keras_attn.attention.cache import add_slots
 from keras_attn.attention.masks import join_masks, keras_mask
 from keras_attn.attention.positions import slots_at_distance
+from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 from keras_attn.ops.images import integers
@@ -102,8 +103,8 @@ class SeparableConvTransition(PositionMixer):
             return keras.layers.SeparableConv1D(
                 width,
                 kernel_size,
-                depthwise_initializer=registry.redraw(self.kernel_initializer),
-                pointwise_initializer=registry.redraw(self.kernel_initializer),
+                depthwise_initializer=redraw(self.kernel_initializer),
+                pointwise_initializer=redraw(self.kernel_initializer),
                 data_format="channels_last",
                 dtype=self.dtype_policy,
                 name=name,

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
+from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_integers, check_sizes
 from keras_attn.ops.shapes import flatten_rows
 
@@ -108,7 +109,7 @@ class AdaptiveEmbedding(registry.MaskedLayer):
     def table_initializer(self):
         """Return the initializer of the tables."""
         normal = keras.initializers.RandomNormal(stddev=self.hidden_dim**-0.5)
-        return registry.redraw(self.embeddings_initializer or normal)
+        return redraw(self.embeddings_initializer or normal)
 
     def make_projections(self, owner, count=None):
         """Add the first `count` projections (d_i, D) as weights of the layer `owner`."""
@@ -118,7 +119,7 @@ class AdaptiveEmbedding(registry.MaskedLayer):
                 stddev=width**-0.5
             )
             shape, name = (width, self.hidden_dim), f"projection_{i}"
-            projections.append(owner.add_weight(shape, registry.redraw(initializer), name=name))
+            projections.append(owner.add_weight(shape, redraw(initializer), name=name))
         return projections
 
     def call(self, inputs):

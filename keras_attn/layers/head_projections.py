@@ -4,8 +4,8 @@ import math
 
 from keras import ops
 
-from keras_attn import registry
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
+from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.kernel_layer import KernelLayer
 from keras_attn.ops.shapes import rows_to_heads, rows_to_sequence
@@ -58,7 +58,7 @@ class HeadProjections(KernelLayer):
         """Add the kernel and the bias of a projection from axes `inputs` to axes `outputs`."""
         initializer = self.output_initializer if name == "output" else None
         shape = math.prod(inputs), math.prod(outputs)
-        matrix = registry.MatrixInitializer(initializer or self.kernel_initializer, shape)
+        matrix = MatrixInitializer(initializer or self.kernel_initializer, shape)
 
         def add(kind, shape, initializer):
             names = "regularizer", "constraint"
@@ -68,7 +68,7 @@ class HeadProjections(KernelLayer):
 
         add("kernel", (*inputs, *outputs), matrix)
         if self.use_bias:
-            add("bias", outputs, registry.redraw(self.bias_initializer))
+            add("bias", outputs, redraw(self.bias_initializer))
 
     def derived_defaults(self):
         return {"value_dim": self.key_dim, "num_key_value_heads": self.num_heads}

@@ -3,6 +3,7 @@
 import keras
 
 from keras_attn import norms, registry
+from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
 
 
@@ -59,7 +60,7 @@ class MaskedTokenHead(registry.MaskedLayer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.dense = keras.layers.Dense(
             embedding.hidden_dim,
-            kernel_initializer=registry.redraw(self.kernel_initializer),
+            kernel_initializer=redraw(self.kernel_initializer),
             dtype=self.dtype_policy,
             name="dense",
         )

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
+from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_shape, check_sizes
 
 
@@ -47,7 +48,7 @@ class SegmentEmbedding(registry.MaskedLayer):
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
     def build(self, x_shape, segment_ids_shape=None):
-        initializer = registry.redraw(self.embeddings_initializer)
+        initializer = redraw(self.embeddings_initializer)
         self.table = self.add_weight((self.num_segments, x_shape[-1]), initializer, name="table")
 
     def call(self, x, segment_ids=None):

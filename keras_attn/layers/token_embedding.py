@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariant
+from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_integers, check_shape, check_sizes
 from keras_attn.ops.shapes import flatten_rows
 
@@ -72,7 +73,7 @@ class TokenEmbedding(registry.MaskedLayer):
             stddev=self.hidden_dim**-0.5
         )
         shape = (self.vocabulary_size, self.hidden_dim)
-        self.table = self.add_weight(shape, registry.redraw(initializer), name="table")
+        self.table = self.add_weight(shape, redraw(initializer), name="table")
 
     def logits(self, x):
         """Return the dot products of `x` (B, T, D) with all rows of the table, (B, T, V)."""

@@ -5,10 +5,11 @@ import math
 import keras
 from keras import ops
 
+from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.images import grid_coordinates, grid_positions
 from keras_attn.positions.position import Position
-from keras_attn.registry import redraw, register
+from keras_attn.registry import register
 
 
 @register

@@ -5,11 +5,12 @@ import math
 import keras
 from keras import ops
 
+from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.images import block_raster_order, grid_coordinates, grid_positions, integers
 from keras_attn.ops.sinusoids import sinusoids
 from keras_attn.positions.position import Position
-from keras_attn.registry import redraw, register
+from keras_attn.registry import register
 
 
 @register

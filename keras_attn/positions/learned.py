@@ -3,10 +3,11 @@
 import keras
 from keras import ops
 
+from keras_attn.initializers import redraw
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.images import grid_positions
 from keras_attn.positions.position import Position
-from keras_attn.registry import redraw, register
+from keras_attn.registry import register
 
 
 @register

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
+from keras_attn.initializers import MatrixInitializer
 from keras_attn.ops.checks import check_choice, check_numbers, check_shape
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.residuals.residual import Residual
@@ -79,7 +80,7 @@ class Gate(Residual):
         for name, count in zip(names, KINDS[self.kind], strict=True):
             if count:
                 shape = (width, width)
-                square = registry.MatrixInitializer(self.kernel_initializer, shape, count=count)
+                square = MatrixInitializer(self.kernel_initializer, shape, count=count)
                 setattr(self, name, self.add_weight((width, count * width), square, name=name))
         if self.kind not in ("input", "sum"):
             start = keras.initializers.Constant(self.bias)

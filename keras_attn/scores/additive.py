@@ -3,8 +3,9 @@
 import keras
 from keras import ops
 
+from keras_attn.initializers import MatrixInitializer
 from keras_attn.ops.checks import check_sizes
-from keras_attn.registry import MatrixInitializer, register
+from keras_attn.registry import register
 from keras_attn.scores.score import ScoreLayer
 
 

@@ -9,9 +9,10 @@ from keras_attn.attention.inputs import PositionRange
 from keras_attn.attention.relative_shift import table_columns
 from keras_attn.attention.softmax import at_least_float32
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
+from keras_attn.initializers import MatrixInitializer
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.sinusoids import sinusoids
-from keras_attn.registry import MatrixInitializer, register
+from keras_attn.registry import register
 from keras_attn.scores.distance_score import DistanceScore
 
 
@@ -49,7 +50,7 @@ class Relative(DistanceScore):
         >>> layer = MultiHeadAttention(2, 8, score="relative", pattern="causal", use_bias=False)
 
     Differs from the paper: each layer has its own u and v (the authors' `untie_r`, as in their
-        large models); no dropout on r; distances below zero, which a causal model does not meet.
+        large models); no dropout on r; distances below zero, which a causal model does not have.
 
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.3 and appendix B.
     """
