@@ -8,7 +8,8 @@ from keras_attn.scores.learned_relative import LearnedRelative
 from keras_attn.scores.relative import Relative
 from keras_attn.scores.score import Score, ScoreLayer
 from keras_attn.scores.shared_qk import SharedQK
-from keras_attn.scores.sum import SoftCap, Sum
+from keras_attn.scores.soft_cap import SoftCap
+from keras_attn.scores.sum import Sum
 
 NAMES = {
     "scaled_dot": DotProduct,

@@ -175,8 +175,8 @@ class T5Bias(Bias):
     def of_pairs(self, i, j):
         return self._of_each_head(i[..., :, None] - j[..., None, :], (-1, 1, 1))
 
-    def _of_each_head(self, distances, heads):
-        """Return the bias of distances (..., N or 1, ...), whose axis of heads is `heads`."""
+    def _of_each_head(self, distances, head_shape):
+        """Return the bias of distances, to which heads of shape `head_shape` are broadcast."""
         num_heads = self.table.shape[1]
-        head = ops.reshape(ops.arange(num_heads, dtype="int32"), heads)
+        head = ops.reshape(ops.arange(num_heads, dtype="int32"), head_shape)
         return ops.take(ops.reshape(self.table, (-1,)), self.buckets(distances) * num_heads + head)
