@@ -1,13 +1,12 @@
 """Options of a recipe: one frozen dataclass gives its command line, checks, identity and card."""
 
-import argparse
 import dataclasses
-import inspect
 import json
 import math
 import shlex
-import types
 import typing
+
+from .option_parser import make_parser, option_fields
 
 STRATEGIES = ("none", "mirrored", "multi_worker", "tpu")
 PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
@@ -80,7 +79,7 @@ class Options:
             cls.__annotations__[name] = field.type
 
     def __post_init__(self):
-        for field in _option_fields(type(self)):
+        for field in option_fields(type(self)):
             _check_bounds(field, getattr(self, field.name))
 
     @classmethod
@@ -91,15 +90,7 @@ class Options:
             arguments: list of str.
             program: str. Module that is run, such as "recipes.translate".
         """
-        parser = argparse.ArgumentParser(
-            prog=program and f"python -m {program}",
-            usage="%(prog)s [--help] [--OPTION VALUE ...]",  # all of them would hide an error
-            description=cls.DESCRIPTION,
-        )
-        for title, fields in _groups(cls):
-            group = parser.add_argument_group(title)
-            for field in fields:
-                _add_argument(group, field)
+        parser = make_parser(cls, program)
         given = vars(parser.parse_args([str(argument) for argument in arguments]))
         given = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
         command = shlex.join(["python", "-m", str(program), *map(str, arguments)])
@@ -117,7 +108,7 @@ class Options:
 
     def resolve(self):
         """Return a copy in which options that follow from others have their values."""
-        cases = {field.name: field.metadata["cases"] for field in _option_fields(type(self))}
+        cases = {field.name: field.metadata["cases"] for field in option_fields(type(self))}
         return self.fill(**{n: x.get(self.case, x.get("")) for n, x in cases.items() if x})
 
     def check(self):
@@ -134,12 +125,12 @@ class Options:
 
     def as_dict(self):
         """Return a dict of all options, as the card shows them; a dry run writes no card."""
-        names = [field.name for field in _option_fields(type(self))]
+        names = [field.name for field in option_fields(type(self))]
         return {name: getattr(self, name) for name in names if name != "dry_run"}
 
     def identity(self):
         """Return the recipe and the options that a resumed run must not change, in JSON."""
-        fields = _option_fields(type(self))
+        fields = option_fields(type(self))
         found = {f.name: getattr(self, f.name) for f in fields if f.metadata["identity"]}
         return {"recipe": self.recipe, **json.loads(json.dumps(found))}
 
@@ -207,49 +198,6 @@ class SizeOptions(Options):
         """Return the sizes by name, as functions of `keras_attn.models` take them."""
         names = ("num_layers", "num_heads", "hidden_dim", "intermediate_dim")
         return {name: getattr(self, name) for name in names}
-
-
-def _option_fields(cls):
-    return [field for field in dataclasses.fields(cls) if "argument" in field.metadata]
-
-
-def _groups(cls):
-    """Yield a title and the fields of each dataclass, the recipe's own first."""
-    fields = {field.name: field for field in _option_fields(cls)}
-    bases = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
-    annotations = [inspect.get_annotations(base) for base in bases]
-    for index, base in enumerate(bases):
-        inherited = set().union(*annotations[index + 1 :])
-        own = [fields[n] for n in annotations[index] if n in fields and n not in inherited]
-        if own:
-            title = base.__doc__.partition("\n")[0].rstrip(".").lower()
-            yield "recipe" if base is cls else title, own
-
-
-def _add_argument(group, field):
-    argument, annotation = dict(field.metadata["argument"]), field.type
-    flag = argument.pop("flag", f"--{field.name.replace('_', '-')}")
-    if annotation is bool:
-        argument["action"] = "store_false" if field.default else "store_true"
-    else:
-        if isinstance(annotation, types.UnionType):
-            annotation = typing.get_args(annotation)[0]
-        if typing.get_origin(annotation) is tuple:
-            annotation, *others = typing.get_args(annotation)
-            if "action" not in argument:
-                argument["nargs"] = "+" if others == [...] else 1 + len(others)
-        argument["type"] = annotation
-    argument["help"] = f"{field.metadata['help']} {_default(field)}".strip()
-    # What is not given is left out, so that the dataclass alone knows the defaults.
-    group.add_argument(flag, dest=field.name, default=argparse.SUPPRESS, **argument)
-
-
-def _default(field):
-    """Return the default for the help, of all cases; empty for a flag, a list or None."""
-    cases = field.metadata["cases"] or {"": field.default}
-    shown = [f"of {case} {value}" if case else f"{value}" for case, value in cases.items()]
-    is_shown = not isinstance(field.default, (bool, tuple)) and [*cases.values()] != [None]
-    return f"(default: {'; '.join(shown)})" if is_shown else ""
 
 
 _BOUNDS = {
