@@ -8,14 +8,24 @@ from keras_attn.registry import register
 from keras_attn.residuals.residual import Residual
 
 
+class _ScaledOutput(Residual):
+    """Residual whose subclasses create `factor`, a weight that multiplies the sublayer's output."""
+
+    def before(self, x):
+        return self.norm(x)
+
+    def call(self, x, y):
+        return x + ops.convert_to_tensor(self.factor) * y
+
+
 @register
-class ReZero(Residual):
+class ReZero(_ScaledOutput):
     """Add the sublayer's output times one learned number, which starts at 0.
 
         before(x) = norm(x),   after(x, y) = x + a y
 
     At first each block is the identity, so deep stacks train without a norm and without a warm-up.
-    Weight decay pulls a to 0, so leave it out. Time and memory O(T D).
+    Weight decay pulls a to 0: exclude it. Time and memory O(T D).
 
     Use it for deep stacks without norms.
 
@@ -41,15 +51,9 @@ class ReZero(Residual):
         super().build(x_shape)
         self.factor = self.add_weight((), "zeros", name="factor")
 
-    def before(self, x):
-        return self.norm(x)
-
-    def call(self, x, y):
-        return x + ops.convert_to_tensor(self.factor) * y
-
 
 @register
-class LayerScale(Residual):
+class LayerScale(_ScaledOutput):
     """Add the sublayer's output times a learned number for each channel, which starts small.
 
         before(x) = norm(x),   after(x, y) = x + v * y
@@ -89,12 +93,6 @@ class LayerScale(Residual):
         super().build(x_shape)
         start = keras.initializers.Constant(self.initial)
         self.factor = self.add_weight((x_shape[-1],), start, name="factor")
-
-    def before(self, x):
-        return self.norm(x)
-
-    def call(self, x, y):
-        return x + ops.convert_to_tensor(self.factor) * y
 
 
 @register
