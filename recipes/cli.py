@@ -14,7 +14,7 @@ def main(recipe, arguments=None):
     """Run a recipe.
 
     Args:
-        recipe: str. Package with a class `options.Options` and a function
+        recipe: str. Package with a class `options.RecipeOptions` and a function
             `training.run(options, started)`, such as "recipes.translate".
         arguments: list of str; by default those of the process.
 

@@ -19,8 +19,8 @@ class Estimate(NamedTuple):
         parameters: int. Number of the model's weights.
         weight_bytes, optimizer_bytes: ints. Of the variables, on each device.
         steps: int. Steps of the training.
-        done: int. Steps that a run to resume has done.
-        seconds: list of the measured seconds of the first steps; empty if no step is left.
+        done: int. Steps that an earlier run, which this one resumes, has done.
+        seconds: list of the seconds of the first steps; empty if no step is left.
         unit: str. Name of a step.
     """
 
@@ -67,19 +67,19 @@ class Estimate(NamedTuple):
             yield f"Time:   about {duration(self.seconds_left)}: {first}; {known}"
 
 
-def estimate(run, per_epoch, measure, unit="step"):
+def estimate(run, steps_per_epoch, measure, unit="step"):
     """Return the `Estimate` of a `TrainingRun`.
 
     Args:
-        run: a `TrainingRun`, of which only the model in memory changes.
-        per_epoch: int. Steps of an epoch.
-        measure: function of the most steps to measure that returns a list of their seconds.
+        run: a `TrainingRun`. Only its model in memory changes.
+        steps_per_epoch: int.
+        measure: function of a number of steps that returns a list of their seconds.
         unit: str. Name of a step.
     """
-    steps = run.epochs * per_epoch
+    steps = run.epochs * steps_per_epoch
     epoch, batch = run.resume_callback().restore(run.compiled_model)
     is_trained = run.trained_steps() is not None
-    done = steps if is_trained else min(steps, epoch * per_epoch + batch)
+    done = steps if is_trained else min(steps, epoch * steps_per_epoch + batch)
     seconds = measure(min(STEPS, steps - done)) if done < steps else []
     entries = {"steps": steps, "done": done, "seconds": seconds, "unit": unit}
     return Estimate.of(run.model, run.compiled_model.optimizer, **entries)
@@ -113,7 +113,7 @@ def report(options, estimates, files, data_bytes=0, trained=()):
     )
     yield f"Files:  {options.out}: {files}"
     if not any(seconds):
-        yield f"Resume: the training in {options.out} has ended; what follows it is done again"
+        yield f"Resume: the training in {options.out} has ended; the steps after it are repeated"
     elif trained or any(estimate.done for estimate in estimates.values()):
         yield f"Resume: the run in {options.out}"
     else:
@@ -135,7 +135,7 @@ def fit_seconds(model, train, scope, count=STEPS):
         count: int. The number of steps.
 
     Returns:
-        list of the seconds of each step; of more than `count` if an epoch has fewer.
+        list of the seconds of each step, in whole epochs if an epoch has fewer than `count`.
     """
     seconds = StepSeconds()
     with scope():

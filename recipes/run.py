@@ -59,7 +59,10 @@ class TrainingRun:
     def execute(self, started):
         """Train, evaluate and export as far as the backend can, and print a summary.
 
-        A dry run only prints its report. The run `started` at that time of `time.monotonic()`.
+        A dry run only prints its report.
+
+        Args:
+            started: float. The `time.monotonic()` at the start of the program.
         """
         if self.options.dry_run:
             estimates = {"": self.estimate()}

@@ -1,5 +1,7 @@
 """`--dry-run`: what it prints, and that it changes neither files nor the run that follows."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -91,23 +93,28 @@ def test_the_report_names_parameters_bytes_steps_and_files():
 
 @pytest.mark.parametrize(
     "seconds, text",
-    [(0.123, "0.12 seconds"), (59, "59 seconds"), (90, "1.5 minutes"), (7199, "120.0 minutes")],
+    [
+        (0.123, "0.12 seconds"),
+        (59, "59 seconds"),
+        (90, "1.5 minutes"),
+        (7199, "120.0 minutes"),
+        (7200, "2.0 hours"),
+    ],
 )
 def test_a_duration_is_shown_in_its_unit(seconds, text):
     assert duration(seconds) == text
 
 
-def test_sizes_are_shown_in_their_unit():
+def test_a_number_of_bytes_is_shown_in_its_unit():
     assert [byte_size(n) for n in (7, 1_000, 2_550_000)] == ["7 bytes", "1.0 kB", "2.5 MB"]
-    assert duration(7200) == "2.0 hours"
 
 
-def test_bytes_are_those_of_the_stored_numbers():
+def test_the_bytes_of_variables_depend_on_their_precision():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5, dtype="float16")])
     assert byte_count(model.variables) == (3 * 5 + 5) * 2
 
 
-def test_a_dry_run_of_a_language_model(data, tmp_path, capsys):
+def test_a_dry_run_of_a_language_model_reports_its_costs_and_writes_nothing(data, tmp_path, capsys):
     out = tmp_path / "out"
     found = lines_of(capsys, "language_model", data, out)
     text = (data / "text.txt").read_text()
@@ -125,7 +132,7 @@ def test_a_dry_run_of_a_language_model(data, tmp_path, capsys):
     assert not out.exists()
 
 
-def test_a_dry_run_of_a_translator(data, tmp_path, capsys):
+def test_a_dry_run_of_a_translator_reports_its_costs_and_writes_nothing(data, tmp_path, capsys):
     found = lines_of(capsys, "translate", data, tmp_path)
     assert "parameters" in found["Model"] and int(found["Steps"]) > 2
     assert list(tmp_path.iterdir()) == []
@@ -143,7 +150,7 @@ def weights(out):
         model = keras.models.load_model(path, compile=False)
         found[path.relative_to(out)] = np.concatenate([w.ravel() for w in model.get_weights()])
     for path in sorted(out.glob("*.json")):
-        bits = recipe_runs.json.loads(path.read_text()).get("bits_per_character")
+        bits = json.loads(path.read_text()).get("bits_per_character")
         if bits:
             found[path.name] = np.array(bits)
     assert found
@@ -171,7 +178,7 @@ def test_a_dry_run_says_how_much_of_a_run_is_done(data, tmp_path, capsys, monkey
 
 @pytest.mark.slow
 @needs_jax
-def test_a_dry_run_on_jax(data, tmp_path):
+def test_a_dry_run_on_jax_reports_its_costs_and_writes_nothing(data, tmp_path):
     """Batches of sentences of like lengths have several shapes."""
     arguments = [*COMMANDS["translate"], "--data-dir", data, "--out", tmp_path / "out", "--dry-run"]
     arguments = [x for x in arguments if x not in ("--packing", "24")]
