@@ -27,7 +27,7 @@ keras.utils.set_random_seed(0)
 ## A language model of any depth
 
 Python's own manual is the text, read as bytes. The model predicts each byte from those before it.
-Which depth repeats its blocks and what their attention may meet are arguments, since these two
+The class that stacks the blocks and the arguments of their attention are arguments here, since they
 decide the memory. Steps run eagerly: the measurements are short, and tracing would take longer.
 """
 
@@ -80,14 +80,14 @@ def remat(block, num_layers):
     return depth.Stack(block, num_layers, remat=True)
 
 
-near = {"pattern": patterns.Local(128)}
-alike = {"pattern": patterns.LSH(64), "score": "shared_qk"}
+local = {"pattern": patterns.Local(128)}
+lsh = {"pattern": patterns.LSH(64), "score": "shared_qk"}
 ideas = {
     "all scores": (depth.Stack, {"pattern": "causal", "implementation": "dense"}),
-    "Local": (depth.Stack, near),
-    "Local, remat": (remat, near),
-    "Local, Reversible": (depth.Reversible, near),
-    "LSH, Reversible": (depth.Reversible, alike),
+    "Local": (depth.Stack, local),
+    "Local, remat": (remat, local),
+    "Local, Reversible": (depth.Reversible, local),
+    "LSH, Reversible": (depth.Reversible, lsh),
 }
 measured = {}
 for name, (stack, attention) in ideas.items():

@@ -84,7 +84,7 @@ def bits_of_each_byte(rows, remember):
 
 
 """
-## What the memory is worth
+## The worth of the memory
 
 The same model reads 16 pieces of unseen text, once with its memory and once with an empty one in
 each call. Without a memory it must guess the first bytes of each segment.

@@ -24,10 +24,11 @@ keras.utils.set_random_seed(0)
 """
 ## The rule
 
-A pattern says which keys a query may meet: `mask_mod(i, j)` is True where the query at position i
-may meet the key at j. Suppose that we read the temperature of every hour. Of the last week the same
-hour of each day matters, of the last half day every hour. The library has windows, `Local(12)`;
-"the same hour" takes one line. A registered pattern is saved with the layer that holds it.
+A pattern says which keys a query may attend to: `mask_mod(i, j)` is True where the query at
+position i may attend to the key at j. Suppose that we read the temperature of every hour. Of the
+last week the same hour of each day matters, of the last half day every hour. The library has
+windows, `Local(12)`; "the same hour" takes one line. A registered pattern is saved with the layer
+that holds it.
 """
 
 
@@ -41,11 +42,11 @@ class SameHour(patterns.Pattern):
 
 
 """
-## The fast way
+## The fast computation
 
 From a rule alone the library cannot tell which keys it may leave out, so it computes all. Combine
-the rule with a pattern that has a fast way of its own: `p & q` takes the faster way of the two and
-masks the other's pairs there; `p | q` takes both ways and joins them under one softmax.
+the rule with a pattern that computes few keys: `p & q` computes those of the sparser pattern and
+masks the pairs that the other excludes; `p | q` computes those of both under one softmax.
 """
 
 
@@ -62,8 +63,8 @@ for name, p in [("the rule alone", SameHour(24)), ("the composed pattern", patte
 
 `check_attention` compares a layer with the formula in loops and checks masks, leaks, gradients,
 precision, compilation and saving. Its sequences have 11 positions, so the windows here are shorter.
-With `implementation="blockwise"` it checks the fast way. The second report shows that a check can
-fail: it expects a window of three keys where the layer has two.
+With `implementation="blockwise"` it checks the fast computation. The second report shows that a
+check can fail: it expects a window of three keys where the layer has two.
 """
 
 short = recent_or_same_hour(recent=2, hours=3, past=8)
@@ -76,8 +77,8 @@ print(f"Against another pattern: {len(report.defects)} defects. {report.defects[
 """
 ## The time
 
-One layer, computed from the matrix of all scores and by the composed pattern's own way. The time of
-the matrix grows with the square of the length, that of the pattern with the length.
+One layer, computed from the matrix of all scores and from the blocks of the composed pattern. The
+time of the matrix grows with the square of the length, that of the pattern with the length.
 """
 
 

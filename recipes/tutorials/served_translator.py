@@ -21,9 +21,13 @@ from keras_attn import export, losses, models, optimizers, text
 try:
     from keras_attn.recipes.translate.dates import date_pairs
     from keras_attn.serving import client
+
+    SERVER = "keras_attn.serving.server"
 except ImportError:  # a checkout keeps these folders beside keras_attn
     from recipes.translate.dates import date_pairs
     from serving import client
+
+    SERVER = "serving.server"
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--out", default=".", type=pathlib.Path, help="folder for export and picture")
@@ -79,14 +83,13 @@ the server has started.
 export.saved_model(model, out / "translator", tokenizer=tokenizer, max_length=12)
 with socket.create_server(("127.0.0.1", 0)) as free:
     port = free.getsockname()[1]
-program = client.__name__.replace("client", "server")
-command = [sys.executable, "-m", program, "--model_name=dates", f"--rest_api_port={port}"]
+command = [sys.executable, "-m", SERVER, "--model_name=dates", f"--rest_api_port={port}"]
 server = subprocess.Popen([*command, "--port=0", f"--model_base_path={out / 'translator'}"])
 try:
     questions, expected = zip(*pairs["test"])
     dates = client.RestClient(f"http://127.0.0.1:{port}/v1/models/dates", retries=100)
     answers = [answer.text for answer in dates.translate(questions)]
-    looks = dates.predict({"text": questions[:3]}, "attention")
+    attention = dates.predict({"text": questions[:3]}, "attention")
 finally:
     server.terminate()
     server.wait()
@@ -99,16 +102,16 @@ for question, answer in list(zip(questions, answers))[:5]:
 """
 ## Attention of an answer
 
-The signature `attention` adds the weights with which each written character, a row, looked at the
-characters of the question, the columns. The mean over heads and layers shows that the year is
+The signature `attention` adds the weights of each written character, a row, over the characters of
+the question, the columns. The mean over heads and layers shows that the year is
 copied digit by digit, and that the month is read from the letters that tell it from others.
 """
 
 figure, panels = plt.subplots(3, 1, figsize=(8, 8), layout="constrained")
 for row, axes in enumerate(panels):
-    columns, rows = looks["source_lengths"][row] - 1, looks["lengths"][row] - 1
-    weights = np.array(looks["cross_attention"][row]).mean(axis=0)[:rows, :columns]
+    columns, rows = attention["source_lengths"][row] - 1, attention["lengths"][row] - 1
+    weights = np.array(attention["cross_attention"][row]).mean(axis=0)[:rows, :columns]
     axes.imshow(weights, cmap="Blues", aspect="auto")
-    axes.set_xticks(range(columns), looks["source_tokens"][row][:columns])
-    axes.set_yticks(range(rows), looks["tokens"][row][:rows])
+    axes.set_xticks(range(columns), attention["source_tokens"][row][:columns])
+    axes.set_yticks(range(rows), attention["tokens"][row][:rows])
 figure.savefig(out / "served_translator.png", dpi=60)
