@@ -44,7 +44,7 @@ def gpt(**arguments):
     return models.gpt(**{"vocabulary_size": 20, **SIZES, "max_length": 32, **arguments})
 
 
-def shown(make):
+def message_of(make):
     with pytest.raises(ValueError) as caught:
         make()
     # Keras adds the call and colours around an error of a layer.
@@ -246,22 +246,22 @@ CALLS = [
 
 @pytest.mark.parametrize("make, sentence", VALUES)
 def test_an_unknown_value_of_an_axis_names_the_closest(make, sentence):
-    assert sentence in shown(make)
+    assert sentence in message_of(make)
 
 
 @pytest.mark.parametrize("make, sentence", KEYWORDS)
 def test_an_unknown_keyword_names_the_argument_that_is_meant(make, sentence):
-    assert sentence in shown(make)
+    assert sentence in message_of(make)
 
 
 @pytest.mark.parametrize("make, sentence", ARGUMENTS)
 def test_a_wrong_argument_names_the_remedy(make, sentence):
-    assert sentence in shown(make)
+    assert sentence in message_of(make)
 
 
 @pytest.mark.parametrize("make, sentence", CALLS)
 def test_a_wrong_call_names_the_remedy(make, sentence):
-    assert sentence in shown(make)
+    assert sentence in message_of(make)
 
 
 def test_a_name_stands_for_a_pattern_inside_others():
@@ -309,6 +309,6 @@ def test_a_subclass_may_take_keywords_of_its_own():
         def __init__(self, colour):
             super().__init__(window=2)
 
-    assert "`Narrow` has no argument `color`. Did you mean `colour`?" in shown(
+    assert "`Narrow` has no argument `color`. Did you mean `colour`?" in message_of(
         lambda: Narrow(color="red")
     )

@@ -1,5 +1,6 @@
 """API pages: built by the command of CONTRIBUTING.md, without a warning, with every public name."""
 
+import posixpath
 import re
 import shlex
 from html.parser import HTMLParser
@@ -113,12 +114,8 @@ def test_links_lead_to_names(built):
         for link in page.links:
             target, name = urldefrag(link)
             if not target.startswith(("http:", "https:")):
-                folder = path.rpartition("/")[0]
-                parts = [p for p in f"{folder}/{target}".split("/") if p not in ("", ".")]
-                while ".." in parts:
-                    at = parts.index("..")
-                    del parts[at - 1 : at + 1]
-                found = built.pages.get("/".join(parts) if target else path)
+                linked = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+                found = built.pages.get(linked if target else path)
                 if found is None or name and name not in found.ids:
                     broken.append(f"{path}: {link}")
     assert broken == []

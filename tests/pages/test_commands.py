@@ -27,9 +27,8 @@ class Parsed(Exception):
 
 def read_options(module, arguments, monkeypatch):
     """Read the options of a program as it does, without running it."""
-    module = re.sub(
-        r"^keras_attn\.(recipes|serving)", r"\1", module
-    )  # as an installed wheel has it
+    # A wheel installs these folders in `keras_attn`.
+    module = re.sub(r"^keras_attn\.(recipes|serving)", r"\1", module)
     if module == "serving.server":
         parse_flags(arguments)
     elif (pages.ROOT / module.replace(".", "/") / "options.py").is_file():
