@@ -22,7 +22,7 @@ _SAME_ARGUMENTS = {
     "value_dim": "d_v",
     "vocabulary_size": "input_dim vocab_size num_embeddings num_tokens",
 }
-# Arguments of other libraries that ours replace by a value: the argument of ours, and the sentence.
+# Arguments of other libraries that a value of our argument replaces: our argument, the remedy.
 _CAUSAL = "pattern", 'Use `pattern="causal"`.'
 _LOCAL = "pattern", "Use `pattern=patterns.Local(window=...)`."
 _PRE_NORM = "residual", 'Use `residual="pre_norm"`.'
@@ -68,7 +68,7 @@ _SAME_VALUES = {
     "unidirectional": "causal",
     "window": "Local",
 }
-# Packages whose constructors pass `**kwargs` on to all their bases, and check the rest themselves.
+# Packages whose classes pass `**kwargs` on to all their bases, and check the rest themselves.
 _FRAMEWORKS = {"keras", "tensorflow", "torch", "flax", "jax"}
 
 
@@ -137,7 +137,7 @@ def _constructor_arguments(cls):
 
 
 class _InitSignature:
-    """Signature of a class for `help`: that of `__init__`, where Python takes `__new__`."""
+    """Signature of a class for `help`: that of `__init__`, since Python takes that of `__new__`."""
 
     def __get__(self, value, cls):
         if value is not None:
@@ -147,7 +147,7 @@ class _InitSignature:
 
 
 class ArgumentHints:
-    """Mixin: an unknown keyword argument of the constructor is refused with a hint."""
+    """Mixin whose constructor refuses an unknown keyword argument with a hint."""
 
     __signature__ = _InitSignature()
 

@@ -19,7 +19,7 @@ class BlockLayout:
         self.batch, _, self.length, _ = sizes(inputs.query)
         self.num_keys = size(inputs.key, 2)
         self.block, self.before, self.neighbours = block, before, before + after
-        self.window = (1 + self.neighbours) * block  # keys that a block of queries meets
+        self.window = (1 + self.neighbours) * block  # keys that a block of queries attends to
         self.first = self.num_keys - self.length  # key at the position of the first query
         self.start = self.first // block * block  # first key of the first block
         count = ceil_div(self.num_keys - self.start, block)
@@ -96,7 +96,7 @@ def attend_block_local(
     spacing=None,
     log_weight=False,
 ):
-    """Compute attention in which a query meets keys of its own and neighbouring blocks.
+    """Compute attention in which a query attends to keys of its own and neighbouring blocks.
 
     Time O(T (1 + before + after) block) and memory O(T + S) per head.
     Return the output (B, N, T, Hv) and, with `log_weight`, the log weight (B, N, T, 1) or None.
@@ -106,8 +106,8 @@ def attend_block_local(
         allowed: function of query positions (..., T, 1), key positions (..., 1, S) and `extras`;
             None allows all of the window.
         block: int. Length t of a block. before, after: ints. Neighbouring blocks.
-        repeats: bool. True if `allowed` is the same for every block and lets a query meet the key
-            at its own position: then it is computed once, not in every tile.
+        repeats: bool. True if `allowed` is the same for every block and lets a query attend to the
+            key at its own position: then it is computed once, not in every tile.
         bias: function of the same arguments, added to the logits.
         extras: tensors (B or 1, N or 1, T, .), cut like the queries.
         spacing: int. The regular distance of positions that are no `PositionRange`; None if none.

@@ -9,7 +9,7 @@ from keras_attn.ops.shapes import ceil_div, size, sizes
 
 
 def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
-    """Compute attention in which the queries of a block meet the keys that a table lists.
+    """Compute attention in which the queries of a block attend to the keys that a table lists.
 
     Time O(T K) and memory O(T K / W) per head, for blocks of W queries with K keys each.
     Return the output (B, N, T, Hv) and, with `log_weight`, the log weight (B, N, T, 1) or None.

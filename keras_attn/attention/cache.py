@@ -1,4 +1,4 @@
-"""Caches of keys and values: writing new ones, and reading those that a query may meet."""
+"""Caches of keys and values: writing new ones, and reading those that a query may attend to."""
 
 import dataclasses
 
@@ -138,7 +138,7 @@ class CacheView:
 
 
 def read_cache(cache, key, value, pattern, query_positions=None, key_positions=None):
-    """Return a cache extended by new keys and values, and a `CacheView` of what they may meet.
+    """Return a cache extended by new keys and values, and a `CacheView` of the keys in reach.
 
     A cache of `pattern.cache_size()` slots is a ring: position p is in slot p mod M. Others hold
     position p in slot p. For a single query, only the keys that the pattern names are read.
@@ -154,7 +154,7 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
     is_single = key.shape[2] == 1
     is_ring = key_positions is None and _may_be_ring(cache, pattern)
     new = extend_cache(cache, key, value, is_ring)
-    if is_ring:  # the first of several new keys may meet what the last ones overwrite
+    if is_ring:  # the first of several new queries may attend to keys that the last overwrite
         return new, _view_ring(new) if is_single else _view_ring(cache, key, value)
     view, num_slots = None, size(new["key"], 2)
     if is_single and key_positions is None:
@@ -175,7 +175,7 @@ def _view_all(cache, num_slots):
 
 
 def _view_decode_keys(cache, num_slots, pattern, query_positions):
-    """View the keys that one query may meet, gathered; None where that saves nothing."""
+    """View the keys that one query may attend to, gathered; None where that saves nothing."""
     end = num_slots if cache["index"] is None else cache["index"]
     position = ops.convert_to_tensor(end - 1, "int32")
     if query_positions is not None:

@@ -23,7 +23,7 @@ def attend_chunked(inputs, allowed=None, *, visible=None, bias=None, extras=(), 
         inputs: `AttentionInputs`.
         allowed: function of query positions (..., T, 1), key positions (..., 1, S) and `extras`;
             None allows all.
-        visible: function of n that returns the most keys that the first n queries meet; or None.
+        visible: function of n that returns the most keys that the first n queries reach; or None.
         bias: function of the same arguments as `allowed`, added to the logits.
         extras: tensors (B or 1, N or 1, T, .), cut like the queries.
     """

@@ -13,7 +13,7 @@ from keras_attn.ops.shapes import greater, lesser, size
 
 @dataclasses.dataclass
 class Tile:
-    """Queries (B, N, t, H) and the keys and values (B, N, s, .) that they may meet."""
+    """Queries (B, N, t, H) and the keys and values (B, N, s, .) that they may attend to."""
 
     query: object
     key: object
@@ -22,7 +22,7 @@ class Tile:
     key_positions: object
     mask: object = None  # boolean, broadcasts to (B, N, t, s)
     bias: object = None  # added to the logits, broadcasts likewise
-    never_empty: bool = False  # True if every query is known to meet some key
+    never_empty: bool = False  # True if every query is known to have a key
 
 
 def attend_tiles(

@@ -48,7 +48,7 @@ def map_groups(compute, rows, counts, weights):
 
 
 def _take_dense(weights, group):
-    """Take the weights of groups. Through the flat form, the gradient is a tensor, no slices."""
+    """Take the weights of groups; the flat form makes the gradient dense, not `IndexedSlices`."""
     flat = ops.reshape(weights, (weights.shape[0], -1))
     return ops.reshape(ops.take(flat, group, axis=0), (-1, *weights.shape[1:]))
 

@@ -23,7 +23,7 @@ def draw_pattern(title):
 
 
 def draw_image_pattern(image_shape, query_shape, flange, query):
-    """Draw the pixels that one of an image meets; a rectangle marks the block of this pixel."""
+    """Draw the keys of one pixel of an image; a rectangle marks the block of this pixel."""
     pattern = patterns.BlockLocal2D(image_shape, query_shape, flange)
     order = patterns.block_raster_order(image_shape, query_shape)
     rank = int(np.flatnonzero(order == np.ravel_multi_index(query, image_shape))[0])
@@ -35,7 +35,7 @@ def draw_image_pattern(image_shape, query_shape, flange, query):
     left, top = (query[i] // query_shape[i] * query_shape[i] - 0.5 for i in (1, 0))
     right, bottom = left + query_shape[1], top + query_shape[0]
     axes.plot([left, right, right, left, left], [top, top, bottom, bottom, top], color="black")
-    axes.set_title("a pixel (dark), what it meets, its block", size=9)
+    axes.set_title("a query (dark), its keys, its block", size=9)
     return figure
 
 
@@ -61,7 +61,7 @@ def draw_cap(cap=5.0):
 
 
 def draw_tanh():
-    """Draw what `DyT` makes of a number, for slopes that may be learned."""
+    """Draw the output of `DyT` against its input, for three slopes."""
     x = np.linspace(-6, 6, 81)
     return _draw_curves(x, {f"a = {a}": np.tanh(a * x) for a in (0.25, 0.5, 1.0)}, "x", "y")
 

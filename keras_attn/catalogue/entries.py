@@ -5,6 +5,7 @@ import doctest
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import re
 from pathlib import Path
@@ -67,15 +68,15 @@ class Entry:
 
 @functools.cache
 def sections():
-    """Return (title, the package's docstring, entries) of each section."""
-    support, made = json.loads(SUPPORT.read_text(encoding="utf-8")), []
+    """Return a list of (title, the package's docstring, entries), one for each section."""
+    support, found = json.loads(SUPPORT.read_text(encoding="utf-8")), []
     for title, package, more in SECTIONS:
         module = importlib.import_module(f"keras_attn.{package}")
         public = [f"{package}.{name}" for name in module.__all__ if name != "get"]
         names = [name for name in public if name not in NOT_VALUES and callable(_value(name))]
         entries = [_entry(name, support.get(name, {})) for name in (*names, *more)]
-        made.append((title, module.__doc__.strip(), entries))
-    return made
+        found.append((title, module.__doc__.strip(), entries))
+    return found
 
 
 def _value(name):
@@ -88,18 +89,17 @@ def _entry(name, support):
     description, *rest = _HEADING.split(inspect.getdoc(value))
     parts = dict(zip(rest[::2], rest[1::2], strict=True))
     summary, *paragraphs = description.strip().split("\n\n")
-    is_formula = [text.startswith("    ") for text in paragraphs]
-    count = [*is_formula, False].index(False)
-    text = [p for p in paragraphs[count:] if not p.startswith(("    ", "- ", "|"))]
+    formula = list(itertools.takewhile(lambda p: p.startswith("    "), paragraphs))
+    text = [p for p in paragraphs[len(formula) :] if not p.startswith(("    ", "- ", "|"))]
     return Entry(
         name=name,
         names=_names(name, value),
-        summary=_line(summary),
-        formula="\n\n".join(inspect.cleandoc(p) for p in paragraphs[:count]),
+        summary=_one_line(summary),
+        formula="\n\n".join(inspect.cleandoc(p) for p in formula),
         cost=_cost(text),
-        use=_line(next((p for p in text if p.startswith("Use it for ")), "")),
+        use=_one_line(next((p for p in text if p.startswith("Use it for ")), "")),
         code=_program(parts.get("Example", "")),
-        reference=_line(parts.get("Reference", "")),
+        reference=_one_line(parts.get("Reference", "")),
         table=_table(next((p for p in paragraphs if p.startswith("|")), "")),
         support=support,
     )
@@ -107,19 +107,19 @@ def _entry(name, support):
 
 def _names(name, value):
     names = getattr(importlib.import_module(f"keras_attn.{name.split('.')[0]}"), "NAMES", {})
-    made = {k: v if inspect.isclass(v) else type(v()) for k, v in names.items()}
-    return tuple(k for k, v in made.items() if v is value)
+    classes = {k: v if inspect.isclass(v) else type(v()) for k, v in names.items()}
+    return tuple(k for k, v in classes.items() if v is value)
 
 
 def _cost(paragraphs):
     """Return the sentences on cost, the first with a small letter."""
-    lines = [re.split(r"(?<=\.)\s+(?=[A-Z])", _line(paragraph)) for paragraph in paragraphs]
+    lines = [re.split(r"(?<=\.)\s+(?=[A-Z])", _one_line(paragraph)) for paragraph in paragraphs]
     sentences = [s.removeprefix("Cost: ") for line in lines for s in line if _COST.search(s)]
     cost = " ".join(sentences)
     return cost[:1].lower() + cost[1:]
 
 
-def _line(text):
+def _one_line(text):
     return " ".join(text.split())
 
 

@@ -258,8 +258,8 @@ class MultiHeadAttention(HeadProjections):
         length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
         is_ordered = positions == (None, None)
         if length == 1 and is_ordered and pattern.simple_rule == "causal":
-            # One query at the last position, as in decoding, may meet all keys: a mask would cost
-            # more than the products.
+            # One query at the last position, as in decoding, may attend to all keys: a mask would
+            # cost more than the products.
             pattern = DENSE
         is_blockwise = is_ordered and view is None and inputs.attention_mask is None
         if is_blockwise and None not in (length, num_keys) and length > num_keys:

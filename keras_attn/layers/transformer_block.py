@@ -231,6 +231,6 @@ def _check_sublayer(name, layer):
 
 
 def _of_pairs(call):
-    """Return the arguments of a call that say which query may meet which key."""
+    """Return the arguments of a call that say which query may attend to which key."""
     names = "attention_mask", "query_positions", "key_positions"
     return {name: getattr(call, name) for name in names}

@@ -15,8 +15,8 @@ class RMSNorm(Norm):
         RMSNorm(x) = x / sqrt(mean(x^2) + epsilon) (offset + g)
 
     The mean square is that of a position's D numbers; it and the product with g (D,) are float32.
-    There is no mean to subtract and no bias to add: half the work of `LayerNorm` with the same
-    quality in most models. Time and memory O(T D).
+    There is no mean to subtract and no bias to add. The paper measures the quality of `LayerNorm`
+    in 7 to 64 % less time. Time and memory O(T D).
 
     Use it for models as they are built today.
 

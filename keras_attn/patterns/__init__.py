@@ -1,4 +1,4 @@
-"""Pattern axis: the keys that a query may meet."""
+"""Pattern axis: the keys that a query may attend to."""
 
 from keras_attn.ops.images import block_raster_order
 from keras_attn.patterns.adaptive_span import AdaptiveSpan

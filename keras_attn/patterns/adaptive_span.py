@@ -20,7 +20,7 @@ TINY = 1e-30
 
 @register
 class AdaptiveSpan(LayerValue, Pattern):
-    """Each head meets the keys of a span before the query, whose length it learns.
+    """Each head attends to the keys of a span before the query, whose length it learns.
 
         weight(i, j) = m(x) exp(logit(i, j)) / sum of the same
         m(x) = clip((R + z - x) / R, 0, 1)
@@ -41,15 +41,15 @@ class AdaptiveSpan(LayerValue, Pattern):
     Use it for long text in which a few heads need a far context and the others do not.
 
     Args:
-        max_span: int. The most keys that a query meets.
+        max_span: int. The most keys that a query attends to.
         ramp: int. Length R of the ramp.
         initial_span: float in [0, 1]. The initial span as a part of `max_span`; a dynamic one
             begins between one token and `max_span` less one.
         span_loss: float. Loss per token of the mean span of heads (and of positions that are not
             padding).
         dynamic: bool. If True, each query has a span of its own.
-        include_self: bool. If False, a query does not meet the key at its own position: x is
-            i - j - 1, as in the authors' code, and the first query of all meets no key.
+        include_self: bool. If False, a query does not attend to the key at its own position: x is
+            i - j - 1, as in the authors' code, and the first query of all attends to no key.
 
     Raises:
         ValueError: if a size is below 1, `initial_span` is outside [0, 1], `span_loss` is
@@ -63,8 +63,8 @@ class AdaptiveSpan(LayerValue, Pattern):
         >>> layer.pattern.span_summary()["max"]
         0.0
 
-    Differs from the paper: the query meets its own position too, unless `include_self=False`; the
-        nearest key has x = 0, as in the authors' code, where the paper's formula has 1.
+    Differs from the paper: the query attends to its own position too, unless `include_self=False`;
+        the nearest key has x = 0, as in the authors' code, where the paper's formula has 1.
 
     Reference: [Sukhbaatar et al., 2019](https://arxiv.org/abs/1905.07799), section 2.
     """
@@ -235,7 +235,7 @@ class AdaptiveSpan(LayerValue, Pattern):
         return reaches
 
     def _blocks(self, reach, tile_sizes):
-        """Return the length of blocks, and how many before its own a query of this reach meets."""
+        """Return the length of blocks, and how many before its own a query of this reach needs."""
         block = min(reach, tile_sizes.most_block)
         return block, ceil_div(reach - self.include_self, block)
 

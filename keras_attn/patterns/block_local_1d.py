@@ -10,7 +10,7 @@ from keras_attn.registry import register
 
 @register
 class BlockLocal1D(Pattern):
-    """A query meets the keys before it in its own block and in a stretch before the block.
+    """A query attends to the keys before it in its own block and in a stretch before the block.
 
         allowed(i, j) = j <= i  and  j >= block_length * floor(i / block_length) - lookback
 

@@ -14,15 +14,15 @@ from keras_attn.registry import register
 
 @register
 class BlockLocal2D(Pattern):
-    """A query meets the pixels before it in its own block of an image and in a rim around it.
+    """A query attends to the pixels before it in its own block of an image and in a rim around it.
 
         allowed(i, j) = j <= i  and  pixel(j) in the block of pixel(i), extended by `flange[0]` rows
                         above and `flange[1]` columns to each side
 
     Positions are ranks in `block_raster_order`, in which the sequence is written. "Before" is
-    before in this order: a query meets pixels to its right in rows above, and pixels of the block
-    to its left in rows below. A sequence may end before the image does. Time O(T K) and memory
-    O(T K / (h w)) per head, for blocks of h by w pixels and K at most
+    before in this order: a query attends to pixels to its right in rows above, and pixels of the
+    block to its left in rows below. A sequence may end before the image does. Time O(T K) and
+    memory O(T K / (h w)) per head, for blocks of h by w pixels and K at most
     (h + flange[0]) (w + 2 flange[1]).
 
     Use it for images generated pixel by pixel, where rows above matter as much as the row itself.

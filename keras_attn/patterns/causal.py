@@ -8,7 +8,7 @@ from keras_attn.registry import register
 
 @register
 class Causal(Pattern):
-    """A query meets the keys at its own position and before.
+    """A query attends to the keys at its own position and before.
 
         allowed(i, j) = (j <= i)
 

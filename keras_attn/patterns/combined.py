@@ -51,7 +51,7 @@ def _of_positions(identifier, name):
 
 @register
 class Both(Combined):
-    """`p & q`: a query meets the keys that both patterns allow.
+    """`p & q`: a query attends to the keys that both patterns allow.
 
         allowed(i, j) = p.allowed(i, j) and q.allowed(i, j)
 
@@ -108,7 +108,7 @@ class Both(Combined):
 
 @register
 class Either(Combined):
-    """`p | q`: a query meets the keys that at least one pattern allows, under one softmax.
+    """`p | q`: a query attends to the keys that at least one pattern allows, under one softmax.
 
         allowed(i, j) = p.allowed(i, j) or q.allowed(i, j)
 

@@ -9,7 +9,7 @@ from keras_attn.registry import register
 
 @register
 class Dense(Pattern):
-    """Every query meets every key.
+    """Every query attends to every key.
 
         allowed(i, j) = True
 

@@ -13,7 +13,7 @@ from keras_attn.registry import register
 
 @register
 class Fixed(SameAs):
-    """A query meets the keys of its own block, and the last few keys of every block.
+    """A query attends to the keys of its own block, and the last few keys of every block.
 
         "block":   j <= i  and  floor(j / stride) = floor(i / stride)
         "summary": j <= i  and  j mod stride >= stride - summary
@@ -21,7 +21,7 @@ class Fixed(SameAs):
 
     A block's last positions gather what is in it for all that follow. Suits data without a period,
     such as text. Time O(T (stride + T summary / stride)) and memory O(T) per head. With "summary"
-    alone, the first queries meet no key, and attention is zero there.
+    alone, the first queries attend to no key, and attention is zero there.
 
     Use it for long text, whose blocks can be summarised by their last positions.
 

@@ -11,18 +11,18 @@ from keras_attn.registry import register
 
 @register
 class Local(Pattern):
-    """A query meets the keys in a window around it.
+    """A query attends to the keys in a window around it.
 
         allowed(i, j) = (0 <= i - j < window)        causal, the query among its window
         allowed(i, j) = (|i - j| < window)           otherwise
 
-    Queries are cut into blocks, each of which meets the keys of its own and the neighbouring
+    Queries are cut into blocks, each of which attends to the keys of its own and the neighbouring
     blocks that the window reaches. Time O(T window) and memory O(T) per head.
 
     Use it for long sequences in which near positions matter most; stacked layers reach further.
 
     Args:
-        window: int. Number of keys that a query meets, itself included; without `causal`, to
+        window: int. Number of keys that a query attends to, itself included; without `causal`, to
             each side.
         causal: bool.
 
@@ -69,7 +69,7 @@ class Local(Pattern):
         return position + ops.arange(1 - self.window, after + 1, dtype="int32")
 
     def _blocks(self, tile_sizes):
-        """Return the length of a block, and how many blocks before and after it a query meets."""
+        """Return the length of a block, and the numbers of blocks before and after it in reach."""
         block = min(self.window, tile_sizes.most_block)
         before = -(-(self.window - 1) // block)
         return block, before, 0 if self.causal else before

@@ -26,7 +26,7 @@ PADDING = 2**28
 
 @register
 class LSH(Pattern):
-    """A query meets the keys that hash as it does, as Reformer's queries do.
+    """A query attends to the keys that hash as it does, as Reformer's queries do.
 
         allowed(i, j) = in any round: bucket(i) = bucket(j), chunk(j) in {chunk(i) - 1, chunk(i)},
                         and j < i, or j != i without `causal`;  j = i if there is no other
@@ -39,8 +39,8 @@ class LSH(Pattern):
 
     In training, rounds draw new axes in every step where the layer passes random numbers to its
     pattern; otherwise the axes stay the same. A query never gets a value from its future, but
-    sorting looks at all keys, so which keys of its past it meets may depend on later ones. Decoding
-    with a cache, whose queries are fewer than its keys, meets all of the past.
+    sorting looks at all keys, so which keys of its past it attends to may depend on later ones.
+    Decoding with a cache, whose queries are fewer than its keys, attends to all of the past.
 
     Use it for very long sequences in which content, not distance, decides which keys matter.
 
@@ -50,8 +50,8 @@ class LSH(Pattern):
         num_buckets: even int; by default two for each chunk. Above 128 they are pairs of two
             hashes, at least so many.
         causal: bool.
-        across_buckets: bool. If True, a query meets all keys of both chunks, whatever their bucket:
-            at no more time a better approximation of full attention.
+        across_buckets: bool. If True, a query attends to all keys of both chunks, whatever
+            their bucket: at no more time a better approximation of full attention.
         wrap: bool. If True, the first chunk of each round looks back at the last one of the round
             before, and keys met in several rounds count several times: for weights trained by Trax,
             Hugging Face or reformer-pytorch, with `across_buckets`.
@@ -59,17 +59,17 @@ class LSH(Pattern):
 
     Raises:
         ValueError: if a size is below 1, `num_buckets` is not even, `wrap` comes without
-            `across_buckets`, the score does not share queries and keys, or a plan meets more keys
-            than queries.
+            `across_buckets`, the score does not share queries and keys, or there are more keys than
+            queries.
 
     Example:
         >>> from keras_attn import layers, patterns
         >>> pattern = patterns.LSH(64, num_rounds=2)
         >>> layer = layers.MultiHeadAttention(8, 64, score="shared_qk", pattern=pattern)
 
-    Differs from the paper: a query without another key meets itself exactly, where the paper has
-        a constant of -1e5; padding has a bucket of its own. The released implementations meet keys
-        `across_buckets`, against the paper's eq. 4.
+    Differs from the paper: a query without another key attends to itself exactly, where the paper
+        has a constant of -1e5; padding has a bucket of its own. The released implementations attend
+        to keys `across_buckets`, against the paper's eq. 4.
 
     Reference: [Kitaev et al., 2020](https://arxiv.org/abs/2001.04451), section 2, eq. 2 to 6, and
         appendix A.
@@ -184,7 +184,7 @@ class LSH(Pattern):
 
 
 def _or_own(inputs, num_rounds, output, log_weights):
-    """Replace the output of queries without a key by their own value if they may meet it."""
+    """Replace the output of queries without a key by their own value if they may attend to it."""
     alone = log_weights < LAST_RESORT
     if inputs.key_mask is not None:
         alone = ops.logical_and(alone, inputs.key_mask[..., None])

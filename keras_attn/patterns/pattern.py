@@ -11,7 +11,7 @@ from keras_attn.registry import Value, resolve
 
 
 class Pattern(Value):
-    """The keys that a query may meet, as a function of integer positions.
+    """The keys that a query may attend to, as a function of integer positions.
 
         allowed(i, j) -> bool,   i query position, j key position
 
@@ -22,7 +22,7 @@ class Pattern(Value):
     with the layer that holds it.
 
     Attributes:
-        causal: True if no query meets a key after its own position.
+        causal: True if no query attends to a key after its own position.
         is_of_positions: True if positions decide alone: no weights, and no use of the queries and
             keys themselves.
         differs_by_head: True if each head has its own pattern.
@@ -64,7 +64,7 @@ class Pattern(Value):
             ) from error
 
     def mask_mod(self, i, j):
-        """Return True where a query at position i may meet a key at j; int tensors broadcast."""
+        """Return True where a query at i may attend to a key at j; int tensors broadcast."""
         raise TypeError(f"{type(self).__name__} must define `mask_mod(i, j)`.")
 
     def allowed(self, query_positions, key_positions):
@@ -126,7 +126,7 @@ class Pattern(Value):
         return None
 
     def decode_keys(self, position, num_keys):
-        """Return positions that include every key which one query may meet, for reading a cache.
+        """Return positions of at least the keys that one query may attend to, for reading a cache.
 
         Args:
             position: int32 scalar, of the query.

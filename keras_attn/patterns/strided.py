@@ -13,7 +13,7 @@ from keras_attn.registry import register
 
 @register
 class Strided(SameAs):
-    """A query meets the last `stride` keys, and every `stride`-th key before it.
+    """A query attends to the last `stride` keys, and every `stride`-th key before it.
 
         "local":  0 <= i - j < stride
         "column": j <= i  and  (i - j) mod stride = 0

@@ -54,7 +54,7 @@ def adaptive_span_transformer(
         >>> sorted(model.output)
         ['logits', 'memory', 'memory_length']
 
-    Differs from the paper: a query meets its own key too; each layer has its own vectors of
+    Differs from the paper: a query attends to its own key too; each layer has its own vectors of
         distances, which the paper shares.
 
     Reference: [Sukhbaatar et al., 2019](https://arxiv.org/abs/1905.07799), sections 2 and 3.

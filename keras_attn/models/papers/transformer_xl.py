@@ -58,8 +58,8 @@ def transformer_xl(
         ['logits', 'memory', 'memory_length']
 
     Differs from the paper: each layer has u and v of its own, as in the authors' large models; no
-        dropout on the vectors of distances; a query meets all that is remembered, where the authors
-        evaluate with equally many keys for all.
+        dropout on the vectors of distances; a query attends to all that is remembered, where the
+        authors evaluate with equally many keys for all.
 
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.
     """
