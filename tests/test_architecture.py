@@ -37,7 +37,17 @@ CATALOGUE = [
     *("depth", "memory", "models"),
 ]
 # Functions that look names up and base classes, which implement no paper.
-BASES = {"Bias", "Block", "Norm", "Position", "PositionMixer", "Residual", "Score", "ScoreLayer"}
+BASES = {
+    "Bias",
+    "Block",
+    "Norm",
+    "Position",
+    "PositionMixer",
+    "Residual",
+    "RotaryScaling",
+    "Score",
+    "ScoreLayer",
+}
 NOT_FROM_PAPERS = {"get", "create", "presets", *BASES}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -11,6 +11,9 @@ from keras_attn.viz.patterns import examples, pair_weights
 
 LENGTH = 24
 
+# Factors as a search may find them.
+LONG_ROPE = [1 + 3 * (i / 31) ** 2 for i in range(32)]
+
 
 def draw(name):
     """Return the figure of a value."""
@@ -52,6 +55,14 @@ def draw_distances(name, *arguments, length=24):
     figure = _draw_matrix(logits - np.median(logits), "key", "query")
     figure.axes[0].set_title("logits of equal queries and equal keys", size=9)
     return figure
+
+
+def draw_frequencies(name, *arguments, size=64):
+    """Draw by how much a scaling slows each pair down."""
+    plain = positions.Interpolation(1).frequencies(size, 10000)
+    found = getattr(positions, name)(*arguments).frequencies(size, 10000)
+    curves = {"": found / plain}
+    return _draw_curves(np.arange(size // 2), curves, "pair, from fast to slow", "angle, relative")
 
 
 def draw_cap(cap=5.0):
@@ -209,6 +220,11 @@ DRAWINGS = {
     "positions.ImageCoordinates": (draw_likeness, "ImageCoordinates", 6, 8, 1),
     "positions.Learned": (draw_position, "Learned", 48),
     "positions.Rotary": (draw_rotary,),
+    "positions.Interpolation": (draw_frequencies, "Interpolation", 4),
+    "positions.NTK": (draw_frequencies, "NTK", 4),
+    "positions.YaRN": (draw_frequencies, "YaRN", 4, 2048),
+    "positions.Llama3": (draw_frequencies, "Llama3", 4, 2048),
+    "positions.LongRoPE": (draw_frequencies, "LongRoPE", 4, 2048, LONG_ROPE),
     "positions.Sinusoidal": (draw_sinusoids,),
     "positions.Timestep": (draw_timesteps,),
     "scores.SoftCap": (draw_cap,),

@@ -15,6 +15,10 @@ NEEDS = (
         "build a model as of today",
         "norms.RMSNorm feed_forward.GatedFeedForward positions.Rotary residuals.PreNorm",
     ),
+    (
+        "read texts longer than those of training with rotary positions",
+        "positions.Interpolation positions.NTK positions.YaRN positions.Llama3 positions.LongRoPE",
+    ),
     ("combine patterns", "patterns.Both patterns.Either patterns.PerHead"),
     ("add a bias to a score", "scores.Sum scores.ALiBi scores.T5Bias scores.SoftCap"),
     (

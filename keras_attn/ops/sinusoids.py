@@ -27,9 +27,7 @@ def sinusoids(positions, hidden_dim, layout="interleaved", max_wavelength=10000,
     half = (hidden_dim + 1) // 2
     last = max(hidden_dim // 2 - 1, 1) if layout == "tensor2tensor" else hidden_dim / 2
     rates = [math.exp(-math.log(max_wavelength) * i / last) for i in range(half)]
-    dtype = "float64" if dtype == "float64" else "float32"
-    angles = ops.cast(positions, dtype)[..., None] * ops.convert_to_tensor(rates, dtype)
-    sines, cosines = ops.sin(angles), ops.cos(angles)
+    sines, cosines = waves(positions, rates, dtype)
     if layout == "interleaved":
         table = ops.stack([sines, cosines], axis=-1)
         table = ops.reshape(table, (*ops.shape(positions), 2 * half))
@@ -38,3 +36,13 @@ def sinusoids(positions, hidden_dim, layout="interleaved", max_wavelength=10000,
     if hidden_dim % 2:
         table = ops.pad(table, [[0, 0]] * len(positions.shape) + [[0, 1]])
     return table
+
+
+def waves(positions, frequencies, dtype="float32"):
+    """Return the sines and the cosines (..., F) of integer positions (...) times F frequencies.
+
+    They are float64 if `dtype` is, else float32.
+    """
+    dtype = "float64" if dtype == "float64" else "float32"
+    angles = ops.cast(positions, dtype)[..., None] * ops.convert_to_tensor(frequencies, dtype)
+    return ops.sin(angles), ops.cos(angles)

@@ -6,6 +6,14 @@ from keras_attn.positions.image_coordinates import ImageCoordinates
 from keras_attn.positions.learned import Learned
 from keras_attn.positions.position import Position
 from keras_attn.positions.rotary import Rotary
+from keras_attn.positions.rotary_scaling import (
+    NTK,
+    Interpolation,
+    Llama3,
+    LongRoPE,
+    RotaryScaling,
+    YaRN,
+)
 from keras_attn.positions.sinusoidal import Sinusoidal
 from keras_attn.positions.timestep import Timestep
 
@@ -48,10 +56,16 @@ def get_for_heads(identifier, **layer_arguments):
 __all__ = [
     "Axial",
     "ImageCoordinates",
+    "Interpolation",
     "Learned",
+    "Llama3",
+    "LongRoPE",
+    "NTK",
     "Position",
     "Rotary",
+    "RotaryScaling",
     "Sinusoidal",
     "Timestep",
+    "YaRN",
     "get",
 ]

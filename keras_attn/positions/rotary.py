@@ -1,13 +1,16 @@
 """Positions as rotations of queries and keys."""
 
+import numbers
+
 import keras
 from keras import ops
 
-from keras_attn.ops.checks import check_positions, check_shape
+from keras_attn.ops.checks import check_choice, check_positions, check_shape, check_that
 from keras_attn.ops.shapes import known_shape
-from keras_attn.ops.sinusoids import check_wavelength, sinusoids
+from keras_attn.ops.sinusoids import check_wavelength, waves
 from keras_attn.positions.position import Position
-from keras_attn.registry import register
+from keras_attn.positions.rotary_scaling import RotaryScaling, base_frequencies
+from keras_attn.registry import register, revive
 
 
 @register
@@ -15,7 +18,7 @@ class Rotary(Position):
     """Turn each pair of components by an angle that grows with the position.
 
         (x_2i, x_2i+1)  ->  (x_2i cos a - x_2i+1 sin a, x_2i sin a + x_2i+1 cos a),
-        a = p / w^(2i/H)
+        a = p / w^(2i/R)
 
     The dot product of a query and a key that have been turned so depends on their distance alone:
     moving all positions by the same number changes nothing. No weights, no maximum length, and
@@ -30,12 +33,17 @@ class Rotary(Position):
 
     Args:
         max_wavelength: float. The base w.
+        layout: "interleaved" if neighbours are pairs, as in the paper, or "half" if a component of
+            the first half and one of the second are, as in Llama's weights.
+        fraction: float. Share of the components that turn, the first R of H; the others stay.
+        scaling: a `RotaryScaling` for texts longer than those of training, or None.
 
     Call arguments and returns:
         As `Position`, for x (B, T, H), or heads (B, N, T, H).
 
     Raises:
-        ValueError: if `max_wavelength` is not above 0, or the size H is odd.
+        ValueError: if `max_wavelength` is not above 0, `layout` is unknown, `fraction` is not in
+            (0, 1], `scaling` is no `RotaryScaling`, or the number R is odd.
 
     Example:
         >>> import keras, keras_attn
@@ -43,7 +51,8 @@ class Rotary(Position):
         >>> layer(keras.ops.ones((3, 5, 16)), keras.ops.ones((3, 5, 16))).shape
         TensorShape([3, 5, 16])
 
-    Differs from the paper: none; positions start at 0.
+    Differs from the paper: none with the default layout, fraction and scaling; positions start
+        at 0.
 
     Reference: [Su et al., 2021](https://arxiv.org/abs/2104.09864), section 3.2.2, eq. 15, and
         section 3.4.2, eq. 34.
@@ -51,18 +60,36 @@ class Rotary(Position):
 
     acts_on_heads = True
 
-    def __init__(self, max_wavelength=10000, **kwargs):
+    def __init__(
+        self, max_wavelength=10000, layout="interleaved", fraction=1.0, scaling=None, **kwargs
+    ):
         # A key and the cache that it goes into have the same dtype, whatever this layer's own is.
         super().__init__(autocast=False, **kwargs)
         check_wavelength(max_wavelength)
+        check_choice(("interleaved", "half"), layout=layout)
+        is_share = isinstance(fraction, numbers.Real) and 0 < fraction <= 1
+        check_that(is_share, "in (0, 1]", fraction=fraction)
+        scaling = revive(scaling)
+        is_scaling = scaling is None or isinstance(scaling, RotaryScaling)
+        check_that(is_scaling, "a `RotaryScaling`, such as `YaRN(4, length=2048)`", scaling=scaling)
         self.max_wavelength = max_wavelength
+        self.layout = layout
+        self.fraction = float(fraction)
+        self.scaling = scaling
 
     def build(self, x_shape, positions_shape=None):
-        if x_shape[-1] % 2:
+        turned = self._turned(x_shape[-1])
+        if turned != int(turned) or turned % 2:
+            share = "" if self.fraction == 1 else f" and fraction={self.fraction}"
             raise ValueError(
-                "`x` must have an even size, to be cut into pairs. "
-                f"Received: x of shape {tuple(x_shape)}."
+                "`x` must have an even number of components that turn, to be cut into pairs. "
+                f"Received: x of shape {tuple(x_shape)}{share}."
             )
+
+    def _turned(self, size):
+        """Return the number R of components that turn."""
+        turned = size * self.fraction
+        return round(turned) if abs(turned - round(turned)) < 1e-6 else turned
 
     def call(self, x, positions=None):
         check_shape(x, "x", (None,) * 3, (None,) * 4)
@@ -70,13 +97,36 @@ class Rotary(Position):
         if positions is None:
             positions = ops.arange(ops.shape(x)[-2], dtype="int32")
         positions = check_positions(positions, "positions", x.shape[0], length)
-        angles = sinusoids(positions, size, "concat", self.max_wavelength, x.dtype)  # (..., T, H)
-        if len(angles.shape) == 3 and len(x.shape) == 4:
-            angles = angles[:, None]
+        turned = self._turned(size)
         dtype = keras.backend.result_type(x.dtype, "float32")
-        sin, cos = ops.split(ops.cast(angles, dtype), 2, axis=-1)
+        sin, cos = (self._by_head(w, x, dtype) for w in self._waves(positions, turned, x.dtype))
+        whole, x = x, ops.cast(x if turned == size else x[..., :turned], dtype)
+        first, second = self._pairs(x)
+        parts = first * cos - second * sin, first * sin + second * cos
+        x = self._join(parts, known_shape(x))
+        if turned < size:
+            x = ops.concatenate([x, ops.cast(whole[..., turned:], dtype)], axis=-1)
+        return ops.cast(x, whole.dtype)
+
+    def _waves(self, positions, size, dtype):
+        """Return sines and cosines (..., T, R / 2)."""
+        if self.scaling is None:
+            return waves(positions, base_frequencies(size, self.max_wavelength), dtype)
+        frequencies = self.scaling.frequencies(size, self.max_wavelength)
+        return (self.scaling.amplitude * w for w in waves(positions, frequencies, dtype))
+
+    def _by_head(self, x, like, dtype):
+        x = x[:, None] if len(x.shape) == 3 and len(like.shape) == 4 else x
+        return ops.cast(x, dtype)
+
+    def _pairs(self, x):
+        """Return the first and the second component of each pair."""
+        if self.layout == "half":
+            return ops.split(x, 2, axis=-1)
         shape = known_shape(x)
-        pairs = ops.reshape(ops.cast(x, dtype), (*shape[:-1], size // 2, 2))
-        even, odd = ops.unstack(pairs, 2, axis=-1)
-        turned = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
-        return ops.cast(ops.reshape(turned, shape), x.dtype)
+        return ops.unstack(ops.reshape(x, (*shape[:-1], x.shape[-1] // 2, 2)), 2, axis=-1)
+
+    def _join(self, parts, shape):
+        if self.layout == "half":
+            return ops.concatenate(parts, axis=-1)
+        return ops.reshape(ops.stack(parts, axis=-1), shape)

@@ -23,7 +23,10 @@ AXES = (
     (
         "position",
         "where am I?",
-        ("Sinusoidal", "Learned", "Axial", "ImageCoordinates", "Timestep", "Rotary"),
+        (
+            *("Sinusoidal", "Learned", "Axial", "ImageCoordinates", "Timestep", "Rotary"),
+            *("YaRN", "NTK", "Interpolation", "Llama3", "LongRoPE"),
+        ),
     ),
     ("norm", "how large are the numbers?", ("LayerNorm", "RMSNorm", "DyT", "none")),
     (

@@ -26,6 +26,10 @@ def block(score="scaled_dot", pattern="causal", position=None, residual="post_no
     return layers.TransformerBlock(attention, feed, residual=residual)
 
 
+def turned(scaling):
+    return block(position=positions.Rotary(scaling=scaling))
+
+
 def causal_model(depth_=None, position="sinusoidal", memory=None, head=None):
     embedding = layers.TokenEmbedding(V, D) if head is None else None
     depth_ = depth.Stack([block()]) if depth_ is None else depth_
@@ -86,7 +90,12 @@ BLOCKS = {
         pattern=patterns.PerHead([patterns.Local(2), patterns.Causal()])
     ),
     "patterns.Strided": lambda: block(pattern=patterns.Strided(2)),
+    "positions.Interpolation": lambda: turned(positions.Interpolation(2)),
+    "positions.Llama3": lambda: turned(positions.Llama3(2, 16)),
+    "positions.LongRoPE": lambda: turned(positions.LongRoPE(2, 16, [1.0, 2.0])),
+    "positions.NTK": lambda: turned(positions.NTK(2)),
     "positions.Rotary": lambda: block(position="rotary"),
+    "positions.YaRN": lambda: turned(positions.YaRN(2, 16)),
     "norms.DyT": lambda: block(residual=residuals.PreNorm(norm="dyt")),
     "norms.LayerNorm": block,
     "norms.NoNorm": lambda: block(residual=residuals.PreNorm(norm="none")),

@@ -38,7 +38,7 @@ def test_every_value_of_the_package_is_in_the_picture(name):
     }
     bases = {"Bias", "Norm", "Pattern", "Position", "PositionMixer", "Residual", "Score"}
     # Shown as "p & q | r", "s + bias" and "none".
-    others = {"Both", "Either", "Sum", "NoNorm", "ScoreLayer"}
+    others = {"Both", "Either", "Sum", "NoNorm", "ScoreLayer", "RotaryScaling"}
     not_values = bases | others
     assert classes - not_values <= drawn
 

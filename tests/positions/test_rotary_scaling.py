@@ -1,0 +1,190 @@
+"""Layouts, shares and scalings of rotary positions, compared with loops and in limiting cases."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+from keras_attn.positions import (
+    NTK,
+    Interpolation,
+    Llama3,
+    LongRoPE,
+    Rotary,
+    RotaryScaling,
+    YaRN,
+)
+
+B, N, T, H = 2, 3, 7, 12
+X = oracles.random(B, N, T, H)
+PLACES = np.array([0, 1, 5, 23, 100, 2, 60])
+FACTORS = [1.0, 1.25, 1.5, 2.0, 3.0, 4.0]
+SCALINGS = {
+    "interpolation": lambda s: Interpolation(s),
+    "ntk": lambda s: NTK(s),
+    "yarn": lambda s: YaRN(s, 64),
+    "yarn without truncation": lambda s: YaRN(s, 64, truncate=False),
+    "llama 3": lambda s: Llama3(s, 64),
+}
+EACH = pytest.mark.parametrize("make", SCALINGS.values(), ids=SCALINGS)
+
+
+def angle(scaling, i, size, base, length=64):
+    """The angle per position of pair i, by the formulas of the papers."""
+    plain = base ** (-2 * i / size)
+    s = getattr(scaling, "factor", 1.0)
+    match scaling:
+        case None:
+            return plain
+        case Interpolation():
+            return plain / s
+        case NTK():
+            return (base * s ** (size / (size - 2))) ** (-2 * i / size)
+        case YaRN():
+            low, high = (
+                size * math.log(length / (t * 2 * math.pi)) / (2 * math.log(base)) for t in (32, 1)
+            )
+            if scaling.truncate:
+                low, high = math.floor(low), math.ceil(high)
+            low, high = max(low, 0), min(high, size - 1)
+            ramp = min(max((i - low) / (high - low), 0), 1)
+            return plain * (1 - ramp) + plain / s * ramp
+        case Llama3():
+            wavelength = 2 * math.pi / plain
+            if wavelength < length / 4:
+                return plain
+            if wavelength > length:
+                return plain / s
+            smooth = (length / wavelength - 1) / (4 - 1)
+            return (1 - smooth) * plain / s + smooth * plain
+        case LongRoPE():
+            return plain / scaling.factors[i]
+
+
+def turned(x, scaling=None, layout="interleaved", share=H, base=10000.0, amplitude=1.0):
+    out = np.array(x, "float64")
+    for index in np.ndindex(*x.shape[:-1]):
+        for i in range(share // 2):
+            a, b = (i, i + share // 2) if layout == "half" else (2 * i, 2 * i + 1)
+            turn = PLACES[index[-1]] * angle(scaling, i, share, base)
+            sin, cos = amplitude * math.sin(turn), amplitude * math.cos(turn)
+            first, second = x[(*index, a)], x[(*index, b)]
+            out[(*index, a)] = first * cos - second * sin
+            out[(*index, b)] = first * sin + second * cos
+    return out
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("share", [H, H // 3])
+def test_output_equals_the_formula(layout, share):
+    layer = Rotary(500.0, layout=layout, fraction=share / H)
+    expected = turned(X, layout=layout, share=share, base=500.0)
+    np.testing.assert_allclose(layer(X, PLACES), expected, atol=1e-4)
+    np.testing.assert_array_equal(layer(X, PLACES)[..., share:], X[..., share:])
+
+
+@pytest.mark.parametrize("base", [10000.0, 50.0])
+@EACH
+def test_scaled_output_equals_the_formula(make, base):
+    scaling = make(3.0)
+    amplitude = 1 + 0.1 * math.log(3) if isinstance(scaling, YaRN) else 1.0
+    expected = turned(X, scaling, base=base, amplitude=amplitude)
+    np.testing.assert_allclose(Rotary(base, scaling=scaling)(X, PLACES), expected, atol=1e-4)
+
+
+def test_long_rope_divides_each_pair_by_its_factor():
+    scaling = LongRoPE(4, length=64, factors=FACTORS)
+    expected = turned(X, scaling, amplitude=math.sqrt(1 + math.log(4) / math.log(64)))
+    np.testing.assert_allclose(Rotary(scaling=scaling)(X, PLACES), expected, atol=1e-4)
+    with pytest.raises(ValueError, match="`factors` must be 2 numbers"):
+        Rotary(scaling=scaling)(X[..., :4], PLACES)
+
+
+@EACH
+def test_a_factor_of_one_changes_nothing(make):
+    np.testing.assert_allclose(Rotary(scaling=make(1))(X), Rotary()(X), atol=1e-6)
+
+
+def test_layouts_differ_by_a_permutation_of_the_components():
+    order = [*range(0, H, 2), *range(1, H, 2)]
+    half, interleaved = Rotary(layout="half"), Rotary()
+    np.testing.assert_array_equal(
+        half(X[..., order], PLACES), np.asarray(interleaved(X, PLACES))[..., order]
+    )
+
+
+def test_interpolated_positions_lie_between_those_of_training():
+    doubled = Rotary(scaling=Interpolation(2))(X, 2 * PLACES)
+    np.testing.assert_allclose(doubled, Rotary()(X, PLACES), atol=1e-4)
+
+
+@EACH
+def test_fast_pairs_stay_and_slow_pairs_slow_down(make):
+    found = make(4.0).frequencies(64, 10000.0) / make(1.0).frequencies(64, 10000.0)
+    assert found[-1] == pytest.approx(0.25) and np.all(np.diff(found) <= 1e-12)
+    if not isinstance(make(4.0), Interpolation):
+        assert found[0] == pytest.approx(1)
+
+
+@EACH
+def test_the_distance_alone_counts(make):
+    layer, key = Rotary(scaling=make(4.0)), oracles.random(B, N, T, H, seed=1)
+
+    def products(start):
+        places = start + np.arange(T)
+        return np.einsum("bnth,bnsh->bnts", layer(X, places), layer(key, places))
+
+    np.testing.assert_allclose(products(57), products(0), atol=1e-3)
+
+
+@pytest.mark.parametrize("make", [*SCALINGS.values(), None], ids=[*SCALINGS, "half, a third"])
+def test_decoding_with_a_cache_equals_the_whole_pass(make):
+    position = Rotary(scaling=make(4.0)) if make else Rotary(layout="half", fraction=1 / 3)
+    layer, x = (
+        MultiHeadAttention(N, H, position=position, pattern="causal"),
+        oracles.random(B, T, 6),
+    )
+    whole, cache = layer(x, x), KVCache(T).initial(layer, B)
+    for t in range(T):
+        step, cache = layer(x[:, t : t + 1], x[:, t : t + 1], cache=cache)
+        np.testing.assert_allclose(step[:, 0], whole[:, t], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "scaling", [*(make(2.0) for make in SCALINGS.values()), LongRoPE(2, 64, FACTORS)], ids=repr
+)
+def test_save_config(scaling):
+    layer = Rotary(500, layout="half", fraction=1.0, scaling=scaling)
+    again = Rotary.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config() and again.scaling == scaling
+    np.testing.assert_array_equal(again(X), layer(X))
+    assert repr(scaling) in repr(layer)
+
+
+class Unfinished(RotaryScaling):
+    pass
+
+
+@pytest.mark.parametrize(
+    "make, sentence",
+    [
+        (lambda: Rotary(layout="halves"), "`layout` must be one of 'interleaved', 'half'"),
+        (lambda: Rotary(fraction=0), r"`fraction` must be in \(0, 1\].*fraction=0"),
+        (lambda: Rotary(fraction=0.25)(X[..., :6]), r"components that turn.*fraction=0.25"),
+        (lambda: Rotary(scaling="yarn"), r"`scaling` must be a `RotaryScaling`.*'yarn'"),
+        (lambda: YaRN(0.5, 64), "`factor` must be a number of at least 1.*0.5"),
+        (lambda: Llama3(2, 0), "`length`.*length=0"),
+        (lambda: LongRoPE(2, 64, ["a"]), r"`factors\[0\]` must be a number"),
+    ],
+)
+def test_invalid_arguments_raise(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+def test_a_scaling_without_frequencies_is_named():
+    with pytest.raises(NotImplementedError, match="Unfinished must define `frequencies`"):
+        Rotary(scaling=Unfinished(2))(X)
