@@ -301,7 +301,8 @@ DYNAMIC = ("--with", "dynamic=True")
         (("--with", "colour=1"), "--with must name an argument of gpt"),
         (("--with", "vocabulary_size=5"), "--with must name an argument of gpt"),
         (("--with", "num_layers=abc"), "num_layers='abc'"),
-        (("--model", "sparse_transformer", "--with", "image_shape=3"), "--with must fit sparse"),
+        (("--model", "sparse_transformer", "--with", "image_shape=3"), "must be three integers"),
+        (("--model", "reformer", "--with", "axial_shape=3"), "--with must fit reformer"),
         (("--tokenizer", "bpe", "--vocabulary-size", "5"), "--vocabulary-size does not fit"),
         (("--model", "reformer", "--context", "13"), "--context must be a product"),
         (
