@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 from keras import ops
 
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
@@ -25,9 +26,20 @@ class HeadProjections(KernelLayer):
     query_bias = key_bias = value_bias = output_bias = None
 
     def __init__(
-        self, num_heads, key_dim, value_dim, *, num_key_value_heads, output_shape, **kwargs
+        self,
+        num_heads,
+        key_dim,
+        value_dim,
+        *,
+        num_key_value_heads,
+        output_shape,
+        query_initializer=None,
+        value_initializer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
+        self.query_initializer = keras.initializers.get(query_initializer)
+        self.value_initializer = keras.initializers.get(value_initializer)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = key_dim if value_dim is None else value_dim
@@ -56,7 +68,7 @@ class HeadProjections(KernelLayer):
 
     def _add_projection(self, name, inputs, outputs):
         """Add the kernel and the bias of a projection from axes `inputs` to axes `outputs`."""
-        initializer = self.output_initializer if name == "output" else None
+        initializer = getattr(self, f"{name}_initializer", None)
         shape = math.prod(inputs), math.prod(outputs)
         matrix = MatrixInitializer(initializer or self.kernel_initializer, shape)
 

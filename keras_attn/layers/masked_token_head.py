@@ -20,6 +20,7 @@ class MaskedTokenHead(registry.MaskedLayer):
         activation: name or function.
         norm: value of the norm axis.
         kernel_initializer: of W.
+        use_bias: bool. If False, there is no b.
 
     Call arguments:
         x: (B, T, D).
@@ -46,6 +47,7 @@ class MaskedTokenHead(registry.MaskedLayer):
         activation="gelu",
         norm="layer_norm",
         kernel_initializer="glorot_uniform",
+        use_bias=True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -58,8 +60,10 @@ class MaskedTokenHead(registry.MaskedLayer):
         self.embedding = embedding
         self.activation = get_activation(activation)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.use_bias = bool(use_bias)
         self.dense = keras.layers.Dense(
             embedding.hidden_dim,
+            use_bias=self.use_bias,
             kernel_initializer=redraw(self.kernel_initializer),
             dtype=self.dtype_policy,
             name="dense",

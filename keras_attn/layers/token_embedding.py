@@ -1,6 +1,7 @@
 """Token embeddings, tied to the output."""
 
 import math
+import numbers
 
 import keras
 from keras import ops
@@ -8,7 +9,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariant
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_integers, check_shape, check_sizes
+from keras_attn.ops.checks import check_integers, check_shape, check_sizes, check_that
 from keras_attn.ops.shapes import flatten_rows
 
 
@@ -28,6 +29,7 @@ class TokenEmbedding(registry.MaskedLayer):
         mask_zero: bool. If True, id 0 is padding: the layer makes Keras's implicit mask.
         embeddings_initializer: of the table; by default normal with standard deviation D^-1/2,
             which gives the scaled embeddings unit variance.
+        logits_cap: float. Bound c of the logits, which are then c tanh(x E^T / c); None for none.
 
     Call arguments:
         token_ids: int (B, T).
@@ -36,7 +38,8 @@ class TokenEmbedding(registry.MaskedLayer):
         (B, T, D); `logits(x)` of (B, T, D) gives (B, T, V).
 
     Raises:
-        ValueError: if a size is below 1, or `token_ids` are not integers.
+        ValueError: if a size is below 1, `logits_cap` is not above 0, or `token_ids` are not
+            integers.
 
     Example:
         >>> import keras, keras_attn
@@ -48,7 +51,8 @@ class TokenEmbedding(registry.MaskedLayer):
     Differs from the paper: none.
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.4; tying:
-        [Press and Wolf, 2017](https://arxiv.org/abs/1608.05859), section 3.
+        [Press and Wolf, 2017](https://arxiv.org/abs/1608.05859), section 3; the bound:
+        [Gemma Team, 2024](https://arxiv.org/abs/2408.00118), section 2.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class TokenEmbedding(registry.MaskedLayer):
         scaled=True,
         mask_zero=True,
         embeddings_initializer=None,
+        logits_cap=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -66,6 +71,10 @@ class TokenEmbedding(registry.MaskedLayer):
         self.hidden_dim = hidden_dim
         self.scaled = scaled
         self.mask_zero = mask_zero
+        if logits_cap is not None:
+            is_number = isinstance(logits_cap, numbers.Real)
+            check_that(is_number and logits_cap > 0, "above 0", logits_cap=logits_cap)
+        self.logits_cap = logits_cap
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
     def build(self, input_shape=None):
@@ -85,7 +94,9 @@ class TokenEmbedding(registry.MaskedLayer):
             rows, unflatten = flatten_rows(inputs)
             # XLA multiplies several rows by a transposed table three times faster if it is stored.
             columns = loop_invariant(self, "columns", lambda: ops.transpose(self.table))
-            return ops.cast(unflatten(ops.matmul(rows, columns)), "float32")
+            logits = ops.cast(unflatten(ops.matmul(rows, columns)), "float32")
+            cap = self.logits_cap
+            return logits if cap is None else cap * ops.tanh(logits / cap)
         check_integers(inputs, "token_ids")
         x = ops.take(self.table, ops.cast(inputs, "int32"), axis=0)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x

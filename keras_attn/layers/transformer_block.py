@@ -77,12 +77,16 @@ class TransformerBlock(Block):
             setattr(self, name, layer)
         check_rates(dropout=dropout)
         residual = residuals.get(residual, dtype=self.dtype_policy)
-        self.attention_residual = registry.copy(residual)
+        self.attention_residual = self._copy_residual("attention", residual)
         if cross_attention is not None:
-            self.cross_attention_residual = registry.copy(residual)
-        self.feed_forward_residual = registry.copy(residual)
+            self.cross_attention_residual = self._copy_residual("cross_attention", residual)
+        self.feed_forward_residual = self._copy_residual("feed_forward", residual)
         self.dropout = dropout
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def _copy_residual(self, sublayer, residual):
+        """Return the residual of a sublayer; a subclass may choose another for one of them."""
+        return registry.copy(residual)
 
     @property
     def residual(self):

@@ -18,11 +18,11 @@ class MaskedLanguageModel(Model):
 
     Args:
         embedding: a `TokenEmbedding`; None for that of the `head`.
-        position: name or object of the position axis.
-        segment: a `SegmentEmbedding`.
-        norm: the normalisation of the embeddings.
+        position: name or object of the position axis; None for none.
+        segment: a `SegmentEmbedding`; None for a model without `segment_ids`.
+        norm: the normalisation of the embeddings; None for none.
         encoder: of the depth axis.
-        head: a `MaskedTokenHead` of the same `embedding`.
+        head: a `MaskedTokenHead` of the same `embedding`; None for `embedding.logits`.
         dropout: float. Dropout rate of the embeddings.
 
     Call arguments:
@@ -49,13 +49,14 @@ class MaskedLanguageModel(Model):
         embedding = embedding or head.embedding
         position = assembly.position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
-        inputs = {
-            "token_ids": assembly.token_input("token_ids"),
-            "segment_ids": assembly.token_input("segment_ids", optional=True),
-        }
-        x = segment(assembly.embed(embedding, position, inputs["token_ids"]), inputs["segment_ids"])
-        x = assembly.drop_symbolic(drop, norm(x))
-        super().__init__(inputs=inputs, outputs=head(encoder(x)), **kwargs)
+        inputs = {"token_ids": assembly.token_input("token_ids")}
+        x = assembly.embed(embedding, position, inputs["token_ids"])
+        if segment is not None:
+            inputs["segment_ids"] = assembly.token_input("segment_ids", optional=True)
+            x = segment(x, inputs["segment_ids"])
+        x = assembly.drop_symbolic(drop, x if norm is None else norm(x))
+        logits = embedding.logits if head is None else head
+        super().__init__(inputs=inputs, outputs=logits(encoder(x)), **kwargs)
         self.embedding, self.position, self.segment = embedding, position, segment
         self.norm, self.encoder, self.head = norm, encoder, head
         self.dropout = dropout

@@ -164,6 +164,10 @@ REFUSED = {
     "pattern": (lambda: causal(pattern=Local(3)), "pattern Causal"),
     "rotary": (lambda: causal(position="rotary"), "scaled dot products"),
     "score": (lambda: causal(score="dot"), "scaled dot products"),
+    "cap": (
+        lambda: models.CausalLanguageModel(TokenEmbedding(V, 16, logits_cap=3.0), causal().depth),
+        "logits without a bound",
+    ),
     "memory": (
         lambda: models.transformer_xl(V, **SIZES, memory_length=5),
         "without a memory",

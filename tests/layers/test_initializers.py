@@ -10,6 +10,9 @@ from keras_attn.positions import Learned
 D = 6
 LAYERS = {
     "attention": lambda normal: MultiHeadAttention(2, 3, kernel_initializer=normal),
+    "query and value": lambda normal: MultiHeadAttention(
+        2, 3, query_initializer=normal, value_initializer=normal
+    ),
     "feed_forward": lambda normal: FeedForward(D, kernel_initializer=normal),
     "segment": lambda normal: SegmentEmbedding(3, embeddings_initializer=normal),
     "tokens": lambda normal: TokenEmbedding(7, D, embeddings_initializer=normal),

@@ -42,7 +42,7 @@ def test_dtype_policies(policy):
 
 
 def test_save_config():
-    head = built(activation="relu", norm=LayerNorm(0.1), name="guess")
+    head = built(activation="relu", norm=LayerNorm(0.1), use_bias=False, name="guess")
     again = MaskedTokenHead.from_config(head.get_config())
     assert again.get_config() == head.get_config()
     again.build(X.shape)

@@ -95,8 +95,16 @@ def test_symbolic_in_and_out():
     np.testing.assert_allclose(keras.Model(ids, logits)(IDS), layer.logits(layer(IDS)), atol=1e-6)
 
 
+def test_a_cap_bounds_the_logits_only():
+    plain, capped = built(), built(logits_cap=0.5)
+    expected = 0.5 * np.tanh(np.asarray(plain.logits(HIDDEN)) / 0.5)
+    np.testing.assert_allclose(capped.logits(HIDDEN), expected, atol=1e-6)
+    np.testing.assert_array_equal(capped(IDS), plain(IDS))
+
+
 def test_save_config():
-    layer = built(scaled=False, mask_zero=False, embeddings_initializer="ones", name="words")
+    arguments = {"scaled": False, "mask_zero": False, "logits_cap": 3.0, "name": "words"}
+    layer = built(**arguments, embeddings_initializer="ones")
     again = TokenEmbedding.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     np.testing.assert_array_equal(again(IDS), np.ones((2, 4, D)))
@@ -108,6 +116,7 @@ def test_save_config():
         (lambda: TokenEmbedding(0, D), "`vocabulary_size`.*vocabulary_size=0"),
         (lambda: TokenEmbedding(V, 0), "`hidden_dim`.*hidden_dim=0"),
         (lambda: TokenEmbedding(V, 1.5), "`hidden_dim`.*hidden_dim=1.5"),
+        (lambda: TokenEmbedding(V, D, logits_cap=0), "`logits_cap` must be above 0.*logits_cap=0"),
         (lambda: built()(IDS + 0.0), "`token_ids` must be integers.*float"),
         (lambda: built().logits(HIDDEN[..., 1:]), r"`x`.*7.*\(2, 4, 6\)"),
     ],

@@ -27,6 +27,8 @@ def specification(model, max_length):
     from ctranslate2 import specs
 
     stacks = _stacks(model)
+    if model.embedding.logits_cap is not None:
+        _refuse(model.embedding, "logits without a bound")
     for name, stack in stacks.items():
         _check_stack(stack, name)
     block, *others = [stack.blocks[0] for stack in stacks.values()]

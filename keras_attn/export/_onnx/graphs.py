@@ -59,9 +59,10 @@ def _greedy(model, *lengths):
 
 def _masked(model, *lengths):
     both = keras.Model(model.input, [model.encoder.output, model.output])
+    absent = dict.fromkeys(model.input)
 
     def encoder(token_ids, lengths):
-        features, logits = both({"token_ids": mask_ids(token_ids, lengths), "segment_ids": None})
+        features, logits = both({**absent, "token_ids": mask_ids(token_ids, lengths)})
         return {"features": features, "logits": logits}
 
     return tf.function(encoder, TokenEncoder.encode.input_signature, autograph=False)

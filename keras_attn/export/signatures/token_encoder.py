@@ -29,7 +29,8 @@ class TokenEncoder(ModelFunctions):
     def __init__(self, model):
         super().__init__(model)
         features = keras.Model(model.input, model.encoder.output)
-        self._features = lambda ids: features({"token_ids": ids, "segment_ids": None})
+        absent = dict.fromkeys(model.input)
+        self._features = lambda ids: features({**absent, "token_ids": ids})
         self._logits = lambda ids: model({"token_ids": ids})
 
     @property
