@@ -135,6 +135,7 @@ DIAGRAMS = {
         "-> y: D"
     ),
     "depth.Stack": row("x -> block 1 -> block 2 -> ... -> block L -> y"),
+    "depth.Latents": row("x -> read by\nN vectors -> depth -> write by\npositions -> y"),
     "depth.Recurrent": row("x -> + step -> block -> y", ("block", "+ step", 0.45)),
     "depth.ACT": row(
         "x -> + step -> block -> halt? -> mean of states,\nby probability of halting",

@@ -31,8 +31,9 @@ NOT_VALUES = {
     *("positions.RotaryScaling",),
     *("norms.Norm", "scores.Bias"),
     *("residuals.Residual", "scores.Score", "scores.ScoreLayer", "feed_forward.PositionMixer"),
-    *("models.CausalLanguageModel", "models.EncoderDecoder", "models.ImageTokens"),
-    *("models.MaskedLanguageModel", "models.SequenceModel", "models.create", "models.presets"),
+    *("models.CausalLanguageModel", "models.Classifier", "models.EncoderDecoder"),
+    *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),
+    *("models.TrajectoryModel", "models.create", "models.presets"),
     *("testing.Defect", "testing.Report"),
 }
 _HEADING = re.compile(

@@ -9,11 +9,13 @@ NEEDS = (
     (
         "attend over long sequences",
         "patterns.Local patterns.BlockLocal1D patterns.Strided patterns.Fixed patterns.LSH "
-        "scores.SharedQK patterns.AdaptiveSpan models.sparse_transformer models.reformer",
+        "scores.SharedQK patterns.AdaptiveSpan depth.Latents models.sparse_transformer "
+        "models.reformer models.perceiver",
     ),
     (
         "build a model as of today",
-        "norms.RMSNorm feed_forward.GatedFeedForward positions.Rotary residuals.PreNorm",
+        "norms.RMSNorm feed_forward.GatedFeedForward positions.Rotary residuals.PreNorm "
+        "models.llama models.mistral models.gemma models.modern_bert",
     ),
     (
         "read texts longer than those of training with rotary positions",
@@ -62,12 +64,19 @@ NEEDS = (
     ),
     ("train with large steps or in low precision", "residuals.OutputNorm residuals.SandwichNorm"),
     ("do without norms", "norms.DyT norms.NoNorm residuals.ReZero"),
-    ("have more weights at the cost of few", "feed_forward.MixtureOfExperts"),
+    (
+        "have more weights at the cost of few",
+        "feed_forward.MixtureOfExperts models.mixtral models.switch_transformer",
+    ),
     ("act with a memory", "models.gtrxl residuals.Gate memory.SegmentMemory"),
+    ("learn to act from stored episodes", "models.decision_transformer"),
     ("mix neighbours without attention", "feed_forward.SeparableConvTransition"),
-    ("translate", "models.transformer losses.LabelSmoothedCrossentropy residuals.PostNorm"),
-    ("classify and tag", "models.bert patterns.Dense"),
-    ("generate text", "models.gpt models.transformer_xl models.reformer"),
+    (
+        "translate",
+        "models.transformer models.t5 losses.LabelSmoothedCrossentropy residuals.PostNorm",
+    ),
+    ("classify and tag", "models.bert models.modern_bert models.vit patterns.Dense"),
+    ("generate text", "models.gpt models.llama models.transformer_xl models.reformer"),
     ("predict from a large vocabulary", "layers.AdaptiveSoftmax"),
     ("reproduce attention of recurrent networks", "scores.Additive"),
     (

@@ -14,6 +14,7 @@ from keras_attn.export._onnx.conversion import onnx
 from keras_attn.export._saved_model.writing import saved_model
 from keras_attn.export.inspection import Inspection, inspect
 from keras_attn.export.servable_ops import unservable_ops
+from keras_attn.export.signatures.class_predictor import ClassPredictor
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.segment_steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
@@ -21,6 +22,7 @@ from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 
 __all__ = [
+    "ClassPredictor",
     "IdTranslator",
     "ImageEnlarger",
     "ImageGenerator",

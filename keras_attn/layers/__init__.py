@@ -9,27 +9,33 @@ from keras_attn.feed_forward import (
 from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.block import Block
+from keras_attn.layers.cross_attention_block import CrossAttentionBlock
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
+from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.layers.segment_embedding import SegmentEmbedding
 from keras_attn.layers.token_embedding import TokenEmbedding
+from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
 from keras_attn.layers.transformer_block import TransformerBlock
 
 __all__ = [
     "AdaptiveEmbedding",
     "AdaptiveSoftmax",
     "Block",
+    "CrossAttentionBlock",
     "FeedForward",
     "GatedFeedForward",
     "MaskedTokenHead",
     "MixtureOfExperts",
     "MultiHeadAttention",
+    "PatchEmbedding",
     "PixelEmbedding",
     "PositionedBlock",
     "SegmentEmbedding",
     "SeparableConvTransition",
     "TokenEmbedding",
+    "TrajectoryEmbedding",
     "TransformerBlock",
 ]

@@ -5,18 +5,29 @@ import inspect
 from keras_attn.hints import check_keywords
 from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
 from keras_attn.models.papers.bert import bert
+from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
+from keras_attn.models.papers.gemma import gemma
 from keras_attn.models.papers.gpt import gpt
 from keras_attn.models.papers.gtrxl import gtrxl
 from keras_attn.models.papers.image_transformer import image_transformer
+from keras_attn.models.papers.llama import llama
+from keras_attn.models.papers.mistral import mistral
+from keras_attn.models.papers.mixtral import mixtral
+from keras_attn.models.papers.modern_bert import modern_bert
+from keras_attn.models.papers.perceiver import perceiver
 from keras_attn.models.papers.reformer import reformer
 from keras_attn.models.papers.sparse_transformer import sparse_transformer
 from keras_attn.models.papers.super_resolution_transformer import super_resolution_transformer
+from keras_attn.models.papers.switch_transformer import switch_transformer
+from keras_attn.models.papers.t5 import t5
 from keras_attn.models.papers.transformer import transformer
 from keras_attn.models.papers.transformer_xl import transformer_xl
 from keras_attn.models.papers.universal_transformer import universal_transformer
+from keras_attn.models.papers.vit import vit
 from keras_attn.ops.checks import check_choice
 from keras_attn.patterns import BlockLocal2D
+from keras_attn.positions import Llama3
 
 _SIZES = "vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim", "dropout"
 
@@ -28,6 +39,7 @@ def _preset(builder, *sizes, **more):
 # Bytes and words are the papers', and one more token, 0, for padding. Where a paper evaluates with
 # another memory than it trains with, this is that of training.
 _WIKITEXT103 = [20000, 40000, 200000]
+_LLAMA3 = {"max_wavelength": 500000, "epsilon": 1e-5}
 _REFORMER = {"attention_dropout": 0.2, "across_buckets": True, "key_dim": 64}
 PRESETS = {
     # Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny).
@@ -124,6 +136,56 @@ PRESETS = {
     ),
     "super_resolution_transformer": _preset(
         super_resolution_transformer, 258, 8, 8, 512, 2048, 0.1, num_encoder_layers=4
+    ),
+    # Raffel et al. 2020, section 3.7; Tay et al. 2021 (tiny).
+    "t5_efficient_tiny": _preset(t5, 32128, 4, 4, 256, 1024, 0.1),
+    "t5_small": _preset(t5, 32128, 6, 8, 512, 2048, 0.1),
+    "t5_base": _preset(t5, 32128, 12, 12, 768, 3072, 0.1),
+    "t5_11b": _preset(t5, 32128, 24, 128, 1024, 65536, 0.1, key_dim=128),
+    # Fedus et al. 2021, table 9; the published small one, of 8 experts, has no gates.
+    "switch_base_8": _preset(
+        switch_transformer, 32128, 12, 12, 768, 3072, 0.1, num_experts=8, gated=False
+    ),
+    "switch_base": _preset(switch_transformer, 32128, 12, 12, 768, 2048, 0.1),
+    # Touvron et al. 2023, table 2; Llama Team 2024, table 3, and the configurations of Llama 3.2.
+    "llama_7b": _preset(llama, 32000, 32, 32, 4096, 11008, 0.0),
+    "llama3_8b": _preset(llama, 128256, 32, 32, 4096, 14336, 0.0, num_key_value_heads=8, **_LLAMA3),
+    "llama3_2_1b": _preset(
+        *(llama, 128256, 16, 32, 2048, 8192, 0.0),
+        num_key_value_heads=8,
+        scaling=Llama3(32, 8192),
+        tied=True,
+        **_LLAMA3,
+    ),
+    # Warner et al. 2024, table 4.
+    "modern_bert_base": _preset(modern_bert, 50368, 22, 12, 768, 1152, 0.0),
+    "modern_bert_large": _preset(modern_bert, 50368, 28, 16, 1024, 2624, 0.0),
+    # Dosovitskiy et al. 2021, table 1.
+    "vit_base_16": _preset(vit, num_layers=12, num_heads=12, hidden_dim=768, intermediate_dim=3072),
+    "vit_large_16": _preset(
+        vit, num_layers=24, num_heads=16, hidden_dim=1024, intermediate_dim=4096
+    ),
+    # Chen et al. 2021, table 9, for OpenAI Gym's Hopper.
+    "decision_transformer_hopper": _preset(
+        decision_transformer,
+        state_size=11,
+        action_size=3,
+        num_layers=3,
+        num_heads=1,
+        hidden_dim=128,
+        intermediate_dim=512,
+    ),
+    # Jaegle et al. 2022, table 1, by bytes.
+    "perceiver_io_language": _preset(
+        perceiver, 262, 26, 8, 768, 1280, 0.1, num_latents=256, latent_dim=1280, key_dim=32
+    ),
+    # Jiang et al. 2023, table 1, and 2024, table 1.
+    "mistral_7b": _preset(mistral, 32000, 32, 32, 4096, 14336, 0.0, num_key_value_heads=8),
+    "mixtral_8x7b": _preset(mixtral, 32000, 32, 32, 4096, 14336, 0.0, num_key_value_heads=8),
+    # Gemma Team 2024, table 1.
+    "gemma2_2b": _preset(gemma, 256000, 26, 8, 2304, 9216, 0.0, num_key_value_heads=4, key_dim=256),
+    "gemma2_9b": _preset(
+        gemma, 256000, 42, 16, 3584, 14336, 0.0, num_key_value_heads=8, key_dim=256
     ),
 }
 

@@ -45,7 +45,7 @@ AXES = (
     (
         "depth",
         "how are blocks repeated?",
-        ("Stack", "Recurrent", "ACT", "ACTCell", "ACTRNN", "Reversible"),
+        ("Stack", "Recurrent", "ACT", "ACTCell", "ACTRNN", "Reversible", "Latents"),
     ),
     ("memory", "what survives a call?", ("KVCache", "SegmentMemory", "StatefulSegments")),
     (

@@ -42,10 +42,11 @@ def allowed(keys):
 
 
 def heads(layer, x, name):
-    """Return queries, keys or values (B, N, T, H)."""
+    """Return queries, keys or values (B, N, T, H); shared heads are repeated."""
     kernel, bias = getattr(layer, f"{name}_kernel"), getattr(layer, f"{name}_bias")
     x = np.einsum("btd,dnh->bnth", x, oracles.numpy_of(kernel))
-    return x if bias is None else x + oracles.numpy_of(bias)[:, None]
+    x = x if bias is None else x + oracles.numpy_of(bias)[:, None]
+    return np.repeat(x, layer.num_heads // x.shape[1], axis=1)
 
 
 def weigh(layer, x, logits, mask):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from models.shapes import SHAPES
 
 from keras_attn.losses import AuxiliaryLosses
 from keras_attn.models import create, gpt
@@ -92,6 +93,8 @@ def gated_layer(n, d, f):
 
 
 def expected_shapes(build, s):
+    if build.__name__ in SHAPES:
+        return SHAPES[build.__name__](s)
     if build.__name__ == "gtrxl":
         layers = s[L] * gated_layer(s[N], s[D], s[F])
         return [(s["state_shape"], s[D]), (s[D],), *layers]
@@ -137,26 +140,65 @@ def expected_shapes(build, s):
 def test_weight_shapes_follow_from_the_sizes(abstract):
     """A snapshot that protects checkpoints, computed from the sizes and not from the model.
 
-    Deep models are built with three layers: the first ones differ in kind, later ones repeat them.
+    Deep models are built with two or three layers, which differ in kind; later ones repeat them.
     """
     for name, (build, sizes) in PRESETS.items():
-        layers = sizes[L] if sizes[L] <= 6 else 3
+        layers = 2 if build.__name__ in SHAPES else sizes[L] if sizes[L] <= 6 else 3
         found = sorted(tuple(w.shape) for w in abstract(name, num_layers=layers).weights)
         assert found == sorted(expected_shapes(build, {**sizes, L: layers})), name
 
 
 # The counts below are those of the formulas, which the test of shapes compares with the models.
-# With shared tables of 37000 tokens; gpt2_small as published.
+# With shared tables of 37000 tokens; the others as published.
 EXACT = {
     "transformer_base": 63_082_496,
     "transformer_big": 214_245_376,
     "gpt2_small": 124_439_808,
+    "modern_bert_base": 149_655_232,
+    "vit_base_16": 86_567_656,
+    "vit_large_16": 304_326_632,
+    "llama_7b": 6_738_415_616,
+    "llama3_8b": 8_030_261_248,
+    "llama3_2_1b": 1_235_814_400,
+    "mistral_7b": 7_241_732_096,
+    "mixtral_8x7b": 46_702_792_704,
+    "gemma2_2b": 2_614_341_888,
+    "gemma2_9b": 9_241_705_984,
 }
 
 
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_parameter_counts(name):
     assert expected_count(name) == EXACT[name]
+
+
+# As published: with one table of biases for all layers of a side. Ours has one a layer.
+@pytest.mark.parametrize(
+    "name, published",
+    [("t5_small", 60_506_624), ("t5_base", 222_903_552), ("t5_11b", 11_307_321_344)],
+)
+def test_parameter_counts_of_t5(name, published):
+    s = PRESETS[name][1]
+    assert expected_count(name) - 2 * (s[L] - 1) * 32 * s[N] == published
+
+
+def test_parameter_count_of_perceiver():
+    """As published, with a bias for each of 262 logits."""
+    assert expected_count("perceiver_io_language") + 262 == 201_108_230
+
+
+# In millions, and half of the last digit that is published.
+@pytest.mark.parametrize(
+    "name, published, error",
+    [
+        ("t5_efficient_tiny", 15.58, 0.01),
+        ("switch_base_8", 619, 0.5),
+        ("switch_base", 7000, 500),
+        ("modern_bert_large", 395, 1),
+    ],
+)
+def test_rounded_parameter_counts(name, published, error):
+    assert abs(expected_count(name) / M - published) < error
 
 
 # As published: with a pooler, which ours has not, and without the head, which ours has.

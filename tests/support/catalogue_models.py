@@ -130,6 +130,7 @@ MODELS = {
     "depth.ACT": lambda: causal_model(depth.ACT(block(), max_steps=3)),
     "depth.ACTCell": lambda: rnn_model(keras.layers.RNN(act_cell(), return_sequences=True)),
     "depth.ACTRNN": lambda: rnn_model(depth.ACTRNN(act_cell(), return_sequences=True)),
+    "depth.Latents": lambda: models.perceiver(V, **SIZES, num_latents=3, max_length=16),
     "depth.Recurrent": lambda: causal_model(depth.Recurrent(block(), 2)),
     "depth.Reversible": lambda: causal_model(depth.Reversible([block(residual="pre_norm")])),
     "depth.Stack": causal_model,
@@ -143,10 +144,17 @@ MODELS = {
         V, **SIZES, max_span=6
     ),
     "models.bert": lambda: models.bert(V, **SIZES, max_length=16),
+    "models.decision_transformer": lambda: models.decision_transformer(4, 4, **SIZES, max_steps=12),
     "models.deep_char_transformer": lambda: models.deep_char_transformer(V, **SIZES, max_length=16),
     "models.gpt": lambda: models.gpt(V, **SIZES, max_length=16),
+    "models.gemma": lambda: models.gemma(V, **{**SIZES, "num_layers": 2}, window=4),
     "models.gtrxl": lambda: models.gtrxl(4, {"policy": 4}, **SIZES, memory_length=12),
     "models.image_transformer": lambda: models.image_transformer(V, (3, 4, 1), **SIZES),
+    "models.llama": lambda: models.llama(V, **SIZES),
+    "models.mistral": lambda: models.mistral(V, **SIZES, window=4),
+    "models.mixtral": lambda: models.mixtral(V, **SIZES, num_experts=3),
+    "models.modern_bert": lambda: models.modern_bert(V, **SIZES),
+    "models.perceiver": lambda: models.perceiver(V, **SIZES, num_latents=3, max_length=16),
     "models.reformer": lambda: models.reformer(V, **SIZES, axial_shape=(4, 4), chunk_length=2),
     "models.sparse_transformer": lambda: models.sparse_transformer(
         V, **SIZES, image_shape=(2, 8, 1)
@@ -154,9 +162,14 @@ MODELS = {
     "models.super_resolution_transformer": lambda: models.super_resolution_transformer(
         V, (1, 3, 1), (3, 4, 1), 1, **SIZES
     ),
+    "models.switch_transformer": lambda: models.switch_transformer(
+        V, **{**SIZES, "num_layers": 2}, num_experts=3
+    ),
+    "models.t5": lambda: models.t5(V, **SIZES),
     "models.transformer": lambda: models.transformer(V, **SIZES),
     "models.transformer_xl": lambda: models.transformer_xl(V, **SIZES, memory_length=12),
     "models.universal_transformer": lambda: models.universal_transformer(V, **SIZES),
+    "models.vit": lambda: models.vit(V, (LENGTH, 4, 1), 2, **SIZES),
 }
 # Losses of logits (2, LENGTH, V), or what stands in their place, as functions without arguments.
 LOSSES = {
@@ -209,10 +222,15 @@ def inputs_of(model):
     if isinstance(model, memory.StatefulSegments):
         model = model.model
     names = list(model.input)
-    if "states" in names:
+    if "images" in names:
+        shape = 2, LENGTH, 4, 1
+        inputs = {"images": np.random.default_rng(0).normal(size=shape).astype("float32")}
+    elif "states" in names:
         inputs = {"states": np.random.default_rng(0).normal(size=(2, LENGTH, 4)).astype("float32")}
+        if "returns" in names:
+            inputs |= {"returns": inputs["states"][..., 0], "actions": inputs["states"]}
     else:
         inputs = {name: token_ids() for name in names if name in ("token_ids", "target_ids")}
         if "source_ids" in names:
             inputs["source_ids"] = token_ids(1)[:, :3]
-    return inputs, next(n for n in ("states", "target_ids", "token_ids") if n in inputs)
+    return inputs, next(n for n in ("states", "images", "target_ids", "token_ids") if n in inputs)

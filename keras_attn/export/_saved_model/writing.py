@@ -8,6 +8,7 @@ from keras_attn.export._saved_model.quantization import quantized
 from keras_attn.export.checks import has_memory
 from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
 from keras_attn.export.servable_ops import unservable_ops
+from keras_attn.export.signatures.class_predictor import ClassPredictor
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.segment_steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
@@ -16,6 +17,7 @@ from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import new_version
 from keras_attn.generation.decoding import check_model
 from keras_attn.memory import StatefulSegments
+from keras_attn.models.classifier import Classifier
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_choice
@@ -53,6 +55,11 @@ def saved_model(
         encode: token_ids (int32, [B, T]), lengths (int32, [B]) -> features (float32, [B, T, D])
         logits: token_ids, lengths -> logits (float32, [B, T, V])
 
+    Classifier of images, or of ids in their place:
+
+        classify: images (float32, [B, H, W, C]), or token_ids and lengths -> probabilities
+            (float32, [B, K]), class (int32, [B])
+
     Model with a memory:
 
         initial_memory: batch_size (int32, []) -> memory, memory_length
@@ -71,8 +78,8 @@ def saved_model(
         generate: images (int32, [B, H', W', C]), seed (int32, []) -> images, score
 
     Batch and length are dynamic. Without a tokenizer the default signature is `ids`, and `score`
-    reads ids and lengths. The default is `step` with a memory, `logits` of a masked language model
-    and `generate` of images.
+    reads ids and lengths. The default is `step` with a memory, `logits` of a masked language model,
+    `classify` of a classifier and `generate` of images.
 
     The directory is written under a temporary name and renamed, so a server that polls `path` finds
     the version complete or not at all. It carries one small request for each signature, which a
@@ -80,9 +87,9 @@ def saved_model(
     compare.
 
     Args:
-        model: an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel`, a model with a
-            memory, or a `StatefulSegments` of one. With `ImageCoordinates` as position and without
-            a tokenizer it is a model of images.
+        model: an `EncoderDecoder`, a `CausalLanguageModel`, a `MaskedLanguageModel`, a
+            `Classifier`, a model with a memory, or a `StatefulSegments` of one. With
+            `ImageCoordinates` as position and without a tokenizer it is a model of images.
         path: directory that holds the versions, TensorFlow Serving's `model_base_path`.
         tokenizer: from `keras_attn.text`.
         strategy: name or object of a decoding strategy, by default "greedy"; images are sampled.
@@ -134,16 +141,19 @@ def saved_model(
 
 def _module(model, tokenizer, strategy, lengths):
     """Return the module of functions that fits the model."""
-    is_masked = isinstance(model, MaskedLanguageModel)
-    if tokenizer is not None and (is_masked or has_memory(model)):
-        kind = "A masked language model" if is_masked else "A model with a memory"
+    kind, make = None, None
+    if has_memory(model):
+        kind, make = "A model with a memory", SegmentSteps
+    elif isinstance(model, MaskedLanguageModel):
+        kind, make = "A masked language model", TokenEncoder
+    elif isinstance(model, Classifier):
+        kind, make = "A classifier", ClassPredictor
+    if kind is not None and tokenizer is not None:
         raise ValueError(
             f"{kind} reads ids: export it without a `tokenizer`. Received: tokenizer={tokenizer!r}."
         )
-    if has_memory(model):
-        return SegmentSteps(model)
-    if is_masked:
-        return TokenEncoder(model)
+    if kind is not None:
+        return make(model)
     check_model(model)
     makes_images = isinstance(model, Model) and isinstance(model.position, ImageCoordinates)
     if makes_images and tokenizer is None:

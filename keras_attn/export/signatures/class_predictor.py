@@ -1,0 +1,48 @@
+"""Signatures of classifiers: images or ids to probabilities."""
+
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.export.signatures.model_functions import ModelFunctions, mask_ids, of_ids
+
+
+class ClassPredictor(ModelFunctions):
+    """Classifier as a graph function.
+
+        probabilities = softmax(logits),   class = argmax(logits)
+
+    Args:
+        model: a `keras_attn.models.Classifier`.
+
+    Example:
+        >>> import keras_attn, numpy as np
+        >>> model = keras_attn.models.vit(3, (4, 4, 1), 2, num_layers=1, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=16)
+        >>> predictor = keras_attn.export.ClassPredictor(model)
+        >>> predictor.classify(np.zeros((5, 4, 4, 1), "float32"))["probabilities"].shape
+        TensorShape([5, 3])
+
+    Reference: [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929), section 3.1.
+    """
+
+    def __init__(self, model):
+        super().__init__(model)
+
+        def classify(images):
+            """Return `probabilities` [B, K] and the `class` [B] of each row."""
+            logits = model(images)
+            classes = tf.argmax(logits, axis=-1, output_type=tf.int32)
+            return {"probabilities": ops.softmax(logits), "class": classes}
+
+        def classify_ids(token_ids, lengths):
+            return classify(mask_ids(token_ids, lengths))
+
+        if model.image_shape is None:
+            self.classify = of_ids()(classify_ids)
+        else:
+            images = [tf.TensorSpec([None, *model.image_shape], tf.float32, "images")]
+            self.classify = tf.function(classify, images, autograph=False)
+
+    @property
+    def signatures(self):
+        return {"classify": self.classify, "serving_default": self.classify}

@@ -1,0 +1,90 @@
+"""Gemma 2 (Gemma Team, 2024)."""
+
+import keras
+
+from keras_attn import depth, layers, norms, patterns, positions, residuals, scores
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.ops.activations import gelu_tanh
+from keras_attn.ops.shapes import head_size
+
+
+def gemma(
+    vocabulary_size,
+    num_layers=26,
+    num_heads=8,
+    hidden_dim=2304,
+    intermediate_dim=9216,
+    dropout=0.0,
+    num_key_value_heads=None,
+    key_dim=None,
+    window=4096,
+    attention_cap=50.0,
+    logits_cap=30.0,
+    epsilon=1e-6,
+    name="gemma",
+):
+    """Build Gemma 2, a causal stack whose blocks attend to a window and to all keys in turn.
+
+        x = x + RMSNorm(SelfAttention(RMSNorm(x))),  x = x + RMSNorm(GEGLU(RMSNorm(x)))
+        logits = 30 tanh(RMSNorm(x) E^T / 30)
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot, capped | local, causal | rotary | sandwich, RMSNorm | stack | KV cache | LM |
+
+    Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores; half of
+    the blocks attend to w keys only, and cache no more.
+
+    Use it for language models whose logits must stay bounded, with half the usual cache.
+
+    Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, dropout: as `llama`.
+        intermediate_dim: int. Width F of the gated feed-forward layers.
+        num_key_value_heads: int. Heads of keys and values; by default `num_heads`.
+        key_dim: int. Size H of a head; by default `hidden_dim` divided by `num_heads`.
+        window: int. Keys w of a query in the first block and every other one.
+        attention_cap: float. Bound of the attention's logits.
+        logits_cap: float. Bound of the model's logits.
+        epsilon: float. Of the norms.
+
+    Returns:
+        A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.gemma(100, num_layers=2, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=16, window=4)
+        >>> [block.attention.pattern for block in model.depth.blocks]
+        [Local(4), Causal()]
+
+    Differs from the paper: none.
+
+    Reference: [Gemma Team, 2024](https://arxiv.org/abs/2408.00118), section 2, table 1.
+    """
+    normal = keras.initializers.RandomNormal(stddev=0.02)
+    key_dim = head_size(hidden_dim, num_heads) if key_dim is None else key_dim
+
+    def block(index):
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(
+                num_heads,
+                key_dim,
+                score=scores.SoftCap(scores.DotProduct(), attention_cap),
+                pattern="causal" if index % 2 else patterns.Local(window),
+                position=positions.Rotary(layout="half"),
+                num_key_value_heads=num_key_value_heads,
+                use_bias=False,
+                kernel_initializer=normal,
+            ),
+            layers.GatedFeedForward(intermediate_dim, gelu_tanh, kernel_initializer=normal),
+            residual=residuals.SandwichNorm(norm=norms.RMSNorm(epsilon, offset=1.0)),
+            dropout=dropout,
+        )
+
+    return CausalLanguageModel(
+        embedding=layers.TokenEmbedding(
+            vocabulary_size, hidden_dim, logits_cap=logits_cap, embeddings_initializer=normal
+        ),
+        depth=depth.Stack(block, num_layers, name="depth"),
+        name=name,
+    )

@@ -1,0 +1,86 @@
+"""Mixtral (Jiang et al., 2024)."""
+
+import keras
+
+from keras_attn import depth, layers, norms, positions, residuals
+from keras_attn.models.causal_language_model import CausalLanguageModel
+from keras_attn.models.papers.llama import untied_head
+from keras_attn.ops.shapes import head_size
+
+
+def mixtral(
+    vocabulary_size,
+    num_layers=32,
+    num_heads=32,
+    hidden_dim=4096,
+    intermediate_dim=14336,
+    dropout=0.0,
+    num_key_value_heads=None,
+    num_experts=8,
+    top_k=2,
+    balance_loss=0.02,
+    max_wavelength=1e6,
+    epsilon=1e-5,
+    name="mixtral",
+):
+    """Build Mixtral, a `llama` with several feed-forward networks, two of them for each token.
+
+        x = x + CausalSelfAttention(RMSNorm(x)),  x = x + sum_e w_e SwiGLU_e(RMSNorm(x))
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | scaled dot | causal | rotary | pre, RMSNorm, experts | stack | KV cache | LM + balance |
+
+    Cost: time O(L T D (T + k F)), and memory O(L T (N T + k F)) with the matrices of scores, for k
+    experts a token; weights for all E experts.
+
+    Use it for language models that know many facts, at the cost of a smaller one.
+
+    Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `llama`.
+        dropout, num_key_value_heads, max_wavelength, epsilon: as `llama`.
+        num_experts, top_k, balance_loss: as `keras_attn.feed_forward.MixtureOfExperts`.
+
+    Returns:
+        A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.mixtral(100, num_layers=1, num_heads=2, hidden_dim=8,
+        ...     intermediate_dim=16, num_experts=3)
+        >>> model.depth.blocks[0].feed_forward.num_experts
+        3
+
+    Differs from the paper: token id 0 is padding, not a token; the loss for uneven use of experts,
+        which the paper does not mention, is that of its published configuration, and each layer
+        has its own.
+
+    Reference: [Jiang et al., 2024](https://arxiv.org/abs/2401.04088), section 2, table 1.
+    """
+    normal = keras.initializers.RandomNormal(stddev=0.02)
+
+    def block(index):
+        expert = layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal)
+        return layers.TransformerBlock(
+            layers.MultiHeadAttention(
+                num_heads,
+                head_size(hidden_dim, num_heads),
+                pattern="causal",
+                position=positions.Rotary(max_wavelength, "half"),
+                num_key_value_heads=num_key_value_heads,
+                use_bias=False,
+                kernel_initializer=normal,
+            ),
+            layers.MixtureOfExperts(expert, num_experts, top_k, balance_loss=balance_loss),
+            residual=residuals.PreNorm(norm=norms.RMSNorm(epsilon)),
+            dropout=dropout,
+        )
+
+    return CausalLanguageModel(
+        embedding=layers.TokenEmbedding(
+            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+        ),
+        depth=depth.Stack(block, num_layers, name="depth"),
+        head=untied_head(vocabulary_size, normal),
+        name=name,
+    )

@@ -1,0 +1,124 @@
+"""T5 (Raffel et al., 2020)."""
+
+import keras
+
+from keras_attn import depth, layers, norms, residuals, scores
+from keras_attn.models.encoder_decoder import EncoderDecoder
+from keras_attn.ops.shapes import head_size
+
+
+def t5(
+    vocabulary_size,
+    num_layers=12,
+    num_heads=12,
+    hidden_dim=768,
+    intermediate_dim=3072,
+    dropout=0.1,
+    key_dim=None,
+    num_buckets=32,
+    max_distance=128,
+    name="t5",
+):
+    """Build T5, an encoder and a decoder whose attention has a bias for each distance.
+
+        encoder block: x = x + SelfAttention(RMSNorm(x)),  x = x + FFN(RMSNorm(x))
+        decoder block: the same, causal, with x = x + Attention(RMSNorm(x), encoded source) between
+
+    | score | pattern | position | residual | depth | memory | loss |
+    | --- | --- | --- | --- | --- | --- | --- |
+    | dot + T5 bias | dense / causal / cross | in the score | pre, RMSNorm | stack | KV cache | LM |
+
+    Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores, for T
+    tokens on either side.
+
+    Use it for every task from text to text: translation, summaries, answers.
+
+    Args:
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `transformer`.
+        dropout: float. Dropout rate of the embeddings, of the attention weights, of the sublayers'
+            outputs and of the feed-forward layers' hidden layer.
+        key_dim: int. Size H of a head; by default `hidden_dim` divided by `num_heads`.
+        num_buckets, max_distance: as `keras_attn.scores.T5Bias`.
+
+    Returns:
+        An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.t5(100, num_layers=1, num_heads=2, hidden_dim=8)
+        >>> sorted(model.input)
+        ['source_ids', 'target_ids']
+
+    Differs from the paper: each layer has a table of biases of its own, which the paper shares
+        between the layers of a side; the token table is that of the paper divided by the root of
+        D, which gives the paper's embeddings and logits; nothing is dropped after the last norm.
+
+    Reference: [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1.
+    """
+
+    def feed_forward(index):
+        kernel = scaled_normal()
+        return layers.FeedForward(
+            intermediate_dim, use_bias=False, dropout=dropout, kernel_initializer=kernel
+        )
+
+    sizes = vocabulary_size, num_layers, num_heads, hidden_dim, key_dim, dropout
+    return text_to_text(*sizes, num_buckets, max_distance, feed_forward, name=name)
+
+
+def scaled_normal(scale=1.0):
+    """Return an initializer of normal numbers whose variance is `scale` by number of inputs."""
+    return keras.initializers.VarianceScaling(scale, "fan_in", "untruncated_normal")
+
+
+def text_to_text(
+    vocabulary_size,
+    num_layers,
+    num_heads,
+    hidden_dim,
+    key_dim,
+    dropout,
+    num_buckets,
+    max_distance,
+    feed_forward,
+    scale=1.0,
+    name=None,
+):
+    """Build an encoder and a decoder as T5's, of layers `feed_forward(index)`."""
+    key_dim = head_size(hidden_dim, num_heads) if key_dim is None else key_dim
+
+    def attention(pattern, *bias):
+        return layers.MultiHeadAttention(
+            num_heads,
+            key_dim,
+            score=sum(bias, scores.DotProduct(scaled=False)),
+            pattern=pattern,
+            use_bias=False,
+            dropout=dropout,
+            # The root of H that the score leaves out.
+            query_initializer=scaled_normal(scale / key_dim),
+            kernel_initializer=scaled_normal(scale),
+        )
+
+    def stack(pattern, has_context):
+        bias = {"bidirectional": not has_context}
+
+        def block(index):
+            return layers.TransformerBlock(
+                attention(pattern, scores.T5Bias(num_buckets, max_distance, **bias)),
+                feed_forward(index),
+                cross_attention=attention("dense") if has_context else None,
+                residual=residuals.PreNorm(norm=norms.RMSNorm(1e-6)),
+                dropout=dropout,
+            )
+
+        return depth.Stack(block, num_layers, name="decoder" if has_context else "encoder")
+
+    return EncoderDecoder(
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
+        position=None,
+        encoder=stack("dense", has_context=False),
+        decoder=stack("causal", has_context=True),
+        dropout=dropout,
+        name=name,
+    )

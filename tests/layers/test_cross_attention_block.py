@@ -1,0 +1,40 @@
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import CrossAttentionBlock, FeedForward, MultiHeadAttention
+from keras_attn.testing import check_layer
+
+QUERY, CONTEXT = oracles.random(2, 3, 6), oracles.random(2, 5, 7)
+REAL = np.array([[True] * 5, [True, True, False, False, False]])
+
+
+def built(**arguments):
+    block = CrossAttentionBlock(MultiHeadAttention(3, 4), FeedForward(11), **arguments)
+    block.build(QUERY.shape, CONTEXT.shape)
+    oracles.scramble(block, scale=0.5)
+    return block
+
+
+@pytest.mark.parametrize("adds_query", [True, False])
+@pytest.mark.parametrize("normalizes_context", [True, False])
+def test_output_equals_the_formula(adds_query, normalizes_context):
+    block = built(adds_query=adds_query, normalizes_context=normalizes_context)
+
+    def norm(layer, x):
+        return oracles.layer_norm(x, *oracles.norm_weights(layer), layer.epsilon)
+
+    context = norm(block.context_norm, CONTEXT) if normalizes_context else CONTEXT
+    weights = oracles.attention_weights(block.attention)
+    query = norm(block.attention_residual.norm, QUERY)
+    x, _ = oracles.attention(query, context, weights, REAL[:, None, None])
+    x = x + QUERY if adds_query else x
+    weights = map(oracles.numpy_of, block.feed_forward.weights)
+    weights = dict(zip(("w1", "b1", "w2", "b2"), weights, strict=True))
+    x = x + oracles.feed_forward(norm(block.feed_forward_residual.norm, x), weights)
+    np.testing.assert_allclose(block(QUERY, CONTEXT, context_mask=REAL), x, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_check_layer():
+    check_layer(built(), QUERY, CONTEXT, slow=False).raise_if_any()

@@ -1,0 +1,117 @@
+"""Shapes of the weights of models since 2019, from their sizes `s`, in no particular order."""
+
+
+def sizes(s):
+    d, n = s["hidden_dim"], s["num_heads"]
+    return s["num_layers"], n, d, s["intermediate_dim"], s.get("key_dim") or d // n
+
+
+def projections(d, n, size, shared=None):
+    shared = shared or n
+    return [(d, n, size), (d, shared, size), (d, shared, size), (n, size, d)]
+
+
+def gated(d, f):
+    return [(d, f), (d, f), (f, d)]
+
+
+def experts(kernels, d, count):
+    return [(d, count), *((count, *shape) for shape in kernels)]
+
+
+def with_biases(d, n, key, value, context=None):
+    """Return the shapes of an attention of width `d` to a `context` of another, by default `d`."""
+    context = context or d
+    kernels = [(d, n, key), (context, n, key), (context, n, value), (n, value, d)]
+    return [*kernels, (n, key), (n, key), (n, value), (d,)]
+
+
+def feed_forward(d, f):
+    return [(d, f), (f,), (f, d), (d,)]
+
+
+def decoder(s, feed_forward=gated, norms=2):
+    """Return the shapes of a stack as Llama's, with its token table and its last norm."""
+    num_layers, n, d, f, size = sizes(s)
+    attention = projections(d, n, size, s.get("num_key_value_heads"))
+    block = attention + feed_forward(d, f) + norms * [(d,)]
+    return [(s["vocabulary_size"], d), *num_layers * block, (d,)]
+
+
+def llama(s):
+    return decoder(s) + ([] if s.get("tied") else [(s["hidden_dim"], s["vocabulary_size"])])
+
+
+def mixtral(s):
+    head = (s["hidden_dim"], s["vocabulary_size"])
+    return [*decoder(s, lambda d, f: experts(gated(d, f), d, 8)), head]
+
+
+def gemma(s):
+    return decoder(s, norms=4)
+
+
+def t5(s, feed_forward=lambda d, f, index: [(d, f), (f, d)]):
+    num_layers, n, d, f, size = sizes(s)
+    attention, bias = projections(d, n, size), (32, n)
+    found = [(s["vocabulary_size"], d), (d,), (d,)]
+    for index in range(num_layers):
+        feed = feed_forward(d, f, index)
+        found += attention + feed + [bias, (d,), (d,)]
+        found += 2 * attention + feed + [bias, (d,), (d,), (d,)]
+    return found
+
+
+def switch_transformer(s):
+    def feed_forward(d, f, index):
+        kernels = gated(d, f) if s.get("gated", True) else [(d, f), (f, d)]
+        return experts(kernels, d, s.get("num_experts", 128)) if index % 2 else kernels
+
+    return t5(s, feed_forward)
+
+
+def modern_bert(s):
+    num_layers, n, d, f, size = sizes(s)
+    block = projections(d, n, size) + gated(d, f) + 2 * [(d,)]
+    # The first block has one norm less; embeddings, the end of the stack and the head have one.
+    others = [(s["vocabulary_size"], d), *2 * [(d,)], (d, d), (d,), (s["vocabulary_size"],)]
+    return num_layers * block[:-1] + (num_layers - 1) * [(d,)] + others
+
+
+def vit(s, num_patches=14 * 14, num_classes=1000):
+    num_layers, n, d, f, size = sizes(s)
+    block = with_biases(d, n, size, size) + feed_forward(d, f) + 4 * [(d,)]
+    embedding = [(16 * 16 * 3, d), (d,), (d,), (num_patches + 1, d)]
+    return embedding + num_layers * block + 2 * [(d,)] + [(d, num_classes), (num_classes,)]
+
+
+def decision_transformer(s, max_steps=1000):
+    num_layers, n, d, f, size = sizes(s)
+    embedding = [(1, d), (s["state_size"], d), (s["action_size"], d), (max_steps, d)]
+    block = with_biases(d, n, size, size) + feed_forward(d, f) + 4 * [(d,)]
+    head = [(d, s["action_size"]), (s["action_size"],)]
+    return embedding + num_layers * block + 7 * [(d,)] + head
+
+
+def perceiver(s, max_length=2048):
+    num_layers, n, d, f, key = sizes(s)
+    c, value = s["latent_dim"], s["latent_dim"] // n
+    read = with_biases(c, n, key, value, d) + feed_forward(c, f) + 4 * [(c,)] + 2 * [(d,)]
+    block = with_biases(c, n, key, value) + feed_forward(c, f) + 4 * [(c,)]
+    write = with_biases(d, n, key, d // n, c) + feed_forward(d, d) + 4 * [(d,)] + 2 * [(c,)]
+    tables = [(s["vocabulary_size"], d), (max_length, d), (max_length, d), (s["num_latents"], c)]
+    return tables + read + num_layers * block + write
+
+
+SHAPES = {
+    "decision_transformer": decision_transformer,
+    "perceiver": perceiver,
+    "modern_bert": modern_bert,
+    "vit": vit,
+    "llama": llama,
+    "mistral": llama,
+    "mixtral": mixtral,
+    "gemma": gemma,
+    "t5": t5,
+    "switch_transformer": switch_transformer,
+}
