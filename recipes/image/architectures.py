@@ -10,6 +10,15 @@ from .shapes import token_grid
 
 def build(options, kind):
     """Build the model `options.model` for images of an `ImageKind`."""
+    if options.model == "vit":
+        arguments = {
+            "num_classes": kind.num_classes,
+            "image_shape": kind.image_shape,
+            "patch_size": options.patch_size,
+            **options.sizes(),
+            "dropout": options.dropout,
+        }
+        return build_model(models.vit, arguments, options.more)
     own = _image if options.model == "image_transformer" else _sparse
     arguments = {
         "vocabulary_size": kind.num_values + 2,

@@ -16,7 +16,7 @@ class ShuffledBatches:
         batch_size: int.
         steps: int. Batches of an epoch.
         seed: int.
-        encode: function of images (B, H, W, C) that returns inputs and labels.
+        encode: function of images (B, H, W, C) and labels (B,) that returns inputs and targets.
     """
 
     def __init__(self, images, batch_size, steps, seed, encode):
@@ -27,7 +27,8 @@ class ShuffledBatches:
         return self._steps
 
     def batch(self, epoch, index):
-        return self._encode(self._images.take(self._places(epoch * self._steps + index)))
+        places = self._places(epoch * self._steps + index)
+        return self._encode(self._images.take(places), self._images.take_labels(places))
 
     def _places(self, step):
         numbers = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
@@ -50,7 +51,8 @@ class OrderedBatches:
 
     def batch(self, epoch, index):
         first, end = index * self._batch_size, (index + 1) * self._batch_size
-        return self._encode(self._images.take(np.arange(first, min(end, len(self._images)))))
+        places = np.arange(first, min(end, len(self._images)))
+        return self._encode(self._images.take(places), self._images.take_labels(places))
 
 
 @functools.lru_cache(maxsize=2)

@@ -22,17 +22,25 @@ _SIZE = math.prod(_SHAPE)
 
 
 class Images(NamedTuple):
-    """Images (N, H, W, C) of an array, in a given order."""
+    """Images (N, H, W, C) of an array, in a given order, and the array's labels (N,) if known."""
 
     array: np.ndarray
     order: np.ndarray
+    labels: np.ndarray | None = None
 
     def __len__(self):
         return len(self.order)
 
     def take(self, places):
         """Return the images at `places` of the order, which wraps around."""
-        return np.ascontiguousarray(self.array[self.order[np.asarray(places) % len(self)]])
+        return np.ascontiguousarray(self.array[self._index(places)])
+
+    def take_labels(self, places):
+        """Return the labels, int32 (n,), of the images at `places`; None if they have none."""
+        return None if self.labels is None else self.labels[self._index(places)].astype("int32")
+
+    def _index(self, places):
+        return self.order[np.asarray(places) % len(self)]
 
 
 def read_images(dataset, data_dir=None, seed=0):
@@ -50,12 +58,15 @@ def read_images(dataset, data_dir=None, seed=0):
     """
     random = np.random.RandomState(seed)
     if dataset == "digits":
-        images = _digits()
+        images, labels = _digits()
         order = random.permutation(len(images))
         held_out = int(len(images) * HELD_OUT)
         parts = order[2 * held_out :], order[:held_out], order[held_out : 2 * held_out]
-        return {name: Images(images, part) for name, part in zip(SPLITS, parts, strict=True)}
-    train, test = (_cifar10 if dataset == "cifar10" else _imagenet32)(data_dir)
+        found = zip(SPLITS, parts, strict=True)
+        return {name: Images(images, part, labels) for name, part in found}
+    (train, labels), (test, test_labels) = (_cifar10 if dataset == "cifar10" else _imagenet32)(
+        data_dir
+    )
     order = random.permutation(len(train))
     held_out = min(MOST_HELD_OUT, int(len(train) * HELD_OUT))
     if not held_out:
@@ -64,9 +75,9 @@ def read_images(dataset, data_dir=None, seed=0):
             f"Received: {len(train)} in {data_dir}."
         )
     return {
-        "train": Images(train, order[held_out:]),
-        "valid": Images(train, order[:held_out]),
-        "test": Images(test, np.arange(len(test))),
+        "train": Images(train, order[held_out:], labels),
+        "valid": Images(train, order[:held_out], labels),
+        "test": Images(test, np.arange(len(test)), test_labels),
     }
 
 
@@ -77,7 +88,8 @@ def _digits():
         raise ImportError(
             "The digits come with the package scikit-learn: pip install 'keras_attn[recipes]'"
         ) from error
-    return load_digits().images.astype("uint8")[..., None]
+    digits = load_digits()
+    return digits.images.astype("uint8")[..., None], digits.target
 
 
 def _cifar10(data_dir):
@@ -89,7 +101,7 @@ def _cifar10(data_dir):
     names = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
     paths = [files.find(data_dir, name) for name in names]
     *train, test = map(_cifar10_batch, paths)
-    return np.concatenate(train), test
+    return tuple(map(np.concatenate, zip(*train, strict=True))), test
 
 
 def _cifar10_batch(path):
@@ -104,7 +116,7 @@ def _cifar10_batch(path):
         raise ValueError(
             f"The file {path} must have labels up to 9. Received: {records[:, 0].max()}."
         )
-    return _pixels(records[:, 1:])
+    return _pixels(records[:, 1:]), records[:, 0]
 
 
 def _imagenet32(data_dir):
@@ -119,7 +131,7 @@ def _imagenet32(data_dir):
                 f"There is no file {beginning}*.npy or {beginning}*.npz in {data_dir}."
             )
         arrays = [_array(path) for path in paths]
-        splits.append(arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+        splits.append((arrays[0] if len(arrays) == 1 else np.concatenate(arrays), None))
     return splits
 
 

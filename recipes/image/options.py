@@ -27,8 +27,9 @@ class RecipeOptions(
 
     DESCRIPTION = (
         "Trains a model of images, evaluates it on held-out ones in bits per dimension, draws "
-        "samples, exports it and writes a result card. By default the images are scikit-learn's "
-        "digits. The same command with the same --out resumes a run."
+        "samples, exports it and writes a result card; vit classifies images and is evaluated by "
+        "its accuracy. By default the images are scikit-learn's digits. The same command with the "
+        "same --out resumes a run."
     )
 
     dataset: str = option("digits", choices=tuple(DATASETS))
@@ -38,7 +39,7 @@ class RecipeOptions(
     model: str = option("image_transformer", choices=MODELS)
     dropout: float | None = option({"": 0.2}, within=(0, 1))
     pattern: str | None = option(
-        {"": "block_local_1d", "sparse_transformer": "strided"},
+        {"": "block_local_1d", "sparse_transformer": "strided", "vit": "dense"},
         "earlier tokens that a token attends to; dense: all",
         choices=PATTERNS,
     )
@@ -62,6 +63,9 @@ class RecipeOptions(
         choices=("categorical", "logistics"),
     )
     num_mixtures: int | None = option({"": 10}, "of logistics", at_least=1)
+    patch_size: int | None = option(
+        None, "rows and columns of a patch of vit (default: a quarter of the image's)", at_least=1
+    )
     batch_size: int = option(32, "images of a step", at_least=1)
     train_images: int = option(60_000, "images to train on", identity=False, at_least=1)
     steps: int | None = changed(ScheduleOptions, "steps", None, "in place of --train-images")
@@ -85,7 +89,8 @@ class RecipeOptions(
         options = super(RecipeOptions, options).resolve().divide(steps)
         given = options.block_length, options.stride
         sizes = pattern_sizes(DATASETS[options.dataset], options.likelihood, *given)
-        return options.fill(**sizes, warmup_steps=options.steps // 10)
+        patch_size = DATASETS[options.dataset].image_shape[0] // 4
+        return options.fill(**sizes, warmup_steps=options.steps // 10, patch_size=patch_size)
 
     def check(self):
         super().check()
@@ -102,8 +107,27 @@ class RecipeOptions(
                     "--pattern must be dense, strided or fixed for sparse_transformer. "
                     f"Received: --pattern {self.pattern}."
                 )
+        if self.model == "vit":
+            self._check_classifier()
         if self.likelihood == "logistics" and self.temperature != 1:
             raise OptionError("--temperature is for --likelihood categorical.")
+
+    def _check_classifier(self):
+        kind = DATASETS[self.dataset]
+        if kind.num_classes is None:
+            raise OptionError(
+                f"--dataset must have classes for vit. Received: --dataset {self.dataset}."
+            )
+        if self.likelihood != "categorical" or self.pattern != "dense":
+            raise OptionError(
+                "--likelihood and --pattern are for models that draw images. "
+                f"Received: --likelihood {self.likelihood} and --pattern {self.pattern}."
+            )
+        if any(length % self.patch_size for length in kind.image_shape[:2]):
+            raise OptionError(
+                f"--patch-size must divide the images, {kind.image_shape[:2]}. "
+                f"Received: --patch-size {self.patch_size}."
+            )
 
     def identity(self):
         """Spell the data's directory in one way."""

@@ -2,22 +2,23 @@
 
 from typing import NamedTuple
 
-MODELS = ("image_transformer", "sparse_transformer")
+MODELS = ("image_transformer", "sparse_transformer", "vit")
 PATTERNS = ("dense", "block_local_1d", "block_local_2d", "strided", "fixed")
 # The Image Transformer's 1-D block; smaller images have four blocks.
 _BLOCK = 256
 
 
 class ImageKind(NamedTuple):
-    """Shape of the images of a data set, and number of values of a channel."""
+    """Shape of the images of a data set, and numbers of values of a channel and of classes."""
 
     image_shape: tuple
     num_values: int
+    num_classes: int | None = None
 
 
 DATASETS = {
-    "digits": ImageKind((8, 8, 1), 17),
-    "cifar10": ImageKind((32, 32, 3), 256),
+    "digits": ImageKind((8, 8, 1), 17, 10),
+    "cifar10": ImageKind((32, 32, 3), 256, 10),
     "imagenet32": ImageKind((32, 32, 3), 256),
 }
 

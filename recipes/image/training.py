@@ -2,6 +2,7 @@
 
 import time
 
+import keras
 import numpy as np
 
 from keras_attn import generation, losses, metrics, models
@@ -18,13 +19,20 @@ from .shapes import DATASETS
 
 
 def run(options, started):
-    ImageRun(options).execute(started)
+    kind = ClassifierRun if options.model == "vit" else ImageRun
+    kind(options).execute(started)
 
 
-class ImageRun(TrainingRun):
-    """Training, evaluation and export of a model of images in the directory `options.out`."""
+class ImagesRun(TrainingRun):
+    """Training, evaluation and export of a model that reads images.
 
-    curve = "val_bits_per_dim"
+    A subclass defines `_compile()`, which compiles `model`, and `_encode`, a function of the images
+    and labels of a batch that returns inputs and targets.
+    """
+
+    metric = None
+    # True if the loss counts all rows alike, so that the devices must divide each batch.
+    needs_whole_batches = False
 
     def __init__(self, options):
         super().__init__(options, options.identity())
@@ -32,10 +40,8 @@ class ImageRun(TrainingRun):
         self.splits = read_images(options.dataset, options.data_dir, options.seed)
         with self.scope():
             self.model = build(options, self.kind)
-            self.tokens = models.ImageTokens.of(self.model)
-            self._likelihood = self._mixture()
             self._compile()
-        if self._likelihood:
+        if self.needs_whole_batches:
             self.check_batch("batch_size")
 
     def training_data(self):
@@ -44,7 +50,7 @@ class ImageRun(TrainingRun):
         images = self.splits["train"]
         train = ShuffledBatches(images, options.batch_size, steps, options.seed, self._encode)
         number = min(options.valid_images, len(self.splits["valid"]))
-        if self._likelihood:  # the devices must divide the last batch too
+        if self.needs_whole_batches:  # the devices must divide the last batch too
             number -= number % self.devices.num_replicas_in_sync
         return EpochDataset(train), self._held_out("valid", number)[0]
 
@@ -54,20 +60,38 @@ class ImageRun(TrainingRun):
         return sum(array.nbytes for array in arrays.values())
 
     def evaluate(self):
-        """Return bits per dimension of the test split."""
+        """Return the metric of the test split."""
         data, number = self._held_out("test", self.options.test_images)
         started = time.monotonic()
-        how = {"verbose": evaluate_verbosity(), "return_dict": True}
-        found = self.model.evaluate(data.data(), **how)
+        found = self.model.evaluate(data.data(), verbose=evaluate_verbosity(), return_dict=True)
         return {
             "test": {
-                "metric": "bits_per_dim",
-                "value": found["bits_per_dim"],
+                "metric": self.metric,
+                "value": found[self.metric],
                 "signature": f"{number} images",
                 "images": number,
                 "seconds": round(time.monotonic() - started, 1),
             }
         }
+
+    def card_entries(self):
+        return {
+            "task": self.options.dataset,
+            "images": {name: len(images) for name, images in self.splits.items()},
+        }
+
+    def _held_out(self, split, most):
+        """Return an `EpochDataset` of at most `most` images, and their number."""
+        array, order, labels = self.splits[split]
+        images = Images(array, order[:most], labels)
+        batches = OrderedBatches(images, self.options.batch_size, self._encode)
+        return EpochDataset(batches, free_axes=(0,)), len(images)
+
+
+class ImageRun(ImagesRun):
+    """Run of a model of images, from which it draws samples."""
+
+    metric, curve = "bits_per_dim", "val_bits_per_dim"
 
     def sample(self):
         """Generate the images that the export generates from the same seed; write `samples.png`."""
@@ -84,28 +108,17 @@ class ImageRun(TrainingRun):
     def card_entries(self):
         """Return entries of the card, and write samples."""
         self.sample()
-        return {
-            "task": self.options.dataset,
-            "vocabulary_size": self.tokens.vocabulary_size,
-            "images": {name: len(images) for name, images in self.splits.items()},
-        }
+        return {**super().card_entries(), "vocabulary_size": self.tokens.vocabulary_size}
 
     def summary(self, card):
         yield f"Samples: {self.path('samples.png')}"
         yield from super().summary(card)
 
-    def _encode(self, images):
-        """Return inputs and labels of a batch."""
+    def _encode(self, images, labels):
+        """Return the tokens that the model reads, and those that it predicts."""
         encode = self.tokens.values if self._likelihood else self.tokens.encode
-        inputs, labels = self.tokens.inputs(images), encode(images)
-        return {"token_ids": np.asarray(inputs)}, np.asarray(labels)
-
-    def _held_out(self, split, most):
-        """Return an `EpochDataset` of at most `most` images, and their number."""
-        array, order = self.splits[split]
-        images = Images(array, order[:most])
-        batches = OrderedBatches(images, self.options.batch_size, self._encode)
-        return EpochDataset(batches, free_axes=(0,)), len(images)
+        inputs, targets = self.tokens.inputs(images), encode(images)
+        return {"token_ids": np.asarray(inputs)}, np.asarray(targets)
 
     def _mixture(self):
         """Return the likelihood of whole pixels; None for the softmax of a value."""
@@ -121,9 +134,30 @@ class ImageRun(TrainingRun):
         return None if temperature == 1 else generation.Sample(temperature)
 
     def _compile(self):
+        self.tokens = models.ImageTokens.of(self.model)
+        self._likelihood = self._mixture()
+        self.needs_whole_batches = self._likelihood is not None
         self.model.compile(
             adam(self.options),
             loss=self._likelihood or losses.LabelSmoothedCrossentropy(0.0),
             weighted_metrics=[metrics.BitsPerDim(likelihood=self._likelihood)],
+            jit_compile=JIT_COMPILE,
+        )
+
+
+class ClassifierRun(ImagesRun):
+    """Run of a classifier, which reads images as numbers from 0 to 1."""
+
+    metric, curve = "accuracy", "val_accuracy"
+    needs_whole_batches = True
+
+    def _encode(self, images, labels):
+        return {"images": images.astype("float32") / (self.kind.num_values - 1)}, labels
+
+    def _compile(self):
+        self.model.compile(
+            adam(self.options),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
             jit_compile=JIT_COMPILE,
         )

@@ -81,6 +81,11 @@ def _sparse(options):
     return {"image_shape": (num_rows, row, 1), "summary": max(1, row // 4)}
 
 
+def _windowed(options):
+    # Two blocks read the whole context.
+    return {"window": options.context // 2 + 1}
+
+
 _OWN = {
     "gpt": lambda options: {"max_length": options.context},
     "deep_char_transformer": lambda options: {"max_length": options.context},
@@ -88,6 +93,10 @@ _OWN = {
     "adaptive_span_transformer": lambda options: {"max_span": options.memory},
     "reformer": lambda options: {"axial_shape": factor_pair(options.context)},
     "sparse_transformer": _sparse,
+    "llama": lambda options: {},
+    "mistral": _windowed,
+    "mixtral": lambda options: {},
+    "gemma": _windowed,
 }
 # Arguments with which every query attends to all keys before it.
 _FULL = {

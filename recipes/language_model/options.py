@@ -9,7 +9,8 @@ from ..text.options import TextOptions
 
 WITH_MEMORY = ("transformer_xl", "adaptive_span_transformer")
 SPARSE = ("adaptive_span_transformer", "reformer", "sparse_transformer")
-MODELS = ("gpt", "deep_char_transformer", "transformer_xl", *SPARSE)
+RECENT = ("llama", "mistral", "mixtral", "gemma")
+MODELS = ("gpt", "deep_char_transformer", "transformer_xl", *SPARSE, *RECENT)
 # Arguments of a preset that --context and --memory decide, and those that follow from them.
 _LENGTHS = ("vocabulary_size", "max_length", "memory_length", "max_span")
 _SHAPES = ("axial_shape", "image_shape")
@@ -102,14 +103,15 @@ class RecipeOptions(
 
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and arguments where none are given."""
-        build, preset = self.find_preset(lambda model, _: model in MODELS)
+        build, preset = self.find_preset(lambda model, x: model in MODELS and "scaling" not in x)
         memory = preset.get("memory_length", preset.get("max_span"))
         sizes = {name: preset[name] for name in (*self.sizes(), "dropout") if name in preset}
         replaced = {*self.sizes(), "dropout", *_LENGTHS}
         context = self.context
         if context is None:
             shape = next((preset[name] for name in _SHAPES if name in preset), None)
-            context = math.prod(shape) if shape else preset.get("max_length") or min(memory, 512)
+            context = math.prod(shape) if shape else preset.get("max_length")
+            context = context or min(memory or 512, 512)
         else:
             replaced.update(_SHAPES)
         others = [f"{name}={value!r}" for name, value in preset.items() if name not in replaced]

@@ -5,6 +5,8 @@ import dataclasses
 from ..options import OptionError, RunOptions, SizeOptions, option
 from ..text.options import TextOptions
 
+MODELS = ("bert", "modern_bert", "perceiver")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecipeOptions(
@@ -21,11 +23,12 @@ class RecipeOptions(
     """Options of `recipes.masked_language_model`."""
 
     DESCRIPTION = (
-        "Trains BERT to predict masked tokens from both sides, evaluates it on held-out text, "
+        "Trains a model to predict masked tokens from both sides, evaluates it on held-out text, "
         "exports it and writes a result card. Without --data-dir and --text the text is the source "
         "of Python's standard library. The same command with the same --out resumes a run."
     )
 
+    model: str = option("bert", choices=MODELS)
     dropout: float = option(0.1, within=(0, 1))
     mask_rate: float = option(0.15, "share of the tokens to predict")
 

@@ -14,6 +14,12 @@ from ..text.tokens import FIRST_ID
 from .batches import MaskedSegments, mask_tokens
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 24
+# Arguments of each model for a number of tokens.
+_OWN = {
+    "bert": lambda context: {"max_length": context},
+    "modern_bert": lambda context: {"window": context // 2},
+    "perceiver": lambda context: {"max_length": context, "num_latents": -(-context // 4)},
+}
 MASK = "[MASK]"
 
 
@@ -22,7 +28,7 @@ def run(options, started):
 
 
 class MaskedLanguageModelRun(TrainingRun):
-    """Training, evaluation and export of a BERT in the directory `options.out`."""
+    """Training, evaluation and export of a masked language model in the directory `options.out`."""
 
     curve = "val_masked_accuracy"
 
@@ -32,8 +38,9 @@ class MaskedLanguageModelRun(TrainingRun):
         self.corpus = Corpus.load(name, splits, options)
         self.mask_id = self.corpus.tokens.vocabulary_size
         with self.scope():
-            arguments = {"dropout": options.dropout, "max_length": options.context}
-            self.model = models.bert(self.mask_id + 1, **options.sizes(), **arguments)
+            build = getattr(models, options.model)
+            arguments = {"dropout": options.dropout, **_OWN[options.model](options.context)}
+            self.model = build(self.mask_id + 1, **options.sizes(), **arguments)
             self.model.compile(
                 adam(options),
                 loss=losses.LabelSmoothedCrossentropy(0.0),

@@ -23,7 +23,7 @@ class TranslationRun(TrainingRun):
     """Training, evaluation and export of a translator in the directory `options.out`."""
 
     def __init__(self, options):
-        _check_preset(options.preset)
+        _check_preset(options.preset, options.residual)
         self.task = make_task(options)
         super().__init__(options, {**self.task.identity(), **options.identity()})
         self.corpus = ParallelCorpus.load(self.task.splits, options)
@@ -98,10 +98,11 @@ class TranslationRun(TrainingRun):
     def _model(self):
         options = self.options
         chosen = {"num_layers": options.num_layers, "dropout": options.dropout}
+        if PRESETS[options.preset][0] is models.transformer:
+            chosen["residual"] = options.residual
         model = models.create(
             options.preset,
             vocabulary_size=self.corpus.tokens.vocabulary_size,
-            residual=options.residual,
             **{name: value for name, value in chosen.items() if value is not None},
         )
         model.compile(
@@ -153,7 +154,13 @@ class TranslationRun(TrainingRun):
         return [keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)]
 
 
-def _check_preset(preset):
-    known = [name for name, (build, _) in PRESETS.items() if build is models.transformer]
+def _check_preset(preset, residual):
+    builders = models.transformer, models.t5, models.switch_transformer
+    known = [name for name, (build, _) in PRESETS.items() if build in builders]
     if preset not in known:
         raise ValueError(f"--preset must be one of {', '.join(known)}. Received: {preset}.")
+    if residual != "pre_norm" and PRESETS[preset][0] is not models.transformer:
+        raise ValueError(
+            "--residual is for presets of `transformer`. "
+            f"Received: --residual {residual} and --preset {preset}."
+        )

@@ -96,6 +96,31 @@ def test_a_run_writes_card_samples_and_export(tmp_path, capsys, likelihood):
         assert len(card(tmp_path)["history"]) == 3 and card(tmp_path)["steps"] == facts["steps"]
 
 
+@pytest.mark.slow
+def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys):
+    options = ("--model", "vit", "--steps", "300", "--hidden-dim", "24", "--test-images", "179")
+    assert run(tmp_path, *options, "--batch-size", "16") == 0
+    value = card(tmp_path)["results"]["test"]["value"]
+    assert value > 0.5 and f"accuracy {value:.4g} (179 images)" in capsys.readouterr().out
+    classify = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures["classify"]
+    test = read_images("digits")["test"]
+    images = test.take(range(179)).astype("float32") / 16
+    found = classify(images=tf.constant(images))
+    assert np.mean(found["class"] == test.take_labels(range(179))) == pytest.approx(value)
+    np.testing.assert_allclose(tf.reduce_sum(found["probabilities"], axis=-1), 1, atol=1e-5)
+
+
+def test_labels_are_those_of_the_images():
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    for images in read_images("digits", seed=3).values():
+        shown, labels = images.take(range(5)), images.take_labels(range(5))
+        for image, label in zip(shown, labels, strict=True):
+            (same,) = np.nonzero((digits.images == image[..., 0]).all(axis=(1, 2)))
+            assert label in digits.target[same]
+
+
 @pytest.mark.parametrize("pattern", ["dense", "strided", "fixed"])
 def test_a_sparse_transformer_scores_the_same_tokens(tmp_path, pattern):
     """Bits per dimension are those of the values 0 .. 16 as the ids 1 .. 17 after the start 18."""
@@ -136,7 +161,9 @@ def test_a_pass_reads_each_image_once():
     images = Images(np.arange(7, dtype="uint8").reshape(7, 1, 1, 1), np.array([3, 5, 0, 6, 1]))
     read = {}
     for start in (0, 3):
-        batches = ShuffledBatches(images, batch_size=2, steps=3, seed=4, encode=np.ravel)
+        batches = ShuffledBatches(
+            images, batch_size=2, steps=3, seed=4, encode=lambda x, _: x.ravel()
+        )
         for epoch in range(start, 5):
             found = [int(x) for index in range(len(batches)) for x in batches.batch(epoch, index)]
             read.setdefault(epoch, []).append(found)
@@ -273,6 +300,8 @@ def test_a_missing_scikit_learn_is_reported(capsys, tmp_path, monkeypatch):
         (("--data-dir", "x"), "--data-dir is where the files of cifar10"),
         (("--pattern", "lsh"), "invalid choice: 'lsh'"),
         (("--preset", "gtrxl"), "--preset must be one of sparse_transformer_cifar10"),
+        (("--model", "vit", "--patch-size", "3"), "--patch-size must divide the images, (8, 8)."),
+        (("--model", "vit", "--pattern", "strided"), "--likelihood and --pattern are for models"),
         (("--with", "colour=1"), "--with must name an argument of image_transformer"),
         (("--pattern", "fixed", "--summary", "9"), "`summary` must be at most `stride`"),
         (("--likelihood", "logistics", "--temperature", "2"), "--temperature is for"),

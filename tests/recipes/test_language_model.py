@@ -133,6 +133,14 @@ def test_auxiliary_losses_can_be_left_out(data, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("model", ["llama", "mistral", "mixtral", "gemma"])
+def test_recent_models_run(data, tmp_path, model):
+    """Heads of four numbers, which rotary positions pair."""
+    assert run(data, tmp_path, "--model", model, "--hidden-dim", "8", "--max-length", "4") == 0
+    assert card(tmp_path)["results"]["test"]["value"] < 8
+
+
+@pytest.mark.slow
 def test_a_run_writes_card_export_and_files(data, tmp_path, capsys):
     assert run(data, tmp_path, "--model", "gpt", "--stride", "5", "--max-length", "4") == 0
     for name in ("card.json", "curve.png", "model.keras", "tokenizer.model", "settings.json"):
@@ -327,6 +335,8 @@ def test_a_preset_sets_model_sizes_and_arguments():
     assert options.more[-1] == "num_rounds=4"
     options = parse("--preset", "reformer_enwik8", "--context", "2048")
     assert options.context == 2048 and not any("axial_shape" in more for more in options.more)
+    options = parse("--preset", "mistral_7b", "--num-layers", "2")
+    assert (options.context, options.more) == (512, ("num_key_value_heads=8",))
     options = parse("--preset", "deep_char_12")
     assert (options.model, options.context, options.more) == ("deep_char_transformer", 512, ())
 

@@ -51,6 +51,14 @@ def test_a_run_learns_and_writes_card_and_export(text, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("model", ["modern_bert", "perceiver"])
+def test_other_models_learn(text, tmp_path, model):
+    assert run(text, tmp_path, "--steps", "600", "--model", model) == 0
+    result = card(tmp_path)["results"]["test"]
+    assert result["value"] > result["baseline"] + 0.1
+
+
+@pytest.mark.slow
 def test_a_killed_run_ends_like_an_undisturbed_one(monkeypatch, text, tmp_path):
     def train(out):
         keras.utils.set_random_seed(0)

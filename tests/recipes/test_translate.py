@@ -171,6 +171,12 @@ def test_an_unknown_preset_is_reported(capsys, broken, tmp_path):
         assert name in sentence and "transformer_tiny" in sentence
 
 
+def test_a_residual_of_other_models_is_refused(capsys, broken, tmp_path):
+    options = ("--preset", "t5_efficient_tiny", "--residual", "post_norm")
+    sentence = fails(capsys, broken, tmp_path / "out", *options)
+    assert "--residual is for presets of `transformer`" in sentence
+
+
 def test_an_existing_export_is_not_overwritten(capsys, broken, tmp_path):
     kept = tmp_path / "out" / "export" / "3"
     kept.mkdir(parents=True)
