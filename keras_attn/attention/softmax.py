@@ -14,6 +14,9 @@ from keras_attn.backend.operations import softmax_with_logsumexp
 # Absorbs any finite logit in float32, so that a forbidden key weighs exactly zero.
 FORBIDDEN = -1e30
 
+# Vectors of at most this squared length have no direction.
+SHORTEST = 1e-30
+
 
 def attend_dense(inputs, pattern):
     """Compute attention from the whole matrix of scores, in O(T S H) time and O(T S) memory.
@@ -39,6 +42,18 @@ def add_bias(logits, bias):
 def at_least_float32(x):
     """Return a float tensor as float64 if it is that, else as float32."""
     return x if backend.standardize_dtype(x.dtype) == "float64" else ops.cast(x, "float32")
+
+
+def directions(x):
+    """Divide vectors (..., H) by their lengths, which are at least float32.
+
+    The direction of a vector of zeros is zeros, without a gradient.
+    """
+    exact = at_least_float32(x)
+    squares = ops.sum(ops.square(exact), axis=-1, keepdims=True)
+    some = squares > SHORTEST
+    inverse = ops.where(some, ops.rsqrt(ops.where(some, squares, 1.0)), 0.0)
+    return ops.cast(exact * inverse, x.dtype)
 
 
 def query_keys(query, key):

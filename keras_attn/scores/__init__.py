@@ -3,6 +3,7 @@
 from keras_attn import registry
 from keras_attn.scores.additive import Additive
 from keras_attn.scores.bias import ALiBi, Bias, T5Bias
+from keras_attn.scores.cosine import Cosine
 from keras_attn.scores.dot_product import DotProduct
 from keras_attn.scores.learned_relative import LearnedRelative
 from keras_attn.scores.relative import Relative
@@ -52,6 +53,7 @@ __all__ = [
     "ALiBi",
     "Additive",
     "Bias",
+    "Cosine",
     "DotProduct",
     "LearnedRelative",
     "Relative",

@@ -4,12 +4,9 @@ import math
 
 from keras import ops
 
-from keras_attn.attention.softmax import at_least_float32, query_keys
+from keras_attn.attention.softmax import directions, query_keys
 from keras_attn.registry import register
 from keras_attn.scores.score import Score
-
-# Keys of at most this squared length have no direction.
-SHORTEST = 1e-30
 
 
 @register
@@ -40,9 +37,4 @@ class SharedQK(Score):
 
     def __call__(self, query, key, query_positions=None, key_positions=None):
         query = query * ops.cast(1 / math.sqrt(query.shape[-1]), query.dtype)
-        # The direction of a key of zeros is zeros, without a gradient.
-        x = at_least_float32(key)
-        squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
-        some = squares > SHORTEST
-        inverse = ops.where(some, ops.rsqrt(ops.where(some, squares, 1.0)), 0.0)
-        return query_keys(query, ops.cast(x * inverse, key.dtype))
+        return query_keys(query, directions(key))
