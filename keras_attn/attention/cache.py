@@ -65,6 +65,8 @@ def add_slots(buffer, update, index):
 
 def check_cache(cache, num_heads, key_dim, value_dim):
     """Refuse a cache that does not fit a layer of these sizes."""
+    if "sums" in cache:
+        return
     for name, width in (("key", key_dim), ("value", value_dim)):
         if name not in cache:
             raise ValueError(
@@ -74,8 +76,21 @@ def check_cache(cache, num_heads, key_dim, value_dim):
         check_shape(cache[name], f"cache['{name}']", (None, num_heads, None, width))
 
 
-def check_slot_positions(cache, pattern, key_positions):
-    """Refuse positions of more or fewer keys than the ring holds if `cache` is a ring."""
+def check_cache_arguments(cache, pattern, score, positions, masks):
+    """Refuse the scores, positions and masks that a cache of sums or a ring cannot take."""
+    key_positions = positions[1]
+    if "sums" in cache:
+        if not score.is_linear or pattern.simple_rule is None:
+            raise ValueError(
+                "A cache of sums needs the score and the pattern that it was made for. "
+                f"Received: score={score!r}, pattern={pattern!r}."
+            )
+        if any(x is not None for x in (*positions, masks["attention_mask"])):
+            raise ValueError(
+                "A cache of sums keeps no single keys: `query_positions`, `key_positions` and "
+                "`attention_mask` need one that does, `KVCache(max_length, whole=True)`. "
+                f"Received: a cache with {sorted(cache)} and one of these arguments."
+            )
     if key_positions is None or not _may_be_ring(cache, pattern):
         return
     shape, num_slots = ops.convert_to_tensor(key_positions).shape, cache["key"].shape[2]
@@ -118,6 +133,7 @@ class CacheView:
     slot_mask: object = None  # bool (S,), True where there is such a key; None if all are there
     columns: object = None  # int32 (S,), of the keys in a mask over all; None for all in order
     num_slots: int | None = None  # number of such columns, if known
+    sums: object = None  # (B, N, M, Hv + 1), in place of the keys before these
 
     def select_columns(self, mask, name):
         """Return the columns of a mask (..., positions) for the keys that are read."""
@@ -132,6 +148,11 @@ class CacheView:
 
     def scatter_scores(self, scores):
         """Return scores (B, N, T, S) of the keys that are read as scores of all slots."""
+        if self.sums is not None:
+            raise ValueError(
+                "A cache of sums has no scores; one with every key is `KVCache(max_length, "
+                "whole=True)`. Received: return_attention_scores=True."
+            )
         if self.num_slots is None:
             return scores
         return ops.matmul(scores, ops.one_hot(self.columns, self.num_slots, dtype=scores.dtype))
@@ -140,8 +161,9 @@ class CacheView:
 def read_cache(cache, key, value, pattern, query_positions=None, key_positions=None):
     """Return a cache extended by new keys and values, and a `CacheView` of the keys in reach.
 
-    A cache of `pattern.cache_size()` slots is a ring: position p is in slot p mod M. Others hold
-    position p in slot p. For a single query, only the keys that the pattern names are read.
+    A cache of `pattern.cache_size()` slots is a ring: position p is in slot p mod M. One of sums
+    has no slots. Others hold position p in slot p. For a single query, only the keys that the
+    pattern names are read.
 
     Args:
         cache: dict from `KVCache.initial`, `context_cache` or an earlier call.
@@ -149,6 +171,8 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
         query_positions, key_positions: as the attention layer got them; with the latter, the
             positions of the slots, all are read.
     """
+    if "sums" in cache:
+        return _view_sums(cache, key, value)
     if "index" not in cache:
         return cache, _view_all(cache, size(cache["key"], 2))
     is_single = key.shape[2] == 1
@@ -160,6 +184,14 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
     if is_single and key_positions is None:
         view = _view_decode_keys(new, num_slots, pattern, query_positions)
     return new, view or _view_all(new, num_slots)
+
+
+def _view_sums(cache, key, value):
+    """Return a cache of sums with its next index, and a view of the sums and the new keys."""
+    start, length = cache["index"], size(key, 2)
+    columns = start + ops.arange(length, dtype="int32")
+    view = CacheView(key, value, PositionRange(start, length), columns=columns, sums=cache["sums"])
+    return {**cache, "index": start + length}, view
 
 
 def _may_be_ring(cache, pattern):

@@ -144,6 +144,8 @@ class TileSizes:
     # Longest block of a window: short blocks compute few keys beyond it, long ones multiply faster.
     most_block: int = 128
     least_window: int = 64  # of an adaptive span: smaller products are hardly faster
+    # Queries and keys of a chunk of linear attention.
+    linear_chunk: int = 128
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +173,7 @@ class AttentionInputs:
     is_recompute: bool = False
     attention_mask: object = None  # bool, four axes that broadcast to (B, N, T, S)
     slot_mask: object = None  # bool (S,), the slots of a cache that hold a key
+    sums: object = None  # (B, N, M, Hv + 1), of a cache that keeps sums in place of earlier keys
     tile_sizes: TileSizes = TileSizes()
 
     def replace(self, **changes):

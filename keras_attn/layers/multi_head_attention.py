@@ -7,13 +7,14 @@ from keras import ops
 
 from keras_attn import patterns, positions, registry, scores
 from keras_attn.attention import fused
-from keras_attn.attention.cache import check_cache, check_slot_positions, read_cache
+from keras_attn.attention.cache import check_cache, check_cache_arguments, read_cache
 from keras_attn.attention.inputs import (
     AttentionInputs,
     TileSizes,
     positions_tensor,
     resolve_positions,
 )
+from keras_attn.attention.linear import attend_linear, can_attend_linear, extend_sums
 from keras_attn.attention.masks import attach_keras_mask, keras_mask, spread_masks
 from keras_attn.attention.softmax import attend_dense
 from keras_attn.layers.head_projections import HeadProjections
@@ -29,6 +30,7 @@ PLANS = {
     "dense": attend_dense,
     "blockwise": lambda inputs, pattern: pattern.attend(inputs),
     "fused": fused.attend_fused,
+    "linear": attend_linear,
 }
 
 
@@ -209,7 +211,7 @@ class MultiHeadAttention(HeadProjections):
             `AttentionInputs`; the `CacheView` and the new cache, None without a cache.
         """
         if cache is not None:
-            check_slot_positions(cache, pattern, positions[1])
+            check_cache_arguments(cache, pattern, self.score, positions, masks)
             # `Layer.__call__` fills in Keras's masks of the new values: a cache needs all slots'.
             for name, x in (("value_mask", value), ("key_mask", key)):
                 if masks[name] is not None and masks[name] is keras_mask(x):
@@ -246,12 +248,13 @@ class MultiHeadAttention(HeadProjections):
             layer_input=layer_input,
             attention_mask=attention_mask,
             slot_mask=slot_mask,
+            sums=None if view is None else view.sums,
             tile_sizes=self.tile_sizes,
         )
-        return inputs, view, cache
+        return inputs, view, cache if inputs.sums is None else extend_sums(cache, inputs)
 
     def _choose(self, inputs, pattern, view, positions):
-        """Choose "dense", "blockwise" or "fused", and the pattern to compute: only here.
+        """Choose the plan among `PLANS`, and the pattern to compute: only here.
 
         A cache, an attention mask and positions from the caller need the dense computation or the
         fused kernel.
@@ -263,6 +266,9 @@ class MultiHeadAttention(HeadProjections):
             # cost more than the products.
             pattern = DENSE
         is_blockwise = is_ordered and view is None and inputs.attention_mask is None
+        if self.score.is_linear and can_attend_linear(inputs, pattern, is_blockwise):
+            if self.implementation != "dense" or inputs.sums is not None:
+                return "linear", pattern
         if is_blockwise and None not in (length, num_keys) and length > num_keys:
             is_blockwise = pattern.simple_rule == "full"  # the first queries precede all keys
         if is_blockwise and self.implementation == "auto":

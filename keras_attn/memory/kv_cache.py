@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attn.attention.cache import extend_cache
+from keras_attn.attention.linear import initial_sums
 from keras_attn.ops.checks import check_sizes
 from keras_attn.registry import Value, register
 
@@ -23,6 +24,9 @@ class KVCache(Value):
       O(N W H) for any `max_length`, and the cache never runs full.
     - `Strided`, `Fixed`, `BlockLocal2D` and `p | q` keep all M keys, and a step gathers those that
       it may attend to. XLA writes the new key in place; other graphs copy the state.
+    - `Causal` with a score whose weights are products of M features, such as `Kernel`, keeps no
+      keys, but `sums` (B, N, M, Hv + 1) over them, and an `index`. A step takes O(N M Hv) in time
+      and memory for any `max_length`, and returns no scores.
     - `Causal`, `PerHead` of these and `LSH`, which would sort again, keep and read all, O(N M H).
 
     Several new keys at once, such as a prompt's, make a matrix of T by M scores, or T by M + T if
@@ -37,8 +41,8 @@ class KVCache(Value):
 
     Args:
         max_length: int. Number of keys to keep at most; None for a state that grows.
-        whole: bool. If True, all keys are kept for any pattern: for calls with `key_positions`,
-            which may move any key, and read all keys.
+        whole: bool. If True, all keys are kept for any pattern and score: for calls with
+            `key_positions`, which may move any key, and read all keys.
 
     Raises:
         ValueError: if `max_length` < 1.
@@ -72,6 +76,10 @@ class KVCache(Value):
                 "`attention` must be a `MultiHeadAttention`; the cache of a depth or a model is "
                 f"its `initial_cache`. Received: attention={attention!r}."
             )
+        score, sizes = attention.score, (attention.key_dim, attention.value_dim)
+        if score.is_linear and attention.pattern.simple_rule == "causal" and not self.whole:
+            dtype = attention.compute_dtype
+            return initial_sums(score, batch_size, attention.num_heads, *sizes, dtype)
         grows = self.max_length is None
         slots = 0 if grows else self.max_length
         kept = None if self.whole or grows else attention.pattern.cache_size()

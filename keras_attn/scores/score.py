@@ -18,11 +18,14 @@ class Score(registry.Value):
             `distance_table`.
         has_weights: True if the score has weights: those of all heads, in an order that only the
             score knows.
+        is_linear: True for a `KernelScore`, whose weights are products of features: attention with
+            it may take linear time.
     """
 
     shares_query = False
     uses_positions = False
     has_weights = False
+    is_linear = False
     trainable_variables = ()
 
     def __call__(self, query, key, query_positions=None, key_positions=None):

@@ -62,7 +62,8 @@ def check_in_tiles(layer, formula, pattern, atol):
             tape.watch(inputs)
             output = attention(*inputs)
             loss = tf.reduce_sum(output * tf.cos(tf.range(float(H))))
-        return output, *tape.gradient(loss, [*inputs, *(w.value for w in layer.weights)])
+        sources = [*inputs, *(w.value for w in layer.trainable_variables)]
+        return output, *map(tf.convert_to_tensor, tape.gradient(loss, sources))
 
     def matrix(query, key, value):
         operands = AttentionInputs(query, key, value, *places, layer)

@@ -1,0 +1,100 @@
+"""Attention whose weights are products of features, in linear time, and its cache of sums."""
+
+import numpy as np
+from keras import ops
+
+from keras_attn.attention.softmax import at_least_float32
+from keras_attn.ops.shapes import ceil_div, greater, pad, size, sizes, slice_axis
+
+
+def can_attend_linear(inputs, pattern, is_ordered):
+    """Return True if `attend_linear` gives the same as the matrix of scores.
+
+    `is_ordered`: True if positions follow each other and no mask of pairs is given.
+    """
+    is_simple = is_ordered and pattern.simple_rule is not None and inputs.dropout_fn is None
+    return is_simple or inputs.sums is not None
+
+
+def attend_linear(inputs, pattern):
+    """Compute attention over all keys or, for a causal pattern, over those up to each query.
+
+        o_i = phi(q_i) S_i / (phi(q_i) . z_i),   S_i = sum_j phi(k_j) v_j^T,   z_i = sum_j phi(k_j)
+
+    A causal pattern cuts the sequence into chunks of C: within a chunk queries meet keys, before it
+    they meet the sums. Time O((T + S) (C + M) Hv) and memory O((T + S) (C + M + M Hv / C)) per head
+    for M features. Return the output (B, N, T, Hv), and None for the scores.
+    """
+    if inputs.dropout_fn is not None:
+        raise ValueError(
+            "A cache of sums has no weights to drop. Call the layer with `training=False`, or with "
+            "a cache of `KVCache(max_length, whole=True)`. Received: training=True."
+        )
+    query = inputs.score.query_features(inputs.query)
+    key, value = _features_and_values(inputs)
+    if pattern.simple_rule == "causal":
+        totals = _causal_totals(query, key, value, inputs.sums, inputs.tile_sizes.linear_chunk)
+    else:
+        totals = ops.matmul(query, _add(inputs.sums, _outer_products(key, value)))
+    width = totals.shape[-1] - 1
+    weight = slice_axis(totals, width, 1, axis=3)
+    some = weight > 0  # False only for a query without a key
+    # The gradient of a quotient by JAX has the square of the divisor, which must be near 1.
+    totals = totals / ops.stop_gradient(ops.where(some, weight, 1.0))
+    weight = ops.where(some, slice_axis(totals, width, 1, axis=3), 1.0)
+    output = slice_axis(totals, 0, width, axis=3) / weight
+    return ops.cast(output, inputs.value.dtype), None
+
+
+def _features_and_values(inputs):
+    """Return features (B, N, S, M), zero for padding, and values with a one (B, N, S, Hv + 1)."""
+    key = inputs.score.key_features(inputs.key)
+    if inputs.key_mask is not None:
+        key = key * ops.cast(inputs.key_mask[..., None], key.dtype)
+    value = ops.cast(at_least_float32(inputs.value), key.dtype)
+    return key, ops.pad(value, [(0, 0), (0, 0), (0, 0), (0, 1)], constant_values=1.0)
+
+
+def _outer_products(key, value):
+    """Return the sum over keys (..., M, Hv + 1) of phi(k) [v 1]^T."""
+    return ops.matmul(ops.swapaxes(key, -1, -2), value)
+
+
+def _add(sums, more):
+    return more if sums is None else sums + more
+
+
+def _causal_totals(query, key, value, sums, chunk):
+    """Return the sums (B, N, T, Hv + 1) of (phi(q_i) . phi(k_j)) [v_j 1] over j up to i."""
+    length, num_keys = size(query, 2), size(key, 2)
+    longer = greater(length, num_keys)  # both end at the last position
+    chunk = min(chunk, longer) if isinstance(longer, int) else chunk
+    count = ceil_div(longer, chunk)
+
+    def cut(x):  # (B, N, T or S, W) -> (B, N, count, C, W)
+        x = pad(x, longer - size(x, 2), count * chunk - longer)
+        return ops.reshape(x, (*sizes(x)[:2], count, chunk, x.shape[3]))
+
+    query, key, value = cut(query), cut(key), cut(value)
+    products = ops.matmul(query, ops.swapaxes(key, -1, -2))  # (B, N, count, C, C)
+    totals = ops.matmul(products * np.tri(chunk, dtype="float32"), value)
+    if sums is not None or not isinstance(count, int) or count > 1:
+        of_chunks = _outer_products(key, value)  # (B, N, count, M, Hv + 1)
+        first = ops.zeros_like(of_chunks[:, :, :1]) if sums is None else sums[:, :, None]
+        # Shifted before it is added up: the rounding of no sum may depend on later keys.
+        earlier = ops.concatenate([first, slice_axis(of_chunks, 0, count - 1, axis=2)], axis=2)
+        totals = totals + ops.matmul(query, ops.cumsum(earlier, axis=2))
+    totals = ops.reshape(totals, (*sizes(totals)[:2], count * chunk, totals.shape[4]))
+    return slice_axis(totals, longer - length, length, axis=2)
+
+
+def initial_sums(score, batch_size, num_heads, key_dim, value_dim, dtype):
+    """Return a cache without keys: sums (B, N, M, Hv + 1), at least float32, and an index."""
+    shape = (batch_size, num_heads, score.count_features(key_dim), value_dim + 1)
+    dtype = "float64" if dtype == "float64" else "float32"
+    return {"sums": ops.zeros(shape, dtype), "index": ops.convert_to_tensor(0, "int32")}
+
+
+def extend_sums(cache, inputs):
+    """Return a cache of sums, whose index is advanced, with the keys of the inputs added."""
+    return {**cache, "sums": inputs.sums + _outer_products(*_features_and_values(inputs))}

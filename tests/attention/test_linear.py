@@ -1,0 +1,236 @@
+"""Linear attention: its plan equals the matrix of weights, and its cache of sums the whole pass."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.attention.inputs import TileSizes
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+from keras_attn.patterns import Causal, Dense, Local
+from keras_attn.scores import FAVOR, DotProduct, Kernel
+
+B, T, S, N, H, HV, D = 3, 13, 17, 2, 3, 5, 7
+X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D, seed=1)
+# Padding at the end, in between, and a row of nothing else.
+REAL = np.stack([np.arange(S) < S, np.arange(S) % 5 < 3, np.arange(S) < 0])
+SCORES = {"kernel": lambda: Kernel(), "favor": lambda: FAVOR(11, seed=0)}
+CHUNKS = TileSizes(linear_chunk=4)
+
+
+def built(implementation="auto", score="kernel", pattern="causal", **arguments):
+    arguments = {"key_dim": H, "value_dim": HV, **arguments}
+    layer = MultiHeadAttention(
+        N, score=SCORES[score](), pattern=pattern, implementation=implementation, **arguments
+    )
+    layer.tile_sizes = CHUNKS
+    layer.build(X.shape, X.shape)
+    for i, weight in enumerate(layer.trainable_weights):
+        weight.assign(oracles.random(*weight.shape, seed=i))
+    return layer
+
+
+def outputs_and_gradients(layer, *inputs, **call):
+    tensors = [tf.constant(x) for x in inputs]
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        output = layer(*(tensors * 2)[:2], **call)
+        loss = tf.reduce_sum(tf.cast(output, "float32") * tf.cos(tf.range(float(D))))
+    sources = [*tensors, *(weight.value for weight in layer.trainable_weights)]
+    found = tape.gradient(loss, sources, unconnected_gradients="zero")
+    return [oracles.numpy_of(x) for x in (output, *found)]
+
+
+def check_plan(*inputs, atol=2e-5, call=None, **arguments):
+    """The plan gives the outputs and the gradients of the matrix of weights."""
+    call = call or {}
+    pairs = (
+        outputs_and_gradients(built(way, **arguments), *inputs, **call)
+        for way in ("blockwise", "dense")
+    )
+    for found, wanted in zip(*pairs, strict=True):
+        scale = max(1.0, np.abs(wanted).max())
+        np.testing.assert_allclose(found / scale, wanted / scale, atol=atol)
+
+
+@pytest.mark.parametrize("pattern", ["causal", "dense"])
+@pytest.mark.parametrize("score", SCORES)
+def test_the_plan_equals_the_matrix_with_padding(score, pattern):
+    check_plan(X, score=score, pattern=pattern, call={"value_mask": REAL[:, :T]})
+
+
+@pytest.mark.parametrize("pattern", ["causal", "dense"])
+def test_keys_before_the_first_query(pattern):
+    check_plan(X, CONTEXT, pattern=pattern, call={"value_mask": REAL})
+
+
+def test_queries_before_the_first_key():
+    """The first have no key, so nothing but the output bias."""
+    check_plan(CONTEXT, X, call={"value_mask": REAL[:, S - T :]})
+
+
+def test_heads_that_share_keys():
+    check_plan(X, num_key_value_heads=1)
+
+
+@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 4e-2), ("mixed_float16", 4e-3)])
+def test_mixed_policies(policy, atol):
+    check_plan(X, dtype=policy, atol=atol)
+
+
+def weighted_sums(query, key, value):
+    """The recurrence of the paper, in float64, for one head."""
+    sums, total, outputs = np.zeros((query.shape[1], value.shape[1])), 0.0, []
+    for q, k, v in zip(query, key, value, strict=True):
+        sums, total = sums + np.outer(k, v), total + k
+        outputs.append(q @ sums / (q @ total))
+    return np.stack(outputs)
+
+
+def test_causal_attention_equals_the_recurrence():
+    layer = built("blockwise", use_bias=False)
+    kernels = [oracles.numpy_of(w) for w in layer.weights]
+    query, key, value = (np.einsum("btd,dnh->bnth", X.astype("float64"), w) for w in kernels[:3])
+    query, key = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (query, key))
+    expected = np.zeros((B, T, D))
+    for b, n in np.ndindex(B, N):
+        expected[b] += weighted_sums(query[b, n], key[b, n], value[b, n]) @ kernels[3][n]
+    np.testing.assert_allclose(layer(X, X), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_later_inputs_do_not_change_a_bit_of_earlier_outputs(score):
+    """Neither a sum that is subtracted again nor a factor of all keys would leave them equal."""
+    layer = built("blockwise", score)
+    before = oracles.numpy_of(layer(X, X))
+    for first in range(1, T):
+        changed = np.concatenate([X[:, :first], 30 * X[:, first:]], axis=1)
+        after = oracles.numpy_of(layer(changed, changed))
+        np.testing.assert_array_equal(after[:, :first], before[:, :first])
+        assert np.any(after[:, first:] != before[:, first:])
+
+
+def test_dropout_in_training_takes_weights():
+    layer = built("blockwise", dropout=0.5)
+    first, second = (layer(X, X, training=True) for _ in range(2))
+    assert np.any(np.asarray(first) != second)
+    np.testing.assert_array_equal(layer(X, X), built("blockwise")(X, X))
+
+
+def test_returned_scores_are_the_weights():
+    layer = built("blockwise")
+    output, scores = layer(X, X, return_attention_scores=True)
+    np.testing.assert_array_equal(output, layer(X, X))
+    np.testing.assert_allclose(ops.sum(scores, axis=-1), np.ones((B, N, T)), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["graph", "xla"])
+def test_compiled_functions_of_any_length(kind):
+    layer = built("blockwise")
+    signature = [tf.TensorSpec((None, None, D))] if kind == "graph" else None
+    call = tf.function(lambda x: layer(x, x), signature, jit_compile=kind == "xla")
+    for length in (1, 4, T) if kind == "graph" else (T,):
+        np.testing.assert_allclose(
+            call(X[:, :length]), layer(X[:, :length], X[:, :length]), atol=1e-5
+        )
+
+
+def decode(layer, chunks, max_length=50, **call):
+    cache, outputs, start = KVCache(max_length).initial(layer, B), [], 0
+    sizes = {name: x.shape for name, x in cache.items()}
+    for length in chunks:
+        piece = X[:, start : start + length]
+        output, cache = layer(piece, piece, cache=cache, **call)
+        outputs.append(output)
+        start += length
+    assert {name: x.shape for name, x in cache.items()} == sizes
+    assert int(cache["index"]) == start
+    return np.concatenate(outputs, axis=1)
+
+
+@pytest.mark.parametrize("chunks", [[1] * T, [6, 1, 5, 1], [T]], ids=str)
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"score": "favor"}, {"key_dim": 4, "position": "rotary", "num_key_value_heads": 1}],
+    ids=["kernel", "favor", "shared"],
+)
+def test_decoding_by_sums_equals_the_whole_pass(arguments, chunks):
+    layer = built(**arguments)
+    np.testing.assert_allclose(decode(layer, chunks), layer(X, X), atol=1e-5)
+
+
+def test_a_cache_of_sums_has_the_size_of_the_features():
+    layer = built()
+    for max_length in (1, 10**6, None):
+        cache = KVCache(max_length).initial(layer, B)
+        assert cache["sums"].shape == (B, N, H, HV + 1) and cache["sums"].dtype == "float32"
+    assert KVCache(9, whole=True).initial(layer, B)["key"].shape == (B, N, 9, H)
+    assert "key" in KVCache(9).initial(built(pattern=Local(4)), B)
+
+
+def test_a_cache_of_all_keys_gives_the_same():
+    layer, cache = built(), None
+    cache = KVCache(T, whole=True).initial(layer, B)
+    outputs = []
+    for t in range(T):
+        output, cache = layer(X[:, t : t + 1], X[:, t : t + 1], cache=cache)
+        outputs.append(output)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), layer(X, X), atol=1e-5)
+
+
+def test_padding_of_a_prompt_does_not_enter_the_sums():
+    """The columns of a mask are positions from 0 on."""
+    layer, real = built(), REAL[:2, :T]
+    real = np.concatenate([real, real[:1]])
+    found = decode(layer, [7, 1, 3, 2], value_mask=real)
+    np.testing.assert_allclose(found, layer(X, X, value_mask=real), atol=1e-5)
+
+
+def test_float64_sums():
+    layer = built(dtype="float64")
+    assert KVCache(3).initial(layer, B)["sums"].dtype == "float64"
+    np.testing.assert_allclose(layer(X, X), built("dense", dtype="float64")(X, X), atol=1e-12)
+
+
+CACHE = {"sums": np.zeros((B, N, H, HV + 1), "float32"), "index": np.array(3, "int32")}
+
+
+@pytest.mark.parametrize(
+    "layer, call, sentence",
+    [
+        ({}, {"query_positions": np.arange(T)}, "keeps no single keys.*whole=True"),
+        ({}, {"attention_mask": np.ones((T, T), bool)}, "keeps no single keys"),
+        ({}, {"return_attention_scores": True}, "no scores.*return_attention_scores=True"),
+        ({"dropout": 0.1}, {"training": True}, "no weights to drop.*training=True"),
+        ({"pattern": Local(3)}, {}, r"the pattern that it was made for.*Local\(3\)"),
+    ],
+)
+def test_arguments_that_need_single_keys_raise(layer, call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        built(**layer)(X, X, cache=CACHE, **call)
+
+
+def test_a_score_without_features_refuses_sums():
+    layer = MultiHeadAttention(N, H, value_dim=HV, score=DotProduct(), pattern=Causal())
+    with pytest.raises(ValueError, match=r"the score and the pattern.*score=DotProduct\(\)"):
+        layer(X, X, cache=CACHE)
+
+
+def test_dense_takes_the_plan_as_causal_does():
+    """Not only equal: linear, so the matrix of scores is never made."""
+    layer = MultiHeadAttention(1, 2, score=Kernel(), pattern=Dense())
+    x = np.ones((1, 60_000, 2), "float32")
+    assert np.isfinite(layer(x, x)).all()
+
+
+@pytest.mark.slow
+def test_export(tmp_path):
+    inputs = keras.Input((None, D))
+    model = keras.Model(inputs, built()(inputs, inputs))
+    model.export(tmp_path / "model", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "model")
+    for length in (1, 5, T):
+        np.testing.assert_allclose(loaded.serve(X[:, :length]), model(X[:, :length]), atol=1e-5)
