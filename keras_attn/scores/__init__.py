@@ -5,6 +5,7 @@ from keras_attn.scores.additive import Additive
 from keras_attn.scores.bias import ALiBi, Bias, T5Bias
 from keras_attn.scores.cosine import Cosine
 from keras_attn.scores.dot_product import DotProduct
+from keras_attn.scores.favor import FAVOR
 from keras_attn.scores.kernel import Kernel, KernelScore
 from keras_attn.scores.learned_relative import LearnedRelative
 from keras_attn.scores.relative import Relative
@@ -56,6 +57,7 @@ __all__ = [
     "Bias",
     "Cosine",
     "DotProduct",
+    "FAVOR",
     "Kernel",
     "KernelScore",
     "LearnedRelative",
