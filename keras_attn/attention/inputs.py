@@ -40,6 +40,15 @@ def default_positions(length, num_keys):
     return PositionRange(num_keys - length, length), PositionRange(0, num_keys)
 
 
+def fill_positions(query, key, query_positions=None, key_positions=None):
+    """Return the positions of queries (B, N, T, H) and keys; the default ones for None."""
+    queries, keys = default_positions(size(query, 2), size(key, 2))
+    return (
+        queries if query_positions is None else query_positions,
+        keys if key_positions is None else key_positions,
+    )
+
+
 def positions_tensor(positions):
     """Return an int32 tensor of a `PositionRange` or of anything that converts to a tensor."""
     if isinstance(positions, PositionRange):

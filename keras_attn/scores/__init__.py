@@ -4,6 +4,7 @@ from keras_attn import registry
 from keras_attn.scores.additive import Additive
 from keras_attn.scores.bias import ALiBi, Bias, T5Bias
 from keras_attn.scores.cosine import Cosine
+from keras_attn.scores.disentangled import Disentangled
 from keras_attn.scores.dot_product import DotProduct
 from keras_attn.scores.favor import FAVOR
 from keras_attn.scores.kernel import Kernel, KernelScore
@@ -56,6 +57,7 @@ __all__ = [
     "Additive",
     "Bias",
     "Cosine",
+    "Disentangled",
     "DotProduct",
     "FAVOR",
     "Kernel",

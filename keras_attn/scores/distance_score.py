@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.inputs import default_positions, distances_between, positions_by_head
+from keras_attn.attention.inputs import distances_between, fill_positions, positions_by_head
 from keras_attn.attention.relative_shift import distance_products
 from keras_attn.attention.softmax import query_keys
 from keras_attn.ops.shapes import size
@@ -46,9 +46,7 @@ class DistanceScore(ScoreLayer):
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):
         num_keys = size(key, 2)
-        queries, keys = default_positions(size(query, 2), num_keys)
-        query_positions = queries if query_positions is None else query_positions
-        key_positions = keys if key_positions is None else key_positions
+        query_positions, key_positions = fill_positions(query, key, query_positions, key_positions)
         by_content, by_distance = self.queries(query)
         needed = distances_between(query_positions, key_positions)
         if needed is None:

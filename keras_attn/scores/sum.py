@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.inputs import default_positions, distances_between, positions_by_head
+from keras_attn.attention.inputs import distances_between, fill_positions, positions_by_head
 from keras_attn.attention.relative_shift import distance_products, table_columns
 from keras_attn.attention.softmax import at_least_float32
 from keras_attn.ops.shapes import size
@@ -90,9 +90,7 @@ class Sum(ScoreLayer):
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):
-        queries, keys = default_positions(size(query, 2), size(key, 2))
-        query_positions = queries if query_positions is None else query_positions
-        key_positions = keys if key_positions is None else key_positions
+        query_positions, key_positions = fill_positions(query, key, query_positions, key_positions)
         positions = {"query_positions": query_positions, "key_positions": key_positions}
         tables = table or {}
         total = 0

@@ -1,0 +1,140 @@
+"""Scores of contents and of distances, each with the other."""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn.attention.inputs import (
+    PositionRange,
+    distances_between,
+    fill_positions,
+    positions_by_head,
+)
+from keras_attn.attention.relative_shift import distance_products, table_columns
+from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.ops.shapes import size, sizes
+from keras_attn.registry import register
+from keras_attn.scores.distance_score import DistanceScore
+
+
+@register
+class Disentangled(DistanceScore):
+    """Score of contents with contents and with distances, both ways, as in DeBERTa.
+
+        logit(i, j) = (q_i . k_j + q_i . K[c] + k_j . Q[c]) / sqrt(3 H),   c = bucket(i - j)
+
+    K and Q (2 num_buckets, N, H) are learned: keys and queries that a distance has. Half of the
+    buckets of each side hold one distance each, the others ever more, up to `max_distance`; all
+    beyond share one. Where positions follow each other, time is O(T (T + S) H) and memory
+    O(T (T + S)) per head, else O((T + S) H num_buckets) more; so is that of a decoding step.
+
+    Use it for encoders that read whole texts, such as masked language models.
+
+    Args:
+        num_buckets: int. Number of buckets on each side, an even one.
+        max_distance: int. Distance from which on all share a bucket; None for as many distances
+            as buckets, each with its own.
+
+    Call arguments and returns:
+        As the base class `DistanceScore`: from (B, N, T, H) and (B, N, S, H) to (B, N, T, S).
+
+    Raises:
+        ValueError: if `num_buckets` < 4 or odd, or `max_distance` < `num_buckets` / 2 + 2.
+
+    Example:
+        >>> from keras_attn import layers, scores
+        >>> layer = layers.MultiHeadAttention(8, 64, score=scores.Disentangled())
+
+    Differs from the paper: each layer has its own K and Q, which the paper makes of one table for
+        all layers by projections of each; the buckets are those of DeBERTa's second version
+        (without: `max_distance=None`). The bucket of i - j serves both terms of distances, as in
+        the authors' code, where eq. 4 has that of j - i in the second.
+
+    Reference: [He et al., 2021](https://arxiv.org/abs/2006.03654), section 3.1, eq. 2 to 4; for the
+        buckets [the authors' code](https://github.com/microsoft/DeBERTa).
+    """
+
+    def __init__(self, num_buckets=256, max_distance=512, **kwargs):
+        super().__init__(**kwargs)
+        check_sizes(4, num_buckets=num_buckets)
+        check_that(num_buckets % 2 == 0, "an even number", num_buckets=num_buckets)
+        if max_distance is not None:
+            check_sizes(num_buckets // 2 + 2, max_distance=max_distance)
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+
+    def build(self, query_shape, key_shape=None):
+        _, num_heads, _, head_dim = query_shape
+        shape = (2 * self.num_buckets, num_heads, head_dim)
+        for name in ("key_table", "query_table"):
+            near_zero = keras.initializers.RandomNormal(stddev=0.02)
+            setattr(self, name, self.add_weight(shape, near_zero, name=name))
+
+    def queries(self, query):
+        query = query * ops.cast(1 / math.sqrt(3 * query.shape[-1]), query.dtype)
+        return query, query
+
+    def buckets(self, distances):
+        """Return the row of K and Q of each distance i - j, int32 of any shape."""
+        if self.max_distance is None:
+            return ops.clip(distances + self.num_buckets, 0, 2 * self.num_buckets - 1)
+        # A list of all distances, in exact arithmetic: a logarithm's rounding would decide.
+        half, farthest = self.num_buckets // 2, self.max_distance
+        far = np.arange(farthest + 1)
+        steps = np.log(np.maximum(far, half) / half) / np.log((farthest - 1) / half) * (half - 1)
+        bucket = np.where(far <= half, far, np.ceil(steps - 1e-9).astype("int64") + half)
+        bucket = np.concatenate([-bucket[:0:-1], bucket]) + self.num_buckets
+        bucket = np.clip(bucket, 0, 2 * self.num_buckets - 1).astype("int32")
+        return ops.take(bucket, ops.clip(distances, -farthest, farthest) + farthest)
+
+    def distance_table(self, distances):
+        """Return K of all `distances` and Q of all distances from keys to queries."""
+        of_keys, _ = self.table_of_call(distances, None, None)
+        return {
+            "keys": of_keys,
+            "queries": self._columns(self.query_table, _reversed(distances), -1),
+        }
+
+    def table_of_call(self, needed, query_positions, num_keys):
+        return self._columns(self.key_table, needed, 1), needed
+
+    def _columns(self, table, distances, sign):
+        """Return the rows (N, H, L + 1) of `table_columns(distances)` times `sign`."""
+        rows = self.buckets(sign * table_columns(distances))
+        return ops.transpose(ops.take(ops.cast(table, self.compute_dtype), rows, axis=0), (1, 2, 0))
+
+    def products(self, query, i, j):
+        return _select(query, self.key_table, self.buckets(i[..., :, None] - j[..., None, :]))
+
+    def call(
+        self, query, key, query_positions=None, key_positions=None, table=None, distances=None
+    ):
+        positions = fill_positions(query, key, query_positions, key_positions)
+        of_keys = None if table is None else table["keys"]
+        logits = super().call(query, key, *positions, table=of_keys, distances=distances)
+        key, _ = self.queries(key)
+        needed = distances_between(*positions)
+        if needed is None or query.shape[2] == 1:
+            i, j = map(positions_by_head, positions)
+            rows = self.buckets(i[..., None, :] - j[..., :, None])  # (B or 1, N or 1, S, T)
+            products = _select(key, self.query_table, rows)
+        else:
+            if table is None:
+                table, distances = self.distance_table(needed), needed
+            reversed_ = _reversed(distances), _reversed(needed)
+            products = distance_products(key, table["queries"], *reversed_)
+        return logits + ops.cast(ops.swapaxes(products, 2, 3), logits.dtype)
+
+
+def _reversed(distances):
+    """Return the distances from keys to queries of those from queries to keys."""
+    return PositionRange(-distances.last, distances.length, distances.step)
+
+
+def _select(x, table, rows):
+    """Return products (B, N, T, S) of x (B, N, T, H) with the chosen rows of its head's table."""
+    products = ops.matmul(x, ops.transpose(ops.cast(table, x.dtype), (1, 2, 0)))
+    shape = (*sizes(products)[:3], size(rows, 3))
+    return ops.take_along_axis(products, ops.broadcast_to(rows, shape), axis=3)

@@ -1,0 +1,141 @@
+"""Scores of contents and distances: compared pair by pair, in every plan, in limiting cases."""
+
+import math
+
+import distance_scores
+import numpy as np
+import oracles
+import pytest
+from distance_scores import KEY, QUERY, B, H, N, S, T
+
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+from keras_attn.patterns import Causal, Dense, Local, Strided
+from keras_attn.scores import ALiBi, Disentangled, DotProduct
+
+SIZES = {"buckets": (6, 17), "each distance": (4, None)}
+EACH = pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+
+
+def built(sizes):
+    score = Disentangled(*sizes)
+    score.build_for((B, N, T, H), (B, N, S, H))
+    for i, weight in enumerate(score.weights):
+        weight.assign(oracles.random(*weight.shape, seed=i))
+    return score
+
+
+def bucket(score, d):
+    """The row of a distance, by the formula of the authors' code."""
+    span, half = score.num_buckets, score.num_buckets // 2
+    if score.max_distance is not None and abs(d) > half:
+        steps = math.log(abs(d) / half) / math.log((score.max_distance - 1) / half) * (half - 1)
+        d = math.copysign(math.ceil(steps - 1e-9) + half, d)
+    return int(min(max(d + span, 0), 2 * span - 1))
+
+
+def formula(score, query, key, i, j, sign=1):
+    keys, queries = (oracles.numpy_of(x) for x in (score.key_table, score.query_table))
+    logits = np.zeros((*query.shape[:3], key.shape[2]))
+    for b, n, t, s in np.ndindex(logits.shape):
+        q, k = query[b, n, t].astype("float64"), key[b, n, s].astype("float64")
+        d = int(i[b, t] - j[b, s])
+        logits[b, n, t, s] = q @ k + q @ keys[bucket(score, d), n]
+        logits[b, n, t, s] += k @ queries[bucket(score, sign * d), n]
+    return logits / math.sqrt(3 * query.shape[-1])
+
+
+@EACH
+def test_logits_equal_the_formula_at_positions_in_any_order(sizes):
+    distance_scores.check_positions(built(sizes), formula, atol=1e-4)
+
+
+def test_both_terms_read_the_bucket_of_the_same_distance():
+    """By the paper's equation 4 as printed, the second would read that of j - i."""
+    i, j = (distance_scores.in_rows(np.arange(n)) for n in (T, S))
+    found = built((6, 17))(QUERY, KEY, i[0], j[0])
+    printed = formula(built((6, 17)), QUERY, KEY, i, j, sign=-1)
+    assert np.abs(found - printed).max() > 0.5
+
+
+@pytest.mark.parametrize(
+    "pattern", [Dense(), Causal(), Local(4, causal=False), Strided(4)], ids=repr
+)
+def test_plans_equal_the_matrix_with_gradients_of_the_tables(pattern):
+    distance_scores.check_in_tiles(built((6, 17)), formula, pattern, atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(256, 512), (6, 17), (8, 23), (4, None)], ids=str)
+def test_buckets_equal_the_formula(sizes):
+    score, distances = Disentangled(*sizes), np.arange(-700, 701, dtype="int32")
+    expected = [bucket(score, int(d)) for d in distances]
+    np.testing.assert_array_equal(score.buckets(distances), expected)
+    assert set(expected) == set(range(2 * score.num_buckets))
+
+
+def test_edges_of_the_buckets():
+    """Half of the buckets hold one distance, and the last begins at the largest distance."""
+    score, distances = Disentangled(), np.arange(600, dtype="int32")
+    rows = np.asarray(score.buckets(distances)) - 256
+    np.testing.assert_array_equal(rows[:129], distances[:129])
+    assert rows[511] == rows[599] == 255 > rows[129] - 1
+    assert score.buckets(np.array([-512, -511], "int32")).numpy().tolist() == [0, 1]
+
+
+def test_with_tables_of_zeros_it_is_a_dot_product():
+    score = built((6, 17))
+    score.set_weights([np.zeros_like(weight) for weight in score.get_weights()])
+    expected = np.asarray(DotProduct()(QUERY, KEY)) / math.sqrt(3)
+    np.testing.assert_allclose(score(QUERY, KEY), expected, atol=1e-6)
+
+
+def test_moving_all_positions_changes_nothing():
+    i, j = np.arange(T, dtype="int32") + 3, np.arange(S, dtype="int32")
+    score = built((6, 17))
+    found = [score(QUERY, KEY, query_positions=i + n, key_positions=j + n) for n in (0, 1000)]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("score", [lambda s: s, lambda s: s + ALiBi()], ids=["alone", "sum"])
+def test_decoding_with_a_cache_equals_the_whole_pass(score):
+    layer = MultiHeadAttention(N, H, score=score(Disentangled(6, 17)), pattern="causal")
+    x = oracles.random(B, 9, 6)
+    layer.build(x.shape, x.shape)
+    oracles.scramble(layer)
+    whole, cache = layer(x, x), KVCache(9).initial(layer, B)
+    for start, end in ((0, 4), (4, 5), (5, 6), (6, 9)):
+        step, cache = layer(x[:, start:end], x[:, start:end], cache=cache)
+        np.testing.assert_allclose(step, whole[:, start:end], atol=1e-5)
+
+
+@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 0.05), ("mixed_float16", 0.005)])
+def test_mixed_policies(policy, atol):
+    exact = MultiHeadAttention(N, H, score=Disentangled(6, 17), implementation="blockwise")
+    low = Disentangled(6, 17, dtype=policy)
+    layer = MultiHeadAttention(N, H, score=low, implementation="blockwise", dtype=policy)
+    x = oracles.random(B, 9, 6)
+    for each in (exact, layer):
+        each.build(x.shape, x.shape)
+        oracles.scramble(each)
+    np.testing.assert_allclose(oracles.numpy_of(layer(x, x)), exact(x, x), atol=atol)
+
+
+def test_save_config():
+    layer = MultiHeadAttention(N, H, score=Disentangled(6, max_distance=None))
+    again = MultiHeadAttention.from_config(layer.get_config())
+    assert (
+        repr(again.score) == repr(layer.score) == ("Disentangled(num_buckets=6, max_distance=None)")
+    )
+
+
+@pytest.mark.parametrize(
+    "sizes, sentence",
+    [
+        ((2,), "`num_buckets`.*=2"),
+        ((5,), "an even number.*=5"),
+        ((8, 5), "`max_distance`.*at least 6.*5"),
+    ],
+)
+def test_invalid_sizes_raise(sizes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Disentangled(*sizes)
