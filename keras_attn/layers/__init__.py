@@ -10,6 +10,7 @@ from keras_attn.layers.adaptive_embedding import AdaptiveEmbedding
 from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.block import Block
 from keras_attn.layers.cross_attention_block import CrossAttentionBlock
+from keras_attn.layers.differential_attention import DifferentialAttention
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.patch_embedding import PatchEmbedding
@@ -25,6 +26,7 @@ __all__ = [
     "AdaptiveSoftmax",
     "Block",
     "CrossAttentionBlock",
+    "DifferentialAttention",
     "FeedForward",
     "GatedFeedForward",
     "MaskedTokenHead",

@@ -21,6 +21,8 @@ class HeadProjections(KernelLayer):
     same tensor are one product. Time O(T D N H).
     """
 
+    # Number of heads of queries, and of keys, that share a head of values.
+    heads_per_value = 1
     # True if keys are projected by the kernel of the queries.
     shares_query = False
     query_bias = key_bias = value_bias = output_bias = None
@@ -62,6 +64,7 @@ class HeadProjections(KernelLayer):
         self._add_projection("query", query_shape[-1:], (heads, self.key_dim))
         if not self.shares_query:
             self._add_projection("key", key_shape[-1:], (shared, self.key_dim))
+        heads, shared = heads // self.heads_per_value, shared // self.heads_per_value
         self._add_projection("value", value_shape[-1:], (shared, self.value_dim))
         width = self.output_shape or query_shape[-1]
         self._add_projection("output", (heads, self.value_dim), (width,))
