@@ -40,6 +40,7 @@ CATALOGUE = [
 BASES = {
     "Bias",
     "Block",
+    "KernelScore",
     "Norm",
     "Position",
     "PositionMixer",

@@ -89,12 +89,35 @@ DIAGRAMS = {
         },
         "input -> W -> q -> q . k; W -> k = q / ‖q‖ -> q . k -> / √H -> logit",
     ),
+    "scores.Cosine": diagram(
+        {
+            **{"query": (0, 0.5), "/ ‖q‖": (0.8, 0.5), "key": (0, 0), "/ ‖k‖": (0.8, 0)},
+            **{"q . k": (1.6, 0.25), "times\nscale": (2.4, 0.25), "logit": (3.2, 0.25)},
+        },
+        "query -> / ‖q‖ -> q . k; key -> / ‖k‖ -> q . k -> times\nscale -> logit",
+    ),
+    "scores.Kernel": diagram(
+        {
+            **{"queries": (0, 0.7), "phi#q": (0.85, 0.7), "keys": (0, 0), "phi#k": (0.85, 0)},
+            **{"values": (0, -0.6), "sums of\nphi(k) v": (1.85, 0), "phi(q) .\nsums": (2.95, 0.7)},
+            "output": (3.9, 0.7),
+        },
+        "queries -> phi#q -> phi(q) .\nsums -> output; keys -> phi#k -> sums of\nphi(k) v; "
+        "values -> sums of\nphi(k) v -> phi(q) .\nsums",
+    ),
     "scores.Sum": diagram(
         {
             **{"query": (0, 0.5), "key": (0, 0), "score": (0.9, 0.25), "+": (1.7, 0.25)},
             **{"bias of\npositions": (1.7, 0.85), "logit": (2.5, 0.25)},
         },
         "query -> score; key -> score -> + -> logit; bias of\npositions -> +",
+    ),
+    "layers.DifferentialAttention": diagram(
+        {
+            **{"values": (0, 0.35), "map A₁": (0.95, 0.7), "map A₂": (0.95, 0)},
+            **{"times l": (1.8, 0), "-": (2.4, 0.35), "norm": (3, 0.35), "head": (3.7, 0.35)},
+        },
+        "values -> map A₁ -> - -> norm -> head; values -> map A₂ -> times l -> -",
     ),
     "norms.LayerNorm": row("x -> - mean -> / deviation -> times g -> + b -> y"),
     "norms.RMSNorm": row("x -> / root of\nmean square -> times g -> y"),

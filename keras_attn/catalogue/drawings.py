@@ -71,6 +71,20 @@ def draw_cap(cap=5.0):
     return _draw_curves(x, {"": cap * np.tanh(x / cap)}, "logit", f"with a cap of {cap:g}")
 
 
+def draw_estimates(size=16):
+    """Draw logits that random features estimate against those of the scaled dot product."""
+    x = np.linspace(-2, 2, 41)
+    key = np.random.default_rng(0).standard_normal(size).astype("float32")
+    query = (np.outer(x, key) * size**0.5 / (key @ key)).astype("float32")[None, None]
+    curves = {"scaled dot product": x}
+    for count in (16, 256):
+        score = scores.FAVOR(count, seed=0)
+        score.build_for(query.shape, (1, 1, 1, size))
+        logits = ops.convert_to_numpy(score(query, key[None, None, None]))
+        curves[f"{count} features"] = logits[0, 0, :, 0]
+    return _draw_curves(x, curves, "q . k / √H", "logit")
+
+
 def draw_tanh():
     """Draw the output of `DyT` against its input, for three slopes."""
     x = np.linspace(-6, 6, 81)
@@ -214,6 +228,7 @@ DRAWINGS = {
     "patterns.BlockLocal2D": (draw_image_pattern, (12, 18), (4, 6), (2, 3), (6, 9)),
     "scores.ALiBi": (draw_distances, "ALiBi"),
     "scores.T5Bias": (draw_distances, "T5Bias", 8, 20),
+    "scores.Disentangled": (draw_distances, "Disentangled", 6, 20),
     "scores.LearnedRelative": (draw_distances, "LearnedRelative", 6),
     "scores.Relative": (draw_distances, "Relative"),
     "positions.Axial": (draw_position, "Axial", (6, 8), (16, 16)),
@@ -227,6 +242,7 @@ DRAWINGS = {
     "positions.LongRoPE": (draw_frequencies, "LongRoPE", 4, 2048, LONG_ROPE),
     "positions.Sinusoidal": (draw_sinusoids,),
     "positions.Timestep": (draw_timesteps,),
+    "scores.FAVOR": (draw_estimates,),
     "scores.SoftCap": (draw_cap,),
     "norms.DyT": (draw_tanh,),
     "losses.AuxiliaryLosses": (draw_schedule,),

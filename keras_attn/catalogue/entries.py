@@ -13,7 +13,7 @@ from pathlib import Path
 SUPPORT = Path(__file__).with_name("support.json")
 # Title, package, and values of other packages that belong to the section.
 SECTIONS = (
-    ("Scores", "scores", ()),
+    ("Scores", "scores", ("layers.DifferentialAttention",)),
     ("Patterns", "patterns", ()),
     ("Positions", "positions", ()),
     ("Norms", "norms", ()),
@@ -29,7 +29,7 @@ SECTIONS = (
 NOT_VALUES = {
     *("patterns.Pattern", "patterns.block_raster_order", "positions.Position"),
     *("positions.RotaryScaling",),
-    *("norms.Norm", "scores.Bias"),
+    *("norms.Norm", "scores.Bias", "scores.KernelScore"),
     *("residuals.Residual", "scores.Score", "scores.ScoreLayer", "feed_forward.PositionMixer"),
     *("models.CausalLanguageModel", "models.Classifier", "models.EncoderDecoder"),
     *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),

@@ -9,8 +9,8 @@ NEEDS = (
     (
         "attend over long sequences",
         "patterns.Local patterns.BlockLocal1D patterns.Strided patterns.Fixed patterns.LSH "
-        "scores.SharedQK patterns.AdaptiveSpan depth.Latents models.sparse_transformer "
-        "models.reformer models.perceiver",
+        "scores.SharedQK scores.Kernel scores.FAVOR patterns.AdaptiveSpan depth.Latents "
+        "models.sparse_transformer models.reformer models.perceiver",
     ),
     (
         "build a model as of today",
@@ -23,6 +23,10 @@ NEEDS = (
     ),
     ("combine patterns", "patterns.Both patterns.Either patterns.PerHead"),
     ("add a bias to a score", "scores.Sum scores.ALiBi scores.T5Bias scores.SoftCap"),
+    (
+        "attend to little of a long context",
+        "layers.DifferentialAttention patterns.LSH patterns.AdaptiveSpan",
+    ),
     (
         "learn how far each head looks",
         "patterns.AdaptiveSpan scores.LearnedRelative models.adaptive_span_transformer",
@@ -41,7 +45,10 @@ NEEDS = (
         "memory.SegmentMemory memory.StatefulSegments scores.Relative models.transformer_xl "
         "models.adaptive_span_transformer",
     ),
-    ("generate fast", "memory.KVCache patterns.Local positions.Rotary models.gpt"),
+    (
+        "generate fast",
+        "memory.KVCache patterns.Local scores.Kernel positions.Rotary models.gpt",
+    ),
     (
         "work beyond the trained length",
         "scores.ALiBi scores.Relative positions.Rotary positions.Sinusoidal "
@@ -62,7 +69,10 @@ NEEDS = (
         "residuals.PreNorm residuals.DeepNorm residuals.ReZero residuals.LayerScale residuals.Gate "
         "losses.AuxiliaryLosses models.deep_char_transformer",
     ),
-    ("train with large steps or in low precision", "residuals.OutputNorm residuals.SandwichNorm"),
+    (
+        "train with large steps or in low precision",
+        "residuals.OutputNorm residuals.SandwichNorm scores.Cosine",
+    ),
     ("do without norms", "norms.DyT norms.NoNorm residuals.ReZero"),
     (
         "have more weights at the cost of few",
@@ -75,7 +85,10 @@ NEEDS = (
         "translate",
         "models.transformer models.t5 losses.LabelSmoothedCrossentropy residuals.PostNorm",
     ),
-    ("classify and tag", "models.bert models.modern_bert models.vit patterns.Dense"),
+    (
+        "classify and tag",
+        "models.bert models.modern_bert models.vit patterns.Dense scores.Disentangled",
+    ),
     ("generate text", "models.gpt models.llama models.transformer_xl models.reformer"),
     ("predict from a large vocabulary", "layers.AdaptiveSoftmax"),
     ("reproduce attention of recurrent networks", "scores.Additive"),

@@ -8,8 +8,8 @@ AXES = (
         "score",
         "how alike are a query and a key?",
         (
-            *("DotProduct", "Additive", "Relative", "LearnedRelative", "SharedQK"),
-            *("s + bias", "ALiBi", "T5Bias", "SoftCap"),
+            *("DotProduct", "Additive", "Relative", "LearnedRelative", "Disentangled", "SharedQK"),
+            *("Cosine", "Kernel", "FAVOR", "s + bias", "ALiBi", "T5Bias", "SoftCap"),
         ),
     ),
     (

@@ -41,7 +41,7 @@ from keras_attn.ops.activations import gelu_tanh
 from keras_attn.patterns import BlockLocal2D
 from keras_attn.positions import Learned, Sinusoidal
 from keras_attn.residuals import DeepNorm, LayerScale, PreNorm, SandwichNorm
-from keras_attn.scores import Additive, ALiBi, DotProduct, SoftCap, T5Bias
+from keras_attn.scores import FAVOR, Additive, ALiBi, Cosine, DotProduct, SoftCap, T5Bias
 
 D = 6
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": D, "intermediate_dim": 7}
@@ -249,6 +249,12 @@ COMBINATIONS = {
         MultiHeadAttention(2, 3, score=SoftCap(DotProduct() + ALiBi(), 3.0), pattern="causal"),
         MixtureOfExperts(GatedFeedForward(5), 3, shared=FeedForward(7)),
         residual=LayerScale(0.1, norm="dyt"),
+    ),
+    "cosine": lambda: TransformerBlock(
+        MultiHeadAttention(2, 3, score=Cosine() + ALiBi(), pattern="causal"), FeedForward(5)
+    ),
+    "favor": lambda: TransformerBlock(
+        MultiHeadAttention(2, 3, score=FAVOR(7), pattern="causal"), FeedForward(5)
     ),
     "deep norm": lambda: TransformerBlock(
         MultiHeadAttention(2, 3, pattern="causal"), FeedForward(5), residual=DeepNorm(2)

@@ -69,7 +69,14 @@ def adaptive_softmax():
 BLOCKS = {
     "scores.ALiBi": lambda: block(score=scores.DotProduct() + scores.ALiBi()),
     "scores.Additive": lambda: block(score="additive"),
+    "scores.Cosine": lambda: block(score=scores.Cosine()),
+    "scores.Disentangled": lambda: block(score=scores.Disentangled(4, 9)),
     "scores.DotProduct": block,
+    "layers.DifferentialAttention": lambda: layers.TransformerBlock(
+        layers.DifferentialAttention(2, 4, 0, pattern="causal"), layers.FeedForward(11)
+    ),
+    "scores.FAVOR": lambda: block(score=scores.FAVOR(5)),
+    "scores.Kernel": lambda: block(score=scores.Kernel()),
     "scores.LearnedRelative": lambda: block(score=scores.LearnedRelative(6)),
     "scores.Relative": lambda: block(score="relative"),
     "scores.SharedQK": lambda: block(score="shared_qk"),

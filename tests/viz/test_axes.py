@@ -36,7 +36,16 @@ def test_every_value_of_the_package_is_in_the_picture(name):
         for label in labels
         if name in (f"{axis}s", axis, axis.replace("-", "_"))
     }
-    bases = {"Bias", "Norm", "Pattern", "Position", "PositionMixer", "Residual", "Score"}
+    bases = {
+        "Bias",
+        "KernelScore",
+        "Norm",
+        "Pattern",
+        "Position",
+        "PositionMixer",
+        "Residual",
+        "Score",
+    }
     # Shown as "p & q | r", "s + bias" and "none".
     others = {"Both", "Either", "Sum", "NoNorm", "ScoreLayer", "RotaryScaling"}
     not_values = bases | others
