@@ -37,9 +37,10 @@ make_environment() {
   # setuptools would otherwise leave keras_attn.egg-info and build/ in the checkout.
   printf '[egg_info]\negg_base = %s\n[build]\nbuild_base = %s\n' \
     "$environment/metadata" "$environment/metadata" >"$environment/metadata/setup.cfg"
+  # Compiling all modules of all libraries takes longer than the few that are imported.
   echo "Installing keras_attn[$extras] (about a minute the first time)"
   DIST_EXTRA_CONFIG="$environment/metadata/setup.cfg" \
-    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check \
+    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
     --editable "$checkout[$extras]" || return 1
   # An installed package holds the two folders as keras_attn.recipes and keras_attn.serving only.
   printf '%s\n' "$checkout" >"$("$environment/bin/python" -c \

@@ -32,7 +32,9 @@ trap 'exit 143' TERM
 export KERAS_BACKEND=tensorflow
 # A folder named recipes or serving in the current directory must not hide ours.
 export PYTHONSAFEPATH=1
+# Modules are compiled once, beside the environment.
 export PYTHONPYCACHEPREFIX=$out/.venv/pycache
+unset PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 
 say "1. Environment"

@@ -25,6 +25,7 @@ export TF_CPP_MIN_LOG_LEVEL=2
 export TF_ENABLE_ONEDNN_OPTS=1
 # Caches go to the scratch folder: a run leaves nothing in the checkout.
 export PYTHONPYCACHEPREFIX=$scratch/pycache
+unset PYTHONDONTWRITEBYTECODE  # each new process would compile all modules again
 export HYPOTHESIS_STORAGE_DIRECTORY=$scratch/hypothesis
 
 cd "$checkout"

@@ -2,24 +2,38 @@
 
 import math
 
-from keras_attn import depth, layers, memory, models, patterns, positions, residuals
+import keras
+
+from keras_attn import (
+    depth,
+    layers,
+    memory,
+    models,
+    patterns,
+    positions,
+    registry,
+    residuals,
+    scores,
+)
 from keras_attn.ops.shapes import head_size
 
 
 def build(vocabulary_size, options, **changes):
     """Build a causal language model of pre-norm blocks and learned positions, with changes.
 
-    The changes are `attention`, a dict of arguments of `MultiHeadAttention`; `position`, `residual`
-    and `memory` of the model; and `depth`, a function of a block's function and the number of
-    layers.
+    The changes are `attention`, a dict of arguments of `MultiHeadAttention`; `position`,
+    `residual`, `feed_forward` and `memory` of the model; and `depth`, a function of a block's
+    function and the number of layers.
     """
     hidden_dim, num_heads = options.hidden_dim, options.num_heads
+    feed_forward = changes.get("feed_forward", layers.FeedForward(options.intermediate_dim))
 
     def block(index):
         attention = {"pattern": "causal", **changes.get("attention", {})}
+        attention = {name: _own(value) for name, value in attention.items()}
         return layers.TransformerBlock(
             layers.MultiHeadAttention(num_heads, head_size(hidden_dim, num_heads), **attention),
-            layers.FeedForward(options.intermediate_dim),
+            _own(feed_forward),
             residual=changes.get("residual", "pre_norm"),
             dropout=options.dropout,
         )
@@ -31,6 +45,11 @@ def build(vocabulary_size, options, **changes):
         memory=changes.get("memory"),
         dropout=options.dropout,
     )
+
+
+def _own(value):
+    """Return a copy of a layer, so that each block has weights of its own."""
+    return registry.copy(value) if isinstance(value, keras.layers.Layer) else value
 
 
 def axes(options):
@@ -46,12 +65,17 @@ def axes(options):
         return {"position": None, **attention(score=score)}
 
     half = options.hidden_dim // 2
+    # As many weights as the plain network, and experts of which two are as wide as it.
+    gated, expert = 2 * options.intermediate_dim // 3, max(1, options.intermediate_dim // 2)
     return {
         "score": {
             "scaled_dot": {},
             "dot": attention(score="dot"),
             "additive": attention(score="additive"),
             "relative": in_score("relative"),
+            "alibi": in_score(scores.DotProduct() + scores.ALiBi()),
+            "t5_bias": in_score(scores.DotProduct(scaled=False) + scores.T5Bias()),
+            "soft_cap": attention(score=scores.SoftCap(scores.DotProduct(), 50.0)),
         },
         "pattern": {
             "causal": {},
@@ -74,9 +98,26 @@ def axes(options):
             "rotary": {"position": None, **attention(position="rotary")},
             "relative": in_score("relative"),
         },
+        "norm": {
+            name: {"residual": residuals.PreNorm(norm=name)}
+            for name in ("layer_norm", "rms_norm", "dyt", "none")
+        },
+        "feed_forward": {
+            "relu": {},
+            "swiglu": {"feed_forward": layers.GatedFeedForward(gated)},
+            "geglu": {"feed_forward": layers.GatedFeedForward(gated, "gelu")},
+            "experts": {
+                "feed_forward": layers.MixtureOfExperts(layers.FeedForward(expert), num_experts=8)
+            },
+        },
         "residual": {
             "pre_norm": {},
             "post_norm": {"residual": "post_norm"},
+            "output_norm": {"residual": residuals.OutputNorm()},
+            "sandwich_norm": {"residual": residuals.SandwichNorm()},
+            "deep_norm": {"residual": residuals.DeepNorm(options.num_layers)},
+            "re_zero": {"residual": residuals.ReZero()},
+            "layer_scale": {"residual": residuals.LayerScale()},
             "gru": {"residual": residuals.Gate("gru")},
             **{
                 kind: {"residual": residuals.Gate(kind, bias=1.0)}

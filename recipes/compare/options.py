@@ -5,7 +5,7 @@ import dataclasses
 from ..options import Options, SizeOptions, changed, option
 from ..text.options import TextOptions
 
-AXES = ("score", "pattern", "position", "residual", "depth", "memory", "loss")
+AXES = "score pattern position norm residual feed_forward depth memory loss".split()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

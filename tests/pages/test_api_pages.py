@@ -13,6 +13,7 @@ from fork_server import run_python
 
 import keras_attn
 
+pytestmark = pytest.mark.slow  # the build takes ten seconds
 CONTRIBUTING = (pages.ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
 OPTIONS = shlex.split(re.search(r"(?m)^PDOC_ALLOW_EXEC=1 pdoc (.+)$", CONTRIBUTING)[1])
 BUILD = """

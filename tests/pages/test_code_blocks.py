@@ -9,6 +9,7 @@ from serving.client import GrpcClient, RestClient
 # The examples of the catalogue run in tests/catalogue.
 CATALOGUE = pages.ROOT / "keras_attn/README.md"
 WITH_PYTHON = [page for page in pages.PAGES if page != CATALOGUE and pages.blocks(page, "python")]
+TRAINING = (pages.ROOT / "README.md",)
 ANSWERS = {
     "serving_default": {"translation": ["Ein Mann"], "continuation": [" rides"], "score": [-1.0]},
     "ids": {"ids": [[5, 7], [9, 0]], "score": [-1.0, -2.0]},
@@ -27,7 +28,11 @@ def quick(monkeypatch):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=pages.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p in TRAINING)) for p in WITH_PYTHON],
+    ids=pages.name,
+)
 def test_the_python_of_a_page_runs_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -117,6 +117,17 @@ def test_every_value_builds_a_different_model(axis):
     assert axis == "loss" or len(set(made)) == len(values)
 
 
+@pytest.mark.parametrize(
+    "axis, name, weight",
+    [("pattern", "adaptive_span", "span"), ("score", "t5_bias", "t5_bias")],
+)
+def test_each_layer_has_weights_of_its_own(axis, name, weight):
+    options = parse("--axis", axis, *SMALL)
+    model = build(11, options, **axes(options)[axis][name])
+    found = [w.path for w in model.trainable_variables if weight in w.path]
+    assert len(found) == options.num_layers
+
+
 def test_the_table_has_the_best_value_first():
     results = {
         name: {"bits_per_character": [3.0, bits], "parameters": 1234, "seconds_per_step": 0.5}

@@ -1,0 +1,134 @@
+"""Cost of the values of each axis, beside the plainest value of that axis."""
+
+import dataclasses
+from functools import partial
+
+from . import requirements
+from .card import card_parser, new_card
+from .harness import Contender, measure
+
+PLACE = f"{__package__}.contenders.layers"
+WIDTH = 128
+METHOD = (
+    f"A layer of width {WIDTH} on one sequence, float32, random inputs, in a plain graph "
+    "(`tf.function`; with XLA where a table says so). **step** has the backward pass too, in "
+    "training. Each row is the expression of the table's title with its own value; every contender "
+    "is a process of its own, and all are asked in turn, {repetitions} times at least 0.15 s."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """Values of one axis.
+
+    Args:
+        layer: string. Expression of a layer, with `{}` for the value.
+        plain: string. The value that others are compared with.
+        values: dict of string to a greatest cost of a step relative to `plain`, or None.
+        lengths: tuple of int. Positions.
+        asked_at: int. Positions at which the greatest cost is asked.
+        jit_compile: bool. True for XLA.
+    """
+
+    layer: str
+    plain: str
+    values: dict
+    lengths: tuple = (2048, 16384)
+    asked_at: int = 2048
+    jit_compile: bool = False
+
+
+EXPERTS = {"MixtureOfExperts(FeedForward(256), 8, top_k=2)": 1.5}
+ALL_EXPERTS = "every expert at each position"
+AXES = {
+    "score": Axis(
+        "MultiHeadAttention(4, 32, score={}, pattern=Causal(), implementation='blockwise')",
+        "DotProduct()",
+        {
+            "DotProduct() + ALiBi()": None,
+            "DotProduct() + T5Bias()": 1.6,
+            "SoftCap(DotProduct(), 50.0)": None,
+            "Relative()": None,
+        },
+    ),
+    "pattern": Axis(
+        "MultiHeadAttention(4, 32, pattern={}, implementation='blockwise')",
+        "Local(129, causal=False)",
+        {"Local(129)": None},
+        asked_at=16384,
+    ),
+    "position": Axis(
+        "MultiHeadAttention(4, 32, pattern=Local(128), position={})",
+        "None",
+        {"Rotary()": None, "Rotary(layout='half')": None},
+    ),
+    "norm": Axis("{}", "LayerNorm()", {"RMSNorm()": None, "DyT()": None}),
+    "residual": Axis(
+        "TransformerBlock(MultiHeadAttention(4, 32, pattern=Local(128)), FeedForward(512), "
+        "residual={})",
+        "PostNorm()",
+        {
+            "PreNorm()": None,
+            "OutputNorm()": None,
+            "SandwichNorm()": None,
+            "ReZero()": None,
+            "LayerScale()": None,
+            "DeepNorm(6)": None,
+            "Gate()": None,
+        },
+    ),
+    "feed_forward": Axis(
+        "{}", "FeedForward(512)", {"GatedFeedForward(341)": None, **EXPERTS, ALL_EXPERTS: None}
+    ),
+    "feed_forward_xla": Axis(
+        "{}",
+        "FeedForward(512)",
+        {**dict.fromkeys(EXPERTS, 2.0), ALL_EXPERTS: None},
+        jit_compile=True,
+    ),
+}
+
+
+def contender(axis, value, length, backward):
+    """Return the contender of a value."""
+    target = "step"
+    expression = axis.layer.format(value)
+    if value == ALL_EXPERTS:
+        target, (expression,) = "all_experts", EXPERTS
+    options = {"expression": expression, "length": length, "width": WIDTH}
+    options |= {"backward": backward, "jit_compile": axis.jit_compile}
+    return Contender(value, f"{PLACE}:{target}", options)
+
+
+def comparisons(axis, rows, length, backward):
+    """Return the cost of each value relative to the plain one."""
+    is_asked = backward and length == axis.asked_at
+    for value, at_most in axis.values.items():
+        bound = at_most if is_asked else None
+        yield requirements.growth(rows, value, axis.plain, at_most=bound)
+
+
+def main():
+    parser = card_parser("values", __doc__, repetitions=5)
+    parser.add_argument("--axes", nargs="+", choices=list(AXES), default=list(AXES))
+    parser.add_argument("--lengths", nargs="+", type=int, help="default: those of the axis")
+    arguments = parser.parse_args()
+    card = new_card(arguments, "Cost of the values of each axis", METHOD, "positions")
+    for name in arguments.axes:
+        axis = AXES[name]
+        for length in arguments.lengths or axis.lengths:
+            for backward, direction in enumerate(("forward", "step")):
+                title = f"{name}, {length:,} positions, {direction}"
+                print(title, flush=True)
+                make = partial(contender, axis, length=length, backward=bool(backward))
+                chosen = [make(value) for value in (axis.plain, *axis.values)]
+                rows, skipped = measure(chosen, arguments.repetitions)
+                xla = ", by XLA" if axis.jit_compile else ""
+                found = comparisons(axis, rows, length, backward)
+                card.add(f"{title}: `{axis.layer}`{xla}", rows, skipped, found)
+                card.write(arguments.out)
+    print(card.markdown())
+
+
+if __name__ == "__main__":
+    main()

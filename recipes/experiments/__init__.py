@@ -1,0 +1,1 @@
+"""Experiments of minutes: one question each, every value with several seeds, and a card."""
