@@ -1,7 +1,19 @@
-"""Decoding inside a graph: greedy, sampling and beam search."""
+"""Decoding inside a graph: greedy, sampling, beam search, and what changes their choice."""
 
 from keras_attn.generation.beam import Beam
+from keras_attn.generation.constrained import Constrained
 from keras_attn.generation.decoding import generate
 from keras_attn.generation.sampling import Greedy, Sample, SamplePixels
+from keras_attn.generation.speculative import Speculative
+from keras_attn.generation.text_tables import allow_texts
 
-__all__ = ["Beam", "Greedy", "Sample", "SamplePixels", "generate"]
+__all__ = [
+    "Beam",
+    "Constrained",
+    "Greedy",
+    "Sample",
+    "SamplePixels",
+    "Speculative",
+    "allow_texts",
+    "generate",
+]

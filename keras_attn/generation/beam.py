@@ -1,8 +1,14 @@
 """Beam search."""
 
-from keras import ops
+from keras import ops, tree
 
-from keras_attn.generation.loop import Strategy, cache_loop, read_prompt, slot_positions
+from keras_attn.generation.loop import (
+    Strategy,
+    cache_loop,
+    gather_rows,
+    read_prompt,
+    slot_positions,
+)
 from keras_attn.ops.checks import check_numbers, check_sizes
 from keras_attn.registry import register
 
@@ -37,6 +43,10 @@ class Beam(Strategy):
         coverage; [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
 
+    # In one thread the loop's body is not rewritten for oneDNN, whose products of several queries
+    # are much faster at large batches.
+    runs_in_one_thread = False
+
     def __init__(self, beams=4, length_penalty=0.6):
         check_sizes(beams=beams)
         check_numbers(least=0, length_penalty=length_penalty)
@@ -45,32 +55,38 @@ class Beam(Strategy):
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
-        beams, max_length, eos_id = self.beams, options.max_length, options.eos_id
+        beams, max_length, processors = self.beams, options.max_length, options.processors
         num_slots = 0 if options.grows else (max_length - 1) * beams
         prompt = read_prompt(model, inputs, options, num_slots)
         batch_size, vocabulary_size = ops.shape(prompt.logits)[0], prompt.logits.shape[-1]
         columns = ops.arange(max_length, dtype="int32")
         numbers = ops.arange(beams, dtype="int32")
+        # A beam ends with each of the end tokens at most, so K extensions stay open.
+        num_candidates = beams * min(1 + len(options.eos_ids), vocabulary_size)
 
         def advance(step, logits, hypotheses):
             """Return tokens and parents (B, K) of the next open hypotheses, and all hypotheses."""
-            open_scores, ids, ended, ended_ids = hypotheses
-            log_probs, parents, tokens = self._candidates(logits, open_scores)
-            candidates = ops.where(columns == step, tokens[..., None], _gather(ids, parents))
-            ends = ops.equal(tokens, eos_id)  # (B, 2 K)
+            open_scores, ids, ended, ended_ids, states = hypotheses
+            logits = processors.apply(logits, states)
+            log_probs, parents, tokens = self._candidates(logits, open_scores, num_candidates)
+            candidates = ops.where(columns == step, tokens[..., None], gather_rows(ids, parents))
+            ends = options.is_end(tokens)  # (B, C)
             scores = log_probs / self._penalty(step + 1)
             ended = ops.concatenate([ended, ops.where(ends, scores, -float("inf"))], axis=1)
             ended, best = ops.top_k(ended, beams)
-            ended_ids = _gather(ops.concatenate([ended_ids, candidates], axis=1), best)
+            ended_ids = gather_rows(ops.concatenate([ended_ids, candidates], axis=1), best)
             open_scores, best = ops.top_k(ops.where(ends, -float("inf"), log_probs), beams)
-            hypotheses = open_scores, _gather(candidates, best), ended, ended_ids
-            return _gather(tokens, best), _gather(parents, best), hypotheses
+            tokens, parents = gather_rows(tokens, best), gather_rows(parents, best)
+            states = tree.map_structure(lambda state: gather_rows(state, parents), states)
+            states = processors.advance(states, tokens)
+            hypotheses = open_scores, gather_rows(candidates, best), ended, ended_ids, states
+            return tokens, parents, hypotheses
 
         def best_open(open_scores):
             return open_scores[:, 0] / self._penalty(max_length)
 
         def is_running(step, tokens, hypotheses, slots):
-            open_scores, _, ended, _ = hypotheses
+            open_scores, _, ended, _, _ = hypotheses
             is_reachable = best_open(open_scores) > ended[:, 0]
             return ops.logical_and(step < max_length, ops.any(is_reachable))
 
@@ -90,7 +106,7 @@ class Beam(Strategy):
                 attention_mask=visible[:, None],
             )
             tokens, parents, hypotheses = advance(step, logits, hypotheses)
-            return step + 1, tokens, hypotheses, (_gather(visible, parents), cache)
+            return step + 1, tokens, hypotheses, (gather_rows(visible, parents), cache)
 
         real = prompt.real
         if real is None:
@@ -101,39 +117,33 @@ class Beam(Strategy):
         ended = ops.full((batch_size, beams), -float("inf"))
         one_beam = ops.where(numbers == 0, 0.0, ended)
         logits = ops.broadcast_to(prompt.logits[:, None], (batch_size, beams, vocabulary_size))
-        tokens, _, hypotheses = advance(0, logits, (one_beam, ids, ended, ids))
+        states = processors.start(model, inputs, vocabulary_size)
+        states = tree.map_structure(lambda state: ops.repeat(state[:, None], beams, 1), states)
+        tokens, _, hypotheses = advance(0, logits, (one_beam, ids, ended, ids, states))
         state = ops.convert_to_tensor(1, "int32"), tokens, hypotheses, (visible, prompt.cache)
         _, _, hypotheses, _ = cache_loop(is_running, body, state, options.grows)
-        open_scores, ids, ended, ended_ids = hypotheses
+        open_scores, ids, ended, ended_ids, _ = hypotheses
         cut, best = best_open(open_scores), ended[:, 0]
         ids = ops.where((cut > best)[:, None], ids[:, 0], ended_ids[:, 0])
         return ids, ops.maximum(cut, best)
 
-    def _candidates(self, logits, open_scores):
-        """Return the 2 K most likely extensions: log-probabilities, parents, tokens (B, 2 K).
+    def _candidates(self, logits, open_scores, count):
+        """Return the C most likely extensions: log-probabilities, parents, tokens (B, C).
 
-        A beam ends with one token only, so K extensions stay open. The best ones of each beam are
-        picked from the logits; their log-probabilities follow from that of the most likely token,
-        whose probability is at least 1 / V, so that nothing underflows.
+        The best ones of each beam are picked from the logits; their log-probabilities follow from
+        that of the most likely token, whose probability is at least 1 / V, so that nothing
+        underflows.
         """
-        kept = min(2 * self.beams, logits.shape[-1])
+        kept = min(count, logits.shape[-1])
         best, tokens = ops.top_k(logits, kept)  # (B, K, kept)
         likeliest = ops.max(ops.softmax(logits, axis=-1), axis=-1, keepdims=True)
         # A slice of `best` instead of its maximum would keep XLA from finding its top-k kernel.
         below = best - ops.max(best, axis=-1, keepdims=True)
         log_probs = open_scores[..., None] + below + ops.log(likeliest)
         flat = (-1, self.beams * kept)
-        log_probs, chosen = ops.top_k(ops.reshape(log_probs, flat), 2 * self.beams)
+        log_probs, chosen = ops.top_k(ops.reshape(log_probs, flat), count)
         tokens = ops.reshape(ops.cast(tokens, "int32"), flat)
-        return log_probs, chosen // kept, _gather(tokens, chosen)
+        return log_probs, chosen // kept, gather_rows(tokens, chosen)
 
     def _penalty(self, length):
         return ((5.0 + ops.cast(length, "float32")) / 6.0) ** self.length_penalty
-
-
-def _gather(x, indices):
-    """Gather x (B, n, ...) at indices (B, m) into (B, m, ...)."""
-    batch_size, rows = ops.shape(indices)[0], x.shape[1]
-    first = ops.arange(batch_size, dtype="int32")[:, None] * rows
-    flat = ops.reshape(x, (batch_size * rows, *ops.shape(x)[2:]))
-    return ops.take(flat, first + ops.cast(indices, "int32"), axis=0)

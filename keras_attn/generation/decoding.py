@@ -12,7 +12,7 @@ from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.loop import DecodingOptions, Strategy
 from keras_attn.generation.sampling import Greedy, Sample
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_sizes, check_that
 
 # Compiled functions that are kept for each model.
 MAX_FUNCTIONS = 16
@@ -40,16 +40,16 @@ def generate(
             model with their `start`, `step`, `reads_prompt`, `max_length` and `max_source_length`
             works.
         inputs: int (B, S), padded with 0 on the right; each row has at least one token.
-        strategy: `"greedy"`, `"sample"`, `"beam"`, or a `Greedy`, `Sample` or `Beam`.
+        strategy: `"greedy"`, `"sample"`, `"beam"`, or an object, such as a `Beam`.
         max_length: int. Most tokens to generate, `eos_id` included.
         bos_id: int. The token before the first target token.
-        eos_id: int. The token that ends a sequence; -1 for never.
+        eos_id: int, or a list of several. The token that ends a sequence; -1 for never.
         jit_compile: bool. Compile with XLA: the fastest in process. Each new shape is compiled
             again, and an XLA graph cannot be exported. Inside a `tf.function(jit_compile=True)` of
             your own it is required, since without it the caches grow.
 
     Returns:
-        ids int32 (B, max_length), without `bos_id`, with `eos_id`, then 0; and scores float32
+        ids int32 (B, max_length), without `bos_id`, with its end token, then 0; and scores float32
         (B,), the log-probability under the strategy's normalisation.
 
     Raises:
@@ -70,7 +70,7 @@ def generate(
     strategy = get_strategy(strategy)
     check_sizes(max_length=max_length)
     check_sizes(least=0, bos_id=bos_id)
-    check_sizes(least=-1, eos_id=eos_id)
+    eos_ids = _end_tokens(eos_id)
     check_model(model)
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
@@ -81,13 +81,23 @@ def generate(
         inputs = inputs[name]
     inputs = _token_ids(model, inputs)
     _check_positions(model, inputs.shape[1], max_length)
-    decode = _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile)
+    decode = _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile)
     return decode(ops.cast(inputs, "int32"))
 
 
 def get_strategy(identifier):
     """Return the decoding strategy for a name, a config or an object."""
     return registry.resolve(identifier, STRATEGIES, "strategy", base=Strategy)
+
+
+def _end_tokens(eos_id):
+    """Return a tuple of one or more end tokens."""
+    if not isinstance(eos_id, (list, tuple, set, frozenset)):
+        eos_id = (eos_id,)
+    check_that(eos_id, "a token, or a list of at least one", eos_id=eos_id)
+    for token in eos_id:
+        check_sizes(least=-1, eos_id=token)
+    return tuple(sorted(set(eos_id)))
 
 
 def _token_ids(model, inputs):
@@ -145,15 +155,15 @@ def _check_positions(model, length, max_length):
         )
 
 
-def _compiled(model, strategy, max_length, bos_id, eos_id, jit_compile):
+def _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile):
     """Return the decoding function of a model, compiled at most once for the same arguments."""
-    key = strategy, max_length, bos_id, eos_id, jit_compile
+    key = strategy, max_length, bos_id, eos_ids, jit_compile
     with _lock:
         functions = _functions_of.setdefault(model, {})
         function = functions.pop(key, None)
         if function is None:
             grows = keras.backend.backend() == "tensorflow" and not jit_compile
-            options = DecodingOptions(max_length, bos_id, eos_id, grows)
+            options = DecodingOptions(max_length, bos_id, eos_ids, grows)
             # The functions live as long as the model, so they must not keep it alive.
             function = _compile(weakref.ref(model), strategy, options, jit_compile)
         functions[key] = function  # the last one is the most recently used
@@ -177,13 +187,12 @@ def _compile(model_ref, strategy, options, jit_compile):
 
     signature = None if jit_compile else [tf.TensorSpec((None, None), tf.int32)]
     compiled = tf.function(run, signature, autograph=False, jit_compile=jit_compile)
-    if jit_compile or isinstance(strategy, Beam):
+    if jit_compile or not strategy.runs_in_one_thread:
         return compiled
 
     def run_in_one_thread(inputs):
         # A step is hundreds of small operations in a row, and handing each to a pool of threads
-        # takes as long as running it. Not for beams: such a loop's body is not rewritten for
-        # oneDNN, whose products of several queries are much faster at large batches.
+        # takes as long as running it.
         with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
             return compiled(inputs)
 

@@ -1,14 +1,25 @@
 """The base class of the strategies, and their loop: read the prompt, then token by token."""
 
+import functools
 from typing import NamedTuple
 
 from keras import ops
 
+from keras_attn.generation.processors import Chain
 from keras_attn.registry import Value
 
 
 class Strategy(Value):
-    """Base class of the decoding strategies: the choice of the next token."""
+    """Base class of the decoding strategies: the choice of the next token.
+
+    Attributes:
+        models: tuple of further models that the strategy runs, whose weights an export holds too.
+        runs_in_one_thread: bool. True if a step is small operations in a row, which a pool of
+            threads would slow down.
+    """
+
+    models = ()
+    runs_in_one_thread = True
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for int32 inputs (B, S) and the options."""
@@ -24,8 +35,18 @@ class DecodingOptions(NamedTuple):
 
     max_length: int  # most tokens to generate
     bos_id: int  # starts a sequence
-    eos_id: int  # ends a sequence
+    eos_ids: tuple  # each ends a sequence
     grows: bool
+    processors: Chain = Chain()  # change the logits before the strategy chooses
+
+    def is_end(self, tokens):
+        """Return True where a token ends its sequence."""
+        found = [ops.equal(tokens, eos_id) for eos_id in self.eos_ids]
+        return functools.reduce(ops.logical_or, found)
+
+    def with_processor(self, processor):
+        """Return the options with one more processor, after the others."""
+        return self._replace(processors=Chain((*self.processors.processors, processor)))
 
 
 class Prompt(NamedTuple):
@@ -60,17 +81,19 @@ def decode_tokens(model, inputs, choose, options):
     `choose` returns tokens and their log-probabilities, (B,). Return ids int32 (B, max_length) and
     the sum of the log-probabilities of each row.
     """
-    max_length, eos_id = options.max_length, options.eos_id
+    max_length, processors = options.max_length, options.processors
     prompt = read_prompt(model, inputs, options, 0 if options.grows else max_length - 1)
     columns = ops.arange(max_length, dtype="int32")
-    token, score = choose(prompt.logits, 0)
+    states = processors.start(model, inputs, prompt.logits.shape[-1])
+    token, score = choose(processors.apply(prompt.logits, states), 0)
+    states = processors.advance(states, token)
     ids = ops.where(columns == 0, token[:, None], 0)
-    finished = ops.equal(token, eos_id)
+    finished = options.is_end(token)
 
-    def is_running(step, token, finished, score, ids, cache):
+    def is_running(step, token, finished, score, ids, states, cache):
         return ops.logical_and(step < max_length, ops.logical_not(ops.all(finished)))
 
-    def body(step, token, finished, score, ids, cache):
+    def body(step, token, finished, score, ids, states, cache):
         positions = prompt.positions + (step - 1)
         masks = {}
         if prompt.real is not None:
@@ -80,15 +103,17 @@ def decode_tokens(model, inputs, choose, options):
             slots = ops.arange(prompt.size + num_slots, dtype="int32")
             masks["key_positions"] = slot_positions(prompt, 1, slots)
         logits, cache = model.step(token[:, None], prompt.constants, cache, positions, **masks)
-        token, log_prob = choose(logits[:, 0], step)
+        token, log_prob = choose(processors.apply(logits[:, 0], states), step)
+        states = processors.advance(states, token)
         token = ops.where(finished, 0, token)
         score = score + ops.where(finished, 0.0, log_prob)
         ids = ops.where(columns == step, token[:, None], ids)
-        finished = ops.logical_or(finished, ops.equal(token, eos_id))
-        return step + 1, token, finished, score, ids, cache
+        finished = ops.logical_or(finished, options.is_end(token))
+        return step + 1, token, finished, score, ids, states, cache
 
-    state = (ops.convert_to_tensor(1, "int32"), token, finished, score, ids, prompt.cache)
-    _, _, _, score, ids, _ = cache_loop(is_running, body, state, options.grows)
+    first = ops.convert_to_tensor(1, "int32")
+    state = (first, token, finished, score, ids, states, prompt.cache)
+    _, _, _, score, ids, _, _ = cache_loop(is_running, body, state, options.grows)
     return ids, score
 
 
@@ -115,6 +140,14 @@ def slot_positions(prompt, beams, slots):
     """Return positions (M,) or (B, M) of slots: the prompt's, then `beams` slots for each step."""
     generated = prompt.positions + (slots - prompt.size) // beams
     return ops.where(slots < prompt.size, slots, generated)
+
+
+def gather_rows(x, indices):
+    """Gather x (B, n, ...) at indices (B, m) into (B, m, ...)."""
+    batch_size, rows = ops.shape(indices)[0], x.shape[1]
+    first = ops.arange(batch_size, dtype="int32")[:, None] * rows
+    flat = ops.reshape(x, (batch_size * rows, *ops.shape(x)[2:]))
+    return ops.take(flat, first + ops.cast(indices, "int32"), axis=0)
 
 
 def _pad_slots(real, num_slots):

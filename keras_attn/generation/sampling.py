@@ -3,7 +3,9 @@
 from keras import ops
 
 from keras_attn.backend.operations import uniform
+from keras_attn.generation.distributions import draw, keep_likely, keep_nucleus, keep_typical
 from keras_attn.generation.loop import Strategy, decode_tokens
+from keras_attn.generation.processors import RepetitionPenalty
 from keras_attn.losses.mixture_of_logistics import MixtureOfLogistics
 from keras_attn.ops.checks import check_numbers, check_sizes, check_that
 from keras_attn.ops.images import join_values
@@ -36,23 +38,40 @@ class Greedy(Strategy):
         log_prob = ops.log(ops.max(ops.softmax(logits, axis=-1), axis=-1))
         return ops.cast(ops.argmax(logits, axis=-1), "int32"), log_prob
 
+    def distribution(self, logits):
+        """Return probabilities (B, V), 1 at the choice, and log-probabilities for the score."""
+        choice, vocabulary_size = ops.argmax(logits, axis=-1), logits.shape[-1]
+        return ops.one_hot(choice, vocabulary_size), ops.log_softmax(logits, axis=-1)
+
+    def with_processors(self, options):
+        """Return the `DecodingOptions` as they are: greedy decoding changes no logits."""
+        return options
+
 
 @register
 class Sample(Strategy):
     """Sampling: draw each token from the model's distribution, sharpened or truncated.
 
-        y_t ~ softmax(logits / temperature), restricted to the `top_k` most likely tokens and to
-        the smallest set of most likely tokens whose probability reaches `top_p`
+        y_t ~ softmax(logits / temperature), restricted to tokens that pass each truncation
 
-    The score is the log-probability under that distribution. One uniform number per token is drawn
-    before the loop, so that the same seed gives the same text with and without caches, in a graph
-    and under XLA.
+    The logits of tokens seen before are penalised first: l / r if l > 0, else l r. After the
+    temperature come `top_k`, `top_p`, `min_p` and `typical_p`, in this order. The score is the
+    log-probability under the final distribution. One uniform number per token is drawn before the
+    loop, so that the same seed gives the same text with and without caches, in a graph and under
+    XLA.
 
     Args:
         temperature: float > 0. A value below 1 sharpens.
         top_k: int. Number of tokens to choose from; None for all.
-        top_p: float in (0, 1]. Probability to choose from; None for all.
+        top_p: float in (0, 1]. Choose from the smallest set of most likely tokens with this
+            probability; None for all.
         seed: int. None gives different text at every call.
+        min_p: float in [0, 1]. Choose from tokens at least `min_p` times as likely as the most
+            likely one; None for all.
+        typical_p: float in (0, 1]. Choose from the smallest set with this probability of the
+            tokens whose -log p is closest to the entropy; None for all.
+        repetition_penalty: float > 0. The r of tokens in the prompt or generated before: above 1
+            makes them less likely. A token counts once, padding not at all; 1 for no penalty.
 
     Raises:
         ValueError: if an argument is outside its range.
@@ -62,24 +81,39 @@ class Sample(Strategy):
         >>> Sample(temperature=0.8, top_k=40, seed=1)
         Sample(temperature=0.8, top_k=40, seed=1)
 
-    Differs from the paper: none.
+    Differs from the paper: the sources of a translation are not penalised.
 
     Reference: top-k: [Fan et al., 2018](https://arxiv.org/abs/1805.04833), section 5.4; top-p:
-        [Holtzman et al., 2019](https://arxiv.org/abs/1904.09751), section 3.1, eq. 2.
+        [Holtzman et al., 2019](https://arxiv.org/abs/1904.09751), section 3.1, eq. 2; min-p:
+        [Nguyen et al., 2024](https://arxiv.org/abs/2407.01082), section 3; typical:
+        [Meister et al., 2022](https://arxiv.org/abs/2202.00666), section 4; penalty:
+        [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section 4.1.
     """
 
-    def __init__(self, temperature=1.0, top_k=None, top_p=None, seed=None):
-        check_numbers(temperature=temperature)
+    def __init__(
+        self,
+        temperature=1.0,
+        top_k=None,
+        top_p=None,
+        seed=None,
+        min_p=None,
+        typical_p=None,
+        repetition_penalty=1.0,
+    ):
+        check_numbers(temperature=temperature, repetition_penalty=repetition_penalty)
         check_that(temperature > 0, "above 0", temperature=temperature)
+        check_that(repetition_penalty > 0, "above 0", repetition_penalty=repetition_penalty)
         if top_k is not None:
             check_sizes(top_k=top_k)
-        if top_p is not None:
-            check_numbers(top_p=top_p)
-            check_that(0 < top_p <= 1, "in (0, 1]", top_p=top_p)
-        self.temperature = temperature
-        self.top_k = top_k
-        self.top_p = top_p
-        self.seed = seed
+        for name, share in {"top_p": top_p, "typical_p": typical_p}.items():
+            if share is not None:
+                check_numbers(**{name: share})
+                check_that(0 < share <= 1, "in (0, 1]", **{name: share})
+        if min_p is not None:
+            check_numbers(min_p=min_p)
+            check_that(0 <= min_p <= 1, "in [0, 1]", min_p=min_p)
+        self.temperature, self.top_k, self.top_p, self.seed = temperature, top_k, top_p, seed
+        self.min_p, self.typical_p, self.repetition_penalty = min_p, typical_p, repetition_penalty
 
     def decode(self, model, inputs, options):
         """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
@@ -88,28 +122,50 @@ class Sample(Strategy):
         def choose(logits, step):
             return self._choose(logits, ops.take(noise, step, axis=0))
 
-        return decode_tokens(model, inputs, choose, options)
+        return decode_tokens(model, inputs, choose, self.with_processors(options))
+
+    def distribution(self, logits):
+        """Return the probabilities (B, V) that tokens are drawn with, and their logarithms."""
+        probabilities, tokens = self._truncate(logits)
+        probabilities = probabilities / ops.sum(probabilities, axis=-1, keepdims=True)
+        if tokens is not None:
+            batch_size, vocabulary_size = ops.shape(logits)[0], logits.shape[-1]
+            rows = ops.arange(batch_size, dtype="int32")[:, None] * vocabulary_size
+            places = ops.reshape(rows + ops.cast(tokens, "int32"), (-1, 1))
+            probabilities = ops.scatter(
+                places, ops.reshape(probabilities, (-1,)), (batch_size * vocabulary_size,)
+            )
+            probabilities = ops.reshape(probabilities, (batch_size, vocabulary_size))
+        return probabilities, ops.log(probabilities)
+
+    def with_processors(self, options):
+        """Return the `DecodingOptions` with the repetition penalty, if there is one."""
+        if self.repetition_penalty == 1:
+            return options
+        return options.with_processor(RepetitionPenalty(self.repetition_penalty))
 
     def _choose(self, logits, numbers):
+        probabilities, tokens = self._truncate(logits)
+        chosen, probability = draw(probabilities, numbers)
+        if tokens is not None:
+            chosen = ops.take_along_axis(tokens, chosen[:, None], axis=-1)[:, 0]
+        return ops.cast(chosen, "int32"), ops.log(probability)
+
+    def _truncate(self, logits):
+        """Return probabilities (B, K) that need not sum to 1, and their tokens: None for all V."""
         logits = ops.cast(logits, "float32") / self.temperature
         tokens = None
         if self.top_k is not None or self.top_p is not None:
             vocabulary_size = logits.shape[-1]
             logits, tokens = ops.top_k(logits, min(self.top_k or vocabulary_size, vocabulary_size))
         probabilities = ops.softmax(logits, axis=-1)
-        cumulative = ops.cumsum(probabilities, axis=-1)
         if self.top_p is not None:
-            kept = cumulative - probabilities < self.top_p
-            probabilities = ops.where(kept, probabilities, 0.0)
-            cumulative = ops.cumsum(probabilities, axis=-1)
-        total = cumulative[:, -1:]
-        below = ops.cast(cumulative <= numbers[:, None] * total, "int32")
-        # A uniform number that rounds up to the total would select a token after the last kept one.
-        last = ops.sum(ops.cast(cumulative < total, "int32"), axis=-1)
-        chosen = ops.minimum(ops.sum(below, axis=-1), last)[:, None]
-        probability = ops.take_along_axis(probabilities, chosen, axis=-1) / total
-        token = chosen if tokens is None else ops.take_along_axis(tokens, chosen, axis=-1)
-        return ops.cast(token[:, 0], "int32"), ops.log(probability[:, 0])
+            probabilities = keep_nucleus(probabilities, self.top_p)
+        if self.min_p is not None:
+            probabilities = keep_likely(probabilities, self.min_p)
+        if self.typical_p is not None:
+            probabilities = keep_typical(probabilities, self.typical_p)
+        return probabilities, tokens
 
 
 @register

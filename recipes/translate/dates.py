@@ -102,6 +102,13 @@ def date_pairs(
     return {part: [pair(next(drawn)) for _ in range(size)] for part, size in sizes.items()}
 
 
+def iso_dates():
+    """Return all days of the years 1950 to 2050 in ISO 8601, in their order."""
+    first, last = datetime.date(YEARS[0], 1, 1), datetime.date(YEARS[-1], 12, 31)
+    days = range(first.toordinal(), last.toordinal() + 1)
+    return [datetime.date.fromordinal(day).isoformat() for day in days]
+
+
 def _calendar(year):
     """Return a key of years whose dates differ in the year's digits only."""
     return calendar.isleap(year), datetime.date(year, 1, 1).weekday()

@@ -84,6 +84,11 @@ class RecipeOptions(
         at_least=1,
     )
     length_penalty: float = option(0.6, "of the beam search", identity=False, at_least=0)
+    constrained: bool = option(
+        False,
+        "dates: let the evaluation and the export write days of 1950 to 2050 in ISO 8601 only",
+        identity=False,
+    )
 
     @property
     def case(self):
@@ -91,6 +96,11 @@ class RecipeOptions(
 
     def check(self):
         super().check()
+        if self.constrained and self.data_dir:
+            raise OptionError(
+                "--constrained is for the dates, without --data-dir. "
+                f"Received: --data-dir {self.data_dir}."
+            )
         if self.packing and self.packing > self.tokens_per_batch:
             raise OptionError(
                 "--packing must be at most --tokens-per-batch. "

@@ -11,6 +11,7 @@ from keras_attn.models.catalog import PRESETS
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE
 from ..run import TrainingRun
+from .dates import iso_dates
 from .parallel_text import ParallelCorpus
 from .task import make_task
 
@@ -120,9 +121,13 @@ class TranslationRun(TrainingRun):
         return model
 
     def _strategy(self):
-        if self.options.beams == 1:
-            return generation.Greedy()
-        return generation.Beam(self.options.beams, self.options.length_penalty)
+        strategy = generation.Greedy()
+        if self.options.beams > 1:
+            strategy = generation.Beam(self.options.beams, self.options.length_penalty)
+        if not self.options.constrained:
+            return strategy
+        table = generation.allow_texts(iso_dates(), self.corpus.tokens.tokenizer)
+        return generation.Constrained(strategy, table)
 
     def _translator(self, strategy):
         from keras_attn import export

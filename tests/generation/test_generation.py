@@ -1,6 +1,5 @@
 """Decoding equals loops without caches, and beam search equals enumeration."""
 
-import functools
 import gc
 import itertools
 import weakref
@@ -9,85 +8,27 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from decoding_models import (
+    BOS,
+    EOS,
+    PROMPTS,
+    SOURCES,
+    VOCABULARY,
+    beam_by_hand,
+    greedy_by_hand,
+    hypotheses,
+    model_of,
+    sharpened,
+)
 
 from keras_attn import models
 from keras_attn.generation import Beam, Greedy, Sample, decoding, generate
-
-VOCABULARY, BOS, EOS = 7, 2, 3
-IDS = tf.TensorSpec((1, None), "int32")
-SOURCES = np.array([[5, 6, 4, 3, 0], [4, 3, 0, 0, 0], [6, 5, 4, 6, 3]], "int32")
-PROMPTS = np.array([[2, 5, 6], [2, 4, 0], [2, 0, 0]], "int32")
-
-
-def sharpened(model, seed=3):
-    """Give a model larger random matrices than at the start of training: outputs differ by row."""
-    random = np.random.default_rng(seed)
-    for weight in model.trainable_variables:
-        is_matrix = len(weight.shape) > 1
-        noise = random.normal(0, 0.6 if is_matrix else 0.1, weight.shape)
-        weight.assign(noise if is_matrix else weight + noise)
-    return model
 
 
 @pytest.fixture(params=["encoder_decoder", "causal"])
 def subject(request):
     """Return a model, its inputs, and next-token log-probabilities computed without a cache."""
     return model_of(request.param)
-
-
-@functools.cache  # the model is compiled once for all tests
-def model_of(kind):
-    sizes = {"num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
-    if kind == "causal":
-        model = sharpened(models.gpt(VOCABULARY, max_length=16, num_layers=2, **sizes), seed=8)
-        forward = tf.function(lambda ids: model({"token_ids": ids}), [IDS])
-
-        def log_probs(row, tokens):
-            prompt = [token for token in PROMPTS[row] if token]
-            return last(forward([prompt + list(tokens)]))
-
-        return model, PROMPTS, functools.cache(log_probs)
-    # With this seed all rows differ and one of them ends early.
-    model = sharpened(models.transformer(VOCABULARY, num_layers=1, **sizes), seed=18)
-    forward = tf.function(
-        lambda source, target: model({"source_ids": source, "target_ids": target}), [IDS, IDS]
-    )
-
-    def log_probs(row, tokens):
-        source = SOURCES[row : row + 1, : np.count_nonzero(SOURCES[row])]
-        return last(forward(source, [[BOS, *tokens]]))
-
-    return model, SOURCES, functools.cache(log_probs)
-
-
-def last(logits):
-    logits = np.asarray(logits, "float64")[0, -1]
-    return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
-
-
-def greedy_by_hand(log_probs, row, max_length):
-    tokens, score = [], 0.0
-    while len(tokens) < max_length and EOS not in tokens:
-        scores = log_probs(row, tuple(tokens))
-        tokens.append(int(scores.argmax()))
-        score += scores.max()
-    return tokens + [0] * (max_length - len(tokens)), score
-
-
-def hypotheses(log_probs, row, max_length):
-    """Yield each complete hypothesis, ended or cut at `max_length`, and its log-probability."""
-    open_ones = [((), 0.0)]
-    for length in range(1, max_length + 1):
-        extended = []
-        for tokens, score in open_ones:
-            scores = log_probs(row, tokens)
-            for token in range(VOCABULARY):
-                hypothesis = ((*tokens, token), score + scores[token])
-                if token == EOS or length == max_length:
-                    yield hypothesis
-                else:
-                    extended.append(hypothesis)
-        open_ones = extended
 
 
 # XLA compiles an encoder-decoder for nine seconds; both models' loops differ by the prompt only.
@@ -134,27 +75,6 @@ def test_wide_beam_finds_the_best_of_all_hypotheses(subject, length_penalty):
         padding = [0] * (max_length - len(best[0]))
         assert ids[row].numpy().tolist() == [*best[0], *padding]
         np.testing.assert_allclose(scores[row], normalised(best), rtol=1e-4, atol=1e-4)
-
-
-def beam_by_hand(log_probs, row, beams, length_penalty, max_length):
-    """Compute textbook beam search: no cache, no early stop, ended hypotheses set aside."""
-
-    def normalised(score, length):
-        return score / ((5 + length) / 6) ** length_penalty
-
-    alive, ended = [((), 0.0)], []
-    for length in range(1, max_length + 1):
-        candidates = [
-            ((*tokens, token), score + log_prob)
-            for tokens, score in alive
-            for token, log_prob in enumerate(log_probs(row, tokens))
-        ]
-        candidates.sort(key=lambda candidate: -candidate[1])
-        candidates = candidates[: 2 * beams]
-        ended += [(t, normalised(s, length)) for t, s in candidates if t[-1] == EOS]
-        alive = [(t, s) for t, s in candidates if t[-1] != EOS][:beams]
-    ended += [(t, normalised(s, max_length)) for t, s in alive]
-    return max(ended, key=lambda hypothesis: hypothesis[1])
 
 
 @with_xla

@@ -123,6 +123,6 @@ def _generate_images(model, inputs, tokens, strategy, seed):
     if "seed" in strategy.get_config():
         strategy = registry.copy(strategy)
         strategy.seed = seed  # afterwards: a configuration holds no tensor
-    options = DecodingOptions(tokens.length, tokens.start_id, eos_id=-1, grows=True)
+    options = DecodingOptions(tokens.length, tokens.start_id, eos_ids=(-1,), grows=True)
     ids, score = decode(model, inputs, strategy, options)
     return {"images": tokens.decode(ids), "score": score}

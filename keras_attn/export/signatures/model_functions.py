@@ -18,10 +18,10 @@ class ModelFunctions(tf.Module):
     A subclass defines `signatures`.
     """
 
-    def __init__(self, model):
+    def __init__(self, *models):
         super().__init__()
-        # Only the weights: tracking the model would export its optimizer too.
-        self.weights = [weight.value for weight in model.weights]
+        # Only the weights: tracking a model would export its optimizer too.
+        self.weights = [weight.value for model in models for weight in model.weights]
 
     @property
     def signatures(self):

@@ -43,8 +43,8 @@ class TokenGenerator(ModelFunctions):
     """
 
     def __init__(self, model, strategy="greedy", max_length=64, max_prompt_length=960):
-        super().__init__(model)
         strategy = get_strategy(strategy)
+        super().__init__(model, *strategy.models)
         positions = check_lengths(model, max_length, max_prompt_length=max_prompt_length)
         max_scored_length = max_prompt_length + max_length
         if positions is not None:

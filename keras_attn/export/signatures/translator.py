@@ -40,8 +40,8 @@ class IdTranslator(ModelFunctions):
     """
 
     def __init__(self, model, strategy="greedy", max_length=64, max_source_length=1024):
-        super().__init__(model)
         strategy = get_strategy(strategy)
+        super().__init__(model, *strategy.models)
         check_lengths(model, max_length, max_source_length=max_source_length)
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)

@@ -1,0 +1,75 @@
+"""Changes of the logits that depend on the tokens so far: base class, chain, repetition penalty."""
+
+from typing import NamedTuple
+
+from keras import ops
+
+
+class LogitsProcessor:
+    """Base class of the changes of logits before a strategy chooses.
+
+    The state is one tensor with a row for each sequence: axes (B, ...), or (B, K, ...) with beams.
+    """
+
+    def start(self, model, inputs, vocabulary_size):
+        """Return the state before the first token, for int32 inputs (B, S) of `generate`."""
+        raise NotImplementedError(f"{type(self).__name__} must define `start`.")
+
+    def apply(self, logits, state):
+        """Return the changed logits (..., V)."""
+        raise NotImplementedError(f"{type(self).__name__} must define `apply`.")
+
+    def advance(self, state, tokens):
+        """Return the state after int32 tokens (...)."""
+        raise NotImplementedError(f"{type(self).__name__} must define `advance`.")
+
+
+class Chain(NamedTuple):
+    """Several processors in a row; the state is the tuple of theirs."""
+
+    processors: tuple = ()
+
+    def start(self, model, inputs, vocabulary_size):
+        """Return the states before the first token."""
+        return tuple(each.start(model, inputs, vocabulary_size) for each in self.processors)
+
+    def apply(self, logits, states):
+        """Return the logits that all processors have changed, the first one first."""
+        for each, state in zip(self.processors, states, strict=True):
+            logits = each.apply(logits, state)
+        return logits
+
+    def advance(self, states, tokens):
+        """Return the states after int32 tokens (...)."""
+        pairs = zip(self.processors, states, strict=True)
+        return tuple(each.advance(state, tokens) for each, state in pairs)
+
+
+class RepetitionPenalty(LogitsProcessor):
+    """Divide the positive logits of tokens seen before by r, and multiply the negative ones.
+
+    A token counts once, however often it was seen. Prompts count, padding does not. Memory O(B V).
+    """
+
+    def __init__(self, penalty):
+        self.penalty = penalty
+
+    def start(self, model, inputs, vocabulary_size):
+        batch_size, length = ops.shape(inputs)
+        if not model.reads_prompt:
+            return ops.zeros((batch_size, vocabulary_size), "bool")
+        rows = ops.arange(batch_size, dtype="int32")[:, None] + ops.zeros_like(inputs)
+        indices = ops.reshape(ops.stack([rows, inputs], axis=-1), (batch_size * length, 2))
+        ones = ops.ones((batch_size * length,), "int32")
+        counts = ops.scatter(indices, ones, (batch_size, vocabulary_size))
+        is_token = ops.arange(vocabulary_size) > 0  # 0 is padding
+        return ops.logical_and(counts > 0, is_token)
+
+    def apply(self, logits, state):
+        penalised = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
+        return ops.where(state, penalised, logits)
+
+    def advance(self, state, tokens):
+        numbers = ops.arange(state.shape[-1], dtype="int32")
+        is_new = ops.equal(numbers, tokens[..., None])
+        return ops.logical_or(state, ops.logical_and(is_new, numbers > 0))

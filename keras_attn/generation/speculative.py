@@ -1,0 +1,196 @@
+"""Speculative decoding: a small model proposes tokens, the model checks several at once."""
+
+from keras import ops, tree
+
+from keras_attn.backend.operations import uniform
+from keras_attn.generation.decoding import check_model, get_strategy
+from keras_attn.generation.distributions import draw
+from keras_attn.generation.loop import Strategy, cache_loop, read_prompt
+from keras_attn.generation.rounds import Rows, accept, append
+from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.registry import register
+
+
+@register
+class Speculative(Strategy):
+    """Speculative decoding: a draft proposes G tokens, and the model reads them in one step.
+
+        accept x_i ~ q with probability min(1, p(x_i) / q(x_i)); at the first refusal draw from
+        max(0, p - q), normalised; if all G are accepted, draw one more from p
+
+    The result has exactly the distribution of `strategy` with the model alone; greedy decoding
+    gives its tokens. With acceptance rate a, a step of the model gives (1 - a^(G + 1)) / (1 - a)
+    tokens on average. Rows accept differently: a round takes G + 1 slots of both caches, a mask
+    hides the refused ones, and each row has positions of its own.
+
+    Use it where a step of the model costs much more than G + 1 steps of a draft that agrees.
+
+    Args:
+        draft: a smaller model of the same kind and vocabulary, with no fewer positions.
+        tokens: int. Number G of proposed tokens.
+        strategy: `"greedy"`, `"sample"`, or a `Greedy` or `Sample`.
+
+    Raises:
+        ValueError: if `tokens` < 1, the strategy is another one, or the draft does not fit.
+
+    Example:
+        >>> import keras_attn
+        >>> draft = keras_attn.models.transformer(20, 1, 2, 8, 16)
+        >>> keras_attn.generation.Speculative(draft, tokens=2)
+        Speculative(EncoderDecoder, tokens=2)
+
+    Differs from the paper: the draft reads its last proposal in a step of its own, so that both
+        caches have the same slots.
+
+    Reference: [Leviathan et al., 2022](https://arxiv.org/abs/2211.17192), section 2.3, algorithm 1;
+        [Chen et al., 2023](https://arxiv.org/abs/2302.01318), algorithm 2.
+    """
+
+    runs_in_one_thread = False
+
+    def __init__(self, draft, tokens=4, strategy="greedy"):
+        check_model(draft)
+        check_sizes(tokens=tokens)
+        self.draft, self.tokens, self.strategy = draft, tokens, get_strategy(strategy)
+        has_distribution = hasattr(self.strategy, "distribution")
+        check_that(has_distribution, "a `Greedy` or a `Sample`", strategy=self.strategy)
+        self.models = (draft,)
+
+    def decode(self, model, inputs, options):
+        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
+        ids, scores, _ = self.decode_and_count(model, inputs, options)
+        return ids, scores
+
+    def decode_and_count(self, model, inputs, options):
+        """Return ids, scores, and the number of steps of the model for each row, int32 (B,)."""
+        _check_draft(self.draft, model)
+        options, width = self.strategy.with_processors(options), self.tokens + 1
+        batch_size = ops.shape(inputs)[0]
+        num_slots = 0 if options.grows else (options.max_length - 1) * width
+        prompt, draft_prompt = (
+            read_prompt(each, inputs, options, num_slots) for each in (model, self.draft)
+        )
+        seed = getattr(self.strategy, "seed", None)
+        noise = uniform((options.max_length, batch_size, 2 * width), seed)
+        rows = self._first_rows(model, inputs, prompt.logits, noise[0, :, 0], options)
+
+        def body(number, rows, slots):
+            visible, positions, cache, draft_cache = slots
+            first = prompt.size + (number - 1) * width
+            if options.grows:
+                no_slots = [[0, 0], [0, 0], [0, width]]
+                visible, positions = ops.pad(visible, no_slots), ops.pad(positions, no_slots)
+            offset = ops.arange(ops.shape(visible)[2], dtype="int32") - first
+            is_new = ops.logical_and(offset >= 0, offset < width)
+            start = prompt.positions + rows.length[:, None] - 1  # (B, 1)
+            positions = ops.where(is_new, start[..., None] + offset, positions)
+            visible = ops.logical_or(visible, is_new)
+            # Tokens beyond `max_length` are dropped, but the model may have no positions for them.
+            last = prompt.positions + max(options.max_length - 2, 0)
+            query_positions = ops.minimum(start + ops.arange(width, dtype="int32"), last)
+
+            def read(reader, constants, cache, tokens, done):
+                """Step a model over tokens (B, T), after `done` tokens of the round."""
+                end = done + tokens.shape[1]
+                filled = first + end if options.grows else None
+                masks = {"padding_mask": visible[:, 0, :filled]}
+                masks["key_positions"] = positions[:, 0, :filled]
+                return reader.step(tokens, constants, cache, query_positions[:, done:end], **masks)
+
+            def read_draft(token, done, cache):
+                return read(self.draft, draft_prompt.constants, cache, token[:, None], done)
+
+            numbers = ops.take(noise, number, axis=0)  # (B, 2 (G + 1))
+            tokens, states, q, draft_cache = self._propose(
+                read_draft, rows, draft_cache, numbers[:, :width], options.processors
+            )
+            logits, cache = read(model, prompt.constants, cache, tokens, 0)
+            p, log_p = self._distributions(options.processors.apply(logits, states))
+            new, accepted = accept(p, q, tokens[:, 1:], numbers[:, width:])
+            rows = append(rows, new, accepted, log_p, states, options)
+            is_refused = ops.logical_and(is_new, offset > accepted[:, None, None])
+            visible = ops.logical_and(visible, ops.logical_not(is_refused))
+            return number + 1, rows, (visible, positions, cache, draft_cache)
+
+        real = prompt.real
+        if real is None:
+            real = ops.ones((batch_size, prompt.size), "bool")
+        visible = ops.pad(real[:, None], [[0, 0], [0, 0], [0, num_slots]])
+        positions = ops.arange(ops.shape(visible)[2], dtype="int32")
+        positions = ops.broadcast_to(positions, ops.shape(visible))
+        slots = visible, positions, prompt.cache, draft_prompt.cache
+        state = ops.convert_to_tensor(1, "int32"), rows, slots
+        _, rows, _ = cache_loop(
+            lambda number, rows, slots: ops.logical_not(ops.all(rows.finished)),
+            body,
+            state,
+            options.grows,
+        )
+        return rows.ids, rows.score, rows.steps
+
+    def _first_rows(self, model, inputs, logits, numbers, options):
+        """Return the rows after the first token, which the model alone chooses."""
+        states = options.processors.start(model, inputs, logits.shape[-1])
+        p, log_p = self.strategy.distribution(options.processors.apply(logits, states))
+        zeros = ops.zeros_like(numbers)
+        rows = Rows(
+            token=ops.cast(zeros, "int32"),
+            length=ops.cast(zeros, "int32"),
+            finished=ops.cast(zeros, "bool"),
+            score=zeros,
+            ids=ops.zeros((ops.shape(inputs)[0], options.max_length), "int32"),
+            steps=ops.cast(zeros, "int32"),
+            states=states,
+        )
+        token, _ = draw(p, numbers)
+        of_step = tree.map_structure(lambda state: state[:, None], states)
+        none = ops.zeros_like(rows.length)
+        return append(rows, token[:, None], none, log_p[:, None], of_step, options)
+
+    def _propose(self, read_draft, rows, cache, numbers, processors):
+        """Return what the draft proposes.
+
+        Returns:
+            tokens (B, G + 1): the newest token and the G proposals.
+            states of the processors before each next token, (B, G + 1, ...).
+            q (B, G, V), the distributions that the proposals are drawn from.
+            The draft's new cache.
+        """
+        tokens, states, q = [rows.token], [rows.states], []
+        for done in range(self.tokens):
+            logits, cache = read_draft(tokens[-1], done, cache)
+            logits = processors.apply(logits[:, 0], states[-1])
+            q.append(self.strategy.distribution(logits)[0])
+            tokens.append(draw(q[-1], numbers[:, done])[0])
+            states.append(processors.advance(states[-1], tokens[-1]))
+        _, cache = read_draft(tokens[-1], self.tokens, cache)
+        states = tree.map_structure(lambda *parts: ops.stack(parts, axis=1), *states)
+        return ops.stack(tokens, axis=1), states, ops.stack(q, axis=1), cache
+
+    def _distributions(self, logits):
+        """Return the strategy's distributions and their logarithms for logits (B, T, V)."""
+        shape = ops.shape(logits)
+        found = self.strategy.distribution(ops.reshape(logits, (-1, shape[-1])))
+        return [ops.reshape(x, shape) for x in found]
+
+    # A configuration of the draft would not tell its weights.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+def _check_draft(draft, model):
+    """Raise a `ValueError` if the draft cannot propose tokens of the model."""
+    sizes = [each.embedding.vocabulary_size for each in (model, draft)]
+    if sizes[0] != sizes[1] or model.reads_prompt != draft.reads_prompt:
+        raise ValueError(
+            "`draft` must be a model of the same kind and vocabulary as the model. "
+            f"Received: {type(draft).__name__} of {sizes[1]} tokens for a "
+            f"{type(model).__name__} of {sizes[0]}."
+        )
+    for name in ("max_length", "max_source_length"):
+        limit, wanted = getattr(draft, name), getattr(model, name)
+        if limit is not None and (wanted is None or limit < wanted):
+            raise ValueError(
+                "`draft` must have at least the positions of the model. "
+                f"Received: {name}={limit} of the draft, {wanted} of the model."
+            )

@@ -1,0 +1,214 @@
+"""Constrained decoding, its tables, and several end tokens."""
+
+import re
+import types
+
+import keras
+import numpy as np
+import pytest
+import recipe_runs
+import tensorflow as tf
+from decoding_models import (
+    EOS,
+    VOCABULARY,
+    beam_by_hand,
+    decode_eagerly,
+    greedy_by_hand,
+    model_of,
+    sharpened,
+)
+
+from keras_attn import export, models, text
+from keras_attn.generation import Beam, Constrained, Greedy, allow_texts, generate
+from recipes.translate.dates import iso_dates
+from recipes.translate.training import TranslationRun
+
+ALL = np.zeros((1, VOCABULARY), int)
+# An odd number of tokens 4, then any number of 5 or 6, then the end.
+ODD = np.full((3, VOCABULARY), -1)
+ODD[0, 4], ODD[1, 4], ODD[1, [5, 6]], ODD[1, EOS] = 1, 0, 2, 2
+ODD[2, [5, 6]], ODD[2, EOS] = 2, 2
+ODD_PATTERN = re.compile("4(44)*[56]*(3|$)")
+
+
+def restricted(log_probs, table):
+    """Return `log_probs(row, tokens)` with the log-probabilities among the allowed tokens."""
+
+    def among_allowed(row, tokens):
+        state = 0
+        for token in tokens:
+            state = table[state, token]
+        scores = np.where(table[state] >= 0, log_probs(row, tuple(tokens)), -np.inf)
+        return scores - np.log(np.exp(scores).sum())
+
+    return among_allowed
+
+
+@pytest.mark.parametrize("strategy", [Greedy(), Beam(3)], ids=repr)
+def test_a_table_that_allows_all_changes_nothing(strategy):
+    model, prompts, _ = model_of("causal")
+    expected = decode_eagerly(model, prompts, strategy, 3)
+    found = decode_eagerly(model, prompts, Constrained(strategy, ALL), 3)
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_greedy_takes_the_most_likely_allowed_token():
+    model, prompts, log_probs = model_of("causal")
+    ids, scores = decode_eagerly(model, prompts, Constrained("greedy", ODD), 5)
+    for row in range(len(prompts)):
+        tokens, score = greedy_by_hand(restricted(log_probs, ODD), row, 5)
+        assert ids[row].tolist() == tokens
+        np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
+        assert ODD_PATTERN.match("".join(map(str, tokens)))
+
+
+def test_each_beam_has_a_state_of_its_own():
+    beams = 3
+    model, prompts, log_probs = model_of("causal")
+    ids, scores = decode_eagerly(model, prompts, Constrained(Beam(beams), ODD), 5)
+    for row in range(len(prompts)):
+        tokens, score = beam_by_hand(restricted(log_probs, ODD), row, beams, 0.6, 5)
+        assert ids[row].tolist() == [*tokens, *[0] * (5 - len(tokens))]
+        np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
+
+
+def test_several_end_tokens_end_greedy_decoding_and_beams():
+    model, prompts, log_probs = model_of("causal")
+    ends = (EOS, 5, 6)
+    greedy, _ = decode_eagerly(model, prompts, Greedy(), 5, ends)
+    ids, scores = decode_eagerly(model, prompts, Beam(2), 5, ends)
+    for row in range(len(prompts)):
+        assert greedy[row].tolist() == greedy_by_hand(log_probs, row, 5, ends)[0]
+        tokens, score = beam_by_hand(log_probs, row, 2, 0.6, 5, ends)
+        assert ids[row].tolist() == [*tokens, *[0] * (5 - len(tokens))]
+        np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="a list of at least one. Received: eos_id="):
+        generate(model, prompts, eos_id=[])
+
+
+def spelled(table, tokenizer, length, start=0):
+    """Yield the texts of all token sequences that a table allows."""
+    for token in np.flatnonzero(table[start] >= 0):
+        if token == EOS:
+            yield ""
+        elif length:
+            (piece,) = tokenizer.decode_as_strings([[token]])
+            for rest in spelled(table, tokenizer, length - 1, table[start, token]):
+                yield piece + rest
+
+
+def test_a_table_of_texts_allows_these_texts_only():
+    texts = ["ab", "abc", "b", "cab"]
+    tokenizer = text.Characters("cabx")
+    table = allow_texts(texts, tokenizer)
+    assert sorted(spelled(table, tokenizer, 4)) == texts
+    assert len(allow_texts([*texts, "xab"], tokenizer)) == len(table)  # shares the end of "cab"
+    with pytest.raises(ValueError, match="cannot spell a text. Received: 'ay'"):
+        allow_texts(["ab", "ay"], tokenizer)
+    with pytest.raises(ValueError, match="a list of strings. Received: texts='ab'"):
+        allow_texts("ab", tokenizer)
+    with pytest.raises(ValueError, match="at least one string"):
+        allow_texts([], tokenizer)
+
+
+def test_subwords_may_spell_a_text_in_every_way():
+    days = ["10 12", "12 10", "10 10"]
+    tokenizer = text.SentencePiece.train(days * 9, vocabulary_size=14, model_type="bpe")
+    table = allow_texts(days, tokenizer)
+    pieces = {tokenizer.decode_as_strings([[v]])[0] for v in np.flatnonzero(table[0] >= 0)}
+    assert {"1", "10"} <= pieces
+    for day in days:
+        for ids in tokenizer.encode_as_lists([day]):
+            state = 0
+            for token in [*ids, EOS]:
+                state = table[state, token]
+                assert state >= 0
+
+
+@pytest.fixture(scope="module")
+def dates():
+    """A table of all days, a tokenizer, and a translator with random weights."""
+    keras.utils.set_random_seed(0)
+    tokenizer = text.Characters("0123456789-/. abcdefghijklmnopqrstuvwxyz")
+    model = models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16)
+    return allow_texts(iso_dates(), tokenizer), tokenizer, sharpened(model)
+
+
+SOURCES = ["5. 1. 1950", "2/29/2000", "q"]
+
+
+@pytest.mark.parametrize(
+    "strategy", [Greedy(), pytest.param(Beam(2), marks=pytest.mark.slow)], ids=repr
+)
+def test_untrained_models_write_dates_in_iso_8601(dates, strategy):
+    table, tokenizer, model = dates
+    days = iso_dates()
+    sources, _ = tokenizer.encode(SOURCES)
+    ids, _ = decode_eagerly(model, sources, Constrained(strategy, table), 12)
+    assert set(tokenizer.decode_as_strings(ids)) <= set(days)
+    ids, _ = decode_eagerly(model, sources, strategy, 3)
+    assert not set(tokenizer.decode_as_strings(ids)) & {day[:3] for day in days}
+
+
+@pytest.mark.slow
+def test_an_export_holds_the_table(dates, tmp_path):
+    table, tokenizer, model = dates
+    strategy = Constrained(Beam(2), table)
+    path = export.saved_model(
+        model, tmp_path, tokenizer=tokenizer, strategy=strategy, max_length=12
+    )
+    found = tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(SOURCES))
+    expected, _ = export.Translator(model, tokenizer, strategy, 12).translate(SOURCES)
+    assert [day.decode() for day in found["translation"].numpy()] == expected
+    assert set(expected) <= set(iso_dates())
+
+
+def test_the_recipe_of_dates_restricts_its_translations(dates, capsys, tmp_path):
+    _, tokenizer, _ = dates
+    run = TranslationRun.__new__(TranslationRun)
+    run.options = recipe_runs.parse("translate", "--out", tmp_path, "--constrained")
+    run.corpus = types.SimpleNamespace(tokens=types.SimpleNamespace(tokenizer=tokenizer))
+    assert run._strategy() == Constrained("greedy", dates[0])
+    error = recipe_runs.error_of(capsys, "translate", "--data-dir", tmp_path, "--constrained")
+    assert "--constrained is for the dates" in error
+
+
+def test_the_table_of_dates_is_small(dates):
+    table, tokenizer, _ = dates
+    assert table.shape == (30, tokenizer.vocabulary_size)
+    for wrong in ("1950-02-30", "1951-02-29", "2051-01-01", "1950-13-01", "50-01-01"):
+        state = 0
+        for token in [*tokenizer.encode_as_lists([wrong])[0], EOS]:
+            state = table[state, token] if state >= 0 else -1
+        assert state < 0
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([[0.5]], "integers of shape"),
+        ([0, 1], "integers of shape"),
+        ([[1, 0]], "integers of shape"),
+        ([[-2, 0]], "integers of shape"),
+        ([[0, 1], [-1, -1]], r"no token is allowed in the states \[1\]"),
+    ],
+)
+def test_wrong_tables_are_refused(table, message):
+    with pytest.raises(ValueError, match=message):
+        Constrained("greedy", table)
+
+
+def test_a_table_has_a_column_for_each_token():
+    model, prompts, _ = model_of("causal")
+    with pytest.raises(ValueError, match=f"a table of {VOCABULARY} columns"):
+        generate(model, prompts, Constrained("greedy", [[0, 0]]), 3)
+
+
+def test_constrained_strategies_are_compared_and_saved_by_their_arguments():
+    strategy = Constrained(Beam(3), ODD)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(strategy))
+    assert again == strategy and hash(again) == hash(strategy)
+    assert repr(again) == "Constrained(Beam(beams=3), table of 3 states)"
+    others = [Constrained(Beam(2), ODD), Constrained(Beam(3), ODD[:, ::-1]), Beam(3)]
+    assert len({strategy, *others}) == 4

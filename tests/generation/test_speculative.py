@@ -1,0 +1,172 @@
+"""Speculative decoding has the distribution of the model alone, and greedily its tokens."""
+
+import functools
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from decoding_models import EOS, NO_PADDING, VOCABULARY, decode_eagerly, model_of
+from keras import ops
+
+from keras_attn import export, models
+from keras_attn.generation import Beam, Constrained, Greedy, Sample, Speculative, generate
+from keras_attn.generation.loop import DecodingOptions
+from keras_attn.generation.rounds import accept
+
+LENGTH = 6
+
+
+@functools.cache
+def draft_of(kind):
+    """Return a model that agrees with the other one now and then: it has noise on its weights."""
+    model, _, _ = model_of(kind)
+    draft = type(model).from_config(model.get_config())
+    random = np.random.default_rng(3)
+    for ours, its in zip(draft.trainable_variables, model.trainable_variables, strict=True):
+        ours.assign(its + random.normal(0, 0.2, its.shape))
+    return draft
+
+
+def counted(model, inputs, strategy, max_length, ends=(-1,), grows=False):
+    """Return ids, scores and steps as arrays."""
+    options = DecodingOptions(max_length, 2, ends, grows)
+    found = strategy.decode_and_count(model, tf.constant(inputs), options)
+    return [x.numpy() for x in found]
+
+
+@functools.cache
+def greedy(kind, ends):
+    model, inputs, _ = model_of(kind)
+    return decode_eagerly(model, inputs, Greedy(), LENGTH, ends)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "grows", "ends"),
+    [
+        ("encoder_decoder", 1, False, (EOS,)),
+        ("causal", 3, True, (EOS,)),
+        pytest.param("encoder_decoder", 3, True, (-1,), marks=pytest.mark.slow),
+        pytest.param("causal", 2, False, (-1,), marks=pytest.mark.slow),
+    ],
+)
+def test_greedy_speculation_writes_the_tokens_of_greedy_decoding(kind, tokens, grows, ends):
+    """Rows of different lengths accept differently, and some end early."""
+    model, inputs, _ = model_of(kind)
+    strategy = Speculative(draft_of(kind), tokens)
+    ids, scores, steps = counted(model, inputs, strategy, LENGTH, ends, grows)
+    expected, expected_scores = greedy(kind, ends)
+    np.testing.assert_array_equal(ids, expected)
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-4, atol=1e-4)
+    assert len({*steps}) > 1 and steps.min() < LENGTH
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_compiled_speculation_gives_the_same_tokens(jit_compile):
+    model, inputs, _ = model_of("causal")
+    strategy = Speculative(draft_of("causal"), 2)
+    found, _ = generate(model, inputs, strategy, LENGTH, jit_compile=jit_compile)
+    np.testing.assert_array_equal(found, greedy("causal", (EOS,))[0])
+
+
+def test_a_draft_that_is_the_model_is_always_accepted():
+    model, inputs, _ = model_of("causal")
+    steps = counted(model, inputs, Speculative(model, 3, Sample(1.3, seed=3)), LENGTH)[2]
+    assert steps.tolist() == [1 + 2] * len(inputs)  # one token of the prompt, then 4 and 1
+
+
+def chi_square(counts, probabilities):
+    """Return Pearson's statistic over its degrees of freedom, and their number."""
+    expected = counts.sum() * probabilities
+    kept = expected >= 5
+    return ((counts - expected)[kept] ** 2 / expected[kept]).sum(), kept.sum() - 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"temperature": 1.5, "top_k": 5, "min_p": 0.05}, pytest.param({}, marks=pytest.mark.slow)],
+)
+def test_the_distribution_is_that_of_the_model(arguments):
+    """All sequences of three tokens, each with its exact probability, in 4,000 rows."""
+    model, inputs, log_probs = model_of("causal")
+    strategy = Sample(**arguments, seed=5)
+    many = np.repeat(inputs[:1], 4000, axis=0)
+    options = DecodingOptions(3, 2, (-1,), False).with_processor(Constrained("greedy", NO_PADDING))
+    speculative = Speculative(draft_of("causal"), 2, strategy)
+    found = speculative.decode_and_count(model, tf.constant(many), options)
+    ids, scores, steps = (x.numpy() for x in found)
+    exact = np.zeros((VOCABULARY,) * 3)
+    for tokens in itertools.product(range(1, VOCABULARY), repeat=3):
+        rows = np.stack([log_probs(0, tokens[:n]) for n in range(3)]).astype("float32")
+        rows[:, 0] = -np.inf
+        p = ops.convert_to_numpy(strategy.distribution(rows)[0])
+        exact[tokens] = np.prod([p[n, token] for n, token in enumerate(tokens)])
+    np.testing.assert_allclose(np.exp(scores), exact[tuple(ids.T)], rtol=1e-3)
+    assert exact.sum() == pytest.approx(1, abs=1e-5) and 1 < steps.mean() < 3
+    counts = np.zeros_like(exact)
+    np.add.at(counts, tuple(ids.T), 1)
+    assert counts[exact == 0].sum() == 0
+    for axes in ((1, 2), (0, 2), (0, 1), ()):  # each token, and all together
+        value, degrees = chi_square(counts.sum(axes).ravel(), exact.sum(axes).ravel())
+        assert value < degrees + 5 * np.sqrt(2 * degrees), (axes, value, degrees)
+    # The draft alone has another distribution.
+    of_draft, _ = decode_eagerly(draft_of("causal"), many, Constrained(strategy, NO_PADDING), 2)
+    value, degrees = chi_square(np.bincount(of_draft[:, 1], minlength=7), exact.sum((0, 2)))
+    assert value > 10 * degrees
+
+
+def test_a_refused_proposal_is_replaced_from_the_positive_difference():
+    p = np.array([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]] * 2000, "float32")
+    q = np.array([[[0.9, 0.0, 0.1]]] * 2000, "float32")
+    random = np.random.default_rng(0)
+    proposed = random.choice(3, (2000, 1), p=q[0, 0]).astype("int32")
+    tokens, accepted = accept(p, q, proposed, random.uniform(size=(2000, 2)).astype("float32"))
+    tokens, accepted = np.asarray(tokens), np.asarray(accepted)
+    is_accepted = accepted == 1
+    assert not is_accepted[proposed[:, 0] == 2].any()  # the model never writes it
+    assert is_accepted[proposed[:, 0] == 0].mean() == pytest.approx(5 / 9, abs=0.05)
+    assert (tokens[~is_accepted, 0] == 1).all() and (tokens[is_accepted, 1] == 2).all()
+
+
+def test_a_constraint_and_a_penalty_reach_the_proposals():
+    """Both follow the accepted tokens, not the refused ones."""
+    model, inputs, _ = model_of("causal")
+    table = np.full((3, VOCABULARY), -1)
+    table[0, [4, 5]], table[1, [5, 6]], table[2, [4, 6]] = 1, 2, 0
+    sample = Sample(temperature=1e-4, repetition_penalty=3.0, seed=1)
+    ids, _ = decode_eagerly(model, inputs, Constrained(sample, table), LENGTH, (-1,))
+    strategy = Constrained(Speculative(draft_of("causal"), 2, sample), table)
+    found, _ = decode_eagerly(model, inputs, strategy, LENGTH, (-1,))
+    np.testing.assert_array_equal(found, ids)
+    assert len({tuple(row) for row in ids}) > 1
+
+
+@pytest.mark.slow
+def test_an_export_holds_the_weights_of_the_draft(tmp_path):
+    model, inputs, _ = model_of("causal")
+    strategy = Speculative(draft_of("causal"), 2)
+    path = export.saved_model(model, tmp_path, strategy=strategy, max_length=5)
+    run = tf.saved_model.load(path).signatures["ids"]
+    found = run(token_ids=tf.constant(inputs), lengths=tf.constant([3, 2, 1]))["ids"]
+    np.testing.assert_array_equal(found, generate(model, inputs, "greedy", 5)[0])
+
+
+def test_drafts_that_do_not_fit_are_refused():
+    model, inputs, _ = model_of("causal")
+    cases = [
+        (models.gpt(VOCABULARY + 1, 1, 2, 6, 7, max_length=16), "same kind and vocabulary"),
+        (models.transformer(VOCABULARY, 1, 2, 6, 7), "same kind and vocabulary"),
+        (models.gpt(VOCABULARY, 1, 2, 6, 7, max_length=15), "max_length=15 of the draft, 16 of"),
+    ]
+    for draft, message in cases:
+        with pytest.raises(ValueError, match=message):
+            Speculative(draft).decode(model, inputs, DecodingOptions(3, 2, (EOS,), True))
+    with pytest.raises(ValueError, match="a `Greedy` or a `Sample`. Received: strategy=Beam"):
+        Speculative(draft_of("causal"), strategy=Beam())
+    with pytest.raises(ValueError, match="`model` must be an `EncoderDecoder`"):
+        Speculative(keras.layers.Dense(3))
+    with pytest.raises(ValueError, match="tokens=0"):
+        Speculative(draft_of("causal"), 0)
+    assert Greedy() != Speculative(draft_of("causal")) != Speculative(draft_of("causal"))
