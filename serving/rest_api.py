@@ -20,6 +20,7 @@ from keras_attn.export.versions import MAX_VERSION
 
 from . import metrics
 from .errors import Code, ServingError, require
+from .event_stream import EventStream
 from .examples import read_examples
 from .inference import classify, regress
 from .json_inputs import read_inputs, read_signature_name
@@ -27,12 +28,14 @@ from .json_text import decimals, dump, dump_error, parse_object, write_outputs
 from .model_service import SIGNATURE_DEF, model_metadata, model_status
 from .predict import input_dtypes, predict
 from .request_context import RequestContext, Workers, catch_errors
+from .streaming import StreamRequest, stream_tokens
 from .tensors import check_tensors
 
 _FLAGS = re.IGNORECASE | re.ASCII
 _API = re.compile(r"/v1/.*", _FLAGS)
 _VERSION = r"(?:(?:/versions/(\d+))|(?:/labels/([^/:]+)))?"
 _POST = re.compile(rf"/v1/models/([^/:]+){_VERSION}:(classify|regress|predict)", _FLAGS)
+_STREAM = re.compile(rf"/v1/models/([^/:]+){_VERSION}:stream", _FLAGS)  # our own
 _GET = re.compile(rf"/v1/models(?:/([^/:]+))?{_VERSION}(?:/(metadata))?", _FLAGS)
 _VERSION_DIGITS = len(str(MAX_VERSION))
 _NOT_FOUND = "<html><head><title>404 Not Found</title></head><body>Not Found</body></html>"
@@ -61,7 +64,7 @@ def make_rest_application(api, cors=False, metrics_path=None, demo_page=None):
 
 
 class RestApi:
-    """ASGI application that answers `/v1/models/...` as TensorFlow Serving does.
+    """ASGI application that answers `/v1/models/...` as TensorFlow Serving does, and `:stream`.
 
     The event loop moves bytes; JSON is parsed and models run on threads, at most `num_threads` at
     once. Questions for a state have a thread of their own, for when the models are busy. A request
@@ -78,6 +81,9 @@ class RestApi:
         """Answer one request."""
         request = Request(scope, receive)
         path = scope["raw_path"].decode("latin-1")
+        if request.method == "POST" and (match := _STREAM.fullmatch(path)):
+            await self._stream(request, match, EventStream(scope, receive, send))
+            return
         if not _API.fullmatch(path):
             response = HTMLResponse(_NOT_FOUND, 404)
         elif request.method == "OPTIONS":
@@ -102,6 +108,33 @@ class RestApi:
             finally:
                 watch.cancel()
         return failure.error.http_status, dump_error(failure.error.message)
+
+    async def _stream(self, request, match, answer):
+        """Send an event for each token; between two tokens the thread runs other requests."""
+        request_context, record = RequestContext(self._timeout_ms), metrics.RequestRecord("REST")
+        with catch_errors(record) as failure, self._models.admit():
+            body = await self._read(request, request_context)
+            watch = asyncio.create_task(_watch(request.receive, request_context))
+            events = self._events(match, body, request_context, record)
+            try:
+                following = functools.partial(next, events, None)
+                while event := await self._models.run(following, request_context):
+                    await answer.send(event)
+            finally:
+                watch.cancel()
+                await self._models.run(events.close, request_context)
+        await answer.end(failure.error)
+
+    def _events(self, match, body, request_context, record):
+        """Yield the events of a streaming request, a generator that lends the model."""
+        spec = _model_spec(*match.groups())
+        if self._manager.versions(spec.name):
+            record.model, record.api = spec.name, "stream"
+        document = parse_object(body)
+        self._limits.check_depth(document, body)
+        wanted = StreamRequest.read(document)
+        with self._manager.use(spec) as servable:
+            yield from stream_tokens(servable, wanted, self._limits, request_context)
 
     async def _read(self, request, request_context):
         """Return the body; stop reading at the size limit and at the time limit."""

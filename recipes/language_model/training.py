@@ -84,12 +84,11 @@ class LanguageModelRun(TrainingRun):
         options, decoding = self.options, {}
         if not self._has_memory:
             decoding = {
-                "tokenizer": self.corpus.tokens.tokenizer,
                 "strategy": self._strategy(),
                 "max_length": options.max_length,
                 "max_source_length": options.context - options.max_length,
             }
-        super().export(**decoding)
+        super().export(tokenizer=self.corpus.tokens.tokenizer, **decoding)
 
     def card_entries(self):
         return {

@@ -6,8 +6,9 @@ alone, gRPC the packages grpcio and protobuf, which the extra `serving` installs
 """
 
 from .client import Answer, Client, Session
+from .events import Token
 from .grpc_client import GrpcClient
 from .rest_client import RestClient
 from .retries import ClientError
 
-__all__ = ["Answer", "Client", "ClientError", "GrpcClient", "RestClient", "Session"]
+__all__ = ["Answer", "Client", "ClientError", "GrpcClient", "RestClient", "Session", "Token"]

@@ -20,11 +20,15 @@ def main(arguments=None):
     add("--timeout", type=float, default=60.0, help="seconds, with all attempts (default: 60)")
     add("--retries", type=int, default=4, help="attempts after the first (default: %(default)s)")
     add("--complete", action="store_true", help="print what follows each text instead")
+    add("--stream", action="store_true", help="print what follows each text token by token (--url)")
+    add("--max_tokens", type=int, default=64, help="of --stream (default: %(default)s)")
     add("--score", action="store_true", help="print each score and a tab before the text")
     add("texts", nargs="+", metavar="text", help="a sentence to translate")
     flags = parser.parse_args(arguments)
     if flags.url is not None and flags.model_name is not None:
         parser.error("--model_name is for --grpc; a --url names its model itself")
+    if flags.stream and (flags.url is None or flags.complete or flags.score):
+        parser.error("--stream is for --url, without --complete and --score")
     options = {"timeout": flags.timeout, "retries": flags.retries}
     try:
         if flags.url is None:
@@ -32,14 +36,31 @@ def main(arguments=None):
         else:
             client = RestClient(flags.url, **options)
         with client:
+            if flags.stream:
+                return _print(_streamed(client, flags))
             answers = (client.complete if flags.complete else client.translate)(flags.texts)
     except (ClientError, ImportError, ValueError) as error:
         print(f"serving.client: {error}", file=sys.stderr)
         return 1
+    return _print(
+        f"{answer.score}\t{answer.text}\n" if flags.score else f"{answer.text}\n"
+        for answer in answers
+    )
+
+
+def _streamed(client, flags):
+    """Yield the text of each token, and a line end after each of the texts."""
+    for text in flags.texts:
+        for token in client.stream(text, max_tokens=flags.max_tokens):
+            yield token.text
+        yield "\n"
+
+
+def _print(pieces):
+    """Print pieces of text as they come; return 0, or 1 if they cannot be written."""
     try:
-        for answer in answers:
-            print(f"{answer.score}\t{answer.text}" if flags.score else answer.text)
-        sys.stdout.flush()
+        for piece in pieces:
+            print(piece, end="", flush=True)
     except (OSError, UnicodeError) as error:
         print(f"serving.client: The answers cannot be written: {error}", file=sys.stderr)
         if isinstance(error, OSError):

@@ -1,6 +1,7 @@
 """Client over REST, with Python's standard library alone."""
 
 import base64
+import contextlib
 import http.client
 import json
 import urllib.error
@@ -8,7 +9,8 @@ import urllib.parse
 import urllib.request
 
 from .client import Client
-from .retries import ClientError
+from .events import read_tokens
+from .retries import ClientError, with_retries
 
 _OVERLOADED = (429, 503)
 _CHUNK = 1 << 16
@@ -43,12 +45,7 @@ class RestClient(Client):
 
     def _predict(self, inputs, signature_name, limit):
         question = {"signature_name": signature_name, "inputs": inputs}
-        try:
-            # Without escapes, so that half a surrogate pair is an error here, not on the server.
-            body = json.dumps(question, default=_jsonable, ensure_ascii=False).encode()
-        except (RecursionError, TypeError, ValueError) as error:  # such as a list that holds itself
-            raise ClientError(f"The inputs cannot be sent: {error}") from error
-        outputs = self._ask(":predict", "outputs", limit, body)
+        outputs = self._ask(":predict", "outputs", limit, _json_body(question))
         if not isinstance(outputs, dict) or list(outputs) == ["b64"]:
             # A single output comes without its name.
             metadata = self._ask("/metadata", "metadata", limit)
@@ -56,13 +53,53 @@ class RestClient(Client):
             outputs = dict.fromkeys(signature["outputs"], outputs)
         return {n: _decoded(x) if n.endswith("_bytes") else x for n, x in outputs.items()}
 
+    def stream(self, prompt, *, max_tokens=64, temperature=0.0, seed=None, end_tokens=(3,)):
+        """Yield a `Token` as soon as the server has written it: not of the real TensorFlow Serving.
+
+        It needs the export of a language model with a memory. Closing the generator ends the
+        request on the server.
+
+        Args:
+            prompt: string, for an export with a tokenizer, or a list of token ids.
+            max_tokens: int. Most tokens to generate.
+            temperature: float. 0 takes the most likely token.
+            seed: int. The same seed gives the same text.
+            end_tokens: list of ints. A token of these is the last one.
+
+        Raises:
+            ClientError: if there is no answer, the server refuses, or the stream breaks off.
+        """
+        question = {
+            "text" if isinstance(prompt, str) else "token_ids": prompt,
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "seed": seed,
+            "end_tokens": list(end_tokens),
+        }
+        body = _json_body(question)
+
+        def open_answer(limit):
+            with self._errors(limit):
+                request = urllib.request.Request(self._url + ":stream", body, self._headers)
+                return urllib.request.urlopen(request, timeout=limit.wait()), limit
+
+        answer, limit = with_retries(open_answer, self._timeout, self._retries)
+        with answer, self._errors(limit):
+            yield from read_tokens(answer, limit, self.place)
+
     def _ask(self, action, key, limit, body=None):
         """Return the value of a key of the answer."""
-        place = self.place
-        try:
+        with self._errors(limit):
             request = urllib.request.Request(self._url + action, body, self._headers)
             with urllib.request.urlopen(request, timeout=limit.wait()) as answer:
                 return json.loads(_read(answer, limit).decode(errors="replace"))[key]
+
+    @contextlib.contextmanager
+    def _errors(self, limit):
+        """Turn the failures of a request into `ClientError`s."""
+        place = self.place
+        try:
+            yield
         except urllib.error.HTTPError as error:
             message = f"{place} answered {error.code}: {_reason(error)}"
             raise ClientError(message, error.code in _OVERLOADED) from error
@@ -105,6 +142,14 @@ def _read(answer, limit):
     if answer.length:  # bytes that were announced and did not come
         raise http.client.IncompleteRead(bytes(body), answer.length)
     return body
+
+
+def _json_body(question):
+    try:
+        # Without escapes, so that half a surrogate pair is an error here, not on the server.
+        return json.dumps(question, default=_jsonable, ensure_ascii=False).encode()
+    except (RecursionError, TypeError, ValueError) as error:  # such as a list that holds itself
+        raise ClientError(f"The inputs cannot be sent: {error}") from error
 
 
 def _reason(error):

@@ -8,7 +8,7 @@ import segments
 import tensorflow as tf
 from segments import B, D, L, T
 
-from keras_attn import export
+from keras_attn import export, models, text
 from keras_attn.layers import TokenEmbedding
 from keras_attn.memory import SegmentMemory, StatefulSegments
 from keras_attn.models import CausalLanguageModel
@@ -125,7 +125,23 @@ def test_outputs_are_float32_under_every_dtype_policy():
     assert 0 < far < 0.05 * np.abs(expected["memory"]).max()
 
 
-def test_a_tokenizer_is_refused(model, tmp_path):
-    with pytest.raises(ValueError, match="export it without a `tokenizer`"):
-        export.saved_model(model, tmp_path / "export", tokenizer=object())
+def test_a_tokenizer_that_does_not_fit_is_refused(model, tmp_path):
+    tokenizer = text.Characters("ab")
+    with pytest.raises(ValueError, match="vocabularies of the same size. Received: 17 and 6."):
+        export.saved_model(model, tmp_path / "export", tokenizer=tokenizer)
+    states = models.gtrxl(5, None, 1, 2, 8, 16, memory_length=6)
+    with pytest.raises(ValueError, match="model of states reads no text: export it without"):
+        export.saved_model(states, tmp_path / "export", tokenizer=tokenizer)
     assert not list(tmp_path.iterdir())
+
+
+def test_text_becomes_tokens_and_back(model):
+    steps = export.SegmentSteps(model, text.Characters("abcdefghijklm"))
+    outputs = steps.tokenize(["", "bad", "ax"])
+    assert outputs["lengths"].numpy().tolist() == [0, 3, 2]
+    assert outputs["token_ids"].numpy().tolist() == [[0, 0, 0, 0], [5, 4, 7, 0], [4, 1, 0, 0]]
+    found = steps.detokenize([[5, 4, 3, 7], [4, 0, 0, 0]])["text"]  # 3 ends a text
+    assert found.numpy().tolist() == [b"bad", b"a"]
+    assert sorted(steps.signatures) == [
+        *("detokenize", "initial_memory", "serving_default", "step", "tokenize")
+    ]

@@ -4,7 +4,7 @@ import pages
 import pytest
 
 from keras_attn.models.catalog import PRESETS
-from serving.client import GrpcClient, RestClient
+from serving.client import GrpcClient, RestClient, Token
 
 # The examples of the catalogue run in tests/catalogue.
 CATALOGUE = pages.ROOT / "keras_attn/README.md"
@@ -25,6 +25,7 @@ def quick(monkeypatch):
         monkeypatch.setitem(PRESETS, name, (build, {**sizes, "num_layers": 1}))
     for client in (GrpcClient, RestClient):
         monkeypatch.setattr(client, "_predict", lambda _, inputs, name, limit: dict(ANSWERS[name]))
+    monkeypatch.setattr(RestClient, "stream", lambda _, prompt, **options: [Token(5, "a", -0.5)])
 
 
 @pytest.mark.usefixtures("quick")

@@ -20,6 +20,7 @@ from keras_attn.memory import StatefulSegments
 from keras_attn.models.classifier import Classifier
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.models.model import Model
+from keras_attn.models.sequence_model import SequenceModel
 from keras_attn.ops.checks import check_choice
 from keras_attn.positions import ImageCoordinates
 
@@ -65,6 +66,8 @@ def saved_model(
         initial_memory: batch_size (int32, []) -> memory, memory_length
         step: token_ids (int32, [B, T]), lengths (int32, [B]), memory (float32, [B, L, M, D]),
             memory_length (int32, [B]) -> logits (float32, [B, T, V]), memory, memory_length
+        tokenize: text (string, [B]) -> token_ids (int32, [B, T]), lengths (int32, [B])
+        detokenize: token_ids (int32, [B, T]) -> text (string, [B])
 
     A model that reads states, as `gtrxl`, has states (float32, [B, T, ...]) in place of token_ids
     and the outputs of its heads in place of logits. Model of images:
@@ -77,9 +80,10 @@ def saved_model(
 
         generate: images (int32, [B, H', W', C]), seed (int32, []) -> images, score
 
-    Batch and length are dynamic. Without a tokenizer the default signature is `ids`, and `score`
-    reads ids and lengths. The default is `step` with a memory, `logits` of a masked language model,
-    `classify` of a classifier and `generate` of images.
+    Batch and length are dynamic. Without a tokenizer the default signature is `ids`, `score` reads
+    ids and lengths, and a model with a memory has no `tokenize` and `detokenize`. The default is
+    `step` with a memory, `logits` of a masked language model, `classify` of a classifier and
+    `generate` of images.
 
     The directory is written under a temporary name and renamed, so a server that polls `path` finds
     the version complete or not at all. It carries one small request for each signature, which a
@@ -141,16 +145,19 @@ def saved_model(
 
 def _module(model, tokenizer, strategy, lengths):
     """Return the module of functions that fits the model."""
+    if has_memory(model) and not isinstance(model, SequenceModel):
+        return SegmentSteps(model, tokenizer)
     kind, make = None, None
     if has_memory(model):
-        kind, make = "A model with a memory", SegmentSteps
+        kind, make = "A model of states", SegmentSteps
     elif isinstance(model, MaskedLanguageModel):
         kind, make = "A masked language model", TokenEncoder
     elif isinstance(model, Classifier):
         kind, make = "A classifier", ClassPredictor
     if kind is not None and tokenizer is not None:
         raise ValueError(
-            f"{kind} reads ids: export it without a `tokenizer`. Received: tokenizer={tokenizer!r}."
+            f"{kind} reads no text: export it without a `tokenizer`. "
+            f"Received: tokenizer={tokenizer!r}."
         )
     if kind is not None:
         return make(model)

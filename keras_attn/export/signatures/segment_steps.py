@@ -2,7 +2,13 @@
 
 import tensorflow as tf
 
-from keras_attn.export.signatures.model_functions import ModelFunctions, length_mask
+from keras_attn.export.checks import check_vocabularies
+from keras_attn.export.signatures.model_functions import (
+    ModelFunctions,
+    length_mask,
+    mask_ids,
+    of_text,
+)
 
 
 class SegmentSteps(ModelFunctions):
@@ -13,10 +19,15 @@ class SegmentSteps(ModelFunctions):
     No state is kept between calls: the client sends the memory and receives the next one, so one
     server serves any number of texts. Memory and logits are float32 under every dtype policy. A
     model of states (`SequenceModel`) has `states` in place of `token_ids`, and the outputs of its
-    heads in place of the logits.
+    heads in place of the logits. With a tokenizer there are `tokenize` and `detokenize` too, by
+    which a server streams text.
 
     Args:
         model: a model with a memory: a `CausalLanguageModel` or a `SequenceModel`.
+        tokenizer: from `keras_attn.text`, of a model of tokens; None for none.
+
+    Raises:
+        ValueError: if the tokenizer does not fit the model.
 
     Example:
         >>> import keras_attn
@@ -33,8 +44,12 @@ class SegmentSteps(ModelFunctions):
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """
 
-    def __init__(self, model):
+    def __init__(self, model, tokenizer=None):
         super().__init__(model)
+        self.tokenizer = tokenizer
+        if tokenizer is not None:
+            check_vocabularies(model, tokenizer)
+            self.tokenize, self.detokenize = _text_functions(tokenizer)
         name = "token_ids" if "token_ids" in model.input else "states"
         segment, memory_input = model.input[name], model.input["memory"]
 
@@ -78,4 +93,24 @@ class SegmentSteps(ModelFunctions):
     @property
     def signatures(self):
         initial, step = self.initial_memory, self.step
-        return {"initial_memory": initial, "step": step, "serving_default": step}
+        signatures = {"initial_memory": initial, "step": step, "serving_default": step}
+        if self.tokenizer is not None:
+            signatures.update(tokenize=self.tokenize, detokenize=self.detokenize)
+        return signatures
+
+
+def _text_functions(tokenizer):
+    """Return the functions `tokenize` and `detokenize`."""
+
+    def tokenize(text):
+        """Map strings [B] to `token_ids` [B, T], without the end token, and `lengths` [B]."""
+        token_ids, lengths = tokenizer.encode(text)
+        return {"token_ids": mask_ids(token_ids, lengths - 1), "lengths": lengths - 1}
+
+    def detokenize(token_ids):
+        """Map ids [B, T] to `text` [B]: of all tokens, also of those after an end token."""
+        is_end = token_ids == tokenizer.eos_id
+        return {"text": tokenizer.decode(tf.where(is_end, tokenizer.pad_id, token_ids))}
+
+    ids = [tf.TensorSpec([None, None], tf.int32, "token_ids")]
+    return of_text(tokenize), tf.function(detokenize, ids, autograph=False)
