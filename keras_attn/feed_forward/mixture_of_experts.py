@@ -43,6 +43,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         balance_loss: float. Weight of the loss for uneven use.
         z_loss: float. Weight of the loss for large logits of the router.
         shared: layer that computes all positions, whose output is added; or None.
+        use_router_bias: bool. If True, the router's logits have a bias.
 
     Call arguments:
         x: (B, T, D).
@@ -80,6 +81,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         balance_loss=0.01,
         z_loss=0.0,
         shared=None,
+        use_router_bias=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -102,6 +104,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         self.balance_loss = balance_loss
         self.z_loss = z_loss
         self.shared = registry.revive(shared)
+        self.use_router_bias = bool(use_router_bias)
         self.drop = keras.layers.Dropout(expert.dropout, dtype=self.dtype_policy)
 
     def build(self, x_shape):
@@ -110,6 +113,10 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         self.router_kernel = self.add_weight(
             (width, self.num_experts), normal, name="router_kernel", autocast=False
         )
+        if self.use_router_bias:
+            self.router_bias = self.add_weight(
+                (self.num_experts,), "zeros", name="router_bias", autocast=False
+            )
         self.kernels, self.biases = [], []
         for name in self.expert.INPUTS:
             self._add_dense(name, width, hidden, self.expert.kernel_initializer)
@@ -150,6 +157,8 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         real = None if real is None else ops.reshape(real, (-1,))
         rows, unflatten = flatten_rows(x)  # (n, D)
         logits = ops.matmul(ops.cast(rows, self.router_kernel.dtype), self.router_kernel)
+        if self.use_router_bias:
+            logits = logits + self.router_bias
         log_sum = ops.logsumexp(logits, axis=-1, keepdims=True)
         best, chosen = ops.top_k(logits, self.top_k)  # (n, k)
         counts = self._counts(chosen, real)

@@ -39,7 +39,8 @@ def weights_of(layer):
 def routed(layer, x):
     """For one position: the logits, and the chosen experts with their weights."""
     (router,), *_ = weights_of(layer)
-    logits = [sum(x[d] * router[d, e] for d in range(D)) for e in range(layer.num_experts)]
+    bias = oracles.numpy_of(layer.router_bias) if layer.use_router_bias else np.zeros(E)
+    logits = [sum(x[d] * router[d, e] for d in range(D)) + bias[e] for e in range(len(bias))]
     chosen = sorted(range(len(logits)), key=lambda e: -logits[e])[: layer.top_k]
     of = chosen if layer.router == "renormalized" else range(len(logits))
     total = sum(math.exp(logits[e]) for e in of)
@@ -61,7 +62,7 @@ def expert_output(layer, e, x):
 )
 @pytest.mark.parametrize("router, top_k", [("renormalized", 2), ("probability", 1)])
 def test_output_equals_the_formula(expert, router, top_k):
-    layer = built(expert(), top_k=top_k, router=router)
+    layer = built(expert(), top_k=top_k, router=router, use_router_bias=top_k == 2)
     found, expected = layer(X), np.zeros(X.shape)
     used = set()
     for index in np.ndindex(B, T):
@@ -301,7 +302,11 @@ def test_each_expert_is_drawn_by_itself():
 
 def test_save_config():
     layer = built(
-        GatedFeedForward(F, dropout=0.2), router="probability", z_loss=0.1, shared=FeedForward(3)
+        GatedFeedForward(F, dropout=0.2),
+        router="probability",
+        z_loss=0.1,
+        shared=FeedForward(3),
+        use_router_bias=True,
     )
     again = MixtureOfExperts.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
