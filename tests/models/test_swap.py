@@ -38,7 +38,6 @@ ARGUMENTS = {
     },
     "gtrxl": {"state_shape": 1, "heads": {"logits": formulas.V}, "memory_length": 3},
 }
-HEADS = "num_heads, size"
 CAUSAL = {
     "score": ('pattern="causal"', 'score="additive", pattern="causal"'),
     "pattern": ('"causal"', "Local(3)"),
@@ -54,13 +53,16 @@ SWAPS = {
         "depth": RECURRENT,
     },
     "bert": {
-        "score": (HEADS, f'{HEADS}, score="relative"'),
-        "pattern": (HEADS, f"{HEADS}, pattern=Local(3, causal=False)"),
+        "score": ("pattern=pattern(index)", 'score="relative", pattern=pattern(index)'),
+        "pattern": (
+            "pattern(index) if callable(pattern) else pattern",
+            "Local(3, causal=False)",
+        ),
         "position": (
             "positions.Learned(max_length, embeddings_initializer=normal)",
             '"sinusoidal"',
         ),
-        "residual": ("residuals.PostNorm(norm=norms.LayerNorm(1e-12))", '"pre_norm"'),
+        "residual": ("residuals.PostNorm(norm=norms.LayerNorm(epsilon))", '"pre_norm"'),
         "depth": ("Stack(", "ACT("),
     },
     "gpt": {

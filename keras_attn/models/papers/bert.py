@@ -16,6 +16,9 @@ def bert(
     dropout=0.1,
     max_length=512,
     num_segments=2,
+    pattern="dense",
+    activation="gelu",
+    epsilon=1e-12,
     name="bert",
 ):
     """Build BERT, a bidirectional encoder that predicts masked tokens.
@@ -36,6 +39,9 @@ def bert(
             sublayers' outputs.
         max_length: int. Number of positions.
         num_segments: int. Number of segments that a text may have.
+        pattern: name or object of the pattern axis, or a function of the layer's index.
+        activation: name or function, of the feed-forward layers and of the head.
+        epsilon: float. Of the norms.
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -54,11 +60,16 @@ def bert(
     normal = keras.initializers.TruncatedNormal(stddev=0.02)
 
     def block(index):
-        size = head_size(hidden_dim, num_heads)
         return layers.TransformerBlock(
-            layers.MultiHeadAttention(num_heads, size, dropout=dropout, kernel_initializer=normal),
-            layers.FeedForward(intermediate_dim, activation="gelu", kernel_initializer=normal),
-            residual=residuals.PostNorm(norm=norms.LayerNorm(1e-12)),
+            layers.MultiHeadAttention(
+                num_heads,
+                head_size(hidden_dim, num_heads),
+                pattern=pattern(index) if callable(pattern) else pattern,
+                dropout=dropout,
+                kernel_initializer=normal,
+            ),
+            layers.FeedForward(intermediate_dim, activation, kernel_initializer=normal),
+            residual=residuals.PostNorm(norm=norms.LayerNorm(epsilon)),
             dropout=dropout,
         )
 
@@ -69,10 +80,10 @@ def bert(
         embedding=embedding,
         position=positions.Learned(max_length, embeddings_initializer=normal),
         segment=layers.SegmentEmbedding(num_segments, embeddings_initializer=normal),
-        norm=norms.LayerNorm(1e-12),
+        norm=norms.LayerNorm(epsilon),
         encoder=depth.Stack(block, num_layers, name="encoder"),
         head=layers.MaskedTokenHead(
-            embedding, norm=norms.LayerNorm(1e-12), kernel_initializer=normal
+            embedding, activation, norm=norms.LayerNorm(epsilon), kernel_initializer=normal
         ),
         dropout=dropout,
         name=name,
