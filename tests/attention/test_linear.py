@@ -76,9 +76,8 @@ def test_heads_that_share_keys():
     check_plan(X, num_key_value_heads=1)
 
 
-@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 4e-2), ("mixed_float16", 4e-3)])
-def test_mixed_policies(policy, atol):
-    check_plan(X, dtype=policy, atol=atol)
+def test_mixed_bfloat16():
+    check_plan(X, dtype="mixed_bfloat16", atol=4e-2)
 
 
 def weighted_sums(query, key, value):
@@ -106,7 +105,7 @@ def test_later_inputs_do_not_change_a_bit_of_earlier_outputs(score):
     """Neither a sum that is subtracted again nor a factor of all keys would leave them equal."""
     layer = built("blockwise", score)
     before = oracles.numpy_of(layer(X, X))
-    for first in range(1, T):
+    for first in (1, 4, 6, T - 1):  # at the ends of chunks and inside
         changed = np.concatenate([X[:, :first], 30 * X[:, first:]], axis=1)
         after = oracles.numpy_of(layer(changed, changed))
         np.testing.assert_array_equal(after[:, :first], before[:, :first])
@@ -127,7 +126,7 @@ def test_returned_scores_are_the_weights():
     np.testing.assert_allclose(ops.sum(scores, axis=-1), np.ones((B, N, T)), atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["graph", "xla"])
+@pytest.mark.parametrize("kind", ["graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_compiled_functions_of_any_length(kind):
     layer = built("blockwise")
     signature = [tf.TensorSpec((None, None, D))] if kind == "graph" else None
@@ -151,10 +150,13 @@ def decode(layer, chunks, max_length=50, **call):
     return np.concatenate(outputs, axis=1)
 
 
-@pytest.mark.parametrize("chunks", [[1] * T, [6, 1, 5, 1], [T]], ids=str)
 @pytest.mark.parametrize(
-    "arguments",
-    [{}, {"score": "favor"}, {"key_dim": 4, "position": "rotary", "num_key_value_heads": 1}],
+    "arguments, chunks",
+    [
+        ({}, [1] * T),
+        ({"score": "favor"}, [6, 1, 1, 4, 1]),
+        ({"key_dim": 4, "position": "rotary", "num_key_value_heads": 1}, [T - 1, 1]),
+    ],
     ids=["kernel", "favor", "shared"],
 )
 def test_decoding_by_sums_equals_the_whole_pass(arguments, chunks):

@@ -10,7 +10,7 @@ from distance_scores import KEY, QUERY, B, H, N, S, T
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.patterns import Causal, Dense, Local, Strided
+from keras_attn.patterns import Causal, Local
 from keras_attn.scores import ALiBi, Disentangled, DotProduct
 
 SIZES = {"buckets": (6, 17), "each distance": (4, None)}
@@ -58,9 +58,7 @@ def test_both_terms_read_the_bucket_of_the_same_distance():
     assert np.abs(found - printed).max() > 0.5
 
 
-@pytest.mark.parametrize(
-    "pattern", [Dense(), Causal(), Local(4, causal=False), Strided(4)], ids=repr
-)
+@pytest.mark.parametrize("pattern", [Causal(), Local(4, causal=False)], ids=repr)
 def test_plans_equal_the_matrix_with_gradients_of_the_tables(pattern):
     distance_scores.check_in_tiles(built((6, 17)), formula, pattern, atol=1e-4)
 
@@ -96,9 +94,9 @@ def test_moving_all_positions_changes_nothing():
     np.testing.assert_array_equal(*found)
 
 
-@pytest.mark.parametrize("score", [lambda s: s, lambda s: s + ALiBi()], ids=["alone", "sum"])
-def test_decoding_with_a_cache_equals_the_whole_pass(score):
-    layer = MultiHeadAttention(N, H, score=score(Disentangled(6, 17)), pattern="causal")
+def test_decoding_with_a_cache_equals_the_whole_pass():
+    """In a sum with a bias, whose table is beside those of the score."""
+    layer = MultiHeadAttention(N, H, score=Disentangled(6, 17) + ALiBi(), pattern="causal")
     x = oracles.random(B, 9, 6)
     layer.build(x.shape, x.shape)
     oracles.scramble(layer)
@@ -108,16 +106,17 @@ def test_decoding_with_a_cache_equals_the_whole_pass(score):
         np.testing.assert_allclose(step, whole[:, start:end], atol=1e-5)
 
 
-@pytest.mark.parametrize("policy, atol", [("mixed_bfloat16", 0.05), ("mixed_float16", 0.005)])
-def test_mixed_policies(policy, atol):
-    exact = MultiHeadAttention(N, H, score=Disentangled(6, 17), implementation="blockwise")
-    low = Disentangled(6, 17, dtype=policy)
-    layer = MultiHeadAttention(N, H, score=low, implementation="blockwise", dtype=policy)
+def test_mixed_bfloat16():
+    score = Disentangled(6, 17, dtype="mixed_bfloat16")
+    layers = [
+        MultiHeadAttention(N, H, score=Disentangled(6, 17), implementation="blockwise"),
+        MultiHeadAttention(N, H, score=score, implementation="blockwise", dtype="mixed_bfloat16"),
+    ]
     x = oracles.random(B, 9, 6)
-    for each in (exact, layer):
-        each.build(x.shape, x.shape)
-        oracles.scramble(each)
-    np.testing.assert_allclose(oracles.numpy_of(layer(x, x)), exact(x, x), atol=atol)
+    for layer in layers:
+        layer.build(x.shape, x.shape)
+        oracles.scramble(layer)
+    np.testing.assert_allclose(*(oracles.numpy_of(layer(x, x)) for layer in layers), atol=0.05)
 
 
 def test_save_config():
