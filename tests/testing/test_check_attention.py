@@ -6,6 +6,7 @@ from testing import toys
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Fixed, Local, PerHead, Strided
+from keras_attn.scores import Disentangled, Kernel
 from keras_attn.testing import check_attention
 
 # Checks that depend on the pattern, the score and shared heads.
@@ -44,6 +45,8 @@ def test_our_attention_has_no_defect():
         attention_layer(pattern=Local(3) | Fixed(4, 1)),
         MultiHeadAttention(2, 4, pattern="causal", score="additive", use_bias=False),
         MultiHeadAttention(2, 4, value_dim=3, output_shape=5),
+        MultiHeadAttention(2, 4, pattern="causal", score=Kernel()),
+        MultiHeadAttention(2, 4, score=Disentangled(4, 9)),
     ],
     ids=lambda layer: repr(layer.pattern),
 )
