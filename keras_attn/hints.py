@@ -6,6 +6,7 @@ import inspect
 
 # Names of arguments in Keras and in other libraries, by ours for the same.
 _SAME_ARGUMENTS = {
+    "dilation": "dilation_rate attention_dilation",
     "dropout": "rate dropout_rate drop_rate attention_dropout dropout_prob p",
     "epsilon": "eps layer_norm_epsilon norm_epsilon layer_norm_eps",
     "hidden_dim": "units d_model embed_dim embedding_dim output_dim model_dim hidden_size dim",
@@ -59,6 +60,9 @@ _SAME_VALUES = {
     "bahdanau": "additive",
     "bidirectional": "dense",
     "full": "dense",
+    "globalattention": "Global",
+    "dilatedslidingwindow": "Dilated",
+    "prefixlm": "Prefix",
     "luong": "dot",
     "nucleus": "sample",
     "rope": "rotary",

@@ -6,20 +6,37 @@ from keras import ops
 
 from keras_attn.attention.inputs import PositionRange
 from keras_attn.ops.checks import check_shape
-from keras_attn.ops.shapes import size, sizes, slice_axis
+from keras_attn.ops.shapes import greater, size, sizes, slice_axis
 
 
-def ring_positions(num_slots, end):
+def ring_positions(num_slots, end, sinks=0):
     """Return the position in each slot of a ring after `end` keys; below 0 in an empty slot.
 
-    Before the ring wraps, a slot holds the position of its own number.
+    Before the ring wraps, a slot holds the position of its own number. The first `sinks` slots
+    always do.
     """
     slots = ops.arange(num_slots, dtype="int32")
-    return end - 1 - (end - 1 - slots) % num_slots
+    window = greater(num_slots - sinks, 1) if sinks else num_slots
+    positions = end - 1 - (end - 1 - slots) % window
+    if not sinks:
+        return positions
+    positions = ops.where(slots < sinks, slots, positions)
+    is_filled = ops.logical_and(slots < end, positions >= slots)
+    return ops.where(is_filled, positions, -1)
 
 
-def write_slots(buffer, update, index, many_slots=256):
+def _slots_of(positions, num_slots, sinks):
+    """Return the slot of each position in a ring."""
+    if not sinks:
+        return positions % num_slots
+    later = sinks + (positions - sinks) % greater(num_slots - sinks, 1)
+    return ops.where(positions < sinks, positions, later)
+
+
+def write_slots(buffer, update, index, many_slots=256, sinks=0):
     """Write `update` (B, N, T, H) into slots index .. index + T - 1, mod M, of a buffer.
+
+    The first `sinks` slots are written once, and the others are a ring of M - sinks slots.
 
     Keras's slice update is an XLA op on TensorFlow, which TensorFlow Serving and ONNX do not run.
 
@@ -27,9 +44,11 @@ def write_slots(buffer, update, index, many_slots=256):
         buffer: (B, N, M, H). update: (B, N, T, H). index: int32 scalar, the same for all rows.
         many_slots: int. From this number of slots on, writing one row is faster than rebuilding all
             slots with `where`; XLA then writes into the loop's own buffer.
+        sinks: int.
     """
-    if buffer.shape[2] is not None and buffer.shape[2] < many_slots:
-        return _rebuild_slots(buffer, update, index)
+    is_small = buffer.shape[2] is not None and buffer.shape[2] < many_slots
+    if is_small or sinks and update.shape[2] != 1:
+        return _rebuild_slots(buffer, update, index, sinks)
     num_slots, length = size(buffer, 2), size(update, 2)
     if not isinstance(length, int) or not isinstance(num_slots, int) or length > num_slots:
         written = ops.minimum(length, num_slots)  # a slot is written once
@@ -38,29 +57,29 @@ def write_slots(buffer, update, index, many_slots=256):
         length = written
     batch, num_heads = sizes(buffer)[:2]
     rows, heads, slots = (ops.arange(n, dtype="int32") for n in (batch, num_heads, length))
-    indices = rows[:, None, None], heads[:, None], (index + slots) % num_slots
+    indices = rows[:, None, None], heads[:, None], _slots_of(index + slots, num_slots, sinks)
     indices = [ops.reshape(ops.broadcast_to(x, (batch, num_heads, length)), (-1,)) for x in indices]
     update = ops.reshape(update, (-1, update.shape[-1]))
     return ops.scatter_update(buffer, ops.stack(indices, axis=-1), update)
 
 
-def _rebuild_slots(buffer, update, index):
+def _rebuild_slots(buffer, update, index, sinks):
     """Write slots by choosing between old and new in each slot."""
-    num_slots = buffer.shape[2]
+    num_slots = buffer.shape[2] or size(buffer, 2)
     if update.shape[2] == 1:
-        slots = ops.arange(num_slots, dtype="int32")
-        return ops.where((slots == index % num_slots)[:, None], update, buffer)  # (B, N, M, H)
+        is_new = ops.arange(num_slots, dtype="int32") == _slots_of(index, num_slots, sinks)
+        return ops.where(is_new[:, None], update, buffer)  # (B, N, M, H)
     length = size(update, 2)
-    offset = ring_positions(num_slots, index + length) - index  # below 0: written before
+    offset = ring_positions(num_slots, index + length, sinks) - index  # below 0: written before
     spread = ops.take(update, ops.clip(offset, 0, length - 1), axis=2)  # (B, N, M, H)
     return ops.where((offset >= 0)[:, None], spread, buffer)
 
 
-def add_slots(buffer, update, index):
+def add_slots(buffer, update, index, sinks=0):
     """Append `update` (B, N, T, H) to `buffer` (B, N, M, H), or write it from slot `index` on."""
     if index is None:
         return ops.concatenate([buffer, update], axis=2)
-    return write_slots(buffer, update, index)
+    return write_slots(buffer, update, index, sinks=sinks)
 
 
 def check_cache(cache, num_heads, key_dim, value_dim):
@@ -102,10 +121,11 @@ def check_cache_arguments(cache, pattern, score, positions, masks):
         )
 
 
-def extend_cache(cache, key, value, is_ring=False):
+def extend_cache(cache, key, value, is_ring=False, sinks=0):
     """Return `cache` with per-head `key` and `value` (B, N, T, H) in its next T slots.
 
-    If `index` is None, slots are added. A ring continues at the first slot after the last.
+    If `index` is None, slots are added. A ring continues after the last slot at the first one that
+    is no sink.
     """
     index = cache["index"]
     if index is not None:
@@ -117,8 +137,8 @@ def extend_cache(cache, key, value, is_ring=False):
                 f"Received: {num_slots} slots, {length} new keys."
             )
     return {
-        "key": add_slots(cache["key"], key, index),
-        "value": add_slots(cache["value"], value, index),
+        "key": add_slots(cache["key"], key, index, sinks),
+        "value": add_slots(cache["value"], value, index, sinks),
         "index": None if index is None else index + ops.shape(key)[2],
     }
 
@@ -161,9 +181,10 @@ class CacheView:
 def read_cache(cache, key, value, pattern, query_positions=None, key_positions=None):
     """Return a cache extended by new keys and values, and a `CacheView` of the keys in reach.
 
-    A cache of `pattern.cache_size()` slots is a ring: position p is in slot p mod M. One of sums
-    has no slots. Others hold position p in slot p. For a single query, only the keys that the
-    pattern names are read.
+    A cache of `pattern.cache_size()` slots is a ring: position p is in slot p mod M, or with g
+    `pattern.cache_sinks` in slot g + (p - g) mod (M - g), and in slot p if p < g. One of sums has
+    no slots. Others hold position p in slot p. For a single query, only the keys that the pattern
+    names are read.
 
     Args:
         cache: dict from `KVCache.initial`, `context_cache` or an earlier call.
@@ -177,9 +198,10 @@ def read_cache(cache, key, value, pattern, query_positions=None, key_positions=N
         return cache, _view_all(cache, size(cache["key"], 2))
     is_single = key.shape[2] == 1
     is_ring = key_positions is None and _may_be_ring(cache, pattern)
-    new = extend_cache(cache, key, value, is_ring)
+    sinks = pattern.cache_sinks if is_ring else 0
+    new = extend_cache(cache, key, value, is_ring, sinks)
     if is_ring:  # the first of several new queries may attend to keys that the last overwrite
-        return new, _view_ring(new) if is_single else _view_ring(cache, key, value)
+        return new, _view_ring(sinks, new) if is_single else _view_ring(sinks, cache, key, value)
     view, num_slots = None, size(new["key"], 2)
     if is_single and key_positions is None:
         view = _view_decode_keys(new, num_slots, pattern, query_positions)
@@ -232,10 +254,10 @@ def _view_decode_keys(cache, num_slots, pattern, query_positions):
     )
 
 
-def _view_ring(cache, *new):
+def _view_ring(sinks, cache, *new):
     """View a ring, and after it new keys and values that it does not hold yet."""
     tensors, index = [cache["key"], cache["value"]], cache["index"]
-    positions = ring_positions(size(cache["key"], 2), index)
+    positions = ring_positions(size(cache["key"], 2), index, sinks)
     if new:
         tensors = [ops.concatenate(pair, axis=2) for pair in zip(tensors, new, strict=True)]
         of_new = index + ops.arange(size(new[0], 2), dtype="int32")

@@ -6,12 +6,20 @@ from keras_attn.attention.block_local import attend_block_local
 from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
 
 
-def attend_strided(inputs, stride, *, log_weight=False):
-    """Compute causal attention of each query to every `stride`-th key up to it.
+def attend_strided(inputs, stride, allowed=None, blocks=None, *, log_weight=False):
+    """Compute attention of each query to keys at multiples of `stride` from it.
 
     The sequence is written in rows of `stride`, and each column is a sequence of its own; the T
-    queries are the last of S positions. Time O(T S / stride) and memory O(T + S) per head.
+    queries are the last of S positions. Time O(T S / stride), with `blocks` O(T) times their
+    length, and memory O(T + S) per head.
     Return the output (B, N, T, Hv) and, with `log_weight`, the log weight (B, N, T, 1) or None.
+
+    Args:
+        inputs: `AttentionInputs`.
+        allowed: function of query positions (..., T, 1) and key positions (..., 1, S), which allows
+            only pairs of a column; None for causal attention to the whole column.
+        blocks: length of a block of a column, and the numbers of blocks before and after it that
+            `allowed` reaches; None with the default of `allowed`.
     """
     length, num_keys = size(inputs.query, 2), size(inputs.key, 2)
     rows = ceil_div(num_keys, stride)
@@ -36,6 +44,9 @@ def attend_strided(inputs, stride, *, log_weight=False):
         key_positions=positions,
         key_mask=fold(inputs.mask_of_keys())[..., 0],
     )
-    options = {"repeats": True, "spacing": stride, "log_weight": log_weight}
-    found = attend_block_local(folded, lambda i, j: j <= i, rows, **options)
+    options = {"spacing": stride, "log_weight": log_weight}
+    if allowed is None:
+        found = attend_block_local(folded, lambda i, j: j <= i, rows, repeats=True, **options)
+    else:  # a block may end in the next column
+        found = attend_block_local(folded, allowed, *blocks, **options)
     return tuple(None if x is None else unfold(x) for x in found)

@@ -8,8 +8,9 @@ NEEDS = (
     ),
     (
         "attend over long sequences",
-        "patterns.Local patterns.BlockLocal1D patterns.Strided patterns.Fixed patterns.LSH "
-        "scores.SharedQK scores.Kernel scores.FAVOR patterns.AdaptiveSpan depth.Latents "
+        "patterns.Local patterns.BlockLocal1D patterns.Strided patterns.Fixed patterns.Dilated "
+        "patterns.LSH scores.SharedQK scores.Kernel scores.FAVOR patterns.AdaptiveSpan "
+        "depth.Latents "
         "models.sparse_transformer models.reformer models.perceiver",
     ),
     (
@@ -21,6 +22,11 @@ NEEDS = (
         "read texts longer than those of training with rotary positions",
         "positions.Interpolation positions.NTK positions.YaRN positions.Llama3 positions.LongRoPE",
     ),
+    (
+        "give some positions the whole of a long text, as Longformer and BigBird do",
+        "patterns.Global patterns.Random patterns.Local patterns.Either",
+    ),
+    ("read an input in both directions before a text is generated", "patterns.Prefix"),
     ("combine patterns", "patterns.Both patterns.Either patterns.PerHead"),
     ("add a bias to a score", "scores.Sum scores.ALiBi scores.T5Bias scores.SoftCap"),
     (

@@ -21,9 +21,12 @@ class KVCache(Value):
     The layer's pattern determines the kept keys, and the keys that a step with one query reads:
 
     - `Local` keeps the last `window` W keys only. Position p is in slot p mod W, a step takes
-      O(N W H) for any `max_length`, and the cache never runs full.
-    - `Strided`, `Fixed`, `BlockLocal2D` and `p | q` keep all M keys, and a step gathers those that
-      it may attend to. XLA writes the new key in place; other graphs copy the state.
+      O(N W H) for any `max_length`, and the cache never runs full. `Dilated` does likewise.
+    - `Local(W) | Global(g, causal=True)` keeps the first g keys and the last W, in g + W slots:
+      position p is in slot p if p < g, else in slot g + (p - g) mod W.
+    - `Strided`, `Fixed`, `BlockLocal2D`, `Random` and a `p | q` of these keep all M keys, and a
+      step gathers those that it may attend to. XLA writes the new key in place; other graphs copy
+      the state.
     - `Causal` with a score whose weights are products of M features, such as `Kernel`, keeps no
       keys, but `sums` (B, N, M, Hv + 1) over them, and an `index`. A step takes O(N M Hv) in time
       and memory for any `max_length`, and returns no scores.

@@ -7,10 +7,14 @@ from keras_attn.patterns.block_local_2d import BlockLocal2D
 from keras_attn.patterns.causal import Causal
 from keras_attn.patterns.combined import Both, Either, PerHead
 from keras_attn.patterns.dense import Dense
+from keras_attn.patterns.dilated import Dilated
 from keras_attn.patterns.fixed import Fixed
+from keras_attn.patterns.global_keys import Global
 from keras_attn.patterns.local import Local
 from keras_attn.patterns.lsh import LSH
 from keras_attn.patterns.pattern import Pattern
+from keras_attn.patterns.prefix import Prefix
+from keras_attn.patterns.random_blocks import Random
 from keras_attn.patterns.strided import Strided
 
 NAMES = {"dense": Dense, "causal": Causal}
@@ -45,12 +49,16 @@ __all__ = [
     "Both",
     "Causal",
     "Dense",
+    "Dilated",
     "Either",
     "Fixed",
+    "Global",
     "LSH",
     "Local",
     "Pattern",
     "PerHead",
+    "Prefix",
+    "Random",
     "Strided",
     "block_raster_order",
     "get",

@@ -15,6 +15,10 @@ class SameAs(Pattern):
     def causal(self):
         return self.same.causal
 
+    @property
+    def cache_sinks(self):
+        return self.same.cache_sinks
+
     def mask_mod(self, i, j):
         return self.same.mask_mod(i, j)
 
@@ -29,6 +33,14 @@ class SameAs(Pattern):
 
     def decode_keys(self, position, num_keys):
         return self.same.decode_keys(position, num_keys)
+
+
+def joint_cache_size(patterns):
+    """Return the size of a cache that keeps the keys of all patterns; None for all keys."""
+    sizes = [(pattern.cache_size(), pattern.cache_sinks) for pattern in patterns]
+    if any(size is None for size, _ in sizes):
+        return None
+    return max(sinks for _, sinks in sizes) + max(size - sinks for size, sinks in sizes)
 
 
 class Combined(Pattern):
@@ -90,9 +102,17 @@ class Both(Combined):
     def keys_per_query(self, num_keys):
         return min(p.keys_per_query(num_keys) for p in (self.first, self.second))
 
+    @property
+    def cache_sinks(self):
+        return min(self._caches(), default=(None, 0))[1]
+
     def cache_size(self):
-        sizes = (pattern.cache_size() for pattern in (self.first, self.second))
-        return min((count for count in sizes if count is not None), default=None)
+        return min(self._caches(), default=(None, 0))[0]
+
+    def _caches(self):
+        """Return the size and the sinks of each pattern's cache that does not keep all keys."""
+        sizes = [(p.cache_size(), p.cache_sinks) for p in (self.first, self.second)]
+        return [size for size in sizes if size[0] is not None]
 
     def decode_keys(self, position, num_keys):
         for pattern in self._sparser_first(num_keys if isinstance(num_keys, int) else None):
@@ -153,9 +173,12 @@ class Either(Combined):
     def keys_per_query(self, num_keys):
         return min(num_keys, sum(p.keys_per_query(num_keys) for p in (self.first, self.second)))
 
+    @property
+    def cache_sinks(self):
+        return max(self.first.cache_sinks, self.second.cache_sinks)
+
     def cache_size(self):
-        sizes = self.first.cache_size(), self.second.cache_size()
-        return None if None in sizes else max(sizes)
+        return joint_cache_size([self.first, self.second])
 
     def decode_keys(self, position, num_keys):
         first, second = (p.decode_keys(position, num_keys) for p in (self.first, self.second))
@@ -243,9 +266,12 @@ class PerHead(Pattern):
     def keys_per_query(self, num_keys):
         return max(pattern.keys_per_query(num_keys) for pattern in self.patterns)
 
+    @property
+    def cache_sinks(self):
+        return max(pattern.cache_sinks for pattern in self.patterns)
+
     def cache_size(self):
-        sizes = [pattern.cache_size() for pattern in self.patterns]
-        return None if None in sizes else max(sizes)
+        return joint_cache_size(self.patterns)
 
     def __and__(self, other):
         return PerHead([pattern & other for pattern in self.patterns])

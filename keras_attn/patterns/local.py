@@ -52,13 +52,13 @@ class Local(Pattern):
         return ops.abs(distance) < self.window
 
     def attend(self, inputs, log_weight=False):
-        blocks = self._blocks(inputs.tile_sizes)
+        blocks = blocks_of_window(self.window, self.causal, inputs.tile_sizes)
         return attend_block_local(
             inputs, self.mask_mod, *blocks, repeats=True, log_weight=log_weight
         )
 
     def keys_per_query(self, num_keys):
-        block, before, after = self._blocks(TileSizes)
+        block, before, after = blocks_of_window(self.window, self.causal, TileSizes)
         return min(num_keys, (before + 1 + after) * block)
 
     def cache_size(self):
@@ -68,8 +68,9 @@ class Local(Pattern):
         after = 0 if self.causal else self.window - 1
         return position + ops.arange(1 - self.window, after + 1, dtype="int32")
 
-    def _blocks(self, tile_sizes):
-        """Return the length of a block, and the numbers of blocks before and after it in reach."""
-        block = min(self.window, tile_sizes.most_block)
-        before = -(-(self.window - 1) // block)
-        return block, before, 0 if self.causal else before
+
+def blocks_of_window(window, causal, tile_sizes):
+    """Return the length of a block, and the numbers of blocks before and after it in reach."""
+    block = min(window, tile_sizes.most_block)
+    before = -(-(window - 1) // block)
+    return block, before, 0 if causal else before

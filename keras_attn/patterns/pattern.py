@@ -28,6 +28,7 @@ class Pattern(Value):
         differs_by_head: True if each head has its own pattern.
         is_random: True if the pattern takes random numbers, new ones in each training step, from
             `inputs.seed`.
+        cache_sinks: number of first keys that a cache keeps besides the last ones.
         simple_rule: "full" if all pairs are allowed, "causal" if j <= i is the whole rule, None for
             other rules.
 
@@ -46,6 +47,7 @@ class Pattern(Value):
     is_of_positions = True
     differs_by_head = False
     is_random = False
+    cache_sinks = 0
     simple_rule = None
 
     def __init_subclass__(cls, **kwargs):
@@ -122,7 +124,10 @@ class Pattern(Value):
         return 2 * computed <= num_keys or (length or 0) * num_keys >= long * long
 
     def cache_size(self):
-        """Return the number of last keys that a cache must keep for later queries; None for all."""
+        """Return the number of keys that a cache must keep for later queries; None for all.
+
+        They are the first `cache_sinks` and the last ones.
+        """
         return None
 
     def decode_keys(self, position, num_keys):

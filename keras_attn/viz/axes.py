@@ -17,7 +17,8 @@ AXES = (
         "which keys may a query attend to?",
         (
             *("Dense", "Causal", "Local", "BlockLocal1D", "BlockLocal2D", "Strided", "Fixed"),
-            *("AdaptiveSpan", "LSH", "p & q | r", "PerHead"),
+            *("Dilated", "Global", "Prefix", "Random", "AdaptiveSpan", "LSH", "p & q | r"),
+            "PerHead",
         ),
     ),
     (

@@ -72,8 +72,8 @@ def plot_patterns(length=24):
         >>> plot_patterns(8).axes[0].get_title()
         'Dense()'
     """
-    figure = new_figure(13, 8.8)
-    panels = figure.subplots(3, 5).flat
+    figure = new_figure(15.6, 11.7)
+    panels = figure.subplots(4, 6).flat
     for title, pattern in examples():
         heads = pair_weights(pattern, length)
         for number, weights in enumerate(heads):
@@ -82,7 +82,7 @@ def plot_patterns(length=24):
 
 
 def examples():
-    """Return (source code, pattern) of every pattern, with 15 heads in total."""
+    """Return (source code, pattern) of every pattern, with 24 heads in total."""
     span = patterns.AdaptiveSpan(24, ramp=8)
     span.build((None, 1, None, None))
     span.span.assign([0.2])
@@ -96,13 +96,28 @@ def examples():
             "BlockLocal2D((4, 6), (2, 3), flange=(1, 1))",
             patterns.BlockLocal2D((4, 6), (2, 3), (1, 1)),
         ),
+        ("Dilated(4, 3)", patterns.Dilated(4, 3)),
         ("Strided(6)", patterns.Strided(6)),
         ("Fixed(6, summary=2)", patterns.Fixed(6, summary=2)),
+        ("Global(3)", patterns.Global(3)),
+        ("Global(3, causal=True)", patterns.Global(3, causal=True)),
+        ("Prefix(8)", patterns.Prefix(8)),
+        ("Random(3, 2, 24)", patterns.Random(3, 2, 24)),
         ("AdaptiveSpan(24, ramp=8)", span),
         ("LSH(4) of random vectors", patterns.LSH(4)),
         ("LSH(4, num_rounds=4)", patterns.LSH(4, num_rounds=4)),
         ("Local(12) & Fixed(6, summary=2)", patterns.Local(12) & patterns.Fixed(6, summary=2)),
         ("Local(3) | Strided(8, 'column')", patterns.Local(3) | patterns.Strided(8, "column")),
+        ("Causal() | Prefix(8)", patterns.Causal() | patterns.Prefix(8)),
+        ("Local(6) | Global(2, causal=True)", patterns.Local(6) | patterns.Global(2, causal=True)),
+        (
+            "Local(3, causal=False) | Global(2)",
+            patterns.Local(3, causal=False) | patterns.Global(2),
+        ),
+        (
+            "Local(3, causal=False) | Global(3) | Random(3, 1, 24)",
+            patterns.Local(3, causal=False) | patterns.Global(3) | patterns.Random(3, 1, 24),
+        ),
         (
             "PerHead([Strided(6, 'local'), Strided(6, 'column')])",
             patterns.PerHead([patterns.Strided(6, "local"), patterns.Strided(6, "column")]),

@@ -87,3 +87,21 @@ def test_ring_oracle(many_slots):
         np.testing.assert_array_equal(positions[holds >= 0], holds[holds >= 0])
         assert np.all(positions[holds < 0] < 0)
     assert np.all(np.asarray(ring_positions(M, 0)) < 0)
+
+
+@MANY_SLOTS
+@pytest.mark.parametrize("sinks", [1, 3, 6])
+def test_a_ring_keeps_its_first_keys(sinks, many_slots):
+    """Position p is in slot p, or if it is no sink in slot g + (p - g) mod (M - g)."""
+    ring, expected = BUFFER, BUFFER.copy()
+    holds, index = -np.ones(M, int), 0
+    for length in (2, 1, 4, 1, 9, 3, 1, 20):
+        update = oracles.random(B, N, length, H, seed=index)
+        ring = write_slots(ring, update, np.int32(index), many_slots, sinks)
+        for t, p in enumerate(range(index, index + length)):
+            slot = p if p < sinks else sinks + (p - sinks) % (M - sinks)
+            expected[:, :, slot] = update[:, :, t]
+            holds[slot] = p
+        index += length
+        np.testing.assert_array_equal(ring, expected)
+        np.testing.assert_array_equal(ring_positions(M, index, sinks), holds)

@@ -5,7 +5,19 @@ import oracles
 import pytest
 
 from keras_attn.attention.cache import read_cache
-from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Causal, Fixed, Local, PerHead, Strided
+from keras_attn.patterns import (
+    BlockLocal1D,
+    BlockLocal2D,
+    Causal,
+    Dilated,
+    Fixed,
+    Global,
+    Local,
+    PerHead,
+    Prefix,
+    Random,
+    Strided,
+)
 
 M = 60
 IMAGE = BlockLocal2D((6, 10), (2, 3), (1, 2))
@@ -24,6 +36,11 @@ READ = [
     (Causal() & Fixed(10, 2, "summary"), 12),
     (Local(5) | Strided(8, "column"), 5 + 8),
     ((Local(7) & Strided(3)) | Fixed(10, 2), 7 + 10 + 12),
+    (Dilated(3, 4), 3),
+    (Dilated(3, 4, causal=False), 5),
+    (Prefix(4), 4),
+    (Random(4, 2, M), 8),
+    (Local(5) | Global(3, causal=True), 5 + 3),
     # A row above, and two of the block with what is left of it.
     (IMAGE, 7 + 2 * 5),
     (IMAGE | Local(9), 7 + 2 * 5 + 9),

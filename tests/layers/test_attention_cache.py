@@ -8,7 +8,18 @@ from keras import ops
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Causal, Fixed, Local, PerHead, Strided
+from keras_attn.patterns import (
+    BlockLocal1D,
+    BlockLocal2D,
+    Causal,
+    Dilated,
+    Fixed,
+    Global,
+    Local,
+    PerHead,
+    Random,
+    Strided,
+)
 
 B, T, S, N, H, D = 3, 7, 5, 4, 6, 11
 X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
@@ -33,6 +44,12 @@ PATTERNS = {
     "local or causal": Local(2) | Causal(),
     "per head": PerHead([Local(2), Strided(3), Causal(), Fixed(4, 1)]),
     "per head of windows": PerHead([Local(2), Local(5), BlockLocal1D(2, 1), Local(2)]),
+    "local and first": Local(3) | Global(2, causal=True),
+    "dilated": Dilated(3, 2),
+    "random": Random(2, 1, 12, causal=True),
+    "per head with first": PerHead(
+        [Local(2) | Global(1, causal=True), Local(3), Global(2, causal=True), Local(1)]
+    ),
     "image": BlockLocal2D((3, 4), (2, 2), (1, 1)),
 }
 SEVERAL = ["local 4", "block", "strided", "fixed", "local or column", "image"]
@@ -106,7 +123,13 @@ def test_limit_cached_equals_full_for_every_pattern(name, slots):
     np.testing.assert_allclose(decode(layer, LONG_X, [2, 3, 1, 5], slots), full, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["local 4", "block", "per head of windows"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("local 4", "block", "per head of windows"),
+        *("local and first", "per head with first", "dilated"),
+    ],
+)
 def test_a_ring_never_runs_full(name):
     """Nor does it matter how many keys come at once."""
     layer = built(LONG_X, pattern=PATTERNS[name])

@@ -6,7 +6,18 @@ import tensorflow as tf
 
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Causal, Fixed, Local, PerHead, Strided
+from keras_attn.patterns import (
+    BlockLocal1D,
+    BlockLocal2D,
+    Causal,
+    Dilated,
+    Fixed,
+    Global,
+    Local,
+    PerHead,
+    Random,
+    Strided,
+)
 
 
 def test_initial_state_is_empty():
@@ -86,6 +97,8 @@ def test_invalid_arguments_raise(length):
         (Local(6) & BlockLocal1D(2, 1), 3),
         (Local(6) | BlockLocal1D(8, 3), 11),
         (Local(6) | Strided(5, "column"), 100),
+        (Dilated(3, 4), 9),
+        (Random(4, 2, 100, causal=True), 100),
         (PerHead([Local(6), Local(9)]), 9),
         (PerHead([Local(6), Causal()]), 100),
         (BlockLocal2D((10, 10), (2, 2), (1, 1)), 100),
@@ -101,6 +114,30 @@ def test_ring_cache_keeps_the_window(pattern, slots):
     allowed = np.asarray(pattern.allowed(np.arange(100), np.arange(100)))
     farthest = np.max(np.where(allowed, distance, 0))
     assert farthest + 1 == slots if slots < 100 else farthest + 1 <= slots
+
+
+@pytest.mark.parametrize(
+    "pattern, sinks, slots",
+    [
+        (Global(4, causal=True), 4, 5),
+        (Global(0, causal=True), 0, 1),
+        (Local(6) | Global(4, causal=True), 4, 10),
+        (Local(6) | Global(4, causal=True) | Global(2, causal=True), 4, 10),
+        ((Local(6) | Global(4, causal=True)) & Causal(), 4, 10),
+        ((Local(6) | Global(4, causal=True)) & Local(7), 0, 7),
+        (PerHead([Local(6) | Global(2, causal=True), Local(9)]), 2, 11),
+        (Strided(5, "local"), 0, 5),
+    ],
+    ids=repr,
+)
+def test_a_ring_cache_keeps_first_keys_besides_the_window(pattern, sinks, slots):
+    layer = MultiHeadAttention(2, 4, pattern=pattern)
+    assert KVCache(100).initial(layer, 1)["key"].shape[2] == slots
+    assert pattern.cache_sinks == sinks
+    allowed = np.asarray(pattern.allowed(np.arange(100), np.arange(100)))
+    allowed = allowed.reshape(-1, 100, 100).any(0)
+    distance = np.arange(100)[:, None] - np.arange(100)
+    assert not np.any(allowed[:, sinks:] & (distance[:, sinks:] >= slots - sinks))
 
 
 def test_more_new_keys_than_slots_raises():

@@ -89,13 +89,17 @@ BLOCKS = {
     "patterns.Both": lambda: block(pattern=patterns.Local(4) & patterns.Strided(2)),
     "patterns.Causal": block,
     "patterns.Dense": lambda: block(pattern="dense"),
+    "patterns.Dilated": lambda: block(pattern=patterns.Dilated(2, 2)),
     "patterns.Either": lambda: block(pattern=patterns.Local(2) | patterns.Strided(3, "column")),
     "patterns.Fixed": lambda: block(pattern=patterns.Fixed(3, summary=1)),
+    "patterns.Global": lambda: block(pattern=patterns.Local(2) | patterns.Global(2, causal=True)),
     "patterns.LSH": lambda: block(score="shared_qk", pattern=patterns.LSH(2)),
     "patterns.Local": lambda: block(pattern=patterns.Local(2)),
     "patterns.PerHead": lambda: block(
         pattern=patterns.PerHead([patterns.Local(2), patterns.Causal()])
     ),
+    "patterns.Prefix": lambda: block(pattern=patterns.Prefix(3) & "causal"),
+    "patterns.Random": lambda: block(pattern=patterns.Random(2, 1, 64, causal=True)),
     "patterns.Strided": lambda: block(pattern=patterns.Strided(2)),
     "positions.Interpolation": lambda: turned(positions.Interpolation(2)),
     "positions.Llama3": lambda: turned(positions.Llama3(2, 16)),

@@ -8,9 +8,13 @@ from keras_attn.patterns import (
     BlockLocal2D,
     Causal,
     Dense,
+    Dilated,
     Fixed,
+    Global,
     Local,
     PerHead,
+    Prefix,
+    Random,
     Strided,
 )
 
@@ -43,6 +47,28 @@ def column(stride):
     return lambda i: set(range(i, -1, -stride))
 
 
+def spread(window, dilation):
+    return lambda i: {i - n * dilation for n in range(window)}
+
+
+def spread_around(window, dilation):
+    return lambda i: {i + n * dilation for n in range(1 - window, window)}
+
+
+def first(count):
+    return lambda i: set(range(count))
+
+
+def given_to_all(count):
+    return lambda i: everything(i) if i < count else set(range(count))
+
+
+def drawn(pattern):
+    """Keys of the blocks in the pattern's table."""
+    length, table = pattern.block_length, pattern.blocks()
+    return lambda i: {j for b in table[i // length] for j in range(b * length, (b + 1) * length)}
+
+
 def summary(stride, last):
     ends = set(range(stride - last, stride))
     return lambda i: {j for j in past(i) if j % stride in ends}
@@ -71,6 +97,8 @@ def both(a, b):
     return lambda i: a(i) & b(i)
 
 
+RANDOM, RANDOM_CAUSAL = Random(3, 2, 270), Random(4, 2, 270, causal=True, seed=3)
+
 NESTED = (Local(3, causal=False) | Fixed(W, 1)) & BlockLocal1D(2 * W, W)
 
 CASES = {
@@ -84,6 +112,17 @@ CASES = {
     "block of an image": (
         BlockLocal2D((54, W), (3, 2), flange=(2, 1)),
         rectangle((54, W), (3, 2), (2, 1)),
+    ),
+    "dilated": (Dilated(3, 4), spread(3, 4)),
+    "dilated around": (Dilated(3, 4, causal=False), spread_around(3, 4)),
+    "global": (Global(4), given_to_all(4)),
+    "global causal": (Global(4, causal=True), both(first(4), past)),
+    "prefix": (Prefix(4), first(4)),
+    "random": (RANDOM, drawn(RANDOM)),
+    "random causal": (RANDOM_CAUSAL, drawn(RANDOM_CAUSAL)),
+    "big bird": (
+        Local(3, causal=False) | Global(2) | RANDOM,
+        union(union(around(3), given_to_all(2)), drawn(RANDOM)),
     ),
     "strided local": (Strided(W, "local"), near(W)),
     "strided column": (Strided(W, "column"), column(W)),
@@ -123,6 +162,12 @@ WHOLE = [
         "fixed summary",
         "causal and strided",
         "local or column",
+        "dilated around",
+        "global",
+        "global causal",
+        "prefix",
+        "random",
+        "random causal",
     )
 ]
 # One for each way of cutting, and for merging.

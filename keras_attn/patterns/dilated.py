@@ -1,0 +1,76 @@
+"""A window with gaps."""
+
+from keras import ops
+
+from keras_attn.attention.inputs import TileSizes
+from keras_attn.attention.strided import attend_strided
+from keras_attn.ops.checks import check_sizes
+from keras_attn.patterns.local import blocks_of_window
+from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
+
+
+@register
+class Dilated(Pattern):
+    """A query attends to every `dilation`-th key in a window around it.
+
+        d = i - j,   d mod dilation = 0
+        allowed(i, j) = (0 <= d < window dilation)      causal, the query among its window
+        allowed(i, j) = (|d| < window dilation)         otherwise
+
+    The window reaches `dilation` times as far as that of `Local` at the same cost. Layers of
+    different dilations, or heads of different ones by `PerHead`, fill the gaps. The sequence is
+    folded into `dilation` columns, in which the window has no gaps. Time O(T window) and memory
+    O(T) per head. A cache keeps the last `window` times `dilation` keys.
+
+    Use it for long sequences in which few layers must reach far.
+
+    Args:
+        window: int. Number of keys that a query attends to, itself included; without `causal`, to
+            each side.
+        dilation: int. Distance of neighbouring keys of the window.
+        causal: bool.
+
+    Raises:
+        ValueError: if `window` < 1 or `dilation` < 1.
+
+    Example:
+        >>> from keras_attn import layers, patterns
+        >>> heads = [patterns.Local(64), patterns.Dilated(64, 4)]
+        >>> layer = layers.MultiHeadAttention(2, 64, pattern=patterns.PerHead(heads))
+
+    Differs from the paper: `window` keys up to the query, or 2 `window` - 1 around it, as `Local`.
+
+    Reference: [Beltagy et al., 2020](https://arxiv.org/abs/2004.05150), section 3.1.
+    """
+
+    def __init__(self, window, dilation, causal=True):
+        check_sizes(window=window, dilation=dilation)
+        self.window = int(window)
+        self.dilation = int(dilation)
+        self.causal = bool(causal)
+
+    def mask_mod(self, i, j):
+        distance = i - j
+        reach = self.window * self.dilation
+        in_column = distance % self.dilation == 0
+        if self.causal:
+            near = ops.logical_and(distance >= 0, distance < reach)
+        else:
+            near = ops.abs(distance) < reach
+        return ops.logical_and(in_column, near)
+
+    def attend(self, inputs, log_weight=False):
+        blocks = blocks_of_window(self.window, self.causal, inputs.tile_sizes)
+        return attend_strided(inputs, self.dilation, self.mask_mod, blocks, log_weight=log_weight)
+
+    def keys_per_query(self, num_keys):
+        block, before, after = blocks_of_window(self.window, self.causal, TileSizes)
+        return min(num_keys, (before + 1 + after) * block)
+
+    def cache_size(self):
+        return (self.window - 1) * self.dilation + 1
+
+    def decode_keys(self, position, num_keys):
+        after = 0 if self.causal else self.window - 1
+        return position + self.dilation * ops.arange(1 - self.window, after + 1, dtype="int32")

@@ -1,0 +1,92 @@
+"""First positions that attend to all, and to which all attend."""
+
+from keras import ops
+
+from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.first_keys import attend_first_keys
+from keras_attn.attention.inputs import first_positions, positions_by_head
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.shapes import lesser, size, slice_axis
+from keras_attn.patterns.pattern import Pattern
+from keras_attn.registry import register
+
+
+@register
+class Global(Pattern):
+    """The first positions attend to all keys, and all queries attend to them.
+
+        allowed(i, j) = (i < count  or  j < count)
+        allowed(i, j) = (j < count  and  j <= i)        causal
+
+    Joined to a window it is Longformer's pattern, `Local(129, causal=False) | Global(16)`, and with
+    random blocks BigBird's, `Local(97, causal=False) | Global(64) | Random(64, 3, 4096)`: put
+    `Local` first, whose plan is the fastest of an unrestricted pattern. Put a question, or other
+    positions that need the whole text, first in the sequence. Time O(T count + S count) and memory
+    O(T + S) per head. Causal, a cache keeps the first `count` keys.
+
+    Use it for long texts in which a few positions summarise the whole.
+
+    Args:
+        count: int. Number of first positions; 0 allows no pair.
+        causal: bool. If True, queries attend to the first positions up to their own only.
+
+    Raises:
+        ValueError: if `count` < 0.
+
+    Example:
+        >>> from keras_attn import layers, patterns
+        >>> longformer = patterns.Local(129, causal=False) | patterns.Global(16)
+        >>> layer = layers.MultiHeadAttention(8, 64, pattern=longformer)
+
+    Differs from the paper: global positions are the first of the sequence, and use the projections
+        of all others; the paper may choose them in each call, and gives them second projections.
+
+    Reference: [Beltagy et al., 2020](https://arxiv.org/abs/2004.05150), section 3.1;
+        [Zaheer et al., 2020](https://arxiv.org/abs/2007.14062), section 2.
+    """
+
+    def __init__(self, count, causal=False):
+        check_sizes(least=0, count=count)
+        self.count = int(count)
+        self.causal = bool(causal)
+
+    @property
+    def cache_sinks(self):
+        return self.count if self.causal else 0
+
+    def mask_mod(self, i, j):
+        if self.causal:
+            return ops.logical_and(j < self.count, j <= i)
+        return ops.logical_or(i < self.count, j < self.count)
+
+    def attend(self, inputs, log_weight=False):
+        found = attend_first_keys(inputs, max(self.count, 1), self.mask_mod, log_weight=log_weight)
+        if self.causal or self.count == 0:
+            return found
+        # The first queries attend to all keys instead.
+        count = lesser(self.count, size(inputs.query, 2))
+        first = inputs.fold_in(7).replace(
+            query=slice_axis(inputs.query, 0, count, axis=2),
+            query_positions=first_positions(inputs.query_positions, count),
+        )
+        of_first = attend_chunked(first, log_weight=log_weight)
+        is_first = positions_by_head(first.query_positions)[..., None] < self.count
+
+        def join(x, y):
+            rest = slice_axis(x, count, size(x, 2) - count, axis=2)
+            y = ops.where(is_first, y, slice_axis(x, 0, count, axis=2))
+            return ops.concatenate([y, rest], axis=2)
+
+        pairs = zip(found, of_first, strict=True)
+        return tuple(None if x is None else join(x, y) for x, y in pairs)
+
+    def keys_per_query(self, num_keys):
+        # Without `causal`, the rows of the first queries cost as much as the others' columns.
+        return min(num_keys, self.count if self.causal else 2 * self.count)
+
+    def cache_size(self):
+        # A slot for the last key, which need not be one of the first.
+        return self.count + 1 if self.causal else None
+
+    def decode_keys(self, position, num_keys):
+        return ops.arange(self.count, dtype="int32") if self.causal else None

@@ -1,0 +1,121 @@
+"""Limits of the patterns of Longformer, BigBird and prefix language models, and the random draw."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.patterns import Causal, Dense, Dilated, Global, Local, Prefix, Random
+
+B, T, N, H, D = 2, 23, 2, 3, 7
+X = oracles.random(B, T, D)
+REAL = np.random.default_rng(0).random((B, T)) < 0.7
+
+
+def output(pattern, implementation="blockwise", **masks):
+    layer = MultiHeadAttention(N, H, pattern=pattern, implementation=implementation)
+    layer.build(X.shape, X.shape)
+    oracles.scramble(layer)
+    return np.asarray(layer(X, X, **masks))
+
+
+@pytest.mark.parametrize(
+    "pattern, limit",
+    [
+        (Global(T), Dense()),
+        (Global(T + 4), Dense()),
+        (Global(T, causal=True), Causal()),
+        (Prefix(T), Dense()),
+        (Causal() | Prefix(0), Causal()),
+        (Local(5) | Global(0), Local(5)),
+        (Dilated(5, 1), Local(5)),
+        (Dilated(5, 1, causal=False), Local(5, causal=False)),
+        (Local(4) | Random(T, 3, T), Local(4)),
+    ],
+    ids=repr,
+)
+def test_limit(pattern, limit):
+    found, expected = (output(p, value_mask=REAL) for p in (pattern, limit))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("pattern", [Global(0), Global(0, causal=True), Prefix(0)], ids=repr)
+def test_without_first_keys_nothing_is_attended(pattern):
+    nothing = output(Dense(), value_mask=np.zeros((B, T), bool))
+    for implementation in ("dense", "blockwise"):
+        np.testing.assert_array_equal(output(pattern, implementation), nothing)
+
+
+def test_the_prefix_is_read_in_both_directions():
+    allowed = np.asarray((Causal() | Prefix(3)).allowed(np.arange(5), np.arange(5))).astype(int)
+    expected = [[1, 1, 1, 0, 0]] * 3 + [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+    np.testing.assert_array_equal(allowed, expected)
+
+
+def test_every_pair_of_big_birds_parts_counts_once():
+    """Counting a block twice, as released code does in evaluation with block 0, is far off."""
+    random = Random(4, 2, T + 1)
+    parts = [Local(5, causal=False), Global(4), random]
+    pattern = parts[0] | parts[1] | parts[2]
+    layer = MultiHeadAttention(1, H, pattern=pattern, implementation="blockwise", use_bias=False)
+    layer.build(X.shape, X.shape)
+    oracles.scramble(layer)
+    query, key, value, out = (oracles.numpy_of(w).squeeze() for w in layer.weights)
+    logits = np.einsum("btd,dh,bse,eh->bts", X, query, X, key) / H**0.5
+    row = np.arange(T)
+    counts = sum(np.asarray(part.allowed(row, row)).astype(int) for part in parts)
+    assert counts.max() > 1
+
+    def weigh(times):
+        weights = np.exp(logits) * times
+        return weights / weights.sum(-1, keepdims=True) @ (X @ value) @ out
+
+    found = layer(X, X)
+    np.testing.assert_allclose(found, weigh(counts > 0), atol=2e-5)
+    assert np.abs(found - weigh(counts)).max() > 0.01
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_drawn_blocks_are_different_and_no_neighbours(causal):
+    pattern = Random(4, 3, 50, causal=causal)
+    table = pattern.blocks()
+    assert table.shape == (13, 3) and pattern.blocks() is table
+    for block, row in enumerate(table):
+        drawn = row[row >= 0]
+        assert len(set(drawn)) == len(drawn)
+        assert not {0, block - 1, block, block + 1} & set(drawn)
+        assert np.all(drawn < (block if causal else 13))
+        left = (
+            max(block - 2, 0) if causal else 13 - len({0, block, block - 1, block + 1} - {-1, 13})
+        )
+        assert len(drawn) == min(3, left)
+
+
+def test_the_draw_depends_on_the_seed_and_is_fair():
+    counts = np.zeros(20)
+    tables = [Random(1, 2, 20, seed=seed).blocks() for seed in range(400)]
+    assert any(np.any(tables[0] != table) for table in tables)
+    for table in tables:
+        counts += np.bincount(table[10], minlength=20)
+    assert np.all(counts[[0, 9, 10, 11]] == 0)
+    others = np.delete(counts, [0, 9, 10, 11])
+    np.testing.assert_allclose(others, 50, atol=5 * 50**0.5)
+
+
+def test_a_saved_pattern_draws_the_same_blocks():
+    """The numbers are those of all versions of NumPy: a file may be read by another one."""
+    pattern = Random(8, 2, 64, seed=5)
+    config = keras.saving.serialize_keras_object(pattern)
+    again = keras.saving.deserialize_keras_object(config)
+    np.testing.assert_array_equal(again.blocks(), pattern.blocks())
+    assert pattern.blocks().tolist() == DRAWN
+
+
+DRAWN = [[4, 7], [4, 7], [5, 6], [1, 6], [2, 6], [1, 3], [2, 4], [1, 4]]
+
+
+def test_a_sequence_longer_than_the_table_is_refused():
+    for implementation in ("dense", "blockwise"):
+        with pytest.raises(ValueError, match="`max_length`.*max_length=22, 23 positions"):
+            output(Random(4, 2, 22), implementation)
