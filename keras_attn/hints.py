@@ -67,6 +67,8 @@ _SAME_VALUES = {
     "nucleus": "sample",
     "rope": "rotary",
     "slidingwindow": "Local",
+    "attentionsinks": "Sinks",
+    "streamingllm": "Sinks",
     "topk": "sample",
     "topp": "sample",
     "unidirectional": "causal",

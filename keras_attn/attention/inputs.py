@@ -180,6 +180,7 @@ class AttentionInputs:
     layer_input: object = None  # (B, T, D), which the layer projected to queries, if there is one
     # True if the call has computed this attention before, so a pattern has added its losses.
     is_recompute: bool = False
+    position: object = None  # of heads, which the layer has applied; None if there is none
     attention_mask: object = None  # bool, four axes that broadcast to (B, N, T, S)
     slot_mask: object = None  # bool (S,), the slots of a cache that hold a key
     sums: object = None  # (B, N, M, Hv + 1), of a cache that keeps sums in place of earlier keys

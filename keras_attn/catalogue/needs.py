@@ -48,8 +48,8 @@ NEEDS = (
     ),
     (
         "read a stream, or a text in segments",
-        "memory.SegmentMemory memory.StatefulSegments scores.Relative models.transformer_xl "
-        "models.adaptive_span_transformer",
+        "patterns.Sinks memory.SegmentMemory memory.StatefulSegments scores.Relative "
+        "models.transformer_xl models.adaptive_span_transformer",
     ),
     (
         "generate fast",

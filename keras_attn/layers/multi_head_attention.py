@@ -246,6 +246,7 @@ class MultiHeadAttention(HeadProjections):
             dropout_fn=dropout_fn,
             seed=seed,
             layer_input=layer_input,
+            position=self.position,
             attention_mask=attention_mask,
             slot_mask=slot_mask,
             sums=None if view is None else view.sums,

@@ -15,6 +15,7 @@ from keras_attn.patterns.lsh import LSH
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.patterns.prefix import Prefix
 from keras_attn.patterns.random_blocks import Random
+from keras_attn.patterns.sinks import Sinks
 from keras_attn.patterns.strided import Strided
 
 NAMES = {"dense": Dense, "causal": Causal}
@@ -59,6 +60,7 @@ __all__ = [
     "PerHead",
     "Prefix",
     "Random",
+    "Sinks",
     "Strided",
     "block_raster_order",
     "get",

@@ -26,5 +26,15 @@ class Position(MaskedLayer):
     counts_steps = False
     max_length = None
 
+    def move(self, x, distances):
+        """Return heads x (B, N, T, H), which have their positions, at others.
+
+        `distances`, int32 (B or 1, N or 1, T), are added to the positions.
+        """
+        raise ValueError(
+            "The pattern Sinks needs a position of heads that can be moved, such as `Rotary`. "
+            f"Received: position={self!r}."
+        )
+
     def compute_output_shape(self, x_shape, positions_shape=None):
         return x_shape

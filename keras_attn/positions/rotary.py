@@ -93,13 +93,22 @@ class Rotary(Position):
 
     def call(self, x, positions=None):
         check_shape(x, "x", (None,) * 3, (None,) * 4)
-        length, size = x.shape[-2:]
+        length = x.shape[-2]
         if positions is None:
             positions = ops.arange(ops.shape(x)[-2], dtype="int32")
         positions = check_positions(positions, "positions", x.shape[0], length)
+        amplitude = 1.0 if self.scaling is None else self.scaling.amplitude
+        return self._turn(x, positions, amplitude)
+
+    def move(self, x, distances):
+        return self._turn(x, distances, amplitude=1.0)  # turned heads have the amplitude already
+
+    def _turn(self, x, positions, amplitude):
+        size = x.shape[-1]
         turned = self._turned(size)
         dtype = keras.backend.result_type(x.dtype, "float32")
-        sin, cos = (self._by_head(w, x, dtype) for w in self._waves(positions, turned, x.dtype))
+        found = self._waves(positions, turned, amplitude, x.dtype)
+        sin, cos = (self._by_head(w, x, dtype) for w in found)
         whole, x = x, ops.cast(x if turned == size else x[..., :turned], dtype)
         first, second = self._pairs(x)
         parts = first * cos - second * sin, first * sin + second * cos
@@ -108,12 +117,14 @@ class Rotary(Position):
             x = ops.concatenate([x, ops.cast(whole[..., turned:], dtype)], axis=-1)
         return ops.cast(x, whole.dtype)
 
-    def _waves(self, positions, size, dtype):
+    def _waves(self, positions, size, amplitude, dtype):
         """Return sines and cosines (..., T, R / 2)."""
         if self.scaling is None:
-            return waves(positions, base_frequencies(size, self.max_wavelength), dtype)
-        frequencies = self.scaling.frequencies(size, self.max_wavelength)
-        return (self.scaling.amplitude * w for w in waves(positions, frequencies, dtype))
+            frequencies = base_frequencies(size, self.max_wavelength)
+        else:
+            frequencies = self.scaling.frequencies(size, self.max_wavelength)
+        found = waves(positions, frequencies, dtype)
+        return found if amplitude == 1 else tuple(amplitude * w for w in found)
 
     def _by_head(self, x, like, dtype):
         x = x[:, None] if len(x.shape) == 3 and len(like.shape) == 4 else x

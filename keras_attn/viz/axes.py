@@ -17,7 +17,7 @@ AXES = (
         "which keys may a query attend to?",
         (
             *("Dense", "Causal", "Local", "BlockLocal1D", "BlockLocal2D", "Strided", "Fixed"),
-            *("Dilated", "Global", "Prefix", "Random", "AdaptiveSpan", "LSH", "p & q | r"),
+            *("Dilated", "Global", "Prefix", "Random", "Sinks", "AdaptiveSpan", "LSH", "p & q | r"),
             "PerHead",
         ),
     ),

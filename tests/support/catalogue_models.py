@@ -100,6 +100,7 @@ BLOCKS = {
     ),
     "patterns.Prefix": lambda: block(pattern=patterns.Prefix(3) & "causal"),
     "patterns.Random": lambda: block(pattern=patterns.Random(2, 1, 64, causal=True)),
+    "patterns.Sinks": lambda: block(pattern=patterns.Sinks(1, 3), position="rotary"),
     "patterns.Strided": lambda: block(pattern=patterns.Strided(2)),
     "positions.Interpolation": lambda: turned(positions.Interpolation(2)),
     "positions.Llama3": lambda: turned(positions.Llama3(2, 16)),

@@ -1,0 +1,89 @@
+"""A window and first keys, for streams without end."""
+
+from keras import ops
+
+from keras_attn.attention.first_keys import attend_first_keys
+from keras_attn.attention.inputs import positions_by_head
+from keras_attn.attention.softmax import at_least_float32, merge_by_logsumexp
+from keras_attn.ops.checks import check_sizes
+from keras_attn.patterns.combined import SameAs
+from keras_attn.patterns.global_keys import Global
+from keras_attn.patterns.local import Local
+from keras_attn.registry import register
+
+
+@register
+class Sinks(SameAs):
+    """A query attends to a window and to the first keys, which never seem farther than the cache.
+
+        allowed(i, j) = (0 <= i - j < window)  or  (j < count and j <= i)
+        distance(i, j) = min(i, count + window - 1) - j     to the first keys, j < count
+        distance(i, j) = i - j                              to others
+
+    Scores, biases and `Rotary` see these distances: those of positions counted within the cache,
+    which holds the first `count` keys and the last `window`. No distance exceeds that of a text
+    of `count + window` tokens, so a model reads a stream of any length. With true distances the
+    pattern is `Local(window) | Global(count, causal=True)`. Time O(T (window + count)) and memory
+    O(T) per head.
+
+    Use it for models that read or write a stream without end in constant memory.
+
+    Args:
+        count: int. Number of first keys.
+        window: int. Number of last keys, the query's own included.
+
+    Raises:
+        ValueError: if an argument is below 1, or a call has a position of heads other than
+            `Rotary`, which cannot be moved.
+
+    Example:
+        >>> from keras_attn import layers, patterns
+        >>> sinks = patterns.Sinks(4, window=252)
+        >>> layer = layers.MultiHeadAttention(8, 64, pattern=sinks, position="rotary")
+
+    Differs from the paper: keys keep their positions in the cache, and the query is turned back for
+        the first keys, which gives the same logits.
+
+    Reference: [Xiao et al., 2023](https://arxiv.org/abs/2309.17453), section 3.2.
+    """
+
+    # Distances depend on more than the pairs: `&`, `|` and `PerHead` would lose that.
+    is_of_positions = False
+
+    def __init__(self, count, window):
+        check_sizes(count=count, window=window)
+        self.count = int(count)
+        self.window = int(window)
+        self.same = Local(self.window) | Global(self.count, causal=True)
+
+    def dense_mask_and_bias(self, inputs):
+        mask = self.mask(inputs.query_positions, inputs.key_positions)
+        if inputs.position is None and not inputs.score.uses_positions:
+            return mask, None
+        near, own = _logits(self._moved(inputs)), _logits(inputs)
+        is_first = positions_by_head(inputs.key_positions)[..., None, :] < self.count
+        return mask, ops.where(is_first, near - own, ops.zeros_like(own))
+
+    def attend(self, inputs, log_weight=False):
+        window = self.same.first.attend(inputs.fold_in(1), log_weight=True)
+        first = self._moved(inputs.fold_in(2))
+        # A moved query is in reach of the same first keys by its window as before.
+        first = attend_first_keys(
+            first, self.count, lambda i, j: i - j >= self.window, log_weight=True
+        )
+        output, log_weights = merge_by_logsumexp([window, first])
+        return output, log_weights if log_weight else None
+
+    def _moved(self, inputs):
+        """Return the inputs with queries at the last position of the cache at most."""
+        i = positions_by_head(inputs.query_positions)
+        nearest = ops.minimum(i, self.count + self.window - 1)
+        query = inputs.query
+        if inputs.position is not None:
+            query = inputs.position.move(query, nearest - i)
+        return inputs.replace(query=query, query_positions=nearest)
+
+
+def _logits(inputs):
+    positions = {"query_positions": inputs.query_positions, "key_positions": inputs.key_positions}
+    return at_least_float32(inputs.score(inputs.query, inputs.key, **positions))

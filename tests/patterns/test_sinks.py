@@ -1,0 +1,124 @@
+"""Sinks equal attention within a cache whose keys are counted from 0."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.memory import KVCache
+from keras_attn.patterns import Causal, Global, Local, PerHead, Sinks
+from keras_attn.positions import Position, Rotary, YaRN
+from keras_attn.scores import ALiBi, DotProduct, T5Bias
+
+B, N, H, D = 2, 3, 4, 5
+G, W = 2, 5
+T = 10 * W + 3
+X = oracles.random(B, T, D)
+KINDS = {
+    "plain": lambda: {},
+    "rotary": lambda: {"position": Rotary(20)},
+    "scaled rotary": lambda: {
+        "position": Rotary(20, layout="half", fraction=0.5, scaling=YaRN(4, 16)),
+    },
+    "alibi": lambda: {"score": DotProduct() + ALiBi()},
+    "t5": lambda: {"score": DotProduct() + T5Bias(8, 9), "position": "rotary"},
+}
+EACH = pytest.mark.parametrize("kind", KINDS)
+
+
+def built(kind, pattern=None, **arguments):
+    pattern = Sinks(G, W) if pattern is None else pattern
+    layer = MultiHeadAttention(N, H, pattern=pattern, **KINDS[kind](), **arguments)
+    layer.build(X.shape, X.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+@EACH
+def test_oracle_positions_in_the_cache(kind):
+    """Plain causal attention over the keys in the cache, whose positions are 0, 1, 2, ..."""
+    causal = built(kind, Causal())
+    found = [np.asarray(built(kind, implementation=way)(X, X)) for way in ("dense", "blockwise")]
+    for i in (0, G, G + W - 1, G + W, G + 2 * W, T - 1):
+        kept = [j for j in range(i + 1) if j < G or j > i - W]
+        expected = causal(X[:, kept], X[:, kept])[:, -1]
+        for output in found:
+            np.testing.assert_allclose(output[:, i], expected, atol=2e-5)
+    own_distances = np.asarray(built(kind, Local(W) | Global(G, causal=True))(X, X))
+    far = np.abs(own_distances - found[0])
+    assert far[:, : G + W].max() < 2e-5
+    assert (far[:, G + W :].max() < 2e-5) == (kind == "plain")
+
+
+@pytest.mark.parametrize("kind", ["scaled rotary", "t5"])
+def test_the_plan_is_the_matrix_with_gradients_and_padding(kind):
+    real, results = np.random.default_rng(0).random((B, T)) < 0.7, []
+    for implementation in ("dense", "blockwise"):
+        layer, x = built(kind, implementation=implementation), tf.constant(X)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            output = layer(x, x, value_mask=real)
+            loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
+        sources = [x, *(w.value for w in layer.trainable_variables)]
+        results.append([output, *tape.gradient(loss, sources)])
+    for matrix, plan in zip(*results, strict=True):
+        scale = max(1.0, np.abs(matrix).max())
+        np.testing.assert_allclose(plan / scale, matrix / scale, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind, slots", [(kind, 1000) for kind in KINDS] + [("t5", None)])
+def test_decoding_ten_windows_equals_the_whole_pass(kind, slots):
+    layer = built(kind)
+    whole, cache, outputs, start = layer(X, X), KVCache(slots).initial(layer, B), [], 0
+    count = T if slots else 3 * W
+    step = tf.function(lambda x, cache: layer(x, x, cache=cache)) if slots else None
+    for length in (3, 9, *[1] * (count - 12)):
+        piece = tf.constant(X[:, start : start + length])
+        call = step if step and length == 1 else lambda x, cache: layer(x, x, cache=cache)
+        output, cache = call(piece, cache)
+        outputs.append(output)
+        start += length
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole[:, :count], atol=2e-5)
+    assert cache["key"].shape[2] == (G + W if slots else count)
+
+
+def test_half_precision_is_near_float32():
+    layer = built("t5", dtype="mixed_bfloat16")
+    x = ops.cast(X, "bfloat16")
+    found, expected = oracles.numpy_of(layer(x, x)), oracles.numpy_of(built("t5")(X, X))
+    assert np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
+
+
+def test_save_config_and_arguments():
+    pattern = Sinks(G, W)
+    config = keras.saving.serialize_keras_object(pattern)
+    assert keras.saving.deserialize_keras_object(config) == pattern != Sinks(G, W + 1)
+    assert repr(pattern) == "Sinks(2, 5)"
+    assert pattern.causal and pattern.cache_sinks == G and pattern.cache_size() == G + W
+    for make in (lambda: Sinks(0, 3), lambda: Sinks(3, 0)):
+        with pytest.raises(ValueError, match="`(count|window)`.*=0"):
+            make()
+
+
+@pytest.mark.parametrize(
+    "combine",
+    [lambda p: p & "causal", lambda p: p | Local(2), lambda p: PerHead([p, Local(2)])],
+)
+def test_combinations_would_lose_the_distances_and_are_refused(combine):
+    with pytest.raises(ValueError, match="function of positions alone, which Sinks is not"):
+        combine(Sinks(G, W))
+
+
+def test_a_position_that_cannot_be_moved_is_refused():
+    class Shift(Position):
+        acts_on_heads = True
+
+        def call(self, x, positions=None):
+            return x + 1.0
+
+    layer = MultiHeadAttention(N, H, pattern=Sinks(G, W), position=Shift())
+    with pytest.raises(ValueError, match="Sinks needs a position.*such as `Rotary`"):
+        layer(X, X)
