@@ -38,7 +38,10 @@ def model_and_translator(kind):
     return model, export.Translator(model, tokenizer, strategy, MAX_LENGTH)
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=[pytest.mark.slow] * (kind == "act")) for kind in KINDS],
+)
 def translator(request):
     return model_and_translator(request.param)
 

@@ -41,7 +41,13 @@ def random_model(mixtures):
     return model
 
 
-@pytest.fixture(scope="module", params=[None, K], ids=["categorical", "mixture"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(None, id="categorical"),
+        pytest.param(K, id="mixture", marks=pytest.mark.slow),
+    ],
+)
 def subject(request, tmp_path_factory):
     """A model, its signatures, and its likelihood."""
     model = random_model(request.param)

@@ -264,6 +264,7 @@ def test_the_command_refuses_versions_and_files_that_do_not_fit(command, exporte
     assert "none.keras" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_trained_model_loads_in_a_process_that_imports_only_the_package(model, files):
     """The file names our optimizer, schedule, loss and metric."""
     program = """

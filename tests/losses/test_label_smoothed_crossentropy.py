@@ -174,6 +174,7 @@ def test_labels_decide_which_tokens_count_and_not_the_implicit_mask():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_trains_with_a_scaled_loss():
     keras.config.set_dtype_policy("mixed_float16")
     model = keras.Sequential([keras.Input((T,)), keras.layers.Embedding(V, V)])

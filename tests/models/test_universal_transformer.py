@@ -155,6 +155,7 @@ def test_greedy_tokens_are_the_most_likely_ones_of_one_pass(depth, transition):
     np.testing.assert_allclose(scores, expected, atol=1e-3)
 
 
+@pytest.mark.slow
 @OTHER_PAIRS
 def test_beam_scores_equal_those_of_one_pass(depth, transition):
     """Beams reorder the slots; the timestep must depend on positions only."""

@@ -193,6 +193,7 @@ def test_a_version_or_a_label_can_be_chosen(server, url):
             labelled.translate(["a"])
 
 
+@pytest.mark.slow
 def test_the_command_line_prints_one_translation_per_line(server, url, run_module, capsys):
     expected = "".join(f"{VERSION}:{text}\n" for text in TEXTS)
     over_rest = run_module("serving.client", "--url", f"{url}/toy", *TEXTS)

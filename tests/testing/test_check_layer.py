@@ -51,7 +51,12 @@ SKIPPED = {
 }
 
 
-@pytest.mark.parametrize("name", OURS)
+SLOW = ("block with a context",)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in OURS]
+)
 def test_our_layers_have_no_defect(name):
     check_layer(*OURS[name](), skip=SKIPPED.get(name, ()), slow=False).raise_if_any()
 
