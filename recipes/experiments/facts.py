@@ -1,4 +1,4 @@
-"""How many facts do mixtures of experts remember at the active size of a dense network?"""
+"""Facts that mixtures of experts remember at the active size of a dense network."""
 
 import numpy as np
 
