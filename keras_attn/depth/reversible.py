@@ -5,6 +5,7 @@ from keras import backend, ops
 
 from keras_attn.backend.reversible import reversible
 from keras_attn.depth.stack import Stack
+from keras_attn.layers.parallel_block import ParallelBlock
 from keras_attn.layers.transformer_block import TransformerBlock
 from keras_attn.ops.checks import check_choice
 from keras_attn.registry import build_once, register
@@ -63,7 +64,8 @@ class Reversible(Stack):
                 "case. Received: remat=True."
             )
         for index, layer in enumerate(self.blocks):
-            if not isinstance(layer, TransformerBlock) or not isinstance(layer.residual, PreNorm):
+            in_turn = isinstance(layer, TransformerBlock) and not isinstance(layer, ParallelBlock)
+            if not in_turn or not isinstance(layer.residual, PreNorm):
                 residual = getattr(layer, "residual", None)
                 raise ValueError(
                     "`block` must give a `TransformerBlock` with `residual='pre_norm'`, whose sum "

@@ -13,6 +13,7 @@ from keras_attn.layers.cross_attention_block import CrossAttentionBlock
 from keras_attn.layers.differential_attention import DifferentialAttention
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
+from keras_attn.layers.parallel_block import ParallelBlock
 from keras_attn.layers.patch_embedding import PatchEmbedding
 from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
@@ -32,6 +33,7 @@ __all__ = [
     "MaskedTokenHead",
     "MixtureOfExperts",
     "MultiHeadAttention",
+    "ParallelBlock",
     "PatchEmbedding",
     "PixelEmbedding",
     "PositionedBlock",

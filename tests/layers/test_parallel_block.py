@@ -1,0 +1,120 @@
+"""`ParallelBlock` against the formula, and its limits."""
+
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.depth import Reversible, Stack
+from keras_attn.layers import FeedForward, MultiHeadAttention, ParallelBlock, TransformerBlock
+from keras_attn.memory import KVCache
+from keras_attn.norms import LayerNorm
+from keras_attn.residuals import LayerScale, OutputNorm, PreNorm
+from keras_attn.testing import check_layer
+
+B, T, N, H, D, F = 2, 5, 3, 4, 11, 13
+X = oracles.random(B, T, D, scale=3)
+REAL = np.arange(T)[None] < np.array([[5], [3]])
+EACH = pytest.mark.parametrize("shared_norm", [True, False])
+
+
+def block(shared_norm=True, residual=None, kind=ParallelBlock, **arguments):
+    residual = PreNorm(LayerNorm(1e-3)) if residual is None else residual
+    shared = {"shared_norm": shared_norm} if kind is ParallelBlock else {}
+    attention = MultiHeadAttention(N, H, pattern="causal")
+    return kind(attention, FeedForward(F), residual=residual, **shared, **arguments)
+
+
+def built(*arguments, **others):
+    layer = block(*arguments, **others)
+    layer.build(X.shape)
+    oracles.scramble(layer)
+    return layer
+
+
+@EACH
+def test_output_equals_the_formula(shared_norm):
+    layer = built(shared_norm)
+    weights = oracles.block_weights(layer)
+    read, read_by_feed_forward = (
+        oracles.layer_norm(X, *weights[name], 1e-3)
+        for name in ("attention_norm", "feed_forward_norm")
+    )
+    assert np.allclose(read, read_by_feed_forward) == shared_norm
+    allowed = REAL[:, None, None] & oracles.causal(T, T)
+    expected = X + oracles.attention(read, read, weights["attention"], allowed)[0]
+    expected += oracles.feed_forward(read_by_feed_forward, weights["feed_forward"])
+    np.testing.assert_allclose(layer(X, padding_mask=REAL), expected, atol=2e-5)
+
+
+def test_a_shared_norm_has_its_weights_once():
+    one, two = (len({id(w) for w in built(shared).weights}) for shared in (True, False))
+    assert len(built().weights) == one == two - 2
+
+
+def test_other_residuals_scale_or_normalise_each_output():
+    layer = built(False, LayerScale(0.5))
+    first, second = layer.attention_residual, layer.feed_forward_residual
+    read, other = first.before(X), second.before(X)
+    expected = X + first.factor * layer.attention(read, read)
+    np.testing.assert_allclose(
+        layer(X), expected + second.factor * layer.feed_forward(other), atol=1e-5
+    )
+    layer = built(True, OutputNorm())
+    norm = layer.residual.norm
+    expected = X + norm(layer.attention(X, X)) + norm(layer.feed_forward(X))
+    np.testing.assert_allclose(layer(X), expected, atol=1e-5)
+
+
+def test_without_a_feed_forward_output_it_is_the_first_half_of_a_block():
+    """And so is a block in turn: they differ by the input of the feed-forward layer only."""
+    layer, in_turn = built(False), built(kind=TransformerBlock)
+    in_turn.set_weights(layer.get_weights())
+    assert np.abs(np.asarray(layer(X)) - in_turn(X)).max() > 0.1
+    for each in (layer, in_turn):
+        each.feed_forward.set_weights([0 * w for w in each.feed_forward.get_weights()])
+    np.testing.assert_array_equal(layer(X), in_turn(X))
+
+
+@EACH
+def test_cached_steps_and_a_memory_equal_one_pass(shared_norm):
+    layer = built(shared_norm)
+    whole, cache = np.asarray(layer(X)), {"attention": KVCache(T).initial(layer.attention, B)}
+    for t in range(T):
+        step, cache = layer(X[:, t : t + 1], cache=cache)
+        np.testing.assert_allclose(step[:, 0], whole[:, t], atol=2e-5)
+    np.testing.assert_allclose(layer(X[:, 2:], memory=X[:, :2]), whole[:, 2:], atol=2e-5)
+
+
+def test_a_stack_closes_with_the_norm_of_the_residual():
+    stack = Stack(lambda index: block(residual="pre_norm"), 2)
+    assert stack(X).shape == X.shape and repr(stack.norm) == "LayerNorm()"
+
+
+def test_conformance():
+    checks = ["config", "building", "implicit_mask"]
+    check_layer(block(), (B, T, D), only=checks).raise_if_any()
+    assert block(False).get_config()["shared_norm"] is False
+    assert repr(block(residual="pre_norm")).endswith("pattern=Causal()), FeedForward(13))")
+
+
+@pytest.mark.slow
+@EACH
+def test_conformance_in_whole(shared_norm):
+    check_layer(block(shared_norm), (B, T, D), skip=["fresh_process"]).raise_if_any()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: block(cross_attention=MultiHeadAttention(N, H)),
+            r"`cross_attention` does not fit.*use a `TransformerBlock`.*MultiHeadAttention\(3, 4\)",
+        ),
+        (lambda: Reversible([block()]), r"must give a `TransformerBlock`.*ParallelBlock\("),
+        (lambda: built()(X, X), "`context`.*cross_attention=None"),
+        (lambda: block(residual="sandwich"), "residual='sandwich'"),
+    ],
+)
+def test_invalid_arguments_raise(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
