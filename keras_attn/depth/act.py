@@ -82,7 +82,7 @@ class ACT(ReplicaLosses, Recurrent):
         `universal_transformer_act`.
     """
 
-    decided_arguments = ("num_layers", "num_steps", "remat")
+    decided_arguments = ("num_layers", "num_steps", "remat", "drop")
 
     def __init__(
         self,
@@ -100,6 +100,11 @@ class ACT(ReplicaLosses, Recurrent):
         if self.remat:
             raise ValueError(
                 "`remat` does not fit `ACT`, whose loop ends early. Received: remat=True."
+            )
+        if self.drop:
+            raise ValueError(
+                "`drop` does not fit `ACT`, whose loop runs one block for an unknown number of "
+                f"steps; use the block's `dropout`. Received: drop={self.drop}."
             )
         halting.check_halting(epsilon=epsilon, ponder_loss=ponder_loss, halting_bias=halting_bias)
         check_choice(VARIANTS, variant=variant)

@@ -26,7 +26,7 @@ class Recurrent(Stack):
             too, where neither a cache nor a memory is needed.
         num_steps: int. Number of steps T.
         position: name or object of the position axis, such as `"timestep"`; None for none.
-        remat: bool. If True, the backward pass recomputes the steps' activations, as `Stack`.
+        remat, drop: as `Stack`, of the steps in the place of the blocks.
 
     Call arguments and returns:
         As `Stack`, each step in the place of a layer.
@@ -50,12 +50,12 @@ class Recurrent(Stack):
 
     decided_arguments = ("num_layers",)
 
-    def __init__(self, block, num_steps, position=None, remat=False, **kwargs):
+    def __init__(self, block, num_steps, position=None, remat=False, drop=0.0, **kwargs):
         check_sizes(num_steps=num_steps)
         block = registry.revive(block)
         is_function = callable(block) and not isinstance(block, keras.layers.Layer)
         block = make_block(block, 0) if is_function else block
-        super().__init__([block] * num_steps, remat=remat, **kwargs)
+        super().__init__([block] * num_steps, remat=remat, drop=drop, **kwargs)
         self.block = block
         self.num_steps = num_steps
         is_none = position is None
@@ -70,8 +70,8 @@ class Recurrent(Stack):
         """Return complete cross-attention caches of `context` (B, S, D), the same for all steps."""
         return [self.block.cross_attention.context_cache(context)] * self.num_steps
 
-    def _run_block(self, number, x, call, keep_outputs=False):
-        return super()._run_block(number, self._with_position(number, x, call), call, keep_outputs)
+    def _run_block(self, number, x, call, *others):
+        return super()._run_block(number, self._with_position(number, x, call), call, *others)
 
     def _with_position(self, number, x, call):
         """Add the position in the sequence and, for a `Timestep`, the step in depth."""

@@ -31,6 +31,7 @@ class Reversible(Stack):
         block, num_layers: as `Stack`; the blocks are `TransformerBlock`s with
             `residual="pre_norm"`.
         remat: must be False: the backward pass recomputes activations anyway.
+        drop: as `Stack`; what both sublayers of a block add is multiplied by b_l.
         join: "mean", or "concatenate", which makes the output twice as wide.
 
     Call arguments and returns:
@@ -88,9 +89,10 @@ class Reversible(Stack):
                 f"{'return_hidden_states=True' if keep_outputs else 'a memory'}."
             )
         steps, extras = [], []
-        for block, call in zip(self.blocks, calls, strict=True):
+        scales = self._row_scales(x, calls[0])
+        for block, call, scale in zip(self.blocks, calls, scales, strict=True):
             sublayers, extra = block.sublayers(x, call)
-            steps += [_step(*sublayer) for sublayer in sublayers]
+            steps += [_step(*sublayer, scale) for sublayer in sublayers]
             extras.append(extra)
         # In low precision, subtraction could not recover what was added to a stream.
         first = second = ops.cast(x, backend.result_type(self.compute_dtype, "float32"))
@@ -112,5 +114,9 @@ class Reversible(Stack):
         return keras.KerasTensor(self._joined_shape(x.shape), dtype=spec.dtype)
 
 
-def _step(residual, sublayer):
-    return lambda x, context=None: sublayer(residual.before(x), context)
+def _step(residual, sublayer, scale):
+    def step(x, context=None):
+        y = sublayer(residual.before(x), context)
+        return y if scale is None else ops.cast(y, scale.dtype) * scale
+
+    return step

@@ -9,9 +9,10 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.remat import remat_chain
 from keras_attn.depth import caches
+from keras_attn.depth.stochastic_depth import row_scales, scale_change
 from keras_attn.layers.block import Block, CallContext, takes_call_context
 from keras_attn.memory.segment_memory import filled_slots
-from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 from keras_attn.ops.shapes import size
 
 
@@ -33,9 +34,13 @@ class Stack(Block):
 
         x_l = block_l(x_{l-1}),   l = 1 .. L
 
+        training with `drop`:  x_l = x_{l-1} + b_l (block_l(x_{l-1}) - x_{l-1}),
+        b_l = 1 / p_l with probability p_l = 1 - drop l / L, else 0,   for each row of the batch
+
     If the blocks' residual leaves the sum unnormalised (`PreNorm`), a norm of the same
-    kind ends the stack.
-    Cost: the sum of the blocks.
+    kind ends the stack. With `drop`, stochastic depth, a row leaves blocks out at random, and the
+    mean over b_l is the block of inference. A block that is left out is computed: it writes caches,
+    and takes its time. Cost: the sum of the blocks.
 
     Use it for every model of separate blocks; set `remat=True` to train in less memory.
 
@@ -46,6 +51,7 @@ class Stack(Block):
         remat: bool. If True, the backward pass recomputes the blocks' activations: memory for
             O(sqrt(L)) tensors (B, T, D) and one block's activations, time for one more forward
             pass, or two if L > 16.
+        drop: float in [0, 1). Probability that a row leaves out the last block in training.
 
     Call arguments:
         x: (B, T, D). It and the arguments not listed here are those of `keras_attn.layers.Block`.
@@ -62,7 +68,7 @@ class Stack(Block):
 
     Raises:
         ValueError: if `num_layers` < 1 or differs from the length of a list of blocks, or `block`
-            gives something other than a `Block`.
+            gives something other than a `Block`, or `drop` is outside [0, 1).
 
     Example:
         >>> import keras_attn
@@ -72,13 +78,14 @@ class Stack(Block):
         >>> len(stack.blocks)
         3
 
-    Differs from the paper: none.
+    Differs from the paper: none without `drop`; Huang et al. leave a block out for all rows.
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.1; the closing
-        norm: [Xiong et al., 2020](https://arxiv.org/abs/2002.04745), section 3.1, table 1.
+        norm: [Xiong et al., 2020](https://arxiv.org/abs/2002.04745), section 3.1, table 1; `drop`:
+        [Huang et al., 2016](https://arxiv.org/abs/1603.09382), section 3, eq. 4.
     """
 
-    def __init__(self, block, num_layers=None, remat=False, **kwargs):
+    def __init__(self, block, num_layers=None, remat=False, drop=0.0, **kwargs):
         super().__init__(**kwargs)
         if isinstance(block, (list, tuple)):
             block = [registry.revive(b) for b in block]
@@ -95,8 +102,11 @@ class Stack(Block):
                 f"layers makes a `Recurrent`. Received: block={block!r}."
             )
         check_sizes(num_layers=num_layers)
+        check_rates(drop=drop)
         self.num_layers = num_layers
         self.remat = bool(remat)
+        self.drop = drop
+        self.seed_generator = keras.random.SeedGenerator() if drop else None
         self.blocks = [
             make_block(block, i) if callable(block) else block[i] for i in range(num_layers)
         ]
@@ -183,21 +193,28 @@ class Stack(Block):
             The last x; and for each block a dict of what else it gives: `scores`, `cache`, with a
             memory its `input`, with `keep_outputs` its `output`.
         """
+        scales = self._row_scales(x, calls[0])
         if self.remat and calls[0].cache is None:
 
-            def step(number, x, fields):  # nested tensors, which a `CallContext` is not
-                return self._run_block(number, x, CallContext(**fields), keep_outputs)
+            def step(number, x, arguments):  # nested tensors, which a `CallContext` is not
+                fields, scale = arguments
+                return self._run_block(number, x, CallContext(**fields), keep_outputs, scale)
 
             steps = [functools.partial(step, number) for number in range(len(calls))]
-            return remat_chain(steps, x, [vars(call) for call in calls], add_loss=self.add_loss)
+            arguments = list(zip(map(vars, calls), scales, strict=True))
+            return remat_chain(steps, x, arguments, add_loss=self.add_loss)
         extras = []
-        for number, call in enumerate(calls):
-            x, extra = self._run_block(number, x, call, keep_outputs)
+        for number, (call, scale) in enumerate(zip(calls, scales, strict=True)):
+            x, extra = self._run_block(number, x, call, keep_outputs, scale)
             extras.append(extra)
         return x, extras
 
-    def _run_block(self, number, x, call, keep_outputs=False):
+    def _row_scales(self, x, call):
+        return row_scales(x, self.drop, self.num_layers, call.training, self.seed_generator)
+
+    def _run_block(self, number, x, call, keep_outputs=False, scale=None):
         output, extras = self.blocks[number].apply(x, call)
+        output = scale_change(x, output, scale)
         if call.memory is not None:
             extras = {**extras, "input": x}
         return output, {**extras, "output": output} if keep_outputs else extras

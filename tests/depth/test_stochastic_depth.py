@@ -1,0 +1,159 @@
+"""Stochastic depth: its law, caches, and the same rows dropped when the backward pass repeats."""
+
+import functools
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from depth.twins import in_turn
+
+from keras_attn.depth import ACT, Recurrent, Reversible, Stack
+from keras_attn.depth import reversible as module
+from keras_attn.layers import FeedForward, MultiHeadAttention, ParallelBlock, TransformerBlock
+
+B, T, D = 3, 5, 6
+X = oracles.random(B, T, D)
+
+
+def block(index=0, residual="pre_norm", kind=TransformerBlock, dropout=0.0):
+    attention = MultiHeadAttention(2, 3, pattern="causal")
+    return kind(attention, FeedForward(7), residual=residual, dropout=dropout)
+
+
+def built(num_layers=3, drop=0.5, depth=Stack, make=block, **arguments):
+    """Return a depth with the same weights and seeds at each call."""
+    keras.utils.set_random_seed(0)
+    layer = depth(make, num_layers, drop=drop, **arguments)
+    layer.build((None, None, D))
+    return layer
+
+
+def test_a_row_leaves_a_block_out_or_divides_its_change_by_the_probability_of_keeping_it():
+    rows, drop, layers = 2000, 0.6, 3
+    layer = built(layers, drop)
+    x = np.tile(X[:1], (rows, 1, 1))
+    _, outputs = layer(x, training=True, return_hidden_states=True)
+    before, kept = x, []
+    for number, after in enumerate(map(np.asarray, outputs), 1):
+        probability = 1 - drop * number / layers
+        kept.append(np.any(after != before, axis=(1, 2)))
+        spread = 4 * np.sqrt(probability * (1 - probability) / rows)
+        assert abs(kept[-1].mean() - probability) < spread
+        shown = before[kept[-1]][:4]
+        change = layer.blocks[number - 1](shown) - shown
+        np.testing.assert_allclose(after[kept[-1]][:4], shown + change / probability, atol=1e-5)
+        before = after
+    # Layers and rows draw numbers of their own.
+    together = (kept[1] & kept[2]).mean()
+    assert abs(together - kept[1].mean() * kept[2].mean()) < 4 * 0.5 / np.sqrt(rows)
+
+
+def test_without_drop_or_training_nothing_changes():
+    plain, layer = built(drop=0.0), built(drop=0.5)
+    layer.set_weights(plain.get_weights())
+    expected = plain(X)
+    np.testing.assert_array_equal(plain(X, training=True), expected)
+    np.testing.assert_array_equal(layer(X), expected)
+    assert np.any(np.asarray(layer(X, training=True)) != expected)
+    assert len(plain.variables) == len(plain.weights) == len(layer.weights)
+
+
+@pytest.mark.parametrize("residual", ["post_norm", "output_norm", "gate"])
+def test_a_block_that_is_left_out_is_the_identity_whatever_its_residual(residual):
+    layer = built(1, 0.999999, make=functools.partial(block, residual=residual))
+    oracles.scramble(layer)
+    expected = X if layer.norm is None else layer.norm(X)
+    np.testing.assert_array_equal(layer(X, training=True), expected)
+
+
+def test_the_mean_over_rows_is_the_output_of_inference():
+    layer, rows = built(1, 0.5, make=functools.partial(block, residual="post_norm")), 3000
+    oracles.scramble(layer)
+    found = np.asarray(layer(np.tile(X[:1], (rows, 1, 1)), training=True))
+    expected = np.asarray(layer(X[:1]))[0]
+    error = np.abs(found.mean(axis=0) - expected)
+    assert np.all(error < 5 * found.std(axis=0) / np.sqrt(rows)) and found.std(axis=0).min() > 0.01
+
+
+def test_a_dropped_block_writes_its_cache():
+    layer = built(1, 0.999999)
+    dropped, written = layer(X, cache=layer.initial_cache(B, T), training=True)
+    output, cache = layer(X, cache=layer.initial_cache(B, T))
+    np.testing.assert_allclose(dropped, layer.norm(X), atol=1e-6)
+    assert np.any(np.asarray(dropped) != output)
+    keras.tree.map_structure(np.testing.assert_array_equal, written, cache)
+
+
+def gradients(layer, way="eager"):
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            output = layer(x, training=True)
+            loss = tf.reduce_sum(output * tf.cos(tf.range(float(output.shape[-1]))))
+        return output, *tape.gradient(loss, [x, *(w.value for w in layer.trainable_variables)])
+
+    run = run if way == "eager" else tf.function(run, jit_compile=way == "xla")
+    return [np.asarray(x) for x in run(tf.constant(X))]
+
+
+WAYS = ["eager", *(pytest.param(way, marks=pytest.mark.slow) for way in ("graph", "xla"))]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", [block, functools.partial(block, kind=ParallelBlock)])
+def test_the_same_rows_are_dropped_when_blocks_are_computed_again(kind, way):
+    make = functools.partial(kind, dropout=0.2)
+    found, wanted = (gradients(built(make=make, remat=remat), way) for remat in (True, False))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5 * max(1.0, np.abs(other).max()))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_rows_are_dropped_when_streams_are_recovered(way, monkeypatch):
+    make = functools.partial(block, dropout=0.2)
+    found = gradients(built(depth=Reversible, make=make), way)
+    monkeypatch.setattr(module, "reversible", in_turn)
+    for one, other in zip(found, gradients(built(depth=Reversible, make=make), way), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, np.abs(other).max()))
+    layer = built(1, 0.999999, Reversible)
+    np.testing.assert_allclose(layer(X, training=True), layer.norm(X), atol=1e-5)
+
+
+def test_a_stack_inside_a_stack_is_dropped_as_one_block():
+    layer = built(1, 0.999999, make=lambda index: Stack(block, 2, drop=0.3))
+    np.testing.assert_array_equal(layer(X, training=True), X)
+    assert np.any(np.asarray(layer(X)) != X)
+
+
+def test_each_step_of_a_recurrent_block_is_dropped_by_itself():
+    layer = built(4, 0.8, depth=Recurrent)
+    _, states = layer(X, training=True, return_hidden_states=True)
+    changed = np.any(np.diff([X, *states], axis=0) != 0, axis=(2, 3))  # (steps, rows)
+    assert changed.any() and not changed.all()
+    assert len({tuple(row) for row in changed}) > 1
+
+
+def test_models_train_and_load_with_drop(tmp_path):
+    inputs = keras.Input((None, D))
+    model = keras.Model(inputs, built(2, 0.4)(inputs))
+    model.compile("sgd", "mse", run_eagerly=True)
+    assert np.isfinite(model.fit(X, X, batch_size=2, verbose=0).history["loss"]).all()
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.layers[-1].drop == 0.4
+    np.testing.assert_allclose(again(X), model(X), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make, sentence",
+    [
+        (lambda: Stack(block, 2, drop=1.0), r"`drop` must be in \[0, 1\).*drop=1.0"),
+        (lambda: Recurrent(block, 2, drop=-0.1), "`drop`.*drop=-0.1"),
+        (lambda: ACT(block, 2, drop=0.1), "`drop` does not fit `ACT`.*drop=0.1"),
+    ],
+)
+def test_invalid_rates_raise(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
