@@ -18,14 +18,18 @@ def grid_positions(x, positions, shape):
         positions = check_positions(positions, "positions", *x.shape[:2])
         check_integers(positions, "positions")
         return ops.cast(positions, "int32")
-    length = x.shape[1]
+    check_fits(x.shape[1], shape)
+    return ops.arange(ops.shape(x)[1], dtype="int32")
+
+
+def check_fits(length, shape):
+    """Check that a grid has as many positions as a row of inputs, if its length is known."""
     if length is not None and length > math.prod(shape):
         raise ValueError(
             "`x` is longer than the table of positions. Use shorter rows, or make the table, or "
             "the model, for more positions. "
             f"Received: length {length}, a table of {' x '.join(map(str, shape))}."
         )
-    return ops.arange(ops.shape(x)[1], dtype="int32")
 
 
 def grid_coordinates(positions, shape):

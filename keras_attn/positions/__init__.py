@@ -2,6 +2,7 @@
 
 from keras_attn import registry
 from keras_attn.positions.axial import Axial
+from keras_attn.positions.axial_rotary import AxialRotary
 from keras_attn.positions.image_coordinates import ImageCoordinates
 from keras_attn.positions.learned import Learned
 from keras_attn.positions.position import Position
@@ -55,6 +56,7 @@ def get_for_heads(identifier, **layer_arguments):
 
 __all__ = [
     "Axial",
+    "AxialRotary",
     "ImageCoordinates",
     "Interpolation",
     "Learned",
