@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn.losses.reduction import reduce_losses
-from keras_attn.ops.checks import check_rates
+from keras_attn.ops.checks import check_numbers, check_rates
 from keras_attn.ops.token_losses import element_weights, token_losses, token_weights
 from keras_attn.registry import Configurable, register
 
@@ -13,15 +13,18 @@ from keras_attn.registry import Configurable, register
 class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
     """Cross-entropy against smoothed labels, averaged over the real tokens of the whole batch.
 
-        loss = sum_i w_i sum_v -q_i(v) log softmax(z_i)(v) / #{i: y_i != ignore_class},
-        q_i(v) = (1 - label_smoothing) [v = y_i] + label_smoothing / V
+        loss = sum_i w_i (sum_v -q_i(v) log softmax(z_i)(v) + z_loss log(Z_i)^2)
+               / #{i: y_i != ignore_class},
+        q_i(v) = (1 - label_smoothing) [v = y_i] + label_smoothing / V,   Z_i = sum_v exp(z_i(v))
 
     Only the labels decide which tokens are real. The implicit mask that Keras may have left on the
     logits is not used: it marks what the model read, not what it must predict. Under
     `tf.distribute` the real tokens of all replicas are counted together, so that replicas with
     different amounts of padding give the gradient of one device; a loss of Keras divides by each
     replica's own number. A batch without a real token has loss 0 and gradient 0. Everything is
-    float64 if the logits are, else float32. Time and memory are O(B T V), with one softmax.
+    float64 if the logits are, else float32. Time and memory are O(B T V), with one softmax, and a
+    second one with `z_loss`, which keeps log(Z) near 0, so that logits do not drift in low
+    precision.
 
     Use it for translation and language models with padded batches.
 
@@ -32,11 +35,12 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
         reduction: as in `keras.losses.Loss`: "sum_over_batch_size" divides by the number of real
             tokens; "mean_with_sample_weight" by the sum of their weights; "sum"; or "none".
         name: optional name.
+        z_loss: float. Weight of the squared logarithm of Z; PaLM has 1e-4.
 
     Call arguments:
         y_true: integer tensor (B, T) of labels.
-        y_pred: float tensor (B, T, V) of logits; without smoothing also (B, T), the losses of
-            tokens as `keras_attn.layers.AdaptiveSoftmax` gives them.
+        y_pred: float tensor (B, T, V) of logits; without smoothing and z-loss also (B, T), the
+            losses of tokens as `keras_attn.layers.AdaptiveSoftmax` gives them.
         sample_weight: optional, (B,) or (B, T): weights w_i of the tokens' losses.
 
     Returns:
@@ -44,7 +48,8 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
         reduction.
 
     Raises:
-        ValueError: if `label_smoothing` is not in [0, 1), or labels and logits do not fit.
+        ValueError: if `label_smoothing` is not in [0, 1), `z_loss` is below 0, or labels and logits
+            do not fit.
 
     Example:
         >>> import numpy as np
@@ -59,7 +64,8 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
     over the other V - 1 words only.
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.4;
-        [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567), section 7.
+        [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567), section 7; `z_loss`:
+        [Chowdhery et al., 2022](https://arxiv.org/abs/2204.02311), section 5.
     """
 
     def __init__(
@@ -68,10 +74,13 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
         ignore_class=0,
         reduction="sum_over_batch_size",
         name="label_smoothed_crossentropy",
+        z_loss=0.0,
     ):
         super().__init__(name=name, reduction=reduction)
         check_rates(label_smoothing=label_smoothing)
+        check_numbers(0, z_loss=z_loss)
         self.label_smoothing = label_smoothing
+        self.z_loss = z_loss
         self.ignore_class = ignore_class
 
     def __call__(self, y_true, y_pred, sample_weight=None):
@@ -87,6 +96,6 @@ class LabelSmoothedCrossentropy(Configurable, keras.losses.Loss):
     def _losses(self, y_true, y_pred):
         """Return the loss of each token, and 1 or 0 for each, as it counts or not."""
         labels, logits = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
-        losses = token_losses(labels, logits, self.ignore_class, self.label_smoothing)
+        losses = token_losses(labels, logits, self.ignore_class, self.label_smoothing, self.z_loss)
         real = token_weights(labels, self.ignore_class, dtype=losses.dtype)
         return ops.where(ops.equal(real, 0.0), 0.0, losses), real

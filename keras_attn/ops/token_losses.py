@@ -58,26 +58,32 @@ def known_labels(labels, ignore_class):
     return ops.where(ops.equal(labels, ignore_class), ops.zeros_like(labels), labels)
 
 
-def token_losses(labels, predictions, ignore_class, label_smoothing=0.0):
+def token_losses(labels, predictions, ignore_class, label_smoothing=0.0, z_loss=0.0):
     """Return the negative log-likelihood of each label (B, T), float32 or, of float64, float64.
 
     Args:
         predictions: logits (B, T, V); or losses (B, T), from a layer that does not make all logits.
         ignore_class: int, or None. Where it is the label, the result is finite and means nothing.
         label_smoothing: float in [0, 1). Needs logits.
+        z_loss: float. Weight of logsumexp(logits)^2, which is added. Needs logits.
     """
     if not same_shape(labels.shape, predictions.shape):
-        return crossentropy(known_labels(labels, ignore_class), predictions, label_smoothing)
+        labels = known_labels(labels, ignore_class)
+        losses = crossentropy(labels, predictions, label_smoothing)
+        if z_loss:
+            log_sums = ops.logsumexp(ops.cast(predictions, losses.dtype), axis=-1)
+            losses = losses + z_loss * ops.square(log_sums)
+        return losses
     if len(labels.shape) > 2:
         raise ValueError(
             "`y_true` must be (B, T), the id of each token; one-hot labels become ids by "
             f"`argmax(y_true, axis=-1)`. Received: y_true of shape {tuple(labels.shape)}, "
             f"y_pred of shape {tuple(predictions.shape)}."
         )
-    if label_smoothing:
-        raise ValueError(
-            "`label_smoothing` needs the logits of all words; losses of shape (B, T), which a "
-            "layer has computed itself, need `label_smoothing=0.0`. "
-            f"Received: label_smoothing={label_smoothing}"
-        )
+    for name, value in {"label_smoothing": label_smoothing, "z_loss": z_loss}.items():
+        if value:
+            raise ValueError(
+                f"`{name}` needs the logits of all words; losses of shape (B, T), which a layer "
+                f"has computed itself, need `{name}=0.0`. Received: {name}={value}"
+            )
     return ops.cast(predictions, backend.result_type(predictions.dtype, "float32"))

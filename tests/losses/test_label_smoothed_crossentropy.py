@@ -212,6 +212,34 @@ def test_label_smoothing_must_be_in_0_1(smoothing):
         LabelSmoothedCrossentropy(smoothing)
 
 
+@pytest.mark.parametrize("z_loss", [0.01, 0.7])
+def test_the_z_loss_adds_the_square_of_the_logarithm_of_the_sum(z_loss):
+    """In value and gradient, 2 c log(Z) softmax, over real tokens only."""
+    labels, logits = example()
+    expected, slope = oracle(labels, logits, 0.1)
+    for place in zip(*np.nonzero(labels), strict=True):
+        exponentials = np.exp(logits[place].astype("float64"))
+        log_sum, share = np.log(exponentials.sum()), z_loss / np.count_nonzero(labels)
+        expected += share * log_sum**2
+        slope[place] += share * 2 * log_sum * exponentials / exponentials.sum()
+    loss = LabelSmoothedCrossentropy(0.1, z_loss=z_loss)
+    found = value_and_gradient(loss, labels, logits)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(found[1], slope, atol=1e-6)
+    low = tf.cast(logits, "bfloat16")
+    rounded = tf.cast(low, "float32")
+    np.testing.assert_allclose(loss(labels, low), loss(labels, rounded), rtol=1e-6)
+    assert LabelSmoothedCrossentropy.from_config(loss.get_config()).z_loss == z_loss
+
+
+def test_z_losses_below_0_and_of_losses_of_tokens_are_refused():
+    with pytest.raises(ValueError, match="`z_loss` must be a number of at least 0.*z_loss=-1"):
+        LabelSmoothedCrossentropy(z_loss=-1)
+    labels, logits = example()
+    with pytest.raises(ValueError, match="`z_loss` needs the logits.*z_loss=0.1"):
+        LabelSmoothedCrossentropy(0.0, z_loss=0.1)(labels, logits[..., 0])
+
+
 def test_labels_and_logits_must_fit():
     labels, logits = example()
     for shape in ((B, T + 1), (1, T)):
