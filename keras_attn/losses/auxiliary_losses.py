@@ -5,12 +5,21 @@ import collections
 import keras
 from keras import ops
 
+from keras_attn.attention.masks import keras_mask
 from keras_attn.backend.replicas import replica_sum
-from keras_attn.depth.reversible import Reversible
-from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_sizes
+from keras_attn.layers import Block
+from keras_attn.losses.model_parts import split_model
+from keras_attn.losses.schedule import layer_shares
+from keras_attn.ops.checks import (
+    check_choice,
+    check_numbers,
+    check_shape,
+    check_sizes,
+    check_that,
+)
 from keras_attn.ops.shapes import flatten_rows
 from keras_attn.ops.token_losses import crossentropy, element_weights, known_labels, token_weights
-from keras_attn.registry import Configurable, register
+from keras_attn.registry import Configurable, register, revive
 
 Predictions = collections.namedtuple("Predictions", ["logits", "hidden_states"])
 
@@ -34,7 +43,11 @@ class AuxiliaryLosses(Configurable, keras.Model):
     is over is not computed; before, each costs a softmax, O(B T D V). Losses are float64 where
     logits are, else float32, and divided by the tokens of all replicas.
 
-    Use it for deep character models, which hardly learn from the last layer's loss alone.
+    With `block`, target k >= 2 of the last layer has a block of its own, and the classifier is the
+    model's: CE_nk reads block_k(h_{n-1}), as the model itself reads its last block. This is the
+    multi-token prediction of Gloeckle et al., with `schedule=None` and `target_weight=1.0`.
+
+    Use it for deep character models, and for language models that learn from several next tokens.
 
     Args:
         model: a functional model whose output is logits and whose `depth` is a
@@ -48,16 +61,19 @@ class AuxiliaryLosses(Configurable, keras.Model):
         shared_heads: bool. True if all layers use one classifier for each target, for the next
             token that of the model.
         ignore_class: int. Tokens with this label do not count.
+        block: function from k = 2 .. K to a causal `keras_attn.layers.Block`, or a list of K - 1
+            blocks; None for no blocks.
 
     Call arguments:
         inputs: as the model's.
 
     Returns:
-        The model's logits (B, T, V); while `fit` trains, with the outputs of the layers.
+        The model's logits (B, T, V); while `fit` trains, with the outputs of the layers and blocks.
 
     Raises:
         ValueError: if `model` has no such depth or output or its depth is `Reversible`, a size is
-            below 1, `target_weight` below 0, or `schedule` is unknown.
+            below 1, `target_weight` below 0, `schedule` is unknown, or `block` gives no block, or
+            not K - 1, or the model has one layer.
 
     Example:
         >>> import keras_attn, numpy as np
@@ -76,7 +92,8 @@ class AuxiliaryLosses(Configurable, keras.Model):
 
     Differs from the paper: none with the defaults; "linear" and sharing are not in it.
 
-    Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), "Auxiliary Losses".
+    Reference: [Al-Rfou et al., 2018](https://arxiv.org/abs/1808.04444), "Auxiliary Losses";
+        `block`: [Gloeckle et al., 2024](https://arxiv.org/abs/2404.19737), section 2.
     """
 
     def __init__(
@@ -89,6 +106,7 @@ class AuxiliaryLosses(Configurable, keras.Model):
         targets_on_intermediate=True,
         shared_heads=False,
         ignore_class=0,
+        block=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -97,7 +115,7 @@ class AuxiliaryLosses(Configurable, keras.Model):
         check_sizes(total_steps=total_steps, num_targets=num_targets)
         check_numbers(0, target_weight=target_weight)
         check_choice(("step", "linear", None), schedule=schedule)
-        self._run, self._classify = _split_model(model)
+        self._run, self._classify = split_model(model)
         self.model = model
         self.total_steps = total_steps
         self.num_targets = num_targets
@@ -110,19 +128,39 @@ class AuxiliaryLosses(Configurable, keras.Model):
         self.step = self.add_weight(
             (), "zeros", "int", trainable=False, aggregation="only_first_replica", name="step"
         )
-        # Each layer's targets k and the index of their classifiers, None for the model's own.
+        self.block = None if block is None else self._blocks(block)
+        # Each layer's targets k, the indices of the states that are read, and those of their
+        # classifiers, None for the model's own.
         self._tasks, names = {}, {}
         for layer, k in self._layers_and_targets():
-            name = f"layer_{self.num_layers if shared_heads else layer}_target_{k}"
-            index = None if shared_heads and k == 1 else names.setdefault(name, len(names))
-            self._tasks.setdefault(layer, []).append((k, index))
+            state, index = layer - 1, None
+            if self.block is not None and layer == self.num_layers:
+                state = layer + k - 2
+            elif not (shared_heads and k == 1):
+                name = f"layer_{self.num_layers if shared_heads else layer}_target_{k}"
+                index = names.setdefault(name, len(names))
+            self._tasks.setdefault(layer, []).append((k, state, index))
         self.heads = [
             keras.layers.Dense(model.output.shape[-1], dtype=model.depth.dtype_policy, name=name)
             for name in names
         ]
-        for head in self.heads:
-            head.build(model.depth.output.shape)
+        for part in (*self.heads, *(self.block or ())):
+            if not part.built:
+                part.build(model.depth.output.shape)
         self.built = True
+
+    def _blocks(self, block):
+        """Return the blocks of the targets after the next token."""
+        further = range(2, self.num_targets + 1)
+        blocks = [block(k) for k in further] if callable(block) else [revive(b) for b in block]
+        fits = len(blocks) == len(further) and all(isinstance(b, Block) for b in blocks)
+        check_that(fits, "a function from k to a `Block`, or a list of K - 1 blocks", block=block)
+        if self.num_layers < 2:
+            raise ValueError(
+                "`block` needs a model of two layers or more: the blocks read what its last layer "
+                f"reads. Received: a model of {self.num_layers} layer."
+            )
+        return blocks
 
     def _layers_and_targets(self):
         """Yield the pairs (l, k) with a loss besides the model's own, which is (n, 1)."""
@@ -146,7 +184,10 @@ class AuxiliaryLosses(Configurable, keras.Model):
                 "Rows of several sequences have no auxiliary losses: targets further ahead would "
                 f"be tokens of the next sequence. Received: inputs {', '.join(sorted(inputs))}."
             )
-        return Predictions(*self._run(inputs))
+        logits, states = self._run(inputs)
+        shared = {"padding_mask": keras_mask(states[-1]), "training": True}
+        further = [block(states[-2], **shared) for block in self.block or ()]
+        return Predictions(logits, states + further)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         if not isinstance(y_pred, Predictions):
@@ -172,11 +213,12 @@ class AuxiliaryLosses(Configurable, keras.Model):
         shares = ops.cast(shares, dtype)
 
         def loss(layer, share=1.0):
-            hidden, total = hidden_states[layer - 1], 0.0
-            # In rows: the gradient of a product of three axes with two needs sizes that XLA cannot
-            # infer behind a condition.
-            rows, _ = flatten_rows(hidden)
-            for k, index in self._tasks[layer]:
+            total = 0.0
+            for k, state, index in self._tasks[layer]:
+                hidden = hidden_states[state]
+                # In rows: the gradient of a product of three axes with two needs sizes that XLA
+                # cannot infer behind a condition.
+                rows, _ = flatten_rows(hidden)
                 logits = self._classify(hidden) if index is None else self.heads[index](rows)
                 labels, weights = targets[k]
                 losses = ops.cast(crossentropy(labels, flatten_rows(logits)[0]), dtype)
@@ -205,46 +247,3 @@ class AuxiliaryLosses(Configurable, keras.Model):
         share = 1.0 if k == 1 else self.target_weight
         labels, weights = known_labels(labels, self.ignore_class), share * real * given / count
         return ops.reshape(labels, (-1,)), ops.reshape(weights, (-1,))
-
-
-def layer_shares(step, total_steps, num_layers, schedule):
-    """Return a_l of the layers l = 1 .. n - 1 at a step, float32 (n - 1,)."""
-    # The step at which each layer's losses end, rounded up to a whole step for "step", so that no
-    # rounding of p can move a boundary.
-    ends = [total_steps * layer / (2 * num_layers) for layer in range(1, num_layers)]
-    if schedule == "linear":
-        return ops.maximum(1.0 - ops.cast(step, "float32") / ops.array(ends, "float32"), 0.0)
-    first_without = [-(-total_steps * layer // (2 * num_layers)) for layer in range(1, num_layers)]
-    return ops.cast(ops.cast(step, "int32") < ops.array(first_without, "int32"), "float32")
-
-
-def _split_model(model):
-    """Return two functions that run the model's layers as in training.
-
-    The first returns logits and each layer's output; the second logits of any layer's output.
-    """
-    depth = getattr(model, "depth", None)
-    if isinstance(depth, Reversible):
-        raise ValueError(
-            "`model` must give each layer's output, which a `Reversible` depth does not keep. "
-            f"Received: model={model!r}."
-        )
-    if not hasattr(depth, "blocks") or not isinstance(model.output, keras.KerasTensor):
-        raise ValueError(
-            "`model` must give logits and have a `depth` that is a `Stack`, as a "
-            f"`CausalLanguageModel` without a memory. Received: model={model!r}."
-        )
-    before = keras.Model(model.input, depth.input)
-    after = keras.Model(depth.output, model.output)
-    after.supports_masking = True
-
-    def run(inputs):
-        x = before(inputs, training=True)
-        x, hidden_states = depth(x, return_hidden_states=True, training=True)
-        # The last layer's is what the model itself reads, after a closing norm, if there is one.
-        return after(x, training=True), [*hidden_states[:-1], x]
-
-    def classify(hidden):
-        return after(hidden if depth.norm is None else depth.norm(hidden), training=True)
-
-    return run, classify

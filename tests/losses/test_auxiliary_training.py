@@ -15,6 +15,7 @@ from auxiliary import (
     language_model,
     of_steps,
     plain_loss,
+    target_block,
     total_loss,
     trained_model,
 )
@@ -109,6 +110,12 @@ def test_dtype_policies(policy):
         (lambda: trained_model(num_targets=0), "`num_targets`.*num_targets=0"),
         (lambda: trained_model(schedule="cosine"), "`schedule`.*'cosine'"),
         (lambda: trained_model(target_weight=-1), "`target_weight`.*target_weight=-1"),
+        (lambda: trained_model(block=lambda k: None), "`block` must be a function from k.*lambda"),
+        (lambda: trained_model(block=[]), r"a list of K - 1 blocks.*block=\[\]"),
+        (
+            lambda: trained_model(model=language_model(1), block=target_block),
+            "`block` needs a model of two layers.*a model of 1 layer",
+        ),
         (
             lambda: trained_model(model=language_model(residual="pre_norm", make=Reversible)),
             "`model` must give each layer's output",

@@ -36,6 +36,12 @@ def trained_model(total_steps=60, model=None, **arguments):
     return trained
 
 
+def target_block(k):
+    """A block of a target, as those of the language model."""
+    attention = MultiHeadAttention(2, 3, pattern="causal")
+    return TransformerBlock(attention, FeedForward(5), residual="pre_norm")
+
+
 def total_loss(trained, **arguments):
     """The loss of a training step, after which the step is counted."""
     return trained.compute_loss(X, Y, trained(X, training=True), **arguments)
