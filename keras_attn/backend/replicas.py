@@ -16,6 +16,16 @@ def replica_sum(x):
 
 
 @per_backend
+def replica_gather(x):
+    """Return the rows of all replicas, one replica after another, and the number of the first here.
+
+    Gradients are sums over the replicas. With one replica, and on JAX, whose arrays have the rows
+    of all devices, these are x and 0.
+    """
+    return x, 0
+
+
+@per_backend
 def num_replicas():
     """Return the number of replicas of the `tf.distribute` strategy in scope."""
     return 1

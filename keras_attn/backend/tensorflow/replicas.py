@@ -10,6 +10,15 @@ def replica_sum(x):
     return context.all_reduce(tf.distribute.ReduceOp.SUM, x)
 
 
+def replica_gather(x):
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return x, 0
+    counts = context.all_gather(tf.shape(x)[:1], axis=0)
+    before = tf.range(tf.size(counts)) < context.replica_id_in_sync_group
+    return context.all_gather(x, axis=0), tf.reduce_sum(tf.where(before, counts, 0))
+
+
 def num_replicas():
     return tf.distribute.get_strategy().num_replicas_in_sync
 

@@ -1,0 +1,113 @@
+"""Training of a model by the logits of a trained one."""
+
+import collections
+
+import keras
+from keras import ops
+
+from keras_attn.losses.reduction import reduce_losses
+from keras_attn.ops.checks import check_numbers, check_shape, check_that
+from keras_attn.ops.token_losses import element_weights, token_weights
+from keras_attn.registry import Configurable, register, revive
+
+Logits = collections.namedtuple("Logits", ["student", "teacher"])
+
+
+@register
+class Distillation(Configurable, keras.Model):
+    """Train a model on its labels and on the probabilities that a teacher gives.
+
+        loss = (1 - weight) L + weight T^2 mean over i of KL(softmax(v_i / T) || softmax(z_i / T))
+
+    where L is the compiled loss of the model's logits z, v are the teacher's logits, and T is the
+    temperature. The mean is over the real tokens of all replicas. No gradient reaches the teacher,
+    which runs as in inference and whose weights are set to be fixed.
+
+    It wraps the model that is used afterwards: `fit` the wrapper, and take `.model` to generate and
+    export. `evaluate` and `predict` are those of the model. Everything is float64 if the logits
+    are, else float32. Cost: a step of the model, and a forward pass of the teacher.
+
+    Use it for small models that imitate a large one with the same classes.
+
+    Args:
+        model: a functional model whose output is logits (..., V).
+        teacher: another such model, with the same inputs and V.
+        temperature: float. T, which flattens both distributions.
+        weight: float in [0, 1]. Share of the second term.
+        ignore_class: int. Positions with this label do not count; None counts all.
+
+    Call arguments:
+        inputs: as the model's.
+
+    Returns:
+        The model's logits (B, ..., V); while `fit` trains, with those of the teacher.
+
+    Raises:
+        ValueError: if a model gives no logits, both are the same model or differ in V,
+            `temperature` is not above 0, or `weight` is not in [0, 1].
+
+    Example:
+        >>> import keras
+        >>> from keras_attn.losses import Distillation
+        >>> small, large = (keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+        ...                 for _ in range(2))
+        >>> trained = Distillation(small, large, temperature=4.0, ignore_class=None)
+        >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        >>> trained.compile("adam", loss)
+        >>> history = trained.fit(keras.ops.ones((5, 4)), keras.ops.ones((5,)), verbose=0)
+
+    Differs from the paper: none; the paper leaves the two weights open.
+
+    Reference: [Hinton et al., 2015](https://arxiv.org/abs/1503.02531), section 2.
+    """
+
+    def __init__(self, model, teacher, temperature=2.0, weight=0.5, ignore_class=0, **kwargs):
+        super().__init__(**kwargs)
+        model, teacher = revive(model), revive(teacher)
+        for name, value in {"model": model, "teacher": teacher}.items():
+            has_logits = len(getattr(value, "outputs", ())) == 1
+            check_that(has_logits, "a functional model that gives logits", **{name: value})
+        check_that(teacher is not model, "another model than `model`", teacher=teacher)
+        *others, classes = model.outputs[0].shape
+        check_shape(teacher.outputs[0], "teacher.output", (*[None] * len(others), classes))
+        check_numbers(0, temperature=temperature, weight=weight)
+        check_that(temperature > 0, "above 0", temperature=temperature)
+        check_that(weight <= 1, "in [0, 1]", weight=weight)
+        self.model = model
+        self.teacher = teacher
+        teacher.trainable = False
+        self.temperature = temperature
+        self.weight = weight
+        self.ignore_class = ignore_class
+        self.built = True
+
+    def call(self, inputs, training=None):
+        logits = self.model(inputs, training=training)
+        return Logits(logits, self.teacher(inputs, training=False)) if training else logits
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if not isinstance(y_pred, Logits):
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        loss = super().compute_loss(x, y, y_pred.student, sample_weight, training)
+        divergence = self._divergence(y, y_pred, sample_weight)
+        return (1 - self.weight) * loss + ops.cast(self.weight * divergence, loss.dtype)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        if isinstance(y_pred, Logits):
+            y_pred = y_pred.student
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _divergence(self, labels, logits, sample_weight):
+        """Return T^2 times the mean divergence: this replica's summand."""
+        labels = ops.convert_to_tensor(labels)
+        check_shape(labels, "y", tuple(logits.student.shape[:-1]))
+        dtype = keras.backend.result_type(logits.student.dtype, "float32")
+        student, teacher = (ops.cast(x, dtype) / self.temperature for x in logits)
+        known = ops.log_softmax(ops.stop_gradient(teacher))
+        losses = ops.sum(ops.exp(known) * (known - ops.log_softmax(student)), axis=-1)
+        real = token_weights(labels, self.ignore_class, dtype=dtype)
+        losses = ops.where(ops.equal(real, 0.0), 0.0, losses)
+        if sample_weight is not None:
+            sample_weight = element_weights(losses, sample_weight, dtype)
+        mean = reduce_losses(losses, real, sample_weight, "sum_over_batch_size")
+        return self.temperature**2 * mean

@@ -1,0 +1,114 @@
+"""`Distillation` against a loop, and what it trains."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.losses import Distillation, LabelSmoothedCrossentropy
+
+B, T, D, V = 3, 5, 6, 7
+X = oracles.random(B, T, D)
+Y = np.random.default_rng(0).integers(1, V, (B, T))
+Y[1, 2:] = Y[2, 4:] = 0
+
+
+def model(seed, classes=V, dropout=0.0):
+    layers = [keras.Input((None, D)), keras.layers.Dropout(dropout), keras.layers.Dense(classes)]
+    made = keras.Sequential(layers)
+    oracles.scramble(made, seed, scale=1.0)
+    return made
+
+
+def wrapped(weight=0.3, temperature=2.5, teacher=None, **arguments):
+    teacher = model(1) if teacher is None else teacher
+    trained = Distillation(model(0), teacher, temperature, weight, **arguments)
+    trained.compile("sgd", LabelSmoothedCrossentropy(0.0), run_eagerly=True)
+    return trained
+
+
+def loss_of(trained, **arguments):
+    return float(trained.compute_loss(X, Y, trained(X, training=True), **arguments))
+
+
+def oracle(trained, weight, temperature, weights=None):
+    weights = np.ones((B, T)) if weights is None else weights
+    student, teacher = (np.asarray(m(X), "float64") for m in (trained.model, trained.teacher))
+    hard = soft = 0.0
+    for place in zip(*np.nonzero(Y), strict=True):
+        z, v = student[place], teacher[place]
+        hard += weights[place] * (np.log(np.exp(z).sum()) - z[Y[place]])
+        z, v = (np.exp(x / temperature) for x in (z, v))
+        for p, q in zip(v / v.sum(), z / z.sum(), strict=True):
+            soft += weights[place] * temperature**2 * p * np.log(p / q)
+    return ((1 - weight) * hard + weight * soft) / np.count_nonzero(Y)
+
+
+@pytest.mark.parametrize("weight, temperature", [(0.3, 2.5), (1.0, 1.0), (0.0, 3.0)])
+def test_loss_equals_an_oracle(weight, temperature):
+    trained = wrapped(weight, temperature)
+    assert loss_of(trained) == pytest.approx(oracle(trained, weight, temperature), rel=1e-5)
+    weights = np.random.default_rng(1).uniform(0, 2, (B, T)).astype("float32")
+    expected = oracle(trained, weight, temperature, weights)
+    assert loss_of(trained, sample_weight=weights) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_teacher_with_the_same_weights_teaches_nothing():
+    assert loss_of(wrapped(1.0, teacher=model(0))) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_student_alone_learns_and_reaches_the_teacher():
+    """The teacher runs as in inference: without its dropout."""
+    teacher = model(1, dropout=0.5)
+    trained = wrapped(1.0, 1.0, teacher, ignore_class=None)
+    trained.compile(keras.optimizers.Adam(0.1), LabelSmoothedCrossentropy(0.0), jit_compile=False)
+    before = [np.copy(w) for w in teacher.get_weights()]
+    first, *_, last = trained.fit(X, Y, epochs=60, verbose=0).history["loss"]
+    assert last < 0.02 < first
+    for weight, start in zip(teacher.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, start)
+    assert trained.trainable_weights == trained.model.trainable_weights
+    plain = float(LabelSmoothedCrossentropy(0.0)(Y, trained.model(X)))
+    assert trained.evaluate(X, Y, verbose=0) == pytest.approx(plain, rel=1e-5)
+    np.testing.assert_allclose(trained.predict(X, verbose=0), trained.model(X), atol=1e-5)
+
+
+def test_a_loaded_run_has_both_models(tmp_path):
+    trained = wrapped()
+    trained.save(tmp_path / "run.keras")
+    again = keras.models.load_model(tmp_path / "run.keras")
+    np.testing.assert_allclose(again.teacher(X), trained.teacher(X), atol=1e-6)
+    assert loss_of(again) == pytest.approx(loss_of(trained), rel=1e-6)
+    assert (again.temperature, again.weight, again.ignore_class) == (2.5, 0.3, 0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_logits_in_low_precision_give_a_loss_of_float32(dtype):
+    trained = wrapped(1.0)
+    logits = type(trained(X, training=True))(
+        *(keras.ops.cast(x, dtype) for x in trained(X, training=True))
+    )
+    found = trained.compute_loss(X, Y, logits)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    assert float(found) == pytest.approx(loss_of(trained), rel=2e-2)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: wrapped(weight=1.5), r"`weight` must be in \[0, 1\].*weight=1.5"),
+        (lambda: wrapped(temperature=0), "`temperature` must be above 0.*temperature=0"),
+        (lambda: wrapped(teacher=model(1, V + 1)), r"`teacher.output`.*7\).*\(None, None, 8\)"),
+        (lambda: wrapped(teacher=keras.layers.Dense(3)), "`teacher` must be a functional model"),
+        (lambda: Distillation(*[model(0)] * 2), "`teacher` must be another model"),
+    ],
+)
+def test_invalid_arguments_raise(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_one_hot_labels_are_refused():
+    trained = wrapped()
+    with pytest.raises(ValueError, match=r"must have|axes|`y_true`"):
+        trained.compute_loss(X, np.eye(V)[Y], trained(X, training=True))
