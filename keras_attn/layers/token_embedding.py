@@ -9,7 +9,13 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariant
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_integers, check_shape, check_sizes, check_that
+from keras_attn.ops.checks import (
+    check_ids,
+    check_integers,
+    check_shape,
+    check_sizes,
+    check_that,
+)
 from keras_attn.ops.shapes import flatten_rows
 
 
@@ -39,7 +45,7 @@ class TokenEmbedding(registry.MaskedLayer):
 
     Raises:
         ValueError: if a size is below 1, `logits_cap` is not above 0, or `token_ids` are not
-            integers.
+            integers or, in an eager call, not ids of the vocabulary.
 
     Example:
         >>> import keras, keras_attn
@@ -98,7 +104,9 @@ class TokenEmbedding(registry.MaskedLayer):
             cap = self.logits_cap
             return logits if cap is None else cap * ops.tanh(logits / cap)
         check_integers(inputs, "token_ids")
-        x = ops.take(self.table, ops.cast(inputs, "int32"), axis=0)
+        ids = ops.cast(inputs, "int32")
+        check_ids(ids, "token_ids", self.vocabulary_size)
+        x = ops.take(self.table, ids, axis=0)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 
     def compute_mask(self, inputs, previous_mask=None):

@@ -6,6 +6,7 @@ import os
 import keras
 from keras import ops
 
+from keras_attn.backend.operations import is_symbolic
 from keras_attn.hints import did_you_mean
 
 
@@ -85,6 +86,21 @@ def check_integers(x, name):
     dtype = keras.backend.standardize_dtype(x.dtype)
     if "int" not in dtype:
         raise ValueError(f"`{name}` must be integers. Received: dtype={dtype}.")
+
+
+def check_ids(ids, name, count):
+    """Check that ids are in [0, count), where they have values: not in graphs, nor under tracing.
+
+    TensorFlow's own error does not name the input; a GPU gives none, nor does a negative id.
+    """
+    if is_symbolic(ids):
+        return
+    if ops.any(ops.logical_or(ids < 0, ids >= count)):
+        least, most = int(ops.min(ids)), int(ops.max(ids))
+        raise ValueError(
+            f"`{name}` must be ids of the vocabulary, in [0, {count}). Use the tokenizer that the "
+            f"model was made for. Received: {name} from {least} to {most}."
+        )
 
 
 def check_positions(positions, name, batch, length):
