@@ -17,25 +17,27 @@ class EpochDataset(keras.utils.PyDataset):
             labels as arrays.
         free_axes: the axes whose size differs between batches.
         start: int. The first batch of an epoch.
+        stop: int. The batch before which an epoch ends, or None for all batches.
 
     Attributes:
         epoch: the current epoch, which `epoch_callback()` sets.
     """
 
-    def __init__(self, batches, free_axes=(), start=0):
+    def __init__(self, batches, free_axes=(), start=0, stop=None):
         super().__init__()
         self._batches, self._free_axes, self._start = batches, free_axes, start
+        self._stop = len(batches) if stop is None else min(stop, len(batches))
         self.epoch = 0
 
     def __len__(self):
-        return len(self._batches) - self._start
+        return self._stop - self._start
 
     def __getitem__(self, index):
         return rows_to_feed(self._batch(index), keras.distribution.distribution())
 
     def rest(self, done):
         """Return epochs without their first `done` batches."""
-        return EpochDataset(self._batches, self._free_axes, done)
+        return EpochDataset(self._batches, self._free_axes, done, self._stop)
 
     def epoch_callback(self):
         """Return a callback that sets `epoch` to the epoch of the training."""

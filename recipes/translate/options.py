@@ -44,7 +44,7 @@ class RecipeOptions(
     )
     steps: int | None = changed(
         *(ScheduleOptions, "steps", None),
-        "in place of --epochs: whole epochs up to so many steps",
+        "in place of --epochs: whole epochs up to so many steps, or a part of one",
         identity=False,
     )
     tokens_per_batch: int = option(4096, at_least=1)

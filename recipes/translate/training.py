@@ -1,7 +1,5 @@
 """One run of the recipe: data, model, training, evaluation, export and card."""
 
-import math
-
 import keras
 
 from keras_attn import callbacks, generation, losses, metrics, models, optimizers, text
@@ -40,12 +38,12 @@ class TranslationRun(TrainingRun):
     def epochs(self):
         if self.options.steps is None:
             return self.options.epochs
-        return math.ceil(self.options.steps / len(self.batches))
+        return max(1, self.options.steps // len(self.batches))
 
     def training_data(self):
         free_axes = () if self.options.packing else (0, 1)
-        parts = self.batches, self._batches("val")
-        return tuple(EpochDataset(batches, free_axes) for batches in parts)
+        train = EpochDataset(self.batches, free_axes, stop=self.options.steps)
+        return train, EpochDataset(self._batches("val"), free_axes)
 
     def train(self):
         """Train, or resume training, and average the last weights of the model."""

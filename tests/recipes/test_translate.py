@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import recipe_runs
@@ -197,6 +198,19 @@ def test_a_corrupt_checkpoint_is_reported_and_kept(capsys, broken, tmp_path):
 def test_bad_options_are_reported(capsys, broken, tmp_path):
     assert "--epochs must be at least 1" in fails(capsys, broken, tmp_path / "out", "--epochs", "0")
     assert "--colour" in fails(capsys, broken, tmp_path / "out", "--colour")
+
+
+@pytest.mark.parametrize(
+    "steps, epochs, length", [(None, 48, 7), (5, 1, 5), (7, 1, 7), (8, 1, 7), (30, 4, 7)]
+)
+def test_a_run_takes_no_more_steps_than_asked(steps, epochs, length):
+    """Whole epochs, here of seven batches, or a part of the first one."""
+    run = object.__new__(TranslationRun)
+    run.options = SimpleNamespace(steps=steps, epochs=48, packing=None)
+    run.batches, run._batches = range(7), lambda split: range(2)
+    train, valid = run.training_data()
+    assert (run.epochs, len(train), len(valid)) == (epochs, length, 2)
+    assert len(train.rest(3)) == length - 3
 
 
 @pytest.mark.slow
