@@ -133,6 +133,14 @@ DIAGRAMS = {
         },
         "x -> sublayer -> + -> norm -> y; x -> times a -> +",
     ),
+    "layers.ParallelBlock": diagram(
+        {
+            **{"x": (0, 0), "norm": (0.7, 0), "attention": (1.7, 0.3), "feed-forward": (1.7, -0.3)},
+            **{"+": (2.7, 0), "y": (3.3, 0)},
+        },
+        "x -> norm -> attention -> + -> y; norm -> feed-forward -> +",
+        ("x", "+", 0.65),
+    ),
     "residuals.PostNorm": row("x -> sublayer -> + -> norm -> y", ("x", "+", 0.4)),
     "residuals.PreNorm": row("x -> norm -> sublayer -> + -> y", ("x", "+", 0.4)),
     "residuals.Gate": row("x -> norm -> sublayer -> relu -> gate -> y", ("x", "gate", 0.4)),

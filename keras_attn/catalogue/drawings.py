@@ -1,5 +1,7 @@
 """Small pictures of the values: matrices of patterns and scores, curves, and diagrams."""
 
+import math
+
 import numpy as np
 from keras import ops
 
@@ -163,6 +165,13 @@ def draw_rotary():
     return _draw_curves(np.arange(128), {"": turned @ turned[0]}, "distance", "query . key")
 
 
+def draw_axial_rotary(shape=(15, 15)):
+    """Draw the product of the query in the middle of an image and keys of ones, by their place."""
+    places = math.prod(shape)
+    turned = ops.convert_to_numpy(positions.AxialRotary(shape)(ops.ones((1, places, 64))))[0]
+    return _draw_matrix((turned @ turned[places // 2]).reshape(shape), "column", "row")
+
+
 def draw_smoothed():
     """Draw the loss of a label against the logit of this label, the others being 0."""
     x = np.linspace(-4, 12, 65)
@@ -174,6 +183,21 @@ def draw_smoothed():
         found = loss(np.ones((65, 1), "int32"), logits)
         curves[f"smoothing {smoothing}"] = ops.convert_to_numpy(found)[:, 0]
     return _draw_curves(x, curves, "logit of the label", "loss")
+
+
+def draw_contrastive():
+    """Draw the loss of one of eight equal pairs, by how much its logit is above the others."""
+    x = np.linspace(-4, 12, 65)
+    softmax = np.log(np.exp(x) + 7) - x
+    sigmoid = np.log1p(np.exp(-x)) + 7 * np.log(2)
+    return _draw_curves(x, {"softmax": softmax, "sigmoid": sigmoid}, "logit of the pair", "loss")
+
+
+def draw_temperatures():
+    """Draw probabilities of ten logits at three temperatures."""
+    logits = np.array([5.0, 3.5, 3.0, 2.0, 1.5, 1.0, 0.5, 0.0, -1.0, -2.0])
+    curves = {f"T = {t}": np.exp(logits / t) / np.exp(logits / t).sum() for t in (1, 2, 5)}
+    return _draw_curves(np.arange(10), curves, "class", "teacher's probability")
 
 
 def draw_schedule(num_layers=6):
@@ -232,6 +256,7 @@ DRAWINGS = {
     "scores.LearnedRelative": (draw_distances, "LearnedRelative", 6),
     "scores.Relative": (draw_distances, "Relative"),
     "positions.Axial": (draw_position, "Axial", (6, 8), (16, 16)),
+    "positions.AxialRotary": (draw_axial_rotary,),
     "positions.ImageCoordinates": (draw_likeness, "ImageCoordinates", 6, 8, 1),
     "positions.Learned": (draw_position, "Learned", 48),
     "positions.Rotary": (draw_rotary,),
@@ -246,6 +271,8 @@ DRAWINGS = {
     "scores.SoftCap": (draw_cap,),
     "norms.DyT": (draw_tanh,),
     "losses.AuxiliaryLosses": (draw_schedule,),
+    "losses.ContrastiveLoss": (draw_contrastive,),
+    "losses.Distillation": (draw_temperatures,),
     "losses.LabelSmoothedCrossentropy": (draw_smoothed,),
     "losses.MixtureOfLogistics": (draw_mixture,),
     "layers.AdaptiveSoftmax": (draw_clusters,),

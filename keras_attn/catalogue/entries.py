@@ -17,7 +17,7 @@ SECTIONS = (
     ("Patterns", "patterns", ()),
     ("Positions", "positions", ()),
     ("Norms", "norms", ()),
-    ("Residuals", "residuals", ()),
+    ("Residuals", "residuals", ("layers.ParallelBlock",)),
     ("Feed-forward", "feed_forward", ()),
     ("Depth", "depth", ()),
     ("Memory", "memory", ()),

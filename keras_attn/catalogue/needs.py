@@ -63,8 +63,8 @@ NEEDS = (
     (
         "model images",
         "patterns.BlockLocal1D patterns.BlockLocal2D patterns.Strided positions.ImageCoordinates "
-        "losses.MixtureOfLogistics models.image_transformer models.sparse_transformer "
-        "models.super_resolution_transformer",
+        "positions.AxialRotary losses.MixtureOfLogistics models.image_transformer "
+        "models.sparse_transformer models.super_resolution_transformer",
     ),
     (
         "compute more steps where needed",
@@ -79,6 +79,7 @@ NEEDS = (
         "train with large steps or in low precision",
         "residuals.OutputNorm residuals.SandwichNorm scores.Cosine",
     ),
+    ("run attention and feed-forward at the same time", "layers.ParallelBlock"),
     ("do without norms", "norms.DyT norms.NoNorm residuals.ReZero"),
     (
         "have more weights at the cost of few",
@@ -96,6 +97,8 @@ NEEDS = (
         "models.bert models.modern_bert models.vit patterns.Dense scores.Disentangled",
     ),
     ("generate text", "models.gpt models.llama models.transformer_xl models.reformer"),
+    ("learn vectors of pairs", "losses.ContrastiveLoss"),
+    ("imitate a larger model", "losses.Distillation"),
     ("predict from a large vocabulary", "layers.AdaptiveSoftmax"),
     ("reproduce attention of recurrent networks", "scores.Additive"),
     (

@@ -26,7 +26,7 @@ AXES = (
         "where am I?",
         (
             *("Sinusoidal", "Learned", "Axial", "ImageCoordinates", "Timestep", "Rotary"),
-            *("YaRN", "NTK", "Interpolation", "Llama3", "LongRoPE"),
+            *("AxialRotary", "YaRN", "NTK", "Interpolation", "Llama3", "LongRoPE"),
         ),
     ),
     ("norm", "how large are the numbers?", ("LayerNorm", "RMSNorm", "DyT", "none")),
@@ -35,7 +35,7 @@ AXES = (
         "how is a sublayer wrapped?",
         (
             *("PostNorm", "PreNorm", "OutputNorm", "SandwichNorm", "DeepNorm"),
-            *("ReZero", "LayerScale", "Gate"),
+            *("ReZero", "LayerScale", "Gate", "parallel"),
         ),
     ),
     (
@@ -54,7 +54,7 @@ AXES = (
         "what is learned from?",
         (
             *("label-smoothed", "auxiliary", "ponder", "span"),
-            *("adaptive softmax", "mixture of logistics"),
+            *("adaptive softmax", "mixture of logistics", "contrastive", "distillation"),
         ),
     ),
 )

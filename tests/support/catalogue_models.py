@@ -26,6 +26,11 @@ def block(score="scaled_dot", pattern="causal", position=None, residual="post_no
     return layers.TransformerBlock(attention, feed, residual=residual)
 
 
+def parallel_block():
+    attention = layers.MultiHeadAttention(2, 4, pattern="causal")
+    return layers.ParallelBlock(attention, layers.FeedForward(11))
+
+
 def turned(scaling):
     return block(position=positions.Rotary(scaling=scaling))
 
@@ -102,6 +107,7 @@ BLOCKS = {
     "patterns.Random": lambda: block(pattern=patterns.Random(2, 1, 64, causal=True)),
     "patterns.Sinks": lambda: block(pattern=patterns.Sinks(1, 3), position="rotary"),
     "patterns.Strided": lambda: block(pattern=patterns.Strided(2)),
+    "positions.AxialRotary": lambda: block(position=positions.AxialRotary((8, 8))),
     "positions.Interpolation": lambda: turned(positions.Interpolation(2)),
     "positions.Llama3": lambda: turned(positions.Llama3(2, 16)),
     "positions.LongRoPE": lambda: turned(positions.LongRoPE(2, 16, [1.0, 2.0])),
@@ -117,6 +123,7 @@ BLOCKS = {
     "residuals.OutputNorm": lambda: block(residual="output_norm"),
     "residuals.ReZero": lambda: block(residual="re_zero"),
     "residuals.SandwichNorm": lambda: block(residual="sandwich_norm"),
+    "layers.ParallelBlock": parallel_block,
     "residuals.Gate": lambda: block(residual="gate"),
     "residuals.PostNorm": block,
     "residuals.PreNorm": lambda: block(residual="pre_norm"),
@@ -186,6 +193,8 @@ MODELS = {
 # Losses of logits (2, LENGTH, V), or what stands in their place, as functions without arguments.
 LOSSES = {
     "losses.AuxiliaryLosses": lambda: auxiliary_loss(),
+    "losses.ContrastiveLoss": lambda: contrastive_loss(),
+    "losses.Distillation": lambda: distillation_loss(),
     "losses.LabelSmoothedCrossentropy": lambda: losses.LabelSmoothedCrossentropy()(
         token_ids(), keras.random.normal((2, LENGTH, V), seed=0)
     ),
@@ -210,6 +219,18 @@ NOT_CAUSAL = {
 
 def auxiliary_loss():
     model = losses.AuxiliaryLosses(causal_model(depth.Stack([block(), block()])), total_steps=100)
+    model.compile("sgd", losses.LabelSmoothedCrossentropy())
+    return model.train_on_batch({"token_ids": token_ids()}, token_ids(1))
+
+
+def contrastive_loss():
+    layer, vectors = losses.ContrastiveLoss(), np.random.default_rng(0).normal(size=(2, 3, D))
+    layer(*vectors.astype("float32"))
+    return layer.losses[0]
+
+
+def distillation_loss():
+    model = losses.Distillation(causal_model(), causal_model())
     model.compile("sgd", losses.LabelSmoothedCrossentropy())
     return model.train_on_batch({"token_ids": token_ids()}, token_ids(1))
 
