@@ -102,7 +102,10 @@ WAYS = ["eager", *(pytest.param(way, marks=pytest.mark.slow) for way in ("graph"
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", [block, functools.partial(block, kind=ParallelBlock)])
+@pytest.mark.parametrize(
+    "kind",
+    [block, pytest.param(functools.partial(block, kind=ParallelBlock), marks=pytest.mark.slow)],
+)
 def test_the_same_rows_are_dropped_when_blocks_are_computed_again(kind, way):
     make = functools.partial(kind, dropout=0.2)
     found, wanted = (gradients(built(make=make, remat=remat), way) for remat in (True, False))
@@ -135,6 +138,7 @@ def test_each_step_of_a_recurrent_block_is_dropped_by_itself():
     assert len({tuple(row) for row in changed}) > 1
 
 
+@pytest.mark.slow
 def test_models_train_and_load_with_drop(tmp_path):
     inputs = keras.Input((None, D))
     model = keras.Model(inputs, built(2, 0.4)(inputs))
@@ -144,6 +148,12 @@ def test_models_train_and_load_with_drop(tmp_path):
     again = keras.models.load_model(tmp_path / "model.keras")
     assert again.layers[-1].drop == 0.4
     np.testing.assert_allclose(again(X), model(X), atol=1e-6)
+
+
+def test_save_config():
+    layer = built(2, 0.4)
+    again = Stack.from_config(layer.get_config())
+    assert again.drop == 0.4 and again.get_config() == layer.get_config()
 
 
 @pytest.mark.parametrize(

@@ -61,16 +61,17 @@ def test_the_student_alone_learns_and_reaches_the_teacher():
     """The teacher runs as in inference: without its dropout."""
     teacher = model(1, dropout=0.5)
     trained = wrapped(1.0, 1.0, teacher, ignore_class=None)
-    trained.compile(keras.optimizers.Adam(0.1), LabelSmoothedCrossentropy(0.0), jit_compile=False)
+    trained.compile(keras.optimizers.Adam(0.2), LabelSmoothedCrossentropy(0.0), run_eagerly=True)
     before = [np.copy(w) for w in teacher.get_weights()]
-    first, *_, last = trained.fit(X, Y, epochs=60, verbose=0).history["loss"]
-    assert last < 0.02 < first
+    first, *_ = (float(trained.train_on_batch(X, Y)) for _ in range(30))
+    last = loss_of(trained)
+    assert last < 0.05 < 0.5 < first
     for weight, start in zip(teacher.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, start)
     assert trained.trainable_weights == trained.model.trainable_weights
     plain = float(LabelSmoothedCrossentropy(0.0)(Y, trained.model(X)))
-    assert trained.evaluate(X, Y, verbose=0) == pytest.approx(plain, rel=1e-5)
-    np.testing.assert_allclose(trained.predict(X, verbose=0), trained.model(X), atol=1e-5)
+    assert float(trained.test_on_batch(X, Y)) == pytest.approx(plain, rel=1e-5)
+    np.testing.assert_array_equal(trained(X), trained.model(X))
 
 
 def test_a_loaded_run_has_both_models(tmp_path):

@@ -87,6 +87,7 @@ def test_intermediate_layers_keep_their_classifiers():
     assert end == pytest.approx(expected_loss(trained), rel=1e-5) and begin > end + 1
 
 
+@pytest.mark.slow
 def test_a_run_saves_its_blocks_and_leaves_the_model_without_them(tmp_path):
     trained = multi_token()
     trained.save(tmp_path / "run.keras")
