@@ -23,7 +23,9 @@ class Speculative(Strategy):
     tokens on average. Rows accept differently: a round takes G + 1 slots of both caches, a mask
     hides the refused ones, and each row has positions of its own.
 
-    Use it where a step of the model costs much more than G + 1 steps of a draft that agrees.
+    Use it where a step of the model costs much more than G + 1 steps of a draft that agrees. A step
+    of a small model on a CPU does not: for a translator of two layers and a draft of 27,000
+    weights, 3.3 tokens a step took up to four times as long as `Greedy`.
 
     Args:
         draft: a smaller model of the same kind and vocabulary, with no fewer positions.

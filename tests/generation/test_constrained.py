@@ -9,6 +9,7 @@ import pytest
 import recipe_runs
 import tensorflow as tf
 from decoding_models import (
+    BOS,
     EOS,
     VOCABULARY,
     beam_by_hand,
@@ -28,6 +29,9 @@ ALL = np.zeros((1, VOCABULARY), int)
 ODD = np.full((3, VOCABULARY), -1)
 ODD[0, 4], ODD[1, 4], ODD[1, [5, 6]], ODD[1, EOS] = 1, 0, 2, 2
 ODD[2, [5, 6]], ODD[2, EOS] = 2, 2
+# Whatever the other tokens are, 5 may follow an even number of tokens 4, and 6 an odd number.
+PARITY = np.full((2, VOCABULARY), -1)
+PARITY[0, [4, 5, EOS]], PARITY[1, [4, 6]] = [1, 0, 0], [0, 1]
 ODD_PATTERN = re.compile("4(44)*[56]*(3|$)")
 
 
@@ -63,26 +67,43 @@ def test_greedy_takes_the_most_likely_allowed_token():
         assert ODD_PATTERN.match("".join(map(str, tokens)))
 
 
-def test_each_beam_has_a_state_of_its_own():
-    beams = 3
-    model, prompts, log_probs = model_of("causal")
-    ids, scores = decode_eagerly(model, prompts, Constrained(Beam(beams), ODD), 5)
-    for row in range(len(prompts)):
-        tokens, score = beam_by_hand(restricted(log_probs, ODD), row, beams, 0.6, 5)
-        assert ids[row].tolist() == [*tokens, *[0] * (5 - len(tokens))]
-        np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
+class Markov:
+    """A model whose next token depends on the last one only: many are decoded in little time."""
+
+    reads_prompt, max_length, max_source_length = False, None, None
+
+    def __init__(self, seed):
+        self.logits = np.random.default_rng(seed).normal(0, 2, (VOCABULARY,) * 2).astype("float32")
+
+    def start(self, inputs, max_length):
+        return {}, tf.zeros(())
+
+    def step(self, token_ids, constants, cache, positions, **masks):
+        return tf.gather(self.logits, token_ids), cache
+
+    def log_probs(self, row, tokens):
+        logits = self.logits[tokens[-1] if tokens else BOS].astype("float64")
+        return logits - np.log(np.exp(logits).sum())
 
 
-def test_several_end_tokens_end_greedy_decoding_and_beams():
+@pytest.mark.parametrize(
+    ("table", "ends"), [(PARITY, (EOS,)), (np.zeros_like(PARITY), (BOS, EOS, 5, 6))]
+)
+def test_beams_equal_the_textbook_with_states_and_with_several_ends(table, ends):
+    for seed in range(12):
+        model = Markov(seed)
+        ids, scores = decode_eagerly(model, [[1]], Constrained(Beam(2), table), 5, ends)
+        tokens, score = beam_by_hand(restricted(model.log_probs, table), 0, 2, 0.6, 5, ends)
+        assert ids[0].tolist() == [*tokens, *[0] * (5 - len(tokens))]
+        np.testing.assert_allclose(scores[0], score, rtol=1e-4)
+
+
+def test_several_end_tokens_end_greedy_decoding():
     model, prompts, log_probs = model_of("causal")
     ends = (EOS, 5, 6)
-    greedy, _ = decode_eagerly(model, prompts, Greedy(), 5, ends)
-    ids, scores = decode_eagerly(model, prompts, Beam(2), 5, ends)
+    ids, _ = decode_eagerly(model, prompts, Greedy(), 5, ends)
     for row in range(len(prompts)):
-        assert greedy[row].tolist() == greedy_by_hand(log_probs, row, 5, ends)[0]
-        tokens, score = beam_by_hand(log_probs, row, 2, 0.6, 5, ends)
-        assert ids[row].tolist() == [*tokens, *[0] * (5 - len(tokens))]
-        np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
+        assert ids[row].tolist() == greedy_by_hand(log_probs, row, 5, ends)[0]
     with pytest.raises(ValueError, match="a list of at least one. Received: eos_id="):
         generate(model, prompts, eos_id=[])
 

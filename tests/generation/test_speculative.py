@@ -13,7 +13,7 @@ from keras import ops
 from keras_attn import export, models
 from keras_attn.generation import Beam, Constrained, Greedy, Sample, Speculative, generate
 from keras_attn.generation.loop import DecodingOptions
-from keras_attn.generation.rounds import accept
+from keras_attn.generation.rounds import Rows, accept, append
 
 LENGTH = 6
 
@@ -97,12 +97,14 @@ def test_the_distribution_is_that_of_the_model(arguments):
     speculative = Speculative(draft_of("causal"), 2, strategy)
     found = speculative.decode_and_count(model, tf.constant(many), options)
     ids, scores, steps = (x.numpy() for x in found)
+    texts = list(itertools.product(range(1, VOCABULARY), repeat=3))
+    logits = np.array([[log_probs(0, tokens[:n]) for n in range(3)] for tokens in texts])
+    logits[..., 0] = -np.inf
+    p = strategy.distribution(logits.astype("float32").reshape(-1, VOCABULARY))[0]
+    p = ops.convert_to_numpy(p).reshape(logits.shape)
     exact = np.zeros((VOCABULARY,) * 3)
-    for tokens in itertools.product(range(1, VOCABULARY), repeat=3):
-        rows = np.stack([log_probs(0, tokens[:n]) for n in range(3)]).astype("float32")
-        rows[:, 0] = -np.inf
-        p = ops.convert_to_numpy(strategy.distribution(rows)[0])
-        exact[tokens] = np.prod([p[n, token] for n, token in enumerate(tokens)])
+    for tokens, of_text in zip(texts, p, strict=True):
+        exact[tokens] = np.prod(of_text[range(3), tokens])
     np.testing.assert_allclose(np.exp(scores), exact[tuple(ids.T)], rtol=1e-3)
     assert exact.sum() == pytest.approx(1, abs=1e-5) and 1 < steps.mean() < 3
     counts = np.zeros_like(exact)
@@ -128,6 +130,19 @@ def test_a_refused_proposal_is_replaced_from_the_positive_difference():
     assert not is_accepted[proposed[:, 0] == 2].any()  # the model never writes it
     assert is_accepted[proposed[:, 0] == 0].mean() == pytest.approx(5 / 9, abs=0.05)
     assert (tokens[~is_accepted, 0] == 1).all() and (tokens[is_accepted, 1] == 2).all()
+
+
+def test_a_row_takes_no_token_after_its_end_or_beyond_the_maximum():
+    zeros = tf.zeros(3, "int32")
+    rows = Rows(zeros, tf.constant([0, 2, 1]), tf.constant([False, False, True]), *[()] * 4)
+    rows = rows._replace(score=tf.zeros(3), ids=tf.zeros((3, 4), "int32"), steps=zeros)
+    new = tf.constant([[5, EOS, 6], [4, 5, 6], [4, 5, 6]])
+    log_p = tf.fill((3, 3, VOCABULARY), -0.5)
+    options = DecodingOptions(4, 2, (EOS,), False)
+    rows = append(rows, new, tf.constant([2, 2, 2]), log_p, (), options)
+    assert rows.ids.numpy().tolist() == [[5, EOS, 0, 0], [0, 0, 4, 5], [0, 0, 0, 0]]
+    assert rows.length.numpy().tolist() == [2, 4, 1] and rows.finished.numpy().all()
+    assert rows.score.numpy().tolist() == [-1, -1, 0] and rows.steps.numpy().tolist() == [1, 1, 0]
 
 
 def test_a_constraint_and_a_penalty_reach_the_proposals():
