@@ -4,13 +4,13 @@ from keras_attn.feed_forward import PositionMixer
 from keras_attn.memory.kv_cache import KVCache
 
 
-def initial(blocks, batch_size, max_length):
+def initial(blocks, batch_size, max_length, whole=True):
     """Return an empty cache: `layers`, the slots of each block's sublayers, and `index`.
 
-    With a `max_length` of None the slots grow, and need no index.
+    With a `max_length` of None the slots grow, and need no index. Unless it is `whole`, a cache has
+    slots for the keys that the patterns need only.
     """
-    # Whole: with prompts of different lengths and with beams, `key_positions` move the keys.
-    memory = KVCache(max_length, whole=True)
+    memory = KVCache(max_length, whole)
     caches = []
     for block in blocks:
         if block.attention is None:

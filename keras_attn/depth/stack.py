@@ -134,9 +134,13 @@ class Stack(Block):
         if self.norm is not None:
             registry.build_once(self.norm, x_shape)
 
-    def initial_cache(self, batch_size, max_length):
-        """Return empty caches of all blocks; with a `max_length` of None they grow."""
-        return caches.initial(self.blocks, batch_size, max_length)
+    def initial_cache(self, batch_size, max_length, whole=True):
+        """Return empty caches of all blocks; with a `max_length` of None they grow.
+
+        They keep all keys, which prompts of different lengths and beams need; with `whole=False`,
+        for one stream in each row, those that the blocks' patterns need.
+        """
+        return caches.initial(self.blocks, batch_size, max_length, whole)
 
     def context_cache(self, context):
         """Return complete cross-attention caches of `context` (B, S, D), one a block."""

@@ -19,6 +19,7 @@ from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.segment_steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.token_encoder import TokenEncoder
+from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "TextGenerator",
     "TokenEncoder",
     "TokenGenerator",
+    "TokenStream",
     "Translator",
     "ctranslate2",
     "inspect",

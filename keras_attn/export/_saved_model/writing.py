@@ -13,6 +13,7 @@ from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.segment_steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
 from keras_attn.export.signatures.token_encoder import TokenEncoder
+from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import new_version
 from keras_attn.generation.decoding import check_model
@@ -35,6 +36,7 @@ def saved_model(
     max_source_length=1024,
     quantize=None,
     version=None,
+    stream=False,
 ):
     """Write `path`/`version`/, a SavedModel whose signatures fit the kind of model.
 
@@ -68,6 +70,12 @@ def saved_model(
             memory_length (int32, [B]) -> logits (float32, [B, T, V]), memory, memory_length
         tokenize: text (string, [B]) -> token_ids (int32, [B, T]), lengths (int32, [B])
         detokenize: token_ids (int32, [B, T]) -> text (string, [B])
+
+    Causal model with `stream=True`, whose state is constant in size:
+
+        initial_state: batch_size (int32, []) -> key, value, index
+        step: token_ids (int32, [B, T]), key, value (float32, [B, L, N, M, H]), index (int32, [])
+            -> logits (float32, [B, T, V]), key, value, index
 
     A model that reads states, as `gtrxl`, has states (float32, [B, T, ...]) in place of token_ids
     and the outputs of its heads in place of logits. Model of images:
@@ -103,6 +111,7 @@ def saved_model(
         quantize: "int8" stores large weights of two axes or more in eight bits: the variables take
             a quarter of the bytes, and outputs change slightly. The compute dtype stays.
         version: int. By default one more than the highest version.
+        stream: bool. If True, the signatures of a causal model are those of a `TokenStream`.
 
     Returns:
         The directory of the version, a string.
@@ -128,7 +137,10 @@ def saved_model(
     prediction_log()  # raises before anything slow if its package is missing
     copied = contextlib.nullcontext((model, ())) if quantize is None else quantized(model)
     with copied as (model, variables):
-        module = _module(model, tokenizer, strategy, (max_length, max_source_length))
+        if stream:
+            module = TokenStream(model)
+        else:
+            module = _module(model, tokenizer, strategy, (max_length, max_source_length))
         module.extra_variables = variables
         with new_version(path, version) as (temporary, directory):
             # A server computes no gradients, whose functions can be half the file.
