@@ -94,7 +94,8 @@ NEEDS = (
     ),
     (
         "classify and tag",
-        "models.bert models.modern_bert models.vit patterns.Dense scores.Disentangled",
+        "models.bert models.modern_bert models.longformer models.big_bird "
+        "models.vit patterns.Dense scores.Disentangled",
     ),
     ("generate text", "models.gpt models.llama models.transformer_xl models.reformer"),
     ("learn vectors of pairs", "losses.ContrastiveLoss"),

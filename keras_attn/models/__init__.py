@@ -8,6 +8,7 @@ from keras_attn.models.image_tokens import ImageTokens
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
 from keras_attn.models.papers.bert import bert
+from keras_attn.models.papers.big_bird import big_bird
 from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
 from keras_attn.models.papers.gemma import gemma
@@ -15,6 +16,7 @@ from keras_attn.models.papers.gpt import gpt
 from keras_attn.models.papers.gtrxl import gtrxl
 from keras_attn.models.papers.image_transformer import image_transformer
 from keras_attn.models.papers.llama import llama
+from keras_attn.models.papers.longformer import longformer
 from keras_attn.models.papers.mistral import mistral
 from keras_attn.models.papers.mixtral import mixtral
 from keras_attn.models.papers.modern_bert import modern_bert
@@ -41,6 +43,7 @@ __all__ = [
     "TrajectoryModel",
     "adaptive_span_transformer",
     "bert",
+    "big_bird",
     "create",
     "decision_transformer",
     "deep_char_transformer",
@@ -49,6 +52,7 @@ __all__ = [
     "gtrxl",
     "image_transformer",
     "llama",
+    "longformer",
     "mistral",
     "mixtral",
     "modern_bert",

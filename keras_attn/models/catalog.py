@@ -5,6 +5,7 @@ import inspect
 from keras_attn.hints import check_keywords
 from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
 from keras_attn.models.papers.bert import bert
+from keras_attn.models.papers.big_bird import big_bird
 from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
 from keras_attn.models.papers.gemma import gemma
@@ -12,6 +13,7 @@ from keras_attn.models.papers.gpt import gpt
 from keras_attn.models.papers.gtrxl import gtrxl
 from keras_attn.models.papers.image_transformer import image_transformer
 from keras_attn.models.papers.llama import llama
+from keras_attn.models.papers.longformer import longformer
 from keras_attn.models.papers.mistral import mistral
 from keras_attn.models.papers.mixtral import mixtral
 from keras_attn.models.papers.modern_bert import modern_bert
@@ -157,6 +159,9 @@ PRESETS = {
         tied=True,
         **_LLAMA3,
     ),
+    # Beltagy et al. 2020, section 5; Zaheer et al. 2020, appendix E.
+    "longformer_base": _preset(longformer, 50265, 12, 12, 768, 3072, 0.1),
+    "big_bird_base": _preset(big_bird, 50358, 12, 12, 768, 3072, 0.1),
     # Warner et al. 2024, table 4.
     "modern_bert_base": _preset(modern_bert, 50368, 22, 12, 768, 1152, 0.0),
     "modern_bert_large": _preset(modern_bert, 50368, 28, 16, 1024, 2624, 0.0),

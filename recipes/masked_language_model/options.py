@@ -5,7 +5,7 @@ import dataclasses
 from ..options import OptionError, RunOptions, SizeOptions, option
 from ..text.options import TextOptions
 
-MODELS = ("bert", "modern_bert", "perceiver")
+MODELS = ("bert", "modern_bert", "longformer", "big_bird", "perceiver")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,8 @@ EXAMPLES, EXAMPLE_LENGTH = 3, 24
 # Arguments of each model for a number of tokens.
 _OWN = {
     "bert": lambda context: {"max_length": context},
+    "longformer": lambda context: {"max_length": context, "window": context // 2},
+    "big_bird": lambda context: {"max_length": context, "block_length": max(1, context // 16)},
     "modern_bert": lambda context: {"window": context // 2},
     "perceiver": lambda context: {"max_length": context, "num_latents": -(-context // 4)},
 }

@@ -93,6 +93,22 @@ def decision_transformer(s, max_steps=1000):
     return embedding + num_layers * block + 7 * [(d,)] + head
 
 
+def bert(s, num_segments, max_length=4096):
+    num_layers, n, d, f, size = sizes(s)
+    block = with_biases(d, n, size, size) + feed_forward(d, f) + 4 * [(d,)]
+    tables = [(s["vocabulary_size"], d), (max_length, d), (num_segments, d)]
+    head = [(d, d), *3 * [(d,)], (s["vocabulary_size"],)]
+    return tables + 2 * [(d,)] + num_layers * block + head
+
+
+def longformer(s):
+    return bert(s, 1)
+
+
+def big_bird(s):
+    return bert(s, 2)
+
+
 def perceiver(s, max_length=2048):
     num_layers, n, d, f, key = sizes(s)
     c, value = s["latent_dim"], s["latent_dim"] // n
@@ -104,6 +120,8 @@ def perceiver(s, max_length=2048):
 
 
 SHAPES = {
+    "longformer": longformer,
+    "big_bird": big_bird,
     "decision_transformer": decision_transformer,
     "perceiver": perceiver,
     "modern_bert": modern_bert,

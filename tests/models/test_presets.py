@@ -182,6 +182,14 @@ def test_parameter_counts_of_t5(name, published):
     assert expected_count(name) - 2 * (s[L] - 1) * 32 * s[N] == published
 
 
+def test_parameter_count_of_longformer():
+    """As published: with a pooler, second projections for global tokens and two more positions."""
+    s = PRESETS["longformer_base"][1]
+    head, projection = s[D] ** 2 + 3 * s[D] + s[V], s[D] ** 2 + s[D]
+    more = projection + 3 * s[L] * projection + 2 * s[D]
+    assert expected_count("longformer_base") - head + more == 148_659_456
+
+
 def test_parameter_count_of_perceiver():
     """As published, with a bias for each of 262 logits."""
     assert expected_count("perceiver_io_language") + 262 == 201_108_230

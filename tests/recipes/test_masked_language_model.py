@@ -51,7 +51,7 @@ def test_a_run_learns_and_writes_card_and_export(text, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["modern_bert", "perceiver"])
+@pytest.mark.parametrize("model", ["modern_bert", "longformer", "big_bird", "perceiver"])
 def test_other_models_learn(text, tmp_path, model):
     assert run(text, tmp_path, "--steps", "600", "--model", model) == 0
     result = card(tmp_path)["results"]["test"]

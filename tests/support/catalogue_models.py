@@ -163,6 +163,7 @@ MODELS = {
         V, **SIZES, max_span=6
     ),
     "models.bert": lambda: models.bert(V, **SIZES, max_length=16),
+    "models.big_bird": lambda: models.big_bird(V, **SIZES, max_length=16, block_length=2),
     "models.decision_transformer": lambda: models.decision_transformer(4, 4, **SIZES, max_steps=12),
     "models.deep_char_transformer": lambda: models.deep_char_transformer(V, **SIZES, max_length=16),
     "models.gpt": lambda: models.gpt(V, **SIZES, max_length=16),
@@ -170,6 +171,7 @@ MODELS = {
     "models.gtrxl": lambda: models.gtrxl(4, {"policy": 4}, **SIZES, memory_length=12),
     "models.image_transformer": lambda: models.image_transformer(V, (3, 4, 1), **SIZES),
     "models.llama": lambda: models.llama(V, **SIZES),
+    "models.longformer": lambda: models.longformer(V, **SIZES, max_length=16, window=4),
     "models.mistral": lambda: models.mistral(V, **SIZES, window=4),
     "models.mixtral": lambda: models.mixtral(V, **SIZES, num_experts=3),
     "models.modern_bert": lambda: models.modern_bert(V, **SIZES),
