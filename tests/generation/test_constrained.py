@@ -92,8 +92,8 @@ class Markov:
 def test_beams_equal_the_textbook_with_states_and_with_several_ends(table, ends):
     for seed in range(12):
         model = Markov(seed)
-        ids, scores = decode_eagerly(model, [[1]], Constrained(Beam(2), table), 5, ends)
-        tokens, score = beam_by_hand(restricted(model.log_probs, table), 0, 2, 0.6, 5, ends)
+        ids, scores = decode_eagerly(model, [[1]], Constrained(Beam(3, 4.0), table), 5, ends)
+        tokens, score = beam_by_hand(restricted(model.log_probs, table), 0, 3, 4.0, 5, ends)
         assert ids[0].tolist() == [*tokens, *[0] * (5 - len(tokens))]
         np.testing.assert_allclose(scores[0], score, rtol=1e-4)
 
