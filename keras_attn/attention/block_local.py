@@ -2,7 +2,12 @@
 
 from keras import ops
 
-from keras_attn.attention.inputs import PositionRange, distances_between, positions_by_head
+from keras_attn.attention.inputs import (
+    PositionRange,
+    distances_between,
+    positions_by_head,
+)
+from keras_attn.attention.segments import pairs_in_documents
 from keras_attn.attention.tiles import Tile, attend_tiles, blocks_per_tile
 from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis, stack_blocks
 
@@ -127,7 +132,8 @@ def attend_block_local(
     never_empty = is_same_in_all and inputs.key_mask is None
     needs_positions = not (is_same_in_all and near and bias is None)
 
-    queries, keys = [inputs.query, *extras], [inputs.key, inputs.value]
+    segments = inputs.query_segments
+    queries, keys = [inputs.query, *segments, *extras], [inputs.key, inputs.value]
     if needs_positions:
         queries.append(positions_by_head(inputs.query_positions)[..., None])
         keys.append(inputs.positions_of_keys())
@@ -137,11 +143,17 @@ def attend_block_local(
     def cut(*tensors):
         query, *of_queries = tensors[:num_queries]
         key, value, *of_keys, real = layout.windows(tensors[num_queries:])
-        mask, added, i, j = ops.swapaxes(real, -1, -2), None, None, None
+        of_keys = [ops.swapaxes(x, -1, -2) for x in (*of_keys, real)]
+        mask, added, i, j = of_keys[-1], None, None, None
+        if segments:
+            document, *of_queries = of_queries
+            mask = ops.equal(document, mask)
         if pairs is not None:
             mask = ops.logical_and(mask, pairs)
         if needs_positions:
-            (*extras, i), j = of_queries, ops.swapaxes(of_keys[0], -1, -2)
+            (*extras, i), j = of_queries, of_keys[0]
+            if segments and near is not None:
+                i, j, _ = pairs_in_documents(i, j, document, of_keys[1])
             if pairs is None and allowed is not None:
                 mask = ops.logical_and(mask, allowed(i, j, *extras))
             if inputs.mask_fn is not None:

@@ -9,6 +9,7 @@ from keras_attn.attention.inputs import (
     first_positions,
     positions_by_head,
 )
+from keras_attn.attention.segments import pairs_in_documents
 from keras_attn.attention.tiles import Tile, attend_tiles
 from keras_attn.ops.shapes import ceil_div, greater, lesser, pad, size, sizes, slice_axis
 
@@ -67,8 +68,12 @@ def attend_chunked(inputs, allowed=None, *, visible=None, bias=None, extras=(), 
             PositionRange(i[0, 0, 0, 0], chunk, query_positions.step) if is_ordered else i[..., 0]
         )
         j = positions_by_head(positions)[:, :, None, :]
+        real = None if key_mask is None else key_mask[:, :, None, :]
+        if inputs.query_segments:
+            *extras, document = extras
+            i, j, real = pairs_in_documents(i, j, document, real)
         mask = combine_masks(
-            None if key_mask is None else key_mask[:, :, None, :],
+            real,
             None if allowed is None else allowed(i, j, *extras),
             None if inputs.mask_fn is None else inputs.mask_fn(i, j),
         )
@@ -80,5 +85,6 @@ def attend_chunked(inputs, allowed=None, *, visible=None, bias=None, extras=(), 
         query_positions = first_positions(query_positions, count * chunk)
     distances = distances_between(query_positions, key_positions)
     i = positions_by_head(query_positions)[..., None]
-    tiles, keys = [cut_queries(x) for x in (inputs.query, i, *extras)], (inputs.key, inputs.value)
+    tiles = [cut_queries(x) for x in (inputs.query, i, *extras, *inputs.query_segments)]
+    keys = inputs.key, inputs.value
     return attend_tiles(inputs, cut, join, tiles, keys, seen, distances, log_weight)

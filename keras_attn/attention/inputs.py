@@ -164,6 +164,10 @@ class AttentionInputs:
     A plan cuts them into tiles, folds or sorts them, and attends to each tile separately. Positions
     are `PositionRange`s or int32 (B or 1, N or 1, T or S); in dense attention also (T,) and (B, T).
     `attention_mask` and `slot_mask` are only for dense attention.
+
+    In packed rows, the number of a document is its first position in the row plus 1:
+    `query_segments` has that of each query, -1 for padding, and `key_mask` that of each key, 0 for
+    padding. Plans get positions in the row, dense attention those in the documents.
     """
 
     query: object  # (B, N, T, H)
@@ -172,7 +176,9 @@ class AttentionInputs:
     query_positions: object
     key_positions: object
     score: Callable  # of the score axis
-    key_mask: object = None  # bool (B or 1, N or 1, S), False for padding; None if all are real
+    # bool (B or 1, N or 1, S), False for padding; None if all are real; in packed rows int32
+    key_mask: object = None
+    query_segments: tuple = ()  # in packed rows one int32 (B or 1, N or 1, T, 1)
     # Function of positions (..., T, 1) and (..., 1, S), True for pairs that remain; None for all.
     mask_fn: Callable | None = None
     dropout_fn: Callable | None = None  # function of weights and a seed
@@ -184,6 +190,7 @@ class AttentionInputs:
     attention_mask: object = None  # bool, four axes that broadcast to (B, N, T, S)
     slot_mask: object = None  # bool (S,), the slots of a cache that hold a key
     sums: object = None  # (B, N, M, Hv + 1), of a cache that keeps sums in place of earlier keys
+    sinks: object = None  # (N,), logits beside those of the keys; None for none
     tile_sizes: TileSizes = TileSizes()
 
     def replace(self, **changes):
@@ -196,12 +203,17 @@ class AttentionInputs:
             return self.replace(mask_fn=mask_fn)
         return self.replace(mask_fn=lambda i, j: ops.logical_and(old(i, j), mask_fn(i, j)))
 
+    def in_row(self):
+        """Return the same with positions in the row, not in documents."""
+        queries, keys = default_positions(size(self.query, 2), size(self.key, 2))
+        return self.replace(query_positions=queries, key_positions=keys)
+
     def positions_of_keys(self):
         """Return the positions (B or 1, N or 1, S, 1) of the keys."""
         return positions_by_head(self.key_positions)[..., None]
 
     def mask_of_keys(self):
-        """Return `key_mask` as (B or 1, N or 1, S, 1), all True if there is none."""
+        """Return `key_mask` as (B or 1, N or 1, S, 1), of its dtype; all True if it is None."""
         if self.key_mask is None:
             return ops.ones((1, 1, size(self.key, 2), 1), dtype="bool")
         return self.key_mask[..., None]
@@ -210,6 +222,8 @@ class AttentionInputs:
         """Return `mask` (or None) and every mask of the inputs, over the whole matrix of scores."""
         slots = None if self.slot_mask is None else self.slot_mask[None, None, None]
         keys = None if self.key_mask is None else self.key_mask[:, :, None]
+        if self.query_segments:
+            keys = ops.equal(*self.query_segments, keys)
         return combine_masks(mask, slots, keys, self.attention_mask)
 
     def dropout(self, seed):

@@ -13,6 +13,7 @@ def can_attend_linear(inputs, pattern, is_ordered):
     `is_ordered`: True if positions follow each other and no mask of pairs is given.
     """
     is_simple = is_ordered and pattern.simple_rule is not None and inputs.dropout_fn is None
+    is_simple = is_simple and inputs.sinks is None and not inputs.query_segments
     return is_simple or inputs.sums is not None
 
 

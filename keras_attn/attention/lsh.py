@@ -82,6 +82,22 @@ def chunk_numbers(inverse, buckets, chunk_length, across_buckets):
     return chunks if across_buckets else chunks + 2 * buckets
 
 
+def sort_by_bucket(inputs, buckets):
+    """Return the order of positions by bucket, its inverse, and each position's rank.
+
+    They are int32 (B, N, rounds, S). In packed rows documents are sorted one by one, and ranks are
+    those in the document.
+    """
+    if not inputs.query_segments:
+        order, inverse = sort_order(buckets)
+        return order, inverse, inverse
+    segments = inputs.query_segments[0][:, :, None, :, 0]
+    index = ops.arange(size(inputs.key, 2), dtype="int32")
+    starts = ops.broadcast_to(ops.where(segments > 0, segments - 1, index), ops.shape(buckets))
+    order, inverse = sort_order(buckets, starts)
+    return order, inverse, inverse - starts
+
+
 def meet(i, j):
     """Return True where the chunk number of a query is that of a key or one more."""
     return ops.logical_and(i >= j, i <= j + 1)
@@ -96,8 +112,8 @@ def attend_lsh(inputs, buckets, chunk_length, *, causal, across_buckets=False, w
     """
     length = inputs.query.shape[2]
     block = chunk_length if length is None else min(chunk_length, length)
-    order, inverse = sort_order(buckets)
-    chunks = chunk_numbers(inverse, buckets, chunk_length, across_buckets)
+    order, inverse, ranks = sort_by_bucket(inputs, buckets)
+    chunks = chunk_numbers(ranks, buckets, chunk_length, across_buckets)
     # `attend_block_local` gets row numbers for positions: buckets and chunks are looked up by them.
     starts = row_starts(inputs.query)
     numbers = range(buckets.shape[2])
@@ -110,12 +126,16 @@ def attend_lsh(inputs, buckets, chunk_length, *, causal, across_buckets=False, w
 
     key_mask = flat(inputs.mask_of_keys()[..., 0]) if has_mask else None
     positions = inputs.mask_fn and flat(positions_by_head(inputs.key_positions))
+    segments = [flat(x[..., 0]) for x in inputs.query_segments]
+    # In packed rows, a document's chunks begin anywhere in the blocks.
+    neighbours = {"before": 2, "after": 1} if segments else {"before": 1}
 
     def mask_fn(i, j):
         return inputs.mask_fn(_look_up(positions, i), _look_up(positions, j))
 
     def sort(r):
         query, value = [permute(x, order[r], inverse[r]) for x in (inputs.query, inputs.value)]
+        of_queries = tuple(_look_up(x, order[r])[..., None] for x in segments)
         return inputs.fold_in(r).replace(
             query=query,
             key=query if is_shared else permute(inputs.key, order[r], inverse[r]),
@@ -123,12 +143,15 @@ def attend_lsh(inputs, buckets, chunk_length, *, causal, across_buckets=False, w
             query_positions=order[r],
             key_positions=order[r],
             key_mask=_look_up(key_mask, order[r]) if has_mask else None,
+            query_segments=of_queries,
             mask_fn=inputs.mask_fn and mask_fn,
         )
 
     def allowed(r, i, j):
         met = j < i if causal else j != i
-        if not across_buckets:
+        if segments:
+            met = ops.logical_and(met, meet(_look_up(chunks[r], i), _look_up(chunks[r], j)))
+        elif not across_buckets:
             met = ops.logical_and(met, _look_up(buckets[r], i) == _look_up(buckets[r], j))
         for earlier in () if wrap else chunks[:r]:
             met_before = meet(_look_up(earlier, i), _look_up(earlier, j))
@@ -141,7 +164,7 @@ def attend_lsh(inputs, buckets, chunk_length, *, causal, across_buckets=False, w
     parts = []
     for r in numbers:
         pairs = functools.partial(allowed, r)
-        found = attend_block_local(rounds[r], pairs, block, before=1, log_weight=True)
+        found = attend_block_local(rounds[r], pairs, block, **neighbours, log_weight=True)
         parts.append([permute(x, inverse[r], order[r]) for x in found])
     return merge_by_logsumexp(parts)
 

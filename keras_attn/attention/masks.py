@@ -4,8 +4,7 @@ from keras import ops
 
 from keras_attn.attention.inputs import combine_masks
 from keras_attn.compat.keras_masks import get_keras_mask, set_keras_mask
-from keras_attn.ops.checks import check_mask, check_shape
-from keras_attn.ops.shapes import same_shape
+from keras_attn.ops.checks import check_mask
 
 keras_mask = get_keras_mask
 
@@ -61,37 +60,3 @@ def spread_masks(query, key, value_mask=None, key_mask=None, attention_mask=None
         spread_padding_mask(key_mask, batch, num_keys, "key_mask"),
     )
     return of_keys, spread_attention_mask(attention_mask, batch, num_heads, length, num_keys)
-
-
-def check_segments(segment_ids, token_ids, name, of_tokens):
-    """Return segment ids as an int32 tensor; refuse them unless there is one for each token.
-
-    Any numbers are cast, as a functional model casts its inputs: under a `tf.distribute` strategy
-    Keras first shows a model the mean of all replicas' batches, which is not an integer.
-    """
-    segment_ids, token_ids = map(ops.convert_to_tensor, (segment_ids, token_ids))
-    check_shape(segment_ids, name, (None, None))
-    if not same_shape(segment_ids.shape, token_ids.shape):
-        raise ValueError(
-            f"`{name}` must have the shape of `{of_tokens}`, {tuple(token_ids.shape)}. "
-            f"Received: shape={tuple(segment_ids.shape)}."
-        )
-    return ops.cast(segment_ids, "int32")
-
-
-def same_segment(segment_ids, others=None):
-    """Return the attention mask (B, T, S) of tokens that belong to the same sequence.
-
-    `segment_ids` (B, T), and `others` (B, S) if keys have their own, are int32; 0 is padding.
-    """
-    others = segment_ids if others is None else others
-    of_queries, of_keys = segment_ids[:, :, None], others[:, None, :]
-    return ops.logical_and(ops.equal(of_queries, of_keys), of_queries > 0)
-
-
-def segment_positions(segment_ids):
-    """Return the position of each token in its own sequence, int32 (B, T); padding has 0."""
-    positions = ops.arange(ops.shape(segment_ids)[1], dtype="int32")
-    before = positions[None, :] < positions[:, None]  # (T, T)
-    seen = ops.logical_and(same_segment(segment_ids), before)
-    return ops.sum(ops.cast(seen, "int32"), axis=2)

@@ -5,6 +5,7 @@ from keras import ops
 from keras_attn.attention import inputs
 from keras_attn.attention.inputs import combine_masks, positions_tensor
 from keras_attn.attention.masks import spread_attention_mask, spread_padding_mask
+from keras_attn.attention.segments import segment_positions
 from keras_attn.ops.shapes import size
 
 
@@ -37,13 +38,18 @@ def slots_at_distance(
     return find
 
 
-def block_positions(x, positions=None, cache=None):
+def block_positions(x, positions=None, cache=None, segment_ids=None):
     """Return the positions of a block's new inputs (B, T, D).
 
-    They are the given ones, or those after the block's cache; None, without either, for 0 .. T-1.
+    They are the given ones, those in the documents of a packed row, or those after the block's
+    cache; None, without any, for 0 .. T-1.
     """
     if positions is not None:
         return positions_tensor(positions)
-    if cache is None:
-        return None
-    return inputs.PositionRange(inputs.num_cached(cache["attention"]), size(x, 1)).tensor()
+    new = None
+    if cache is not None:
+        new = inputs.PositionRange(inputs.num_cached(cache["attention"]), size(x, 1)).tensor()
+    if segment_ids is None:
+        return new
+    positions = segment_positions(segment_ids)
+    return positions if new is None else ops.take(positions, new, axis=1)

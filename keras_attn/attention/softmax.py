@@ -23,12 +23,17 @@ def attend_dense(inputs, pattern):
 
     Return the output (B, N, T, Hv) and the scores (B, N, T, S), at least float32.
     """
+    return attend_logits(*dense_arguments(inputs, pattern))
+
+
+def dense_arguments(inputs, pattern):
+    """Return the arguments of `attend_logits` for the whole matrix of logits."""
     mask, bias = pattern.dense_mask_and_bias(inputs)
     mask = inputs.dense_mask(mask)
     i, j = inputs.query_positions, inputs.key_positions
     logits = inputs.score(inputs.query, inputs.key, query_positions=i, key_positions=j)
     drop = inputs.dropout_fn and inputs.dropout(inputs.seed)
-    return attend_logits(add_bias(logits, bias), inputs.value, mask, drop)
+    return add_bias(logits, bias), inputs.value, mask, drop
 
 
 def add_bias(logits, bias):
@@ -102,9 +107,16 @@ def attend_logits_with_logsumexp(logits, value, mask=None, drop=None, never_empt
 
     Return the output and its log weight (..., T, 1).
     """
+    return attend_logits_with_weights(logits, value, mask, drop, never_empty)[:2]
+
+
+def attend_logits_with_weights(logits, value, mask=None, drop=None, never_empty=False):
+    """Compute `attend_logits_with_logsumexp`; also return the weights, of any query with a key."""
     weights, log_weight = softmax_with_logsumexp(_forbid(logits, mask))
     output, any_key = _weigh(weights, value, mask, drop, never_empty)
-    return output, log_weight if any_key is None else ops.where(any_key, log_weight, FORBIDDEN)
+    if any_key is not None:
+        log_weight = ops.where(any_key, log_weight, FORBIDDEN)
+    return output, log_weight, weights
 
 
 def _forbid(logits, mask):

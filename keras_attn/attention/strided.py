@@ -43,6 +43,7 @@ def attend_strided(inputs, stride, allowed=None, blocks=None, *, log_weight=Fals
         query_positions=positions,
         key_positions=positions,
         key_mask=fold(inputs.mask_of_keys())[..., 0],
+        query_segments=tuple(fold(x, first) for x in inputs.query_segments),
     )
     options = {"spacing": stride, "log_weight": log_weight}
     if allowed is None:

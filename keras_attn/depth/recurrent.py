@@ -77,7 +77,7 @@ class Recurrent(Stack):
         """Add the position in the sequence and, for a `Timestep`, the step in depth."""
         if self.position is None:
             return x
-        places = block_positions(x, call.query_positions, call.cache)
+        places = block_positions(x, call.query_positions, call.cache, call.segment_ids)
         step = {"step": number} if self.position.counts_steps else {}
         return self.position(x, places, **step)
 

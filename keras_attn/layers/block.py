@@ -17,6 +17,7 @@ class CallContext:
     padding_mask: object = None
     context_padding_mask: object = None
     attention_mask: object = None
+    segment_ids: object = None
     query_positions: object = None
     key_positions: object = None
     memory: object = None
@@ -75,7 +76,7 @@ class Block(MaskedLayer):
         context: (B, S, D), for cross-attention.
         padding_mask: bool (B, T), True where a position is real; by default Keras's mask of `x`.
         context_padding_mask: bool (B, S); by default Keras's mask of `context`.
-        attention_mask, query_positions, key_positions: passed to the self-attention.
+        attention_mask, segment_ids, query_positions, key_positions: passed to the self-attention.
         context_attention_mask: passed to the cross-attention, broadcastable to (B, N, T, S).
         memory: (B, M, D), the block's inputs before `x`: more keys for the self-attention, which
             the residual normalises as it does `x`. Masks and positions of keys are then those of

@@ -56,7 +56,7 @@ class DifferentialAttention(MultiHeadAttention):
     Reference: [Ye et al., 2024](https://arxiv.org/abs/2410.05258), section 2.1, eq. 1 to 3.
     """
 
-    decided_arguments = ("value_dim",)
+    decided_arguments = ("value_dim", "shares_query")
     heads_per_value = 2
 
     def __init__(self, num_heads, key_dim, layer_index, *, epsilon=1e-5, **kwargs):
@@ -92,9 +92,9 @@ class DifferentialAttention(MultiHeadAttention):
         a_1, b_1, a_2, b_2 = self.scale_vectors
         return ops.exp(ops.sum(a_1 * b_1)) - ops.exp(ops.sum(a_2 * b_2)) + self.scale_at_start
 
-    def _finish(self, output, query_mask):
+    def _finish(self, output, query, query_mask):
         first, second = ops.split(at_least_float32(output), 2, axis=1)
         head = first - ops.cast(self.scale(), first.dtype) * second  # (B, N / 2, T, 2 H)
         head = ops.rms_normalization(head, axis=-1, epsilon=self.epsilon)
         head = (1 - self.scale_at_start) * head
-        return super()._finish(ops.cast(head, output.dtype), query_mask)
+        return super()._finish(ops.cast(head, output.dtype), query, query_mask)

@@ -5,9 +5,12 @@ import math
 import keras
 from keras import ops
 
+from keras_attn import norms, positions, registry
+from keras_attn.attention.cache import check_cache
+from keras_attn.attention.inputs import positions_tensor
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.initializers import MatrixInitializer, redraw
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.ops.kernel_layer import KernelLayer
 from keras_attn.ops.shapes import rows_to_heads, rows_to_sequence
 
@@ -17,24 +20,27 @@ class HeadProjections(KernelLayer):
 
         Q = X W_q + b_q,   K = Y W_k + b_k,   V = Y W_v + b_v,   out = [head_1 ...] W_o + b_o
 
-    Kernels have the shapes and the order of `keras.layers.MultiHeadAttention`. Projections of the
-    same tensor are one product. Time O(T D N H).
+    If the layer has them, a norm, then a position are applied to each head's queries and keys, and
+    a gate to the heads. Kernels have the shapes and the order of `keras.layers.MultiHeadAttention`.
+    Projections of the same tensor are one product. Time O(T D N H).
     """
 
     # Number of heads of queries, and of keys, that share a head of values.
     heads_per_value = 1
-    # True if keys are projected by the kernel of the queries.
-    shares_query = False
-    query_bias = key_bias = value_bias = output_bias = None
+    query_bias = key_bias = gate_bias = value_bias = output_bias = None
 
     def __init__(
         self,
         num_heads,
         key_dim,
-        value_dim,
+        value_dim=None,
         *,
-        num_key_value_heads,
-        output_shape,
+        shares_query=False,  # True if keys are projected by the kernel of the queries
+        position=None,
+        qk_norm=None,
+        use_gate=False,
+        num_key_value_heads=None,
+        output_shape=None,
         query_initializer=None,
         value_initializer=None,
         **kwargs,
@@ -56,6 +62,16 @@ class HeadProjections(KernelLayer):
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
             )
         self.output_shape = output_shape
+        self.shares_query = shares_query
+        if position is not None:
+            position = positions.get_for_heads(position, dtype=self.dtype_policy)
+        self.position = position
+        self.use_gate = bool(use_gate)
+        self.qk_norm = self.key_norm = None
+        if qk_norm is not None:
+            self.qk_norm = registry.copy(norms.get(qk_norm, dtype=self.dtype_policy))
+            # Shared keys are normalised with the queries.
+            self.key_norm = None if shares_query else registry.copy(self.qk_norm)
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         value_shape = value_shape or query_shape
@@ -65,9 +81,14 @@ class HeadProjections(KernelLayer):
         if not self.shares_query:
             self._add_projection("key", key_shape[-1:], (shared, self.key_dim))
         heads, shared = heads // self.heads_per_value, shared // self.heads_per_value
+        if self.use_gate:
+            self._add_projection("gate", query_shape[-1:], (heads, self.value_dim))
         self._add_projection("value", value_shape[-1:], (shared, self.value_dim))
         width = self.output_shape or query_shape[-1]
         self._add_projection("output", (heads, self.value_dim), (width,))
+        for layer in (self.position, self.qk_norm, self.key_norm):
+            if layer is not None:
+                registry.build_once(layer, (None, heads, query_shape[1], self.key_dim))
 
     def _add_projection(self, name, inputs, outputs):
         """Add the kernel and the bias of a projection from axes `inputs` to axes `outputs`."""
@@ -87,6 +108,12 @@ class HeadProjections(KernelLayer):
 
     def derived_defaults(self):
         return {"value_dim": self.key_dim, "num_key_value_heads": self.num_heads}
+
+    def get_config(self):
+        config = super().get_config()
+        if self.qk_norm is not None:  # built with the layer, whose copy makes its own
+            config["qk_norm"] = registry.serialize(registry.copy(self.qk_norm))
+        return config
 
     def project_inputs(self, query, key, value, decoding):
         """Project to heads (B, N, T, H): queries, keys and values; None stays None."""
@@ -115,10 +142,60 @@ class HeadProjections(KernelLayer):
     def project(self, x, *names):
         """Project x (B, T, D) to heads (B, N, T, H), once for each name, in one product."""
         heads = [tuple(self.kernel_of(name).shape[1:]) for name in names]  # (N, H)
-        return rows_to_heads(self._multiply(x, *names), heads, like=x)
+        found = rows_to_heads(self._multiply(x, *names), heads, like=x)
+        if self.qk_norm is None:
+            return found
+        norms_of = {"query": self.qk_norm, "key": self.key_norm or self.qk_norm}
+        pairs = zip(names, found, strict=True)
+        return [norms_of[name](x) if name in norms_of else x for name, x in pairs]
 
-    def project_output(self, x):
-        """Project the merged heads x (B, T, N * H) to the output (B, T, D)."""
+    def apply_position(self, query, key, resolved):
+        """Apply the position to queries and new keys; cached keys have theirs already."""
+        applied = self.position(query, positions_tensor(resolved.query))
+        if key is query and resolved.query is resolved.new_key:
+            return applied, applied  # stays one tensor
+        if resolved.new_key is None:
+            return applied, key
+        return applied, self.position(key, positions_tensor(resolved.new_key))
+
+    def context_cache(self, value, key=None, key_positions=None):
+        """Return a complete cache of `value` (B, S, D), for attending to it in many calls.
+
+        With a `position` keys are cached at `key_positions` (S,) or (B, S), by default 0 .. S-1.
+        """
+        if key is None:
+            key, value = self.project(value, "key", "value")
+        else:
+            (key,), (value,) = self.project(key, "key"), self.project(value, "value")
+        if self.position is not None:
+            key = self.position(key, key_positions)
+        return {"key": key, "value": value}
+
+    def check_inputs(self, query, value, key, cache):
+        """Refuse tensors of a call that do not fit the kernels or each other."""
+        key_width = self.kernel_of("key").shape[0]
+        check_shape(query, "query", (None, None, self.query_kernel.shape[0]))
+        if cache is not None:
+            check_cache(cache, self.num_key_value_heads, self.key_dim, self.value_dim)
+        if value is not None:
+            check_shape(value, "value", (query.shape[0], None, self.value_kernel.shape[0]))
+            key = value if key is None else key
+            check_shape(key, "key", (*value.shape[:2], key_width))
+        elif cache is None or "index" in cache:
+            raise ValueError(
+                "`value` may be None only with a complete cache; for self-attention call the "
+                "layer with `(x, x)`. Received: value=None, "
+                f"{'no cache' if cache is None else 'a cache to be extended'}."
+            )
+
+    def project_output(self, x, query):
+        """Project the merged heads x (B, T, N * H), which the layer made of `query`, to (B, T, D).
+
+        A gate of `query` (B, T, D) scales them before.
+        """
+        if self.use_gate:
+            gate = ops.sigmoid(self._multiply(query, "gate"))
+            x = x * rows_to_sequence(gate, like=x)
         return rows_to_sequence(self._multiply(x, "output"), like=x)
 
     def _multiply(self, x, *names):

@@ -5,20 +5,16 @@ import inspect
 import keras
 from keras import ops
 
-from keras_attn import patterns, positions, registry, scores
-from keras_attn.attention import fused
-from keras_attn.attention.cache import check_cache, check_cache_arguments, read_cache
-from keras_attn.attention.inputs import (
-    AttentionInputs,
-    TileSizes,
-    positions_tensor,
-    resolve_positions,
-)
+from keras_attn import patterns, registry, scores
+from keras_attn.attention import fused, sinks
+from keras_attn.attention.cache import check_cache_arguments, read_cache
+from keras_attn.attention.inputs import AttentionInputs, TileSizes, resolve_positions
 from keras_attn.attention.linear import attend_linear, can_attend_linear, extend_sums
 from keras_attn.attention.masks import attach_keras_mask, keras_mask, spread_masks
+from keras_attn.attention.segments import Segments
 from keras_attn.attention.softmax import attend_dense
 from keras_attn.layers.head_projections import HeadProjections
-from keras_attn.ops.checks import check_choice, check_given, check_rates, check_shape
+from keras_attn.ops.checks import check_choice, check_given, check_rates
 from keras_attn.ops.random import RepeatedSeed
 from keras_attn.ops.shapes import merge_heads
 from keras_attn.patterns import Causal, Dense
@@ -28,9 +24,13 @@ DENSE, CAUSAL = Dense(), Causal()
 # Each computes the output, and the scores or None.
 PLANS = {
     "dense": attend_dense,
-    "blockwise": lambda inputs, pattern: pattern.attend(inputs),
+    "blockwise": lambda inputs, pattern: pattern.attend_blockwise(inputs),
     "fused": fused.attend_fused,
     "linear": attend_linear,
+}
+PLANS_WITH_SINKS = {
+    "dense": sinks.attend_dense_with_sinks,
+    "blockwise": sinks.attend_blockwise_with_sinks,
 }
 
 
@@ -57,6 +57,12 @@ class MultiHeadAttention(HeadProjections):
         pattern: name or object of the pattern axis.
         position: name or object of the position axis that works on heads ("rotary"), applied to
             each head's queries and keys; by default none.
+        qk_norm: name or object of the norm axis, a copy of which normalises each head's queries,
+            and another the keys, before their position; by default none. Logits then keep their
+            scale at a high learning rate.
+        sinks: bool. If True, each head learns a logit s beside those of the keys, so that a query
+            may attend to little: weight_j = exp(z_j) / (exp(s) + sum of exp(z)).
+        use_gate: bool. If True, the heads' outputs are multiplied by sigmoid(X W_g + b_g).
         num_key_value_heads: int. Heads of keys and values, each shared by N divided by it heads
             of queries; by default N.
         dropout: float. Dropout rate of the attention weights.
@@ -84,6 +90,9 @@ class MultiHeadAttention(HeadProjections):
         value_mask, key_mask: bool (B, S), True where a key is real; a key must be real by both. By
             default Keras's masks of `value` and `key`; without them with a cache.
         attention_mask: bool, broadcastable to (B, N, T, S); three axes are (B, T, S).
+        segment_ids: int (B, S), for packed rows, in which queries attend to keys of their own
+            document only. A run of equal ids is a document, in which positions count from 0; an id
+            of 0 is padding. The queries are the last T of S tokens, or the new ones in a cache.
         query_positions: int (T,) or (B, T); by default the last T of S positions.
         key_positions: int (S,) or (B, S); by default 0 .. S-1.
         use_causal_mask: bool. Same as `pattern & Causal()`, by positions.
@@ -93,7 +102,8 @@ class MultiHeadAttention(HeadProjections):
 
     Returns:
         (B, T, output_shape); then, if asked for, the scores (B, N, T, S) float32, whose rows sum to
-        1, or to 0 where nothing may be attended; then, with `cache`, the new cache.
+        1, to less with `sinks`, or to 0 where nothing may be attended; then, with `cache`, the new
+        cache.
 
     Raises:
         ValueError: if a size is below 1, `num_heads` is not a multiple of `num_key_value_heads`,
@@ -109,11 +119,16 @@ class MultiHeadAttention(HeadProjections):
     Differs from the paper: biases in the projections, as Keras has them (`use_bias=False`).
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2; shared
-        key-value heads: [Ainslie et al., 2023](https://arxiv.org/abs/2305.13245), section 2.2.
+        key-value heads: [Ainslie et al., 2023](https://arxiv.org/abs/2305.13245), section 2.2;
+        norms: [Henry et al., 2020](https://arxiv.org/abs/2010.04245), section 2.2;
+        sinks: [OpenAI, 2025](https://arxiv.org/abs/2508.10925), section 2.2;
+        gate: [Qiu et al., 2025](https://arxiv.org/abs/2505.06708), section 2.2.
     """
 
     # Sizes of the tiles of blockwise attention.
     tile_sizes = TileSizes()
+    decided_arguments = ("shares_query",)  # by the score
+    sink_logits = None
 
     def __init__(
         self,
@@ -124,6 +139,9 @@ class MultiHeadAttention(HeadProjections):
         score="scaled_dot",
         pattern="dense",
         position=None,
+        qk_norm=None,
+        sinks=False,
+        use_gate=False,
         num_key_value_heads=None,
         dropout=0.0,
         output_shape=None,
@@ -131,26 +149,28 @@ class MultiHeadAttention(HeadProjections):
         seed=None,
         **kwargs,
     ):
+        score = scores.get(score, dtype=kwargs.get("dtype"))
         super().__init__(
             *(num_heads, key_dim, value_dim),
+            shares_query=score.shares_query,
+            position=position,
+            qk_norm=qk_norm,
+            use_gate=use_gate,
             num_key_value_heads=num_key_value_heads,
             output_shape=output_shape,
             **kwargs,
         )
         check_rates(dropout=dropout)
         check_choice(("auto", "dense", "blockwise"), implementation=implementation)
-        self.score = scores.get(score, dtype=kwargs.get("dtype"))
+        self.score = score
         self.pattern = patterns.get(pattern)
         self.pattern.check_score(self.score)
-        self.shares_query = self.score.shares_query
+        self.sinks = bool(sinks)
         if self.shares_query and self.num_key_value_heads != num_heads:
             raise ValueError(
                 "A score that shares queries and keys needs as many heads of both. Received: "
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
             )
-        if position is not None:
-            position = positions.get_for_heads(position, dtype=kwargs.get("dtype"))
-        self.position = position
         self.dropout = dropout
         self.implementation = implementation
         self.seed = seed
@@ -165,8 +185,9 @@ class MultiHeadAttention(HeadProjections):
         of_keys = None, self.num_heads, key_shape[1], self.key_dim
         self.score.build_for(of_queries, of_keys)
         self.pattern.build_for(of_queries, query_shape)
-        if self.position is not None:
-            registry.build_once(self.position, of_queries)
+        if self.sinks:
+            small = keras.initializers.RandomNormal(stddev=0.02)
+            self.sink_logits = self.add_weight((self.num_heads,), small, name="sinks")
 
     def call(
         self,
@@ -181,22 +202,29 @@ class MultiHeadAttention(HeadProjections):
         training=None,
         use_causal_mask=False,
         *,
+        segment_ids=None,
         query_positions=None,
         key_positions=None,
         cache=None,
     ):
         pattern = self._pattern_of_call(use_causal_mask)
-        positions = query_positions, key_positions
+        positions, segments = (query_positions, key_positions), None
         masks = {"value_mask": value_mask, "key_mask": key_mask, "attention_mask": attention_mask}
-        self._check_inputs(query, value, key, cache)
+        self.check_inputs(query, value, key, cache)
+        if segment_ids is not None:
+            segments = Segments.of_call(segment_ids, query, value, cache, positions)
+            positions = segments.positions
         inputs, view, cache = self._prepare(
             query, value, key, pattern, masks, positions, cache, training
         )
+        if segments is not None:
+            inputs = segments.restrict(inputs)
         plan, pattern = self._choose(inputs, pattern, view, positions)
-        output, scores = PLANS[plan](inputs, pattern)
+        plans = PLANS if self.sink_logits is None else PLANS_WITH_SINKS
+        output, scores = plans[plan](inputs, pattern)
         if return_attention_scores and scores is None:
-            _, scores = attend_dense(inputs.replace(is_recompute=True), pattern)
-        output = self._finish(output, query_mask)
+            _, scores = plans["dense"](inputs.replace(is_recompute=True), pattern)
+        output = self._finish(output, query, query_mask)
         results = [output]
         if return_attention_scores:
             results.append(scores if view is None else view.scatter_scores(scores))
@@ -221,7 +249,7 @@ class MultiHeadAttention(HeadProjections):
         query, key, value = self.project_inputs(query, key, value, decoding=cache is not None)
         resolved = resolve_positions(query, key, cache, *positions)
         if self.position is not None:
-            query, key = self._apply_position(query, key, resolved)
+            query, key = self.apply_position(query, key, resolved)
         view, slot_mask = None, None
         if cache is not None:
             cache, view = read_cache(cache, key, value, pattern, *positions)
@@ -250,6 +278,7 @@ class MultiHeadAttention(HeadProjections):
             attention_mask=attention_mask,
             slot_mask=slot_mask,
             sums=None if view is None else view.sums,
+            sinks=self.sink_logits,
             tile_sizes=self.tile_sizes,
         )
         return inputs, view, cache if inputs.sums is None else extend_sums(cache, inputs)
@@ -261,7 +290,7 @@ class MultiHeadAttention(HeadProjections):
         fused kernel.
         """
         length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
-        is_ordered = positions == (None, None)
+        is_ordered = inputs.query_segments or positions == (None, None)
         if length == 1 and is_ordered and pattern.simple_rule == "causal":
             # One query at the last position, as in decoding, may attend to all keys: a mask would
             # cost more than the products.
@@ -276,60 +305,22 @@ class MultiHeadAttention(HeadProjections):
             is_blockwise = pattern.prefers_blockwise(length, num_keys)
         elif self.implementation == "dense":
             is_blockwise = False
-        if fused.IS_POSSIBLE and self.implementation == "auto" and view is None:
+        if fused.IS_POSSIBLE and self.implementation == "auto" and view is None and not self.sinks:
             if fused.can_fuse(inputs, pattern, is_blockwise):
                 return "fused", pattern
         return "blockwise" if is_blockwise else "dense", pattern
 
-    def _finish(self, output, query_mask):
+    def _finish(self, output, query, query_mask):
         """Merge the heads, project them, and pass the mask of the queries on."""
-        output = self.project_output(merge_heads(output))  # (B, T, D)
+        output = self.project_output(merge_heads(output), query)  # (B, T, D)
         if query_mask is not None:
             attach_keras_mask(output, query_mask, "query_mask")
         return output
-
-    def _apply_position(self, query, key, resolved):
-        """Apply the position to queries and new keys; cached keys have theirs already."""
-        applied = self.position(query, positions_tensor(resolved.query))
-        if key is query and resolved.key is None and resolved.query is resolved.new_key:
-            return applied, applied  # stays one tensor
-        if resolved.new_key is None:
-            return applied, key
-        return applied, self.position(key, positions_tensor(resolved.new_key))
 
     def _pattern_of_call(self, use_causal_mask):
         if not use_causal_mask or self.pattern.causal:
             return self.pattern
         return CAUSAL if self.pattern.simple_rule == "full" else self.pattern & CAUSAL
-
-    def context_cache(self, value, key=None, key_positions=None):
-        """Return a complete cache of `value` (B, S, D), for attending to it in many calls.
-
-        With a `position` keys are cached at `key_positions` (S,) or (B, S), by default 0 .. S-1.
-        """
-        if key is None:
-            key, value = self.project(value, "key", "value")
-        else:
-            (key,), (value,) = self.project(key, "key"), self.project(value, "value")
-        if self.position is not None:
-            key = self.position(key, key_positions)
-        return {"key": key, "value": value}
-
-    def _check_inputs(self, query, value, key, cache):
-        key_width = self.kernel_of("key").shape[0]
-        check_shape(query, "query", (None, None, self.query_kernel.shape[0]))
-        if cache is not None:
-            check_cache(cache, self.num_key_value_heads, self.key_dim, self.value_dim)
-        if value is not None:
-            check_shape(value, "value", (query.shape[0], None, self.value_kernel.shape[0]))
-            key = value if key is None else key
-            check_shape(key, "key", (*value.shape[:2], key_width))
-        elif cache is None or "index" in cache:
-            raise ValueError(
-                "`value` may be None only with a complete cache; for self-attention call the "
-                "layer with `(x, x)`. Received: value=None, "
-                f"{'no cache' if cache is None else 'a cache to be extended'}."
-            )
 
     def _drop(self, weights, seed):
         return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
@@ -339,7 +330,7 @@ class MultiHeadAttention(HeadProjections):
         if given.get("cache") is not None:
             return super().compute_output_spec(*args, **kwargs)
         query, value = given["query"], given.get("value")
-        self._check_inputs(query, value, given.get("key"), None)
+        self.check_inputs(query, value, given.get("key"), None)
         shape = (*query.shape[:-1], self.output_shape or query.shape[-1])
         output = keras.KerasTensor(shape, dtype=self.compute_dtype)
         if not given.get("return_attention_scores"):

@@ -74,7 +74,7 @@ class PositionedBlock(Block):
         registry.build_once(self.block, *shapes)
 
     def apply(self, x, call):
-        positions = block_positions(x, call.query_positions, call.cache)
+        positions = block_positions(x, call.query_positions, call.cache, call.segment_ids)
         if call.memory is not None:
             slots = size(call.memory, 1)
             if positions is None:

@@ -80,7 +80,8 @@ class KVCache(Value):
                 f"its `initial_cache`. Received: attention={attention!r}."
             )
         score, sizes = attention.score, (attention.key_dim, attention.value_dim)
-        if score.is_linear and attention.pattern.simple_rule == "causal" and not self.whole:
+        is_plain = not (self.whole or attention.sinks)
+        if score.is_linear and attention.pattern.simple_rule == "causal" and is_plain:
             dtype = attention.compute_dtype
             return initial_sums(score, batch_size, attention.num_heads, *sizes, dtype)
         grows = self.max_length is None

@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from keras_attn import positions
-from keras_attn.attention.masks import same_segment, segment_positions
+from keras_attn.attention.segments import segment_positions
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.ops.checks import check_that
+from keras_attn.patterns import LSH
 
 
 def check_layers(**layers):
@@ -59,11 +60,8 @@ def drop_symbolic(drop, x):
 
 
 def embed_rows(model, position, token_ids, segment_ids):
-    """Embed packed rows; also return the arguments of a depth that keep their sequences apart."""
-    places = segment_positions(segment_ids)
-    x = model.drop(embed(model.embedding, position, token_ids, places))
-    apart = {"attention_mask": same_segment(segment_ids)}
-    return x, {**apart, "query_positions": places, "key_positions": places}
+    """Embed packed rows, in each sequence of which positions begin at 0."""
+    return model.drop(embed(model.embedding, position, token_ids, segment_positions(segment_ids)))
 
 
 def last_states(x, last):
@@ -93,16 +91,15 @@ def check_packable(*depths):
     for depth in depths:
         if not isinstance(depth, Stack):
             raise ValueError(
-                "Packed rows need a depth whose call accepts `attention_mask`, `query_positions` "
-                "and `key_positions`, as a `Stack` does. "
+                "Packed rows need a depth whose call accepts `segment_ids`, as a `Stack` does. "
                 f"Received: depth of type {type(depth).__name__}."
             )
         for layer in flatten_layers(depth):
-            if isinstance(layer, MultiHeadAttention) and layer.pattern.is_random:
+            pattern = getattr(layer, "pattern", None)
+            if isinstance(pattern, LSH) and pattern.num_buckets is None:
                 raise ValueError(
-                    "Packed rows need a pattern that depends on positions only, not on hashes of "
-                    "all keys of a row. "
-                    f"Received: pattern={layer.pattern!r} in the layer {layer.name!r}."
+                    "Packed rows need `num_buckets`, whose default depends on the length of a row. "
+                    f"Received: pattern={pattern!r} in the layer {layer.name!r}."
                 )
             if isinstance(layer, PositionMixer):
                 raise ValueError(

@@ -139,8 +139,8 @@ class CausalLanguageModel(Model):
                 f"Received: memory={self.memory!r}."
             )
         assembly.check_packable(self.depth)
-        x, attention = assembly.embed_rows(self, self.position, token_ids, segment_ids)
-        return self._logits(self.depth(x, **attention))
+        x = assembly.embed_rows(self, self.position, token_ids, segment_ids)
+        return self._logits(self.depth(x, segment_ids=segment_ids))
 
     def span_summary(self, token_ids=None):
         """Return the attention spans of each layer, for blocks with the pattern `AdaptiveSpan`.

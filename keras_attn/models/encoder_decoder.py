@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.attention.masks import same_segment
+from keras_attn.attention.segments import same_segment
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
 
@@ -121,15 +121,13 @@ class EncoderDecoder(Model):
         """Return logits (B, T, V) of packed rows, whose pairs do not see each other."""
         assembly.check_packable(self.encoder, self.decoder)
         source_position = self.source_position or self.position
-        source, of_source = assembly.embed_rows(
-            self, source_position, source_ids, source_segment_ids
-        )
-        target, of_target = assembly.embed_rows(self, self.position, target_ids, target_segment_ids)
+        source = assembly.embed_rows(self, source_position, source_ids, source_segment_ids)
+        target = assembly.embed_rows(self, self.position, target_ids, target_segment_ids)
         x = self.decoder(
             target,
-            self.encoder(source, **of_source),
+            self.encoder(source, segment_ids=source_segment_ids),
             context_attention_mask=same_segment(target_segment_ids, source_segment_ids),
-            **of_target,
+            segment_ids=target_segment_ids,
         )
         return self.embedding.logits(x)
 

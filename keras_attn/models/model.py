@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.attention.masks import check_segments
+from keras_attn.attention.segments import check_segments
 from keras_attn.models.fingerprint import Fingerprint
 
 

@@ -5,12 +5,16 @@ from keras import ops
 from keras_attn.ops.shapes import sizes
 
 
-def sort_order(numbers):
+def sort_order(numbers, groups=None):
     """Return the stable order that sorts `numbers` (..., S), and its inverse.
 
-    They are int32 (..., S): the index of the number at each rank, and the rank of each index.
+    They are int32 (..., S): the index of the number at each rank, and the rank of each index. With
+    `groups` (..., S), ints, they sort by group first.
     """
     order = ops.cast(ops.argsort(numbers, axis=-1), "int32")
+    if groups is not None:  # stable: a second sort, where one of joint numbers would overflow
+        by_group = ops.argsort(ops.take_along_axis(groups, order, axis=-1), axis=-1)
+        order = ops.take_along_axis(order, ops.cast(by_group, "int32"), axis=-1)
     return order, ops.cast(ops.argsort(order, axis=-1), "int32")
 
 

@@ -9,6 +9,7 @@ from keras import ops
 from keras_attn.attention.block_local import attend_block_local
 from keras_attn.attention.chunked import attend_chunked
 from keras_attn.attention.inputs import TileSizes, positions_by_head
+from keras_attn.attention.reach import attend_by_reach, window_reaches
 from keras_attn.ops.checks import check_numbers, check_sizes
 from keras_attn.ops.shapes import ceil_div, size, sizes, slice_axis
 from keras_attn.patterns.pattern import Pattern
@@ -71,6 +72,7 @@ class AdaptiveSpan(LayerValue, Pattern):
 
     causal = True
     is_of_positions = False
+    supports_segments = True
 
     def __init__(
         self,
@@ -136,7 +138,6 @@ class AdaptiveSpan(LayerValue, Pattern):
 
     def attend(self, inputs, log_weight=False):
         spans = self._spans(inputs)
-        num_keys = size(inputs.key, 2)
         by_query = (*sizes(spans)[:2], size(inputs.query, 2), 1)
         spans_of_queries = ops.broadcast_to(spans, by_query)
         soft = {"bias": self._log_soft_mask, "extras": (spans_of_queries,)}
@@ -145,26 +146,23 @@ class AdaptiveSpan(LayerValue, Pattern):
             # `switch` takes tensors only, so without a log weight there is no second result.
             results = 2 if log_weight else 1
             arguments = inputs, self._meets_within, *sizes
-            return lambda: attend(*arguments, **soft, log_weight=log_weight)[:results]
+            return attend(*arguments, **soft, log_weight=log_weight)[:results]
 
-        # The shape of a window is fixed while a graph is built, the spans are not: one of some
-        # windows is chosen as it runs.
-        reaches = self._reaches(num_keys, inputs.tile_sizes)
-        ways = [
-            way(attend_block_local, *self._blocks(reach, inputs.tile_sizes)) for reach in reaches
-        ]
         longest = ops.cast(ops.ceil(ops.max(ops.stop_gradient(spans))), "int32") + self.ramp
-        longest = ops.minimum(longest, self.max_span)
-        chosen = sum(ops.cast(longest > reach, "int32") for reach in reaches)
-        if not isinstance(num_keys, int) or 2 * self.max_span > num_keys:
-            ways.append(way(attend_chunked))
-            chosen = ops.where(2 * longest > num_keys, len(reaches), chosen)
-        found = ways[0]() if len(ways) == 1 else ops.switch(chosen, ways)
+        found = attend_by_reach(
+            inputs,
+            lambda reach: way(attend_block_local, *self._blocks(reach, inputs.tile_sizes)),
+            lambda: way(attend_chunked),
+            ops.minimum(longest, self.max_span),
+            most=self.max_span,
+            least=self.ramp,
+        )
         return (*found, None)[:2]
 
     def keys_per_query(self, num_keys):
         # The shortest window: longer spans cost more as they grow.
-        block, before = self._blocks(self._reaches(None, TileSizes)[0], TileSizes)
+        reach = window_reaches(None, self.max_span, TileSizes, self.ramp)[0]
+        block, before = self._blocks(reach, TileSizes)
         return min(num_keys, (1 + before) * block)
 
     def cache_size(self):
@@ -198,7 +196,8 @@ class AdaptiveSpan(LayerValue, Pattern):
             return self._static_spans()
         spans = self._dynamic_spans(inputs.layer_input)
         if not inputs.is_recompute:
-            self.add_loss(self.span_loss * _mean(spans, inputs.key_mask))
+            real = inputs.key_mask > 0 if inputs.query_segments else inputs.key_mask
+            self.add_loss(self.span_loss * _mean(spans, real))
         return spans
 
     def _static_spans(self):
@@ -224,15 +223,6 @@ class AdaptiveSpan(LayerValue, Pattern):
     def _log_soft_mask(self, i, j, spans):
         nearer = ops.cast(self._nearer(i, j), spans.dtype)
         return ops.log(ops.clip((spans + self.ramp - nearer) / self.ramp, TINY, 1.0))
-
-    def _reaches(self, num_keys, tile_sizes):
-        """Return the lengths of the windows, up to half of the keys if their number is known."""
-        longest = min(self.max_span, num_keys // 2 if isinstance(num_keys, int) else self.max_span)
-        reaches, reach = [], 0
-        while reach < longest:
-            reach = min(max(2 * reach, tile_sizes.least_window, self.ramp), self.max_span)
-            reaches.append(reach)
-        return reaches
 
     def _blocks(self, reach, tile_sizes):
         """Return the length of blocks, and how many before its own a query of this reach needs."""

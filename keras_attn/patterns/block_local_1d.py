@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attn.attention.block_local import attend_block_local
 from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -39,6 +40,7 @@ class BlockLocal1D(Pattern):
     """
 
     causal = True
+    supports_segments = True
 
     def __init__(self, block_length, lookback):
         check_sizes(block_length=block_length)
@@ -51,13 +53,18 @@ class BlockLocal1D(Pattern):
         return ops.logical_and(j <= i, j >= start - self.lookback)
 
     def attend(self, inputs, log_weight=False):
-        blocks = self.block_length, self._neighbours()
+        # The blocks of a document begin anywhere in those of a packed row.
+        is_packed = bool(inputs.query_segments)
+        lookback = self.lookback + (self.block_length - 1) * is_packed
+        before = ceil_div(lookback, self.block_length)
         return attend_block_local(
-            inputs, self.mask_mod, *blocks, repeats=True, log_weight=log_weight
+            *(inputs, self.mask_mod, self.block_length, before),
+            repeats=not is_packed,
+            log_weight=log_weight,
         )
 
     def keys_per_query(self, num_keys):
-        return min(num_keys, (1 + self._neighbours()) * self.block_length)
+        return min(num_keys, (1 + ceil_div(self.lookback, self.block_length)) * self.block_length)
 
     def cache_size(self):
         return self.lookback + self.block_length
@@ -65,6 +72,3 @@ class BlockLocal1D(Pattern):
     def decode_keys(self, position, num_keys):
         first = position // self.block_length * self.block_length - self.lookback
         return first + ops.arange(self.cache_size(), dtype="int32")
-
-    def _neighbours(self):
-        return -(-self.lookback // self.block_length)

@@ -73,7 +73,8 @@ class BlockLocal2D(Pattern):
         return functools.reduce(ops.logical_and, conditions)
 
     def dense_mask_and_bias(self, inputs):
-        self._check(inputs.query.shape[2])
+        if not inputs.query_segments:  # a packed row has several images
+            self._check(inputs.query.shape[2])
         return super().dense_mask_and_bias(inputs)
 
     def attend(self, inputs, log_weight=False):

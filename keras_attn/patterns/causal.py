@@ -1,6 +1,7 @@
 """Causal attention."""
 
 from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.reach import attend_documents
 from keras_attn.ops.shapes import size
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
@@ -30,6 +31,7 @@ class Causal(Pattern):
 
     causal = True
     simple_rule = "causal"
+    supports_segments = True
 
     def mask_mod(self, i, j):
         return j <= i
@@ -41,6 +43,12 @@ class Causal(Pattern):
 
     def attend(self, inputs, log_weight=False):
         earlier = size(inputs.key, 2) - size(inputs.query, 2)
-        return attend_chunked(
-            inputs, self.mask_mod, visible=lambda end: earlier + end, log_weight=log_weight
-        )
+
+        def whole():
+            return attend_chunked(
+                inputs, self.mask_mod, visible=lambda end: earlier + end, log_weight=log_weight
+            )
+
+        if not inputs.query_segments:
+            return whole()
+        return attend_documents(inputs, self.mask_mod, True, whole, log_weight)

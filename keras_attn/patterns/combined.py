@@ -11,6 +11,8 @@ from keras_attn.registry import register
 class SameAs(Pattern):
     """A pattern that is computed as another, which subclasses assign to `same`."""
 
+    supports_segments = True
+
     @property
     def causal(self):
         return self.same.causal
@@ -23,7 +25,7 @@ class SameAs(Pattern):
         return self.same.mask_mod(i, j)
 
     def attend(self, inputs, log_weight=False):
-        return self.same.attend(inputs, log_weight)
+        return self.same.attend_blockwise(inputs, log_weight)
 
     def keys_per_query(self, num_keys):
         return self.same.keys_per_query(num_keys)
@@ -88,6 +90,8 @@ class Both(Combined):
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
     """
 
+    supports_segments = True
+
     @property
     def causal(self):
         return self.first.causal or self.second.causal
@@ -97,7 +101,7 @@ class Both(Combined):
 
     def attend(self, inputs, log_weight=False):
         sparse, other = self._sparser_first(inputs.key.shape[2])
-        return sparse.attend(inputs.restricted(other.mask_mod), log_weight)
+        return sparse.attend_blockwise(inputs.restricted(other.mask_mod), log_weight)
 
     def keys_per_query(self, num_keys):
         return min(p.keys_per_query(num_keys) for p in (self.first, self.second))
@@ -153,6 +157,8 @@ class Either(Combined):
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.3, eq. 8.
     """
 
+    supports_segments = True
+
     @property
     def causal(self):
         return self.first.causal and self.second.causal
@@ -165,8 +171,8 @@ class Either(Combined):
         if self.keys_per_query(num_keys) >= num_keys:
             return super().attend(inputs, log_weight)
         rest = inputs.restricted(lambda i, j: ops.logical_not(self.first.mask_mod(i, j)))
-        first = self.first.attend(inputs.fold_in(1), log_weight=True)
-        second = self.second.attend(rest.fold_in(2), log_weight=True)
+        first = self.first.attend_blockwise(inputs.fold_in(1), log_weight=True)
+        second = self.second.attend_blockwise(rest.fold_in(2), log_weight=True)
         output, log_weights = merge_by_logsumexp([first, second])
         return output, log_weights if log_weight else None
 
@@ -221,6 +227,7 @@ class PerHead(Pattern):
     """
 
     differs_by_head = True
+    supports_segments = True
 
     def __init__(self, patterns):
         if isinstance(patterns, (str, Pattern)) or not patterns:
@@ -256,7 +263,8 @@ class PerHead(Pattern):
         for pattern in dict.fromkeys(self.patterns):
             heads = [n for n, other in enumerate(self.patterns) if other == pattern]
             part = inputs.fold_in(heads[0])
-            found = pattern.attend(part if together else part.heads(heads), log_weight)
+            part = part if together else part.heads(heads)
+            found = pattern.attend_blockwise(part, log_weight)
             for number, head in enumerate(heads):
                 index = head if together else number
                 results[head] = [None if x is None else x[:, index] for x in found]

@@ -61,6 +61,7 @@ class _Summary(Pattern):
     """The last keys of every block, up to the query."""
 
     causal = True
+    supports_segments = True
 
     def __init__(self, stride, summary):
         self.stride = stride

@@ -40,6 +40,8 @@ class Local(Pattern):
         self-attention); [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.3.
     """
 
+    supports_segments = True
+
     def __init__(self, window, causal=True):
         check_sizes(window=window)
         self.window = int(window)

@@ -11,10 +11,10 @@ from keras_attn.attention.lsh import (
     default_buckets,
     hash_directions,
     meet,
+    sort_by_bucket,
 )
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size, sizes, slice_axis
-from keras_attn.ops.sorting import sort_order
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -40,7 +40,9 @@ class LSH(Pattern):
     In training, rounds draw new axes in every step where the layer passes random numbers to its
     pattern; otherwise the axes stay the same. A query never gets a value from its future, but
     sorting looks at all keys, so which keys of its past it attends to may depend on later ones.
-    Decoding with a cache, whose queries are fewer than its keys, attends to all of the past.
+    Decoding with a cache, whose queries are fewer than its keys, attends to all of the past. In
+    packed rows each document is sorted by itself, among the buckets of the whole row: with
+    `num_buckets` it gets what it gets alone.
 
     Use it for very long sequences in which content, not distance, decides which keys matter.
 
@@ -77,6 +79,7 @@ class LSH(Pattern):
 
     is_of_positions = False
     is_random = True
+    supports_segments = True
 
     def __init__(
         self,
@@ -129,12 +132,11 @@ class LSH(Pattern):
             num_buckets = default_buckets(size(inputs.key, 2), self.chunk_length)
         seed = self.seed if inputs.seed is None else inputs.fold_in(self.num_rounds + 1).seed
         buckets = hash_directions(inputs.key, num_buckets, self.num_rounds, seed)
-        if inputs.key_mask is None:
-            return buckets
-        return ops.where(inputs.key_mask[:, :, None], buckets, PADDING)
+        real = _real_keys(inputs)
+        return buckets if real is None else ops.where(real[:, :, None], buckets, PADDING)
 
     def dense_mask_and_bias(self, inputs):
-        self.check_score(inputs.score)
+        self._check_inputs(inputs)
         mask = self.mask(inputs.query_positions, inputs.key_positions)
         i, j = positions_by_head(inputs.query_positions), positions_by_head(inputs.key_positions)
         bias = ops.where(i[..., None] == j[..., None, :], LAST_RESORT, 0.0)
@@ -151,7 +153,7 @@ class LSH(Pattern):
         return ops.logical_and(mask, counts > 0), bias
 
     def attend(self, inputs, log_weight=False):
-        self.check_score(inputs.score)
+        self._check_inputs(inputs)
         length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
         if length != num_keys:
             raise ValueError(
@@ -166,11 +168,19 @@ class LSH(Pattern):
     def keys_per_query(self, num_keys):
         return min(num_keys, 2 * self.chunk_length * self.num_rounds)
 
+    def _check_inputs(self, inputs):
+        self.check_score(inputs.score)
+        if self.wrap and inputs.query_segments:
+            raise ValueError(
+                "`wrap` does not fit packed rows, where it would join the ends of two documents. "
+                f"Received: segment_ids, wrap={self.wrap!r}."
+            )
+
     def _counts(self, inputs):
         """Count the rounds in which each pair (B, N, S, S) meets, if positions allow it."""
         buckets = self.buckets(inputs)
-        _, inverse = sort_order(buckets)
-        rounds = chunk_numbers(inverse, buckets, self.chunk_length, self.across_buckets)
+        _, _, ranks = sort_by_bucket(inputs, buckets)
+        rounds = chunk_numbers(ranks, buckets, self.chunk_length, self.across_buckets)
         counts = 0
         for number in range(self.num_rounds):
             own = rounds[:, :, number]
@@ -183,11 +193,16 @@ class LSH(Pattern):
         return counts
 
 
+def _real_keys(inputs):
+    """Return a bool (B or 1, N or 1, S), False for padding; None if all keys are real."""
+    return inputs.key_mask > 0 if inputs.query_segments else inputs.key_mask
+
+
 def _or_own(inputs, num_rounds, output, log_weights):
     """Replace the output of queries without a key by their own value if they may attend to it."""
-    alone = log_weights < LAST_RESORT
-    if inputs.key_mask is not None:
-        alone = ops.logical_and(alone, inputs.key_mask[..., None])
+    alone, real = log_weights < LAST_RESORT, _real_keys(inputs)
+    if real is not None:
+        alone = ops.logical_and(alone, real[..., None])
     if inputs.mask_fn is not None:
         i = positions_by_head(inputs.query_positions)[..., None]
         alone = ops.logical_and(alone, inputs.mask_fn(i, i))

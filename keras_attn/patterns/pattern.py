@@ -31,6 +31,8 @@ class Pattern(Value):
         cache_sinks: number of first keys that a cache keeps besides the last ones.
         simple_rule: "full" if all pairs are allowed, "causal" if j <= i is the whole rule, None for
             other rules.
+        supports_segments: True if `attend` keeps the documents of a packed row apart, each with
+            positions of its own. Others are then computed from all pairs, tile by tile.
 
     Example:
         >>> from keras import ops
@@ -49,11 +51,14 @@ class Pattern(Value):
     is_random = False
     cache_sinks = 0
     simple_rule = None
+    supports_segments = False
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        if "mask_mod" in cls.__dict__ and "simple_rule" not in cls.__dict__:
-            cls.simple_rule = None  # a subclass of `Causal` with another rule
+        if "mask_mod" in cls.__dict__:  # such as a subclass of `Causal` with another rule
+            for name in ("simple_rule", "supports_segments"):
+                if name not in cls.__dict__:
+                    setattr(cls, name, getattr(Pattern, name))
         signature = inspect.signature(cls.mask_mod)
         is_static = isinstance(inspect.getattr_static(cls, "mask_mod"), staticmethod)
         try:
@@ -99,6 +104,15 @@ class Pattern(Value):
             `merge_by_logsumexp`, else None.
         """
         return attend_chunked(inputs, self.mask_mod, log_weight=log_weight)
+
+    def attend_blockwise(self, inputs, log_weight=False):
+        """Compute `attend`; for packed rows that it cannot keep apart, attend to all pairs."""
+        if not inputs.query_segments:
+            return self.attend(inputs, log_weight)
+        inputs = inputs.in_row()
+        if self.supports_segments:
+            return self.attend(inputs, log_weight)
+        return Pattern.attend(self, inputs, log_weight)
 
     def build_for(self, query_shape, input_shape):
         """Create weights for per-head queries (B, N, T, H) made from inputs (B, T, D)."""

@@ -4,7 +4,12 @@ from keras import ops
 
 from keras_attn.attention.first_keys import attend_first_keys
 from keras_attn.attention.inputs import positions_by_head
-from keras_attn.attention.softmax import at_least_float32, merge_by_logsumexp
+from keras_attn.attention.softmax import (
+    at_least_float32,
+    attend_logits_with_logsumexp,
+    dense_arguments,
+    merge_by_logsumexp,
+)
 from keras_attn.ops.checks import check_sizes
 from keras_attn.patterns.combined import SameAs
 from keras_attn.patterns.global_keys import Global
@@ -73,6 +78,13 @@ class Sinks(SameAs):
         )
         output, log_weights = merge_by_logsumexp([window, first])
         return output, log_weights if log_weight else None
+
+    def attend_blockwise(self, inputs, log_weight=False):
+        if not inputs.query_segments:
+            return self.attend(inputs, log_weight)
+        # Each document has first keys of its own: from the matrix of scores.
+        found = attend_logits_with_logsumexp(*dense_arguments(inputs, self))
+        return found if log_weight else (found[0], None)
 
     def _moved(self, inputs):
         """Return the inputs with queries at the last position of the cache at most."""

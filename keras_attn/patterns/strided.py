@@ -56,6 +56,7 @@ class _Column(Pattern):
     """The keys at multiples of a stride before the query."""
 
     causal = True
+    supports_segments = True
 
     def __init__(self, stride):
         self.stride = stride

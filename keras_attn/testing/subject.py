@@ -193,6 +193,12 @@ def position_of_heads(layer):
     return position if getattr(position, "acts_on_heads", False) else None
 
 
+def norms_of_heads(layer):
+    """The norms of projected queries and of keys; None without them."""
+    norm = getattr(layer, "qk_norm", None)
+    return norm, getattr(layer, "key_norm", None) or norm
+
+
 def get_state(layer):
     """All variables of a layer as arrays, with the state of its random seeds."""
     return [to_array(variable) for variable in layer.variables]

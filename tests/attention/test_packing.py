@@ -1,4 +1,4 @@
-"""Who stands in whose sequence, and where: against loops over the tokens of a row."""
+"""The document and the position of each token of a packed row, against loops over tokens."""
 
 import numpy as np
 import pytest
@@ -6,25 +6,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
 
-from keras_attn.attention.masks import check_segments, same_segment, segment_positions
+from keras_attn.attention.segments import check_segments, find_documents, same_segment
 
 ROWS = st.lists(st.integers(0, 3), min_size=7, max_size=7)
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(ROWS, min_size=1, max_size=3))
-def test_positions_count_what_stands_before_in_the_same_sequence(rows):
+def test_a_run_of_equal_ids_is_a_document_whose_positions_begin_at_0(rows):
     segment_ids = np.array(rows, "int32")
-    expected = np.zeros_like(segment_ids)
+    numbers, positions = np.zeros((2, *segment_ids.shape), "int32")
     for b, row in enumerate(rows):
+        first = 0
         for t, segment in enumerate(row):
-            expected[b, t] = row[:t].count(segment) if segment else 0
-    np.testing.assert_array_equal(segment_positions(ops.convert_to_tensor(segment_ids)), expected)
+            if row[first] != segment:
+                first = t
+            if segment:
+                numbers[b, t], positions[b, t] = first + 1, t - first
+    found = find_documents(ops.convert_to_tensor(segment_ids))
+    np.testing.assert_array_equal(found[0], numbers)
+    np.testing.assert_array_equal(found[1], positions)
 
 
 @settings(deadline=None, max_examples=30)
 @given(ROWS, st.lists(st.integers(0, 3), min_size=5, max_size=5))
-def test_tokens_meet_those_of_a_segment_of_the_same_number_and_padding_nobody(queries, keys):
+def test_tokens_attend_to_those_of_the_same_segment_and_padding_to_none(queries, keys):
     found = same_segment(ops.convert_to_tensor([queries]), ops.convert_to_tensor([keys]))
     expected = [[i == j != 0 for j in keys] for i in queries]
     np.testing.assert_array_equal(found, [expected])

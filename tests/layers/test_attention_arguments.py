@@ -8,7 +8,7 @@ import oracles
 import pytest
 from keras import ops
 
-from keras_attn import patterns, scores
+from keras_attn import norms, patterns, scores
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
 
@@ -93,6 +93,9 @@ ARGUMENTS = {
     "value_dim": 5,
     "score": scores.Additive(units=7),
     "pattern": "causal",
+    "qk_norm": norms.RMSNorm(1e-5),
+    "sinks": True,
+    "use_gate": True,
     "num_key_value_heads": 3,
     "use_bias": False,
     "dropout": 0.25,
@@ -218,7 +221,7 @@ def test_any_initializer_of_keras_will_do():
 def test_the_signature_has_keras_arguments():
     theirs = set(inspect.signature(keras.layers.MultiHeadAttention).parameters)
     # A window is a pattern; JAX chooses kernels by itself; the others change what the layer is.
-    other = {"attention_axes", "sliding_window", "flash_attention", "use_gate"}
+    other = {"attention_axes", "sliding_window", "flash_attention"}
     ours = inspect.signature(MultiHeadAttention).parameters
     assert theirs - other - {"activity_regularizer"} <= set(ours)
     assert list(ours)[:3] == ["num_heads", "key_dim", "value_dim"]

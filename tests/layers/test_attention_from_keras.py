@@ -20,6 +20,8 @@ CASES = {
     "key apart": ((QUERY, VALUE, KEY), {}, {}),
     "value_dim": ((QUERY, VALUE), {"value_dim": HV}, {}),
     "no bias": ((QUERY, VALUE), {"use_bias": False}, {}),
+    "gate": ((QUERY, VALUE, KEY), {"use_gate": True, "value_dim": HV}, {}),
+    "gate without bias": ((QUERY, QUERY), {"use_gate": True, "use_bias": False}, {}),
 }
 
 

@@ -85,6 +85,8 @@ def _check_attention(layer, pattern):
         and type(layer.score) is DotProduct
         and layer.score.scaled
         and layer.position is None
+        and layer.qk_norm is None
+        and not (layer.sinks or layer.use_gate)
         and layer.num_key_value_heads == layer.num_heads
         and layer.key_dim == layer.value_dim
     )

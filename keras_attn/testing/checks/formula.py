@@ -8,15 +8,15 @@ from keras import ops
 from keras_attn.scores import DotProduct
 from keras_attn.testing.numerics import compare, random, to_array
 from keras_attn.testing.report import NotApplicable
-from keras_attn.testing.subject import position_of_heads
+from keras_attn.testing.subject import norms_of_heads, position_of_heads
 
 
 def formula(subject):
     """The output equals numpy loops over the pairs that the pattern allows.
 
     Weights are read in the order of `keras.layers.MultiHeadAttention`. A score other than a dot
-    product is computed by the layer's own score, one pair of query and key at a time. A position
-    layer of heads is the layer's own too.
+    product is computed by the layer's own score, one pair of query and key at a time. A norm and
+    a position of heads are the layer's own too.
     """
     subject.require_position_pattern()
     layer = subject.copy()
@@ -49,7 +49,12 @@ def _compare(subject, layer, projections, name, query, value, key=None, **masks)
     k, v = np.repeat(k, group_size, axis=1), np.repeat(v, group_size, axis=1)
     allowed = _allowed_pairs(subject, query, value, **masks)
     allowed = np.broadcast_to(allowed, (*q.shape[:3], k.shape[2]))
-    expected, weights = _attend(_logits(layer, q, k), v, *projections["output"], allowed)
+    logits, sinks = _logits(layer, q, k), getattr(layer, "sink_logits", None)
+    sinks = np.full(q.shape[1], -np.inf) if sinks is None else to_array(sinks).astype("float64")
+    gate = np.ones((*q.shape[:3], v.shape[3]))
+    if "gate" in projections:
+        gate = 1 / (1 + np.exp(-_project(query.astype("float64"), *projections["gate"])))
+    expected, weights = _attend(logits, sinks, v, gate, *projections["output"], allowed)
     # The check `empty_rows` covers queries without keys.
     has_keys = allowed.any(axis=-1)
     in_every_head = has_keys.all(axis=1)
@@ -77,18 +82,20 @@ def _project(x, kernel, bias):
     return np.einsum("bsd,dnh->bnsh", x, kernel) + bias[:, None]
 
 
-def _attend(logits, value, output_kernel, output_bias, allowed):
+def _attend(logits, sinks, value, gate, output_kernel, output_bias, allowed):
     """The output (B, T, D) and the weights (B, N, T, S) of values (B, N, S, Hv)."""
     batch, heads, length, num_keys = logits.shape
     weights = np.zeros(logits.shape)
     output = np.zeros((batch, length, output_kernel.shape[2])) + output_bias
     for b, n, t in np.ndindex(batch, heads, length):
         keys = [s for s in range(num_keys) if allowed[b, n, t, s]]
-        largest = max((logits[b, n, t, s] for s in keys), default=0.0)
+        largest = max([sinks[n], *(logits[b, n, t, s] for s in keys)]) if keys else 0.0
         exponentials = {s: math.exp(logits[b, n, t, s] - largest) for s in keys}
+        total = sum(exponentials.values()) + np.exp(sinks[n] - largest) if keys else 1.0
         for s in keys:
-            weights[b, n, t, s] = exponentials[s] / sum(exponentials.values())
-            output[b, t] += weights[b, n, t, s] * (value[b, n, s] @ output_kernel[n])
+            weights[b, n, t, s] = exponentials[s] / total
+            gated = gate[b, n, t] * value[b, n, s]
+            output[b, t] += weights[b, n, t, s] * (gated @ output_kernel[n])
     return output, weights
 
 
@@ -97,6 +104,10 @@ def _logits(layer, query, key):
     score = getattr(layer, "score", DotProduct())
     batch, heads, length, size = query.shape
     num_keys = key.shape[2]
+    norms = norms_of_heads(layer)
+    if norms[0] is not None:
+        pairs = zip(norms, (query, key), strict=True)
+        query, key = (to_array(norm(ops.convert_to_tensor(x, "float32"))) for norm, x in pairs)
     position = position_of_heads(layer)
     if position is not None:
         query, key = (
@@ -128,20 +139,26 @@ def _logits(layer, query, key):
 def _projections(layer):
     """Read the kernel and the bias of each projection, in float64, by name."""
     weights = [to_array(weight).astype("float64") for weight in layer.weights]
+    gate = ["gate"] if getattr(layer, "use_gate", False) else []
+    names = ["query", "key", *gate, "value", "output"]
+    count = len(names)
     step = 2 if len(weights) > 1 and weights[1].ndim == 2 else 1  # with or without biases
-    kernels, biases = weights[: 4 * step : step], weights[1 : 4 * step : 2] if step == 2 else []
-    if [kernel.ndim for kernel in kernels] == [3, 3, 3, 3]:
-        query, key, value, output = (kernel.shape for kernel in kernels)
-        of_biases = [query[1:], key[1:], value[1:], output[2:]]
+    kernels, biases = weights[: count * step : step], []
+    if step == 2:
+        biases = weights[1 : count * step : 2]
+    if [kernel.ndim for kernel in kernels] == [3] * count:
+        *shapes, output = (kernel.shape for kernel in kernels)
+        query, key, *_, value = shapes
+        of_biases = [*(shape[1:] for shape in shapes), output[2:]]
         biases = biases or [np.zeros(shape) for shape in of_biases]
         if (
             [bias.shape for bias in biases] == of_biases
-            and (len(weights) == 4 * step or hasattr(layer, "score"))
+            and (len(weights) == count * step or hasattr(layer, "score"))
             and (query[2], key[1], query[1] % key[1]) == (key[2], value[1], 0)
             and output[:2] == (query[1], value[2])
         ):
             parts = zip(kernels, biases, strict=True)
-            return dict(zip(("query", "key", "value", "output"), parts, strict=True))
+            return dict(zip(names, parts, strict=True))
     raise NotApplicable(
         "the weights are not in the order of `keras.layers.MultiHeadAttention`: "
         f"{[weight.shape for weight in weights]}"

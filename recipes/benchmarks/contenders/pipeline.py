@@ -1,9 +1,12 @@
 """Three ways to batch real sentences, and their padding: alone, and in training."""
 
+import functools
+
 from ..workload import Task
 from .fit import LEARNING_RATE
 
 NAIVE, BUCKETS, PACKED = WAYS = ("naive", "buckets", "packed")
+MATRIX = "packed, by an attention mask"
 SMALL = {"num_layers": 4, "num_heads": 4, "hidden_dim": 128, "intermediate_dim": 512}
 
 
@@ -26,6 +29,7 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
     Args:
         path: of a file that `save` wrote.
         model: name of a preset that translates; or "gpt", small, for a file without sources.
+        way: one of `WAYS`; or for "gpt" `MATRIX`, which keeps documents apart by a mask of pairs.
     """
     import keras
     import tensorflow as tf
@@ -42,6 +46,9 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
         keras_attn.losses.LabelSmoothedCrossentropy(),
         jit_compile=False,
     )
+    if way == MATRIX:
+        built.packed = functools.partial(_by_attention_mask, built)
+        way = PACKED
     sentences = _load(path)
     # Not shuffled: a few buckets at random may be all short.
     made = _batches(sentences, way, tokens_per_batch, row_length, shuffle=False)
@@ -63,6 +70,21 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
             "tokens a batch": real / len(batches),
         },
     )
+
+
+def _by_attention_mask(model, token_ids, segment_ids):
+    """Compute what `model.packed` does from a mask (B, T, T) and the positions that it gives."""
+    from keras import ops
+
+    from keras_attn.attention.segments import same_segment
+
+    mask = same_segment(segment_ids, segment_ids)
+    index = ops.arange(segment_ids.shape[1])
+    earlier = ops.logical_and(mask, index[None, :] < index[:, None])
+    places = ops.sum(ops.cast(earlier, "int32"), axis=2)
+    x = model.drop(model.position(model.embedding(token_ids), places))
+    arguments = {"query_positions": places, "key_positions": places}
+    return model.embedding.logits(model.depth(x, attention_mask=mask, **arguments))
 
 
 def save(path, sources, targets):

@@ -1,0 +1,124 @@
+"""Documents of packed rows: their numbers and positions, and attention that keeps them apart."""
+
+import dataclasses
+
+from keras import ops
+
+from keras_attn.attention.inputs import num_cached
+from keras_attn.ops.checks import check_integers, check_shape
+from keras_attn.ops.shapes import same_shape, size, slice_axis
+
+
+def check_segments(segment_ids, token_ids, name, of_tokens):
+    """Return segment ids as an int32 tensor; refuse them unless there is one for each token.
+
+    Any numbers are cast, as a functional model casts its inputs: under a `tf.distribute` strategy
+    Keras first shows a model the mean of all replicas' batches, which is not an integer.
+    """
+    segment_ids, token_ids = map(ops.convert_to_tensor, (segment_ids, token_ids))
+    check_shape(segment_ids, name, (None, None))
+    if not same_shape(segment_ids.shape, token_ids.shape):
+        raise ValueError(
+            f"`{name}` must have the shape of `{of_tokens}`, {tuple(token_ids.shape)}. "
+            f"Received: shape={tuple(segment_ids.shape)}."
+        )
+    return ops.cast(segment_ids, "int32")
+
+
+def same_segment(segment_ids, others):
+    """Return the attention mask (B, T, S) of tokens that have the same segment id.
+
+    `segment_ids` (B, T) of the queries and `others` (B, S) of the keys are int32; 0 is padding.
+    """
+    of_queries, of_keys = segment_ids[:, :, None], others[:, None, :]
+    return ops.logical_and(ops.equal(of_queries, of_keys), of_queries > 0)
+
+
+def find_documents(segment_ids):
+    """Return the number and the position of each token, int32 (B, T), for int32 ids (B, T).
+
+    A document is a run of equal ids. Its number is its first position in the row plus 1, and a
+    token's position is that in its document; both are 0 at padding.
+    """
+    real = segment_ids > 0
+    index = ops.arange(ops.shape(segment_ids)[1], dtype="int32")
+    begins = ops.not_equal(segment_ids[:, 1:], segment_ids[:, :-1])
+    begins = ops.concatenate([ops.ones_like(real[:, :1]), begins], axis=1)
+    run = ops.cumsum(ops.cast(begins, "int32"), axis=1)
+    # The first positions of all runs, in their order: sorting spares a matrix of all pairs.
+    starts = ops.sort(ops.where(begins, index, size(segment_ids, 1)), axis=1)
+    start = ops.take_along_axis(starts, run - 1, axis=1)
+    return ops.where(real, start + 1, 0), ops.where(real, index - start, 0)
+
+
+def pairs_in_documents(i, j, of_queries, of_keys):
+    """Return positions (..., T, 1) and (..., 1, S) in documents, and the mask of their pairs.
+
+    `i` and `j` are positions in a packed row, and the others the numbers of their documents.
+    """
+    here = ops.where(of_queries > 0, i - of_queries + 1, 0)
+    there = ops.where(of_keys > 0, j - of_keys + 1, 0)
+    return here, there, ops.equal(of_queries, of_keys)
+
+
+def segment_positions(segment_ids):
+    """Return the position of each token in its own document, int32 (B, T); padding has 0."""
+    return find_documents(ops.cast(segment_ids, "int32"))[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """The documents of one call of an attention layer."""
+
+    of_queries: object  # int32 (B, T), numbers of documents; 0 for padding
+    of_keys: object  # int32 (B, S)
+    positions: tuple  # int32 (B, T) and (B, S), in the documents
+
+    @classmethod
+    def of_call(cls, segment_ids, query, value, cache, positions):
+        """Find the documents of S keys for `segment_ids` (B, S), ints.
+
+        Args:
+            query: (B, T, D), at the last T of the positions of `value` (B, S, D), or after those
+                in the cache, whose slots are then the keys.
+            positions: the positions that the caller gave, which must be None.
+        """
+        if positions != (None, None):
+            raise ValueError(
+                "`segment_ids` set the positions, which count from 0 in each document: leave out "
+                "`query_positions` and `key_positions`. Received: positions beside `segment_ids`."
+            )
+        if cache is not None and "key" not in cache:
+            raise ValueError(
+                "`segment_ids` need a cache that keeps every key, "
+                f"`KVCache(max_length, whole=True)`. Received: a cache with {sorted(cache)}."
+            )
+        segment_ids = ops.convert_to_tensor(segment_ids)
+        check_integers(segment_ids, "segment_ids")
+        length, keys, axis = query.shape[1], value, 1
+        if cache is not None:
+            keys, axis = cache["key"], 2
+        grows = cache is not None and cache.get("index", 0) is None
+        num_keys = None if grows else keys.shape[axis]
+        check_shape(segment_ids, "segment_ids", (query.shape[0], num_keys))
+        if cache is None and None not in (length, num_keys) and length > num_keys:
+            raise ValueError(
+                "`segment_ids` need a key at the position of each query. "
+                f"Received: {length} queries, {num_keys} keys."
+            )
+        of_keys, places = find_documents(ops.cast(segment_ids, "int32"))
+        if cache is None and length == num_keys is not None:
+            return cls(of_keys, of_keys, (places, places))
+        length = size(query, 1)
+        is_extended = cache is not None and "index" in cache
+        first = num_cached(cache) if is_extended else size(keys, axis) - length
+        of_queries, own = (slice_axis(x, first, length, axis=1) for x in (of_keys, places))
+        return cls(of_queries, of_keys, (own, places))
+
+    def restrict(self, inputs):
+        """Return `AttentionInputs` by which queries attend to keys of their own document."""
+        of_keys = self.of_keys[:, None]  # (B, 1, S)
+        if inputs.key_mask is not None:
+            of_keys = ops.where(inputs.key_mask, of_keys, 0)
+        of_queries = ops.where(self.of_queries > 0, self.of_queries, -1)[:, None, :, None]
+        return inputs.replace(key_mask=of_keys, query_segments=(of_queries,))

@@ -1,0 +1,83 @@
+"""Packed rows of paragraphs: training by segment ids, by an attention mask, and by padding."""
+
+import pathlib
+import sys
+import tempfile
+
+from . import requirements
+from .card import card_parser, new_card
+from .contenders.pipeline import BUCKETS, MATRIX, NAIVE, PACKED, save
+from .harness import Contender, measure
+from .pipeline import (
+    ROW_LENGTHS,
+    TOKENS_PER_BATCH,
+    VOCABULARY_SIZE,
+    padding_of,
+    paragraphs_of,
+)
+
+TARGET = f"{__package__}.contenders.pipeline:training"
+PADDED = {"naive padding": NAIVE, "TokenBatches": BUCKETS}
+ROWS = (128, 512, 1024, 2048)
+METHOD = (
+    f"Paragraphs of PEPs as subwords of a vocabulary of {VOCABULARY_SIZE:,}; one of more than "
+    f"{ROW_LENGTHS['peps'] - 1} is divided. Batches have at most {TOKENS_PER_BATCH:,} ids, marks "
+    "and padding among them. A rate counts real tokens. **segment ids** are PackedBatches in rows "
+    "of that length, whose layers get `segment_ids`; **attention mask** are the same batches and "
+    "weights, whose layers get a mask (B, T, T) and positions. **naive padding** takes paragraphs "
+    "as they come, and **TokenBatches** such of similar length. Steps are those of `model.fit` of "
+    "a `gpt` of 4 layers of width 128 without XLA on batches spread over an epoch, float32, "
+    "{steps} a call. Each contender is a process of its own and all are asked in turn, "
+    "{repetitions} times."
+)
+
+
+def main():
+    parser = card_parser("packing", __doc__, repetitions=5)
+    parser.add_argument("--data-dir", required=True, help="folder with the folder peps")
+    parser.add_argument("--steps", type=int, default=2, help="optimizer steps of a call")
+    parser.add_argument("--rows", nargs="+", type=int, default=ROWS, help="lengths of packed rows")
+    arguments = parser.parse_args()
+    card = new_card(arguments, "Packed rows", METHOD, "tokens", {"padding": padding_of})
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(pathlib.Path(folder, "paragraphs.npz"))
+        try:
+            save(path, None, paragraphs_of(arguments.data_dir))
+        except ValueError as error:
+            sys.exit(f"python -m recipes.benchmarks.packing: {error}")
+        for length in arguments.rows:
+            print(f"Rows of {length}", flush=True)
+            add_rows(card, path, length, arguments)
+            card.write(arguments.out)
+    print(card.markdown())
+
+
+def add_rows(card, path, length, arguments):
+    """Add the rates of training on rows of one length, and on padded batches."""
+
+    def contender(name, way, row_length):
+        options = {
+            "path": path,
+            "model": "gpt",
+            "way": way,
+            "tokens_per_batch": TOKENS_PER_BATCH,
+            "row_length": row_length,
+            "steps": arguments.steps,
+            "vocabulary_size": VOCABULARY_SIZE,
+        }
+        return Contender(name, TARGET, options)
+
+    ids, mask = f"segment ids, rows of {length}", f"attention mask, rows of {length}"
+    padded = [contender(name, way, ROW_LENGTHS["peps"]) for name, way in PADDED.items()]
+    chosen = [contender(ids, PACKED, length), contender(mask, MATRIX, length), *padded]
+    rows, skipped = measure(chosen, arguments.repetitions)
+    asked = {mask: 1.3, "TokenBatches": 1.0, "naive padding": None}
+    comparisons = [
+        requirements.rates(rows, ids, other, "trains on", at_least)
+        for other, at_least in asked.items()
+    ]
+    card.add(f"Rows of {length:,} tokens", rows, skipped, comparisons)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Packed rows: each document has the outputs and gradients that it has alone, under every plan."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from index_sets import CASES, DISTINCT, NUM_HEADS, SMALL_TILES, WAYS, W
+from keras import ops
+
+from keras_attn import export
+from keras_attn.attention.inputs import TileSizes
+from keras_attn.layers import FeedForward, MultiHeadAttention, PositionedBlock, TransformerBlock
+from keras_attn.memory import KVCache
+from keras_attn.patterns import LSH, AdaptiveSpan, Causal, Global, Local, Pattern, PerHead, Sinks
+from keras_attn.positions import Learned
+from keras_attn.scores import ALiBi, DotProduct, LearnedRelative, Relative, T5Bias
+
+H, D = 4, 6
+# Documents shorter and longer than the windows and blocks, in two rows of 37 with padding.
+LENGTHS = [(11, 3, 17, 1), (2 * W + 1, 16)]
+T = 37
+ROWS = len(LENGTHS)
+
+
+def ids_of(lengths):
+    """Segment ids in the order of a row; the second row begins with padding."""
+    ids = [number for number, length in enumerate(lengths, start=5) for _ in range(length)]
+    fill = [0] * (T - len(ids))
+    return ids + fill if lengths == LENGTHS[0] else fill + ids
+
+
+IDS = np.array([ids_of(lengths) for lengths in LENGTHS], "int32")
+X = oracles.random(ROWS, T, D)
+SPANS = [
+    (row, np.flatnonzero(IDS[row] == number))
+    for row in range(ROWS)
+    for number in np.unique(IDS[row][IDS[row] > 0])
+]
+
+PLANS = {name: {"pattern": CASES[name][0]} for name in DISTINCT}
+PLANS["span"] = {"pattern": AdaptiveSpan(9, ramp=4, initial_span=0.5)}
+PLANS["lsh"] = {"pattern": LSH(4, num_rounds=2, num_buckets=4), "score": "shared_qk"}
+PLANS["lsh across buckets"] = {
+    "pattern": LSH(4, num_rounds=2, num_buckets=4, causal=False, across_buckets=True),
+    "score": "shared_qk",
+}
+PLANS["first keys"] = {"pattern": Sinks(2, 3), "position": "rotary"}
+PLANS["global"] = {"pattern": Local(3) | Global(2, causal=True)}
+PLANS["rotary, sinks"] = {"pattern": "causal", "position": "rotary", "sinks": True}
+PLANS["relative"] = {"pattern": Local(W), "score": Relative()}
+PLANS["learned relative"] = {"pattern": "causal", "score": LearnedRelative(9)}
+PLANS["biases"] = {"pattern": CASES["strided"][0], "score": DotProduct() + ALiBi() + T5Bias(8, 12)}
+PLANS["biases by head"] = {
+    "pattern": PerHead([Local(3), Causal(), Local(W, causal=False)]),
+    "score": DotProduct() + T5Bias(8, 12, bidirectional=True),
+}
+
+
+def built(implementation="blockwise", **arguments):
+    layer = MultiHeadAttention(NUM_HEADS, H, implementation=implementation, **arguments)
+    layer.tile_sizes = SMALL_TILES
+    layer.build((None, None, D), (None, None, D))
+    weights = [oracles.random(*w.shape, seed=n, scale=0.4) for n, w in enumerate(layer.weights)]
+    layer.set_weights(weights)
+    return layer
+
+
+def results(layer, x, real, **call):
+    """The output, and the gradients of the input and the weights, of the real tokens."""
+    x, upstream = tf.constant(x), np.cos(np.arange(D)) * real[..., None]
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        output = layer(x, x, **call)
+        loss = tf.reduce_sum(output * tf.cast(upstream, output.dtype))
+    sources = [x, *(weight.value for weight in layer.trainable_weights)]
+    gradients = tape.gradient(loss, sources, unconnected_gradients="zero")
+    return [oracles.numpy_of(y) for y in (output, *gradients)]
+
+
+def alone(layer):
+    """The same with each document in a row of its own, put back where it is in the packed rows."""
+    longest = max(len(places) for _, places in SPANS)
+    rows = np.zeros((len(SPANS), longest, D), "float32")
+    real = np.arange(longest) < np.array([[len(places)] for _, places in SPANS])
+    for n, (row, places) in enumerate(SPANS):
+        rows[n, : len(places)] = X[row, places]
+    of_rows = results(layer, rows, real, value_mask=real)
+    of_tokens = np.zeros((2, ROWS, T, D))
+    for n, (row, places) in enumerate(SPANS):
+        for found, put in zip(of_rows, of_tokens):
+            put[row, places] = found[n, : len(places)]
+    return [*of_tokens, *of_rows[2:]]
+
+
+FAST = [*WAYS, "block lookback", "block of an image", "span", "lsh", "relative", "biases by head"]
+FAST += ["first keys", "global"]
+EACH = [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in PLANS]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_packed_documents_equal_each_alone_and_do_not_touch_each_other(name):
+    layer, real = built(**PLANS[name]), IDS > 0
+    found = results(layer, X, real, segment_ids=IDS)
+    expected = alone(built("dense", **PLANS[name]))
+    expected[0][~real] = oracles.numpy_of(layer.output_bias)
+    for one, other in zip(found, expected, strict=True):
+        scale = max(1.0, np.abs(other).max())
+        np.testing.assert_allclose(one / scale, other / scale, atol=2e-5)
+    assert all(np.abs(gradient).max() > 1e-3 for gradient in expected[1:3])
+    (row, places), changed = SPANS[2], X.copy()
+    changed[row, places] += 1
+    after = np.asarray(layer(changed, changed, segment_ids=IDS))
+    differs = (after != found[0].astype("float32")).any(axis=-1)
+    assert differs[row, places].any()
+    differs[row, places] = False
+    assert not differs.any()
+
+
+@pytest.mark.parametrize("name", ["fixed", "heads in rows", "lsh", "span"])
+def test_the_matrix_of_scores_gives_the_same(name):
+    layers = [built(how, **PLANS[name]) for how in ("blockwise", "dense")]
+    call = {"segment_ids": IDS, "value_mask": np.arange(T)[None] % 7 != 3}
+    real = np.ones((ROWS, T))
+    for one, other in zip(*(results(layer, X, real, **call) for layer in layers), strict=True):
+        scale = max(1.0, np.abs(other).max())
+        np.testing.assert_allclose(one / scale, other / scale, atol=2e-5)
+    output, scores = layers[0](X, X, **call, return_attention_scores=True)
+    np.testing.assert_array_equal(output, layers[0](X, X, **call))
+    same = (IDS[:, :, None] == IDS[:, None, :]) & (IDS[:, :, None] > 0)
+    assert np.all(np.asarray(scores)[~np.broadcast_to(same[:, None], scores.shape)] == 0)
+    np.testing.assert_allclose(scores, layers[1](X, X, **call, return_attention_scores=True)[1])
+
+
+def test_a_row_without_segments_is_another_function():
+    """So the tests above can fail."""
+    layer = built(pattern="causal")
+    assert np.abs(layer(X, X, segment_ids=IDS) - layer(X, X))[IDS > 5].max() > 0.1
+
+
+def test_a_pattern_of_ones_own_gets_positions_in_the_document():
+    class Firsts(Pattern):
+        causal = True
+
+        def mask_mod(self, i, j):
+            return (j < 2) & (j <= i)
+
+        def attend(self, inputs, log_weight=False):
+            raise AssertionError("its own plan does not know packed rows")
+
+    found = built(pattern=Firsts())(X, X, segment_ids=IDS)
+    layer = built("dense", pattern=Firsts())
+    for row, places in SPANS:
+        document = X[row : row + 1, places]
+        np.testing.assert_allclose(
+            found[row][places[0] : places[-1] + 1], layer(document, document)[0], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("slots", [T + 2, None])
+def test_a_cache_is_extended_by_parts_of_a_packed_row(slots):
+    layer = built(pattern="causal", position="rotary", num_key_value_heads=1)
+    whole = layer(X, X, segment_ids=IDS)
+    cache, outputs = KVCache(slots).initial(layer, ROWS), []
+    ids = np.pad(IDS, [(0, 0), (0, 2)])
+    for start, end in ((0, 9), (9, 10), (10, 22), (22, T)):
+        piece = ops.array(X[:, start:end])
+        output, cache = layer(piece, piece, cache=cache, segment_ids=ids[:, : slots or end])
+        outputs.append(output)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
+
+
+@pytest.mark.parametrize("implementation", ["blockwise", "dense"])
+def test_queries_may_be_the_last_tokens_of_the_row(implementation):
+    layer = built(implementation, pattern=Local(W), position="rotary")
+    whole = layer(X, X, segment_ids=IDS)
+    last = layer(X[:, -9:], X, segment_ids=IDS)
+    np.testing.assert_allclose(last, whole[:, -9:], atol=2e-5)
+
+
+def test_a_block_passes_segments_on_and_counts_positions_in_documents():
+    block = TransformerBlock(MultiHeadAttention(2, 4, pattern="causal"), FeedForward(7))
+    block = PositionedBlock(block, Learned(17))
+    x = keras.Input((None, D))
+    segment_ids = keras.Input((None,), dtype="int32")
+    model = keras.Model([x, segment_ids], block(x, segment_ids=segment_ids))
+    oracles.scramble(model)
+    found = model([X, IDS])
+    for row, places in SPANS:
+        document = X[row : row + 1, places]
+        np.testing.assert_allclose(
+            found[row][places[0] : places[-1] + 1], block(document)[0], atol=1e-5
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["causal", "strided", "lsh", "fixed"])
+def test_one_graph_serves_every_length_with_ops_that_the_server_runs(name, tmp_path):
+    layer = built(**PLANS[name])
+    layer.tile_sizes = TileSizes()
+    spec = tf.TensorSpec([None, None, D], tf.float32), tf.TensorSpec([None, None], tf.int32)
+
+    class Served(tf.Module):
+        @tf.function(input_signature=spec, autograph=False)
+        def __call__(self, x, segment_ids):
+            return layer(x, x, segment_ids=segment_ids)
+
+    served = Served()
+    served.layer = layer
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    tf.saved_model.save(served, str(tmp_path), options=options)
+    assert export.unservable_ops(str(tmp_path)) == []
+    loaded = tf.saved_model.load(str(tmp_path))
+    for length in (1, 12, T):
+        x, ids = X[:, :length], IDS[:, :length]
+        np.testing.assert_allclose(loaded(x, ids), layer(x, x, segment_ids=ids), atol=1e-5)
+    compiled = tf.function(lambda x: layer(x, x, segment_ids=IDS), jit_compile=True)
+    np.testing.assert_allclose(compiled(X), layer(X, X, segment_ids=IDS), atol=2e-5)
+
+
+CROSS = np.ones((ROWS, 3, D), "float32")
+
+
+@pytest.mark.parametrize(
+    "inputs, call, message",
+    [
+        ((X, X), {"segment_ids": IDS[:, 1:]}, r"`segment_ids`.*\(2, 37\).*\(2, 36\)"),
+        ((X, X), {"segment_ids": IDS[:1]}, r"`segment_ids`.*\(2, 37\).*\(1, 37\)"),
+        ((X, X), {"segment_ids": IDS[0]}, r"`segment_ids`.*\(2, 37\).*\(37,\)"),
+        ((X, X), {"segment_ids": IDS + 0.5}, "`segment_ids` must be integers.*float"),
+        ((X, CROSS), {"segment_ids": IDS[:, :3]}, "key at the position.*37 queries, 3 keys"),
+        (
+            (X, X),
+            {"segment_ids": IDS, "query_positions": np.arange(T)},
+            "leave out `query_positions`",
+        ),
+    ],
+)
+def test_errors(inputs, call, message):
+    with pytest.raises(ValueError, match=message):
+        built()(*inputs, **call)
+
+
+@pytest.mark.parametrize("implementation", ["blockwise", "dense"])
+def test_rounds_that_look_back_at_each_other_are_refused(implementation):
+    pattern = LSH(4, num_buckets=4, across_buckets=True, wrap=True)
+    layer = built(implementation, pattern=pattern, score="shared_qk")
+    with pytest.raises(ValueError, match="`wrap`.*two documents"):
+        layer(X, X, segment_ids=IDS)
