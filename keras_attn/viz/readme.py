@@ -11,5 +11,5 @@ def write_picture(folder):
     folder.mkdir(parents=True, exist_ok=True)
     # The metadata lists the values in the picture, so that a test can detect an outdated one.
     plot_axes().savefig(
-        folder / "axes.png", dpi=90, metadata={"Description": "\n".join(values_by_axis())}
+        folder / "axes.png", dpi=80, metadata={"Description": "\n".join(values_by_axis())}
     )
