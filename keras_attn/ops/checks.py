@@ -95,7 +95,9 @@ def check_ids(ids, name, count):
     """
     if is_symbolic(ids):
         return
-    if ops.any(ops.logical_or(ids < 0, ids >= count)):
+    is_outside = ops.any(ops.logical_or(ids < 0, ids >= count))
+    # JAX computes with constants under tracing, and has no value of the result.
+    if not is_symbolic(is_outside) and is_outside:
         least, most = int(ops.min(ids)), int(ops.max(ids))
         raise ValueError(
             f"`{name}` must be ids of the vocabulary, in [0, {count}). Use the tokenizer that the "

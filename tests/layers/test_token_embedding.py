@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import tensorflow as tf
+from other_backend import needs_jax, run_on
 
 from keras_attn.layers import TokenEmbedding
 
@@ -100,6 +101,22 @@ def test_a_cap_bounds_the_logits_only():
     expected = 0.5 * np.tanh(np.asarray(plain.logits(HIDDEN)) / 0.5)
     np.testing.assert_allclose(capped.logits(HIDDEN), expected, atol=1e-6)
     np.testing.assert_array_equal(capped(IDS), plain(IDS))
+
+
+CONSTANT_IDS = """
+import json, jax, numpy as np
+from keras_attn.layers import TokenEmbedding
+layer, ids = TokenEmbedding(13, 7), jax.numpy.array([[1, 12]])
+layer.build((None, None))
+found = jax.jit(lambda: layer(ids))()
+print(json.dumps(bool(np.array_equal(found, layer(ids)))))
+"""
+
+
+@pytest.mark.slow
+@needs_jax
+def test_jax_compiles_with_ids_that_are_constants():
+    assert run_on("jax", CONSTANT_IDS) is True
 
 
 def test_save_config():
