@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_integers, check_sizes
+from keras_attn.ops.checks import check_ids, check_integers, check_sizes
 from keras_attn.ops.shapes import flatten_rows
 
 
@@ -125,6 +125,7 @@ class AdaptiveEmbedding(registry.MaskedLayer):
     def call(self, inputs):
         check_integers(inputs, "token_ids")
         tokens = ops.cast(inputs, "int32")
+        check_ids(tokens, "token_ids", self.vocabulary_size)
         # As in one table: negative ids count from the end; other ids out of range have no row.
         tokens = ops.where(tokens < 0, tokens + self.vocabulary_size, tokens)
         tokens = ops.where(tokens < 0, self.vocabulary_size, tokens)
