@@ -49,12 +49,37 @@ AXES = {
             "DotProduct() + T5Bias()": 1.6,
             "SoftCap(DotProduct(), 50.0)": None,
             "Relative()": None,
+            "LearnedRelative(16)": None,
+            "Disentangled()": None,
+            "Cosine()": None,
+            "Kernel()": None,
+            "FAVOR()": None,
+        },
+    ),
+    "layer": Axis(
+        "{}",
+        "MultiHeadAttention(4, 32, pattern='causal')",
+        {
+            "MultiHeadAttention(4, 32, pattern='causal', qk_norm='rms_norm')": None,
+            "MultiHeadAttention(4, 32, pattern='causal', sinks=True)": None,
+            "MultiHeadAttention(4, 32, pattern='causal', use_gate=True)": None,
+            "DifferentialAttention(2, 32, layer_index=3, pattern='causal')": None,
         },
     ),
     "pattern": Axis(
         "MultiHeadAttention(4, 32, pattern={}, implementation='blockwise')",
         "Local(129, causal=False)",
-        {"Local(129)": None},
+        {"Local(129)": None, "Local(129, causal=False) | Global(16)": 1.6, "Dilated(129, 4)": None},
+        asked_at=16384,
+    ),
+    "causal_pattern": Axis(
+        "MultiHeadAttention(4, 32, pattern={}, implementation='blockwise')",
+        "Local(129)",
+        {
+            "Local(129) | Global(16, causal=True)": 1.6,
+            "Sinks(16, 129)": None,
+            "Local(129) | Random(64, 3, 16384, causal=True)": None,
+        },
         asked_at=16384,
     ),
     "position": Axis(

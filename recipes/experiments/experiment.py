@@ -81,7 +81,7 @@ class Experiment:
 
     def markdown(self, runs):
         """Return the card: a row for each value, with the numbers of all seeds and their median."""
-        columns = [name for name in runs[0] if name not in ("value", "seed")]
+        columns = [name for name in runs[0] if name not in ("value", "seed", "seconds")]
         lines = [f"# {self.question}", "", self.method, ""]
         lines += [f"- Command: `python -m {__package__}.{self.name}`", f"- Hardware: {hardware()}"]
         lines += ["", "Median over the seeds, then the number of each seed.", ""]

@@ -4,8 +4,8 @@ import numpy as np
 
 from keras_attn import layers
 
+from .characters import attention, language_model
 from .experiment import Experiment
-from .small_models import attention, language_model
 
 NAMES = 64
 EPOCHS, BATCH = 94, 256  # 1,504 steps
@@ -30,16 +30,16 @@ EXPERIMENT = Experiment(
     "facts",
     __doc__.strip(),
     "The share of 4,096 random facts (a, b) -> c that a model of one block of width 64 remembers "
-    "after 1,504 steps of 256 facts. The first three rows compute 64 hidden units a position.",
+    "after 1,504 steps of 256 facts. `dense_64` is `FeedForward(64)`, `experts_8_top_1` has eight "
+    "such experts and computes one, `experts_16_top_2` has sixteen of half the width and computes "
+    "two: 64 hidden units a position in all three. `dense_512` has the weights of all experts.",
     {
-        "`FeedForward(64)`": lambda: layers.FeedForward(64),
-        '`MixtureOfExperts(FeedForward(64), 8, 1, router="probability")`': lambda: (
-            layers.MixtureOfExperts(layers.FeedForward(64), 8, 1, router="probability")
+        "dense_64": lambda: layers.FeedForward(64),
+        "experts_8_top_1": lambda: layers.MixtureOfExperts(
+            layers.FeedForward(64), 8, 1, router="probability"
         ),
-        "`MixtureOfExperts(FeedForward(32), 16, 2)`": lambda: layers.MixtureOfExperts(
-            layers.FeedForward(32), 16, 2
-        ),
-        "`FeedForward(512)`": lambda: layers.FeedForward(512),
+        "experts_16_top_2": lambda: layers.MixtureOfExperts(layers.FeedForward(32), 16, 2),
+        "dense_512": lambda: layers.FeedForward(512),
     },
     run,
 )
