@@ -7,15 +7,16 @@ from .experiment import Experiment
 
 TRAINED = 64
 LENGTHS = (64, 128, 256, 512)
+STEPS, ROWS = 700, 256
 
 
 def run(make_arguments):
     """Return the bits per character of the last 32 characters of texts of each length."""
     data = characters()
     model = three_layers(data.vocabulary_size, **make_arguments())
-    train(model, data.train, TRAINED, steps=700)
+    train(model, data.train, TRAINED, STEPS)
     # All lengths are scored on the same characters.
-    rows = windows(data.valid, max(LENGTHS) + 1, 256)
+    rows = windows(data.valid, max(LENGTHS) + 1, ROWS)
     return {f"{n} characters": bits(model, rows[:, -n - 1 :], count=32) for n in LENGTHS}
 
 

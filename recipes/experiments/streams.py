@@ -7,15 +7,16 @@ from .experiment import Experiment
 
 TRAINED = 128
 LENGTHS = (128, 384, 1024)
+STEPS, ROWS = 700, 128
 
 
 def run(make_pattern):
     """Return the bits per character of the last 64 characters of texts of each length."""
     data = characters()
     trained = three_layers(data.vocabulary_size, position="rotary")
-    train(trained, data.train, TRAINED, steps=700)
+    train(trained, data.train, TRAINED, STEPS)
     model = three_layers(data.vocabulary_size, position="rotary", pattern=make_pattern())
-    rows = windows(data.valid, max(LENGTHS) + 1, 128)
+    rows = windows(data.valid, max(LENGTHS) + 1, ROWS)
     model(rows[:1, :-1])
     model.set_weights(trained.get_weights())
     return {f"{n} characters": bits(model, rows[:, -n - 1 :], count=64) for n in LENGTHS}

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from recipes.experiments import deep_residuals, facts, lengths
+from recipes.experiments import deep_residuals, facts, lengths, streams
 from recipes.experiments.experiment import Experiment
 
 
@@ -26,9 +26,11 @@ def test_an_experiment_runs_what_its_card_lacks(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", (deep_residuals, facts, lengths))
+@pytest.mark.parametrize("module", (deep_residuals, facts, lengths, streams))
 def test_a_short_run_gives_finite_numbers(module, monkeypatch):
     for name, small in {"STEPS": 3, "EPOCHS": 1, "ROWS": 16, "NUM_LAYERS": 2}.items():
         monkeypatch.setattr(module, name, small, raising=False)
-    for value in module.EXPERIMENT.values.values():
-        assert np.isfinite(list(module.run(value).values())).all()
+    first, *others = module.EXPERIMENT.values.values()
+    assert np.isfinite(list(module.run(first).values())).all()
+    for make in others:
+        make()
