@@ -114,3 +114,14 @@ class Block(MaskedLayer):
         if kwargs.get("cache") is not None or kwargs.get("return_attention_scores"):
             return super().compute_output_spec(x, context, **kwargs)
         return keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+
+
+def check_cross_attention(name, attention):
+    """Refuse attention to another sequence by a score that depends on distances."""
+    score = getattr(attention, "score", None)
+    if getattr(score, "uses_positions", False):
+        raise ValueError(
+            f"`{name}` attends to another sequence, and positions of two sequences have no "
+            "distance: give it a score of contents alone, such as `DotProduct()`. "
+            f"Received: score={score!r}."
+        )

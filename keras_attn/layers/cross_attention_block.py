@@ -4,6 +4,7 @@ import keras
 
 from keras_attn import registry, residuals
 from keras_attn.attention.masks import keras_mask
+from keras_attn.layers.block import check_cross_attention
 from keras_attn.ops.checks import check_rates
 
 
@@ -33,7 +34,7 @@ class CrossAttentionBlock(registry.MaskedLayer):
         (B, T, D).
 
     Raises:
-        ValueError: if `dropout` is outside [0, 1).
+        ValueError: if the attention's score has distances, or `dropout` is outside [0, 1).
 
     Example:
         >>> import keras
@@ -62,6 +63,7 @@ class CrossAttentionBlock(registry.MaskedLayer):
         super().__init__(**kwargs)
         self.attention = registry.revive(attention)
         self.feed_forward = registry.revive(feed_forward)
+        check_cross_attention("attention", self.attention)
         check_rates(dropout=dropout)
         residual = residuals.get(residual, dtype=self.dtype_policy)
         self.attention_residual = registry.copy(residual)

@@ -9,7 +9,7 @@ from keras import ops
 from keras_attn import registry, residuals
 from keras_attn.attention.masks import join_masks
 from keras_attn.feed_forward import PositionMixer
-from keras_attn.layers.block import Block
+from keras_attn.layers.block import Block, check_cross_attention
 from keras_attn.ops.checks import check_given, check_rates, check_shape
 
 # The arguments, beside query and value, by which a block calls an attention layer.
@@ -41,7 +41,8 @@ class TransformerBlock(Block):
 
     Raises:
         ValueError: if only one of context and cross-attention is given, if a memory comes with a
-            cache, if a sublayer is not a layer of its kind, or if `dropout` is outside [0, 1).
+            cache, if a sublayer is not a layer of its kind, if the score of `cross_attention`
+            depends on distances, or if `dropout` is outside [0, 1).
 
     Example:
         >>> import keras
@@ -75,6 +76,7 @@ class TransformerBlock(Block):
                 raise ValueError(f"`{name}` must be a layer. Received: {name}={layer!r}.")
             _check_sublayer(name, layer)
             setattr(self, name, layer)
+        check_cross_attention("cross_attention", self.cross_attention)
         check_rates(dropout=dropout)
         residual = residuals.get(residual, dtype=self.dtype_policy)
         self.attention_residual = self._copy_residual("attention", residual)

@@ -35,6 +35,12 @@ def test_output_equals_the_formula(adds_query, normalizes_context):
     np.testing.assert_allclose(block(QUERY, CONTEXT, context_mask=REAL), x, atol=1e-5)
 
 
+def test_a_score_of_distances_is_refused():
+    attention = MultiHeadAttention(3, 4, score="relative")
+    with pytest.raises(ValueError, match=r"`attention` attends to another.*score=Relative\(\)"):
+        CrossAttentionBlock(attention, FeedForward(11))
+
+
 @pytest.mark.slow
 def test_check_layer():
     check_layer(built(), QUERY, CONTEXT, slow=False).raise_if_any()

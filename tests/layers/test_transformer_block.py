@@ -8,6 +8,7 @@ from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, T
 from keras_attn.memory import KVCache
 from keras_attn.norms import LayerNorm
 from keras_attn.residuals import PostNorm, PreNorm
+from keras_attn.scores import ALiBi, DotProduct
 
 B, T, S, N, H, D, F, C = 2, 5, 7, 3, 4, 11, 13, 17
 X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, C)
@@ -219,8 +220,8 @@ def test_in_a_functional_model_of_any_length(cross):
         np.testing.assert_allclose(found, layer(*arrays), atol=1e-5)
 
 
-def attention():
-    return MultiHeadAttention(N, H)
+def attention(**arguments):
+    return MultiHeadAttention(N, H, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +232,12 @@ def attention():
         (
             lambda: TransformerBlock(attention(), FeedForward(F), cross_attention=3),
             "`cross_attention` must be a layer.*3",
+        ),
+        (
+            lambda: TransformerBlock(
+                attention(), FeedForward(F), cross_attention=attention(score=DotProduct() + ALiBi())
+            ),
+            r"`cross_attention` attends to another sequence.*score=Sum\(\[DotProduct\(\), ALiBi",
         ),
         (lambda: block(residual="sandwich"), "residual='sandwich'"),
         (lambda: block(dropout=1.0), "`dropout`.*dropout=1.0"),
