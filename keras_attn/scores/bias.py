@@ -28,9 +28,11 @@ class Bias(ScoreLayer):
         ...     def build(self, query_shape, key_shape):
         ...         self.slopes = self.add_weight((query_shape[1], 1), "zeros", name="slopes")
         ...     def of_distances(self, distances):
-        ...         return self.slopes * keras.ops.log1p(keras.ops.abs(distances) + 0.0)
+        ...         return self.slopes * keras.ops.cast(distances, "float32")
         >>> score = keras_attn.scores.DotProduct() + Recency()
         >>> layer = keras_attn.layers.MultiHeadAttention(2, 8, score=score, pattern="causal")
+        >>> layer(keras.ops.ones((3, 5, 16)), keras.ops.ones((3, 5, 16))).shape
+        TensorShape([3, 5, 16])
     """
 
     uses_positions = True

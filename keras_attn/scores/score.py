@@ -49,7 +49,7 @@ class Score(registry.Value):
     sum_type = None
 
     def __add__(self, other):
-        return self.sum_type([self, other]) if isinstance(other, Score) else NotImplemented
+        return self.sum_type([self, other])
 
     def __radd__(self, other):  # `sum(scores)` begins with 0
         return self if isinstance(other, int) and other == 0 else NotImplemented
@@ -63,6 +63,9 @@ class ScoreLayer(registry.LayerValue, Score):
     """
 
     has_weights = True
+
+    def build(self, query_shape, key_shape=None):
+        """Create the weights, for shapes (B, N, T, H) and (B, N, S, H); by default none."""
 
     def build_for(self, query_shape, key_shape):
         registry.build_once(self, query_shape, key_shape)

@@ -46,7 +46,10 @@ class SoftCap(ScoreLayer):
         if cap <= 0:
             raise ValueError(f"`cap` must be above 0. Received: cap={cap!r}.")
         if not isinstance(score, Score) or isinstance(score, Bias):
-            raise ValueError(f"`score` must be a score. Received: score={score!r}.")
+            raise ValueError(
+                "`score` must be a score, to which biases may be added, such as "
+                f"DotProduct() + ALiBi(). Received: score={score!r}."
+            )
         self.score = score
         self.cap = float(cap)
 

@@ -48,7 +48,10 @@ class Sum(ScoreLayer):
         super().__init__(**kwargs)
         terms = [revive(term) for term in terms]
         if not all(isinstance(term, Score) for term in terms):
-            raise ValueError(f"`terms` must be scores and biases. Received: terms={terms!r}.")
+            raise ValueError(
+                "`terms` must be scores and biases; a bias of your own is a subclass of "
+                f"`scores.Bias`. Received: terms={terms!r}."
+            )
         self.terms = [t for term in terms for t in (term.terms if type(term) is Sum else [term])]
         if not self._scores():
             raise ValueError(

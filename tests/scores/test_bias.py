@@ -246,6 +246,19 @@ def test_save_config(make):
     np.testing.assert_array_equal(again(x, x), layer(x, x))
 
 
+def test_a_bias_of_ones_own_needs_no_weights():
+    class Recency(Bias):
+        def of_distances(self, distances):
+            return -0.1 * ops.abs(ops.cast(distances, "float32"))[None]
+
+    layer, x = MultiHeadAttention(1, H, score=DotProduct() + Recency()), oracles.random(1, 3, 6)
+    _, scores = layer(x, x, return_attention_scores=True)
+    layer.score = DotProduct()
+    _, plain = layer(x, x, return_attention_scores=True)
+    logits = np.log(plain)[0, 0] - 0.1 * np.abs(np.arange(3)[:, None] - np.arange(3))
+    np.testing.assert_allclose(scores[0, 0], ops.softmax(logits), atol=1e-6)
+
+
 def test_sums_are_flat_and_readable():
     score = sum([DotProduct(), ALiBi(), T5Bias()])
     assert repr(score) == "Sum([DotProduct(), ALiBi(), T5Bias()])"
@@ -259,7 +272,8 @@ def test_sums_are_flat_and_readable():
         (lambda: MultiHeadAttention(2, 4, score=T5Bias()), r"write DotProduct\(\) \+ T5Bias"),
         (lambda: ALiBi() + T5Bias(), r"A bias is added to a score"),
         (lambda: Sum([DotProduct(), 3]), "`terms` must be scores and biases.*3"),
-        (lambda: SoftCap(ALiBi(), 3.0), "`score` must be a score.*ALiBi"),
+        (lambda: DotProduct() + np.ones((2, 2)), "a bias of your own is a subclass.*array"),
+        (lambda: SoftCap(ALiBi(), 3.0), r"such as DotProduct\(\) \+ ALiBi\(\).*score=ALiBi"),
         (lambda: SoftCap(DotProduct(), 0), "`cap` must be above 0.*cap=0"),
         (lambda: T5Bias(1), "`num_buckets`.*num_buckets=1"),
         (lambda: T5Bias(32, 16), "`max_distance` must be an integer of at least 17.*16"),
