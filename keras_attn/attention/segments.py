@@ -100,7 +100,14 @@ class Segments:
             keys, axis = cache["key"], 2
         grows = cache is not None and cache.get("index", 0) is None
         num_keys = None if grows else keys.shape[axis]
-        check_shape(segment_ids, "segment_ids", (query.shape[0], num_keys))
+        shape = query.shape[0], num_keys
+        if cache is not None and None not in shape and tuple(segment_ids.shape) != shape:
+            raise ValueError(
+                f"`segment_ids` need an id for each slot of the cache, shape {shape}; a cache that "
+                "keeps every key is `KVCache(max_length, whole=True)`. "
+                f"Received: shape={tuple(segment_ids.shape)}."
+            )
+        check_shape(segment_ids, "segment_ids", shape)
         if cache is None and None not in (length, num_keys) and length > num_keys:
             raise ValueError(
                 "`segment_ids` need a key at the position of each query. "

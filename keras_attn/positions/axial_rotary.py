@@ -71,9 +71,10 @@ class AxialRotary(Position):
         check_shape(x, "x", (None,) * 3, (None,) * 4)
         length = x.shape[-2]
         if positions is None:
-            check_fits(length, self.shape)
             positions = ops.arange(ops.shape(x)[-2], dtype="int32")
         positions = check_positions(positions, "positions", x.shape[0], length)
+        if len(positions.shape) == 1:  # rows with positions of their own may hold several grids
+            check_fits(length, self.shape)
         coordinates = grid_coordinates(positions, self.shape)
         halves = ops.split(x, 2, axis=-1)
         turned = [self.rotary(*part) for part in zip(halves, coordinates, strict=True)]

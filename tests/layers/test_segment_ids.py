@@ -218,7 +218,7 @@ def test_one_graph_serves_every_length_with_ops_that_the_server_runs(name, tmp_p
     np.testing.assert_allclose(compiled(X), layer(X, X, segment_ids=IDS), atol=2e-5)
 
 
-CROSS = np.ones((ROWS, 3, D), "float32")
+CROSS, SLOTS = np.ones((ROWS, 3, D), "float32"), np.ones((ROWS, NUM_HEADS, 5, H), "float32")
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,11 @@ CROSS = np.ones((ROWS, 3, D), "float32")
         ((X, X), {"segment_ids": IDS[0]}, r"`segment_ids`.*\(2, 37\).*\(37,\)"),
         ((X, X), {"segment_ids": IDS + 0.5}, "`segment_ids` must be integers.*float"),
         ((X, CROSS), {"segment_ids": IDS[:, :3]}, "key at the position.*37 queries, 3 keys"),
+        (
+            (X, X),
+            {"segment_ids": IDS, "cache": dict.fromkeys(("key", "value"), SLOTS)},
+            r"an id for each slot.*shape \(2, 5\).*whole=True.*\(2, 37\)",
+        ),
         (
             (X, X),
             {"segment_ids": IDS, "query_positions": np.arange(T)},

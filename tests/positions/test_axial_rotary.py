@@ -96,6 +96,7 @@ def test_check_layer():
         (lambda: AxialRotary((3, 5), 0), "`max_wavelength`.*max_wavelength=0"),
         (lambda: AxialRotary((3, 5))(X[..., :10]), r"multiple of 4.*\(2, 3, 15, 10\)"),
         (lambda: AxialRotary((2, 7))(X), "longer than the table.*length 15.*2 x 7"),
+        (lambda: AxialRotary((2, 7))(X, np.arange(15)), "longer than the table.*length 15.*2 x 7"),
     ],
 )
 def test_invalid_arguments_raise(call, message):
