@@ -1,0 +1,135 @@
+"""Each value of attention since 2020 with each other one: every plan is the formula's result."""
+
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from combinations import (
+    NORMS,
+    PATTERNS,
+    POSITIONS,
+    SCORES,
+    H,
+    N,
+    attend,
+    covering_rows,
+    each_value_once,
+)
+from index_sets import SMALL_TILES
+from keras import ops
+
+from keras_attn.layers import DifferentialAttention, MultiHeadAttention
+from keras_attn.memory import KVCache
+
+B, T, D = 2, 37, 5
+X = oracles.random(B, T, D)
+REAL = np.arange(T) < np.array([[T], [29]])
+# Documents, before or after padding.
+IDS = np.array([[7] * 11 + [8] * 3 + [9] * 19 + [0] * 4, [0] * 2 + [5] * 13 + [6] * 22], "int32")
+ROWS = list(covering_rows())
+FEW = list(each_value_once(ROWS))
+
+
+def parameters(rows):
+    """Each row as a parameter; those beyond the few that have each value are slow."""
+    return [
+        pytest.param(
+            row, id="-".join(map(str, row.values())), marks=[pytest.mark.slow] * (row not in FEW)
+        )
+        for row in rows
+    ]
+
+
+def layer_of(row, implementation):
+    arguments = {name: row[name] for name in ("sinks", "use_gate", "num_key_value_heads")}
+    kind = {"plain": MultiHeadAttention, "differential": DifferentialAttention}[row["kind"]]
+    layer = kind(
+        *(N, H, 2)[: 3 if row["kind"] == "differential" else 2],
+        score=SCORES[row["score"]][0](),
+        pattern=PATTERNS[row["pattern"]][0],
+        position=POSITIONS[row["position"]][0](),
+        qk_norm=NORMS[row["qk_norm"]][0](),
+        implementation=implementation,
+        **arguments,
+    )
+    layer.tile_sizes = SMALL_TILES
+    layer.build(X.shape, X.shape)
+    for seed, weight in enumerate(layer.trainable_weights):
+        spread = 0.3 if len(weight.shape) < 2 else 0.6
+        weight.assign(weight + oracles.random(*weight.shape, seed=seed, scale=spread))
+    return layer
+
+
+def call_of(row):
+    calls = {"whole": {}, "padded": {"value_mask": REAL}, "packed": {"segment_ids": IDS}}
+    return calls[row["rows"]]
+
+
+def results(layer, row):
+    """The output, and the gradients of the input and the weights."""
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        output = layer(x, x, **call_of(row))
+        loss = tf.reduce_sum(output * tf.cos(tf.range(float(D))))
+    sources = [x, *(weight.value for weight in layer.trainable_weights)]
+    gradients = tape.gradient(loss, sources, unconnected_gradients="zero")
+    return [output, *map(tf.convert_to_tensor, gradients)]  # some are of gathered rows
+
+
+def formula(layer, row):
+    """The output (B, T, D), and the tokens that are not padding of a packed row."""
+    output, real = np.zeros((B, T, D)), np.ones((B, T), bool)
+    for b in range(B):
+        x, keys = X[b].astype("float64"), np.ones(T, bool)
+        if row["rows"] == "packed":
+            real[b] = IDS[b] > 0
+            for number in np.unique(IDS[b][real[b]]):
+                places = IDS[b] == number
+                output[b, places] = attend(row, layer, x[places], keys[places])
+        else:
+            output[b] = attend(row, layer, x, REAL[b] if row["rows"] == "padded" else keys)
+    return output, real
+
+
+@pytest.mark.parametrize("row", parameters(ROWS))
+def test_plan_and_matrix_equal_the_formula(row):
+    layers = [layer_of(row, way) for way in ("blockwise", "dense")]
+    layers[1].set_weights(layers[0].get_weights())
+    tiles, matrix = (results(layer, row) for layer in layers)
+    expected, real = formula(layers[1], row)
+    largest = np.abs(expected).max()
+    assert largest > 0.1
+    for found in (matrix[0], tiles[0]):
+        found = np.asarray(found)[real] / largest
+        np.testing.assert_allclose(found, expected[real] / largest, atol=5e-5)
+    names = ["input", *(weight.path for weight in layers[0].trainable_weights)]
+    for name, one, other in zip(names, tiles[1:], matrix[1:], strict=True):
+        scale = max(1.0, np.abs(other).max())
+        np.testing.assert_allclose(one / scale, other / scale, atol=5e-5, err_msg=name)
+
+
+CAUSAL = [row for row in ROWS if PATTERNS[row["pattern"]][0].causal and row["rows"] != "padded"]
+
+
+@pytest.mark.parametrize("row", parameters(CAUSAL))
+def test_decoding_equals_the_whole_pass(row):
+    layer = layer_of(row, "dense")
+    cache, outputs = KVCache(T).initial(layer, B), []
+    for start, end in ((0, 13), (13, 14), (14, 15), (15, 16)):
+        piece = ops.array(X[:, start:end])
+        output, cache = layer(piece, piece, cache=cache)
+        outputs.append(output)
+    whole = layer(X, X)[:, :16]
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), whole, atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", parameters(ROWS))
+def test_a_configuration_restores_the_layer(row):
+    layer = layer_of(row, "dense")
+    again = type(layer).from_config(layer.get_config())
+    again.build(X.shape, X.shape)
+    again.set_weights(layer.get_weights())
+    assert repr(again) == repr(layer)
+    np.testing.assert_array_equal(again(X, X), layer(X, X))
