@@ -1,0 +1,270 @@
+"""Layers beside those of Hugging Face's transformers 5.23, with copied weights."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import peers
+import pytest
+from keras import ops
+
+from keras_attn import norms, patterns, positions, scores
+from keras_attn.layers import (
+    DifferentialAttention,
+    FeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
+    MultiHeadAttention,
+)
+from keras_attn.ops.activations import gelu_tanh
+from keras_attn.patterns import Global, Local
+
+SCRIPT = Path(__file__).with_name("transformers_layers.py")
+N, K, H, D = 4, 2, 6, 12
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+pytestmark = pytest.mark.slow
+
+
+def case(name):
+    return peers.results_of(SCRIPT, name)
+
+
+def built(layer, x):
+    layer.build(x.shape)
+    return layer
+
+
+def attention(x, *, use_bias=False, **arguments):
+    layer = MultiHeadAttention(N, H, use_bias=use_bias, **arguments)
+    return built(layer, x)
+
+
+@pytest.mark.parametrize("name, offset", [("llama_norm", 0.0), ("gemma_norm", 1.0)])
+def test_rms_norm(name, offset):
+    given = case(name)
+    norm = built(norms.RMSNorm(1e-6, offset), given["x"])
+    norm.scale.assign(given["weight"])
+    peers.check_close(norm(given["x"]), given["y"])
+
+
+@pytest.mark.parametrize("name, activation", [("swiglu", "silu"), ("geglu", gelu_tanh)])
+def test_gated_feed_forward(name, activation):
+    given = case(name)
+    layer = built(GatedFeedForward(7, activation), given["x"])
+    peers.set_dense(layer, given, "gate_proj", "up_proj", "down_proj")
+    peers.check_close(layer(given["x"]), given["y"])
+
+
+def test_experts_of_mixtral():
+    given = case("mixtral")
+    layer = built(MixtureOfExperts(GatedFeedForward(7), 5, 2), given["x"])
+    gate, up = np.split(given["experts.gate_up_proj"].swapaxes(1, 2), 2, axis=2)
+    layer.set_weights([given["gate.weight"].T, gate, up, given["experts.down_proj"].swapaxes(1, 2)])
+    peers.check_close(layer(given["x"]), given["y"])
+
+
+def test_experts_of_switch_transformer():
+    given = case("switch")
+    expert = FeedForward(7, "relu", use_bias=False)
+    layer = built(MixtureOfExperts(expert, 5, 1, router="probability"), given["x"])
+    wi, wo = (
+        np.stack([given[f"experts.expert_{e}.{name}.weight"].T for e in range(5)])
+        for name in ("wi", "wo")
+    )
+    layer.set_weights([given["router.classifier.weight"].T, wi, wo])
+    peers.check_close(layer(given["x"]), given["y"])
+
+
+@keras.saving.register_keras_serializable("test")
+class ClippedGate(GatedFeedForward):
+    """The experts of gpt-oss: (up + 1) gate sigmoid(1.702 gate), of clipped numbers."""
+
+    def join(self, gate, intermediate):
+        gate = ops.minimum(gate, 7.0)
+        gate = gate * ops.sigmoid(1.702 * gate)
+        return (ops.clip(intermediate, -7.0, 7.0) + 1) * gate
+
+
+def test_experts_of_gpt_oss():
+    given = case("gpt_oss_experts")
+    expert = ClippedGate(7, use_bias=True)
+    layer = built(MixtureOfExperts(expert, 5, 3, use_router_bias=True), given["x"])
+    values = {
+        "router_kernel": given["router.weight"].T,
+        "router_bias": given["router.bias"],
+        "gate_kernel": given["experts.gate_up_proj"][..., ::2],
+        "intermediate_kernel": given["experts.gate_up_proj"][..., 1::2],
+        "output_kernel": given["experts.down_proj"],
+        "gate_bias": given["experts.gate_up_proj_bias"][..., ::2],
+        "intermediate_bias": given["experts.gate_up_proj_bias"][..., 1::2],
+        "output_bias": given["experts.down_proj_bias"],
+    }
+    layer.set_weights([values[weight.name] for weight in layer.weights])
+    peers.check_close(layer(given["x"]), given["y"])
+
+
+@pytest.mark.parametrize("name, pattern", [("t5_encoder", "dense"), ("t5_decoder", "causal")])
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
+def test_attention_of_t5(name, pattern, implementation):
+    given = case(name)
+    bias = scores.T5Bias(bidirectional=pattern == "dense")
+    options = {"pattern": pattern, "implementation": implementation}
+    layer = attention(given["x"], score=scores.DotProduct(scaled=False) + bias, **options)
+    peers.set_attention(layer, given, "q", "k", "v", "o")
+    bias.table.assign(given["relative_attention_bias.weight"])
+    np.testing.assert_array_equal(
+        bias.buckets(given["distances"].astype("int32")), given["buckets"]
+    )
+    peers.check_close(layer(given["x"], given["x"]), given["y"])
+
+
+@pytest.mark.parametrize("num_heads", [3, 4, 6, 8, 12])
+def test_slopes_of_bloom_and_mpt(num_heads):
+    bias, slopes = scores.ALiBi(), case("slopes")
+    bias.build((None, num_heads, 2, H))
+    np.testing.assert_allclose(bias.slopes, slopes[f"bloom_{num_heads}"], rtol=1e-6)
+    np.testing.assert_allclose(bias.slopes, slopes[f"mpt_{num_heads}"], rtol=1e-6)
+
+
+def test_attention_of_mpt():
+    given = case("mpt")
+    layer = attention(given["x"], score=scores.DotProduct() + scores.ALiBi(), pattern="causal")
+    thirds = np.split(given["Wqkv.weight"], 3)
+    given |= {f"{n}.weight": w for n, w in zip("qkv", thirds, strict=True)}
+    peers.set_attention(layer, given, "q", "k", "v", "out_proj")
+    peers.check_close(layer(given["x"], given["x"]), given["y"])
+
+
+SCALINGS = {
+    "none": None,
+    "linear": positions.Interpolation(4),
+    # The dynamic one at 32 positions of 16 trained: ours is for one length, chosen in advance.
+    "dynamic": positions.NTK(4 * 32 / 16 - 3),
+    "yarn": positions.YaRN(4, length=16),
+    "llama3": positions.Llama3(8, length=16),
+    "longrope": positions.LongRoPE(4, length=16, factors=[1.0, 1.5, 2.0, 3.0]),
+}
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_rotary_scalings(name):
+    given = case(f"rotary_{name}")
+    position = positions.Rotary(10000, "half", scaling=SCALINGS[name])
+    peers.check_close(position(given["x"]), given["y"])
+
+
+def test_norms_of_queries_and_keys_of_qwen3():
+    given = case("qwen3")
+    position = positions.Rotary(float(given["base"]), "half")
+    options = {"qk_norm": norms.RMSNorm(1e-6), "position": position, "num_key_value_heads": K}
+    layer = attention(given["x"], pattern="causal", **options)
+    peers.set_attention(layer, given, *PROJECTIONS)
+    layer.qk_norm.scale.assign(given["q_norm.weight"])
+    layer.key_norm.scale.assign(given["k_norm.weight"])
+    peers.check_close(layer(given["x"], given["x"]), given["y"])
+
+
+def test_sinks_of_gpt_oss():
+    given = case("gpt_oss")
+    scaling = positions.YaRN(32, length=4096, truncate=False)
+    position = positions.Rotary(float(given["base"]), "half", scaling=scaling)
+    options = {"sinks": True, "position": position, "num_key_value_heads": K}
+    layer = attention(given["x"], use_bias=True, pattern=Local(3), **options)
+    peers.set_attention(layer, given, *PROJECTIONS)
+    layer.sink_logits.assign(given["sinks"])
+    peers.check_close(layer(given["x"], given["x"]), given["y"])
+
+
+def test_caps_of_gemma_2():
+    given = case("gemma2")
+    options = {"num_key_value_heads": K, "position": positions.Rotary(layout="half")}
+    score = scores.SoftCap(scores.DotProduct(), 2.0)
+    layer = attention(given["x"], score=score, pattern=Local(3), **options)
+    peers.set_attention(layer, given, *PROJECTIONS)
+    peers.check_close(layer(given["x"], given["x"]), given["y"])
+
+
+def test_differential_attention():
+    given = case("diffllama")
+    position = positions.Rotary(float(given["base"]), "half")
+    options = {"pattern": "causal", "position": position, "use_bias": False, "epsilon": 1e-5}
+    layer = built(DifferentialAttention(N, H, 0, **options), given["x"])
+    # A pair's values are those of two heads.
+    heads = given["v_proj.weight"].reshape(2, N // 2, H, D).swapaxes(0, 1)
+    given["v_proj.weight"] = heads.reshape(N * H, D)
+    peers.set_attention(layer, given, *PROJECTIONS)
+    names = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
+    for vector, name in zip(layer.scale_vectors, names, strict=True):
+        vector.assign(given[name])
+    peers.check_close(layer(given["x"], given["x"]), given["y"])
+
+
+def with_plain_output(given):
+    """The peer ends before the output projection: an identity takes its place."""
+    width = given["x"].shape[-1]
+    return {**given, "o.weight": np.eye(width, dtype="float32"), "o.bias": np.zeros(width)}
+
+
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
+def test_disentangled_attention(implementation):
+    given = with_plain_output(case("deberta"))
+    score = scores.Disentangled(8, max_distance=40)
+    layer = attention(given["x"], use_bias=True, score=score, implementation=implementation)
+    peers.set_attention(layer, given, "query_proj", "key_proj", "value_proj", "o")
+    for ours, theirs in (("key_table", "pos_key_proj"), ("query_table", "pos_query_proj")):
+        table = given["table"] @ given[f"{theirs}.weight"].T + given[f"{theirs}.bias"]
+        getattr(score, ours).assign(table.reshape(-1, N, H))
+    peers.check_close(layer(given["x"], given["x"]), given["y"])
+
+
+@pytest.mark.parametrize(
+    "name, pattern",
+    [
+        ("longformer_local", Local(3, causal=False)),
+        ("longformer", Local(3, causal=False) | Global(3)),
+    ],
+)
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
+def test_longformer(name, pattern, implementation):
+    """Its second projections, of global tokens, are copies of the others."""
+    given = with_plain_output(case(name))
+    layer = attention(given["x"], use_bias=True, pattern=pattern, implementation=implementation)
+    peers.set_attention(layer, given, "query", "key", "value", "o")
+    peers.check_close(layer(given["x"], given["x"]), given["y"])
+
+
+BLOCK, LAST, NUM_RANDOM = 2, 15, 3
+
+
+@keras.saving.register_keras_serializable("test")
+class Blocks(patterns.Pattern):
+    """The blocks of a window of three, the first one and the last one."""
+
+    def mask_mod(self, i, j):
+        i, j = i // BLOCK, j // BLOCK
+        near = ops.abs(i - j) <= 1
+        for end in (0, LAST):
+            near = ops.logical_or(near, ops.logical_or(i == end, j == end))
+        return near
+
+
+@keras.saving.register_keras_serializable("test")
+class FirstBlockCounts(scores.Bias):
+    """In inference the peer draws block 0 for each random block, which counts it again."""
+
+    def of_pairs(self, i, j):
+        i, j = i[..., :, None] // BLOCK, j[..., None, :] // BLOCK
+        again = (j == 0) & (i > 0) & (i < LAST)
+        return ops.where(again, np.log(1.0 + NUM_RANDOM), 0.0)
+
+
+def test_big_bird_counts_the_first_block_again_in_inference():
+    given = with_plain_output(case("big_bird"))
+    found = {}
+    for count in (True, False):
+        score = scores.DotProduct() + FirstBlockCounts() if count else scores.DotProduct()
+        layer = attention(given["x"], use_bias=True, pattern=Blocks(), score=score)
+        peers.set_attention(layer, given, "query", "key", "value", "o")
+        found[count] = np.asarray(layer(given["x"], given["x"]))
+    peers.check_close(found[True], given["y"])
+    assert np.abs(found[False] - given["y"]).max() > 0.01

@@ -1,0 +1,210 @@
+"""Models beside those of Hugging Face's transformers 5.23, with copied weights."""
+
+from pathlib import Path
+
+import numpy as np
+import peers
+import pytest
+from peers import part, set_attention, set_dense, set_norm
+
+from keras_attn import models
+
+SCRIPT = Path(__file__).with_name("transformers_models.py")
+SIZES = {"num_layers": 2, "num_heads": 3, "hidden_dim": 12, "intermediate_dim": 11, "dropout": 0.0}
+V = 97
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+GATED = ("gate_proj", "up_proj", "down_proj")
+pytestmark = pytest.mark.slow
+
+
+def case(name):
+    return peers.results_of(SCRIPT, name)
+
+
+def ids_of(given, name="ids"):
+    return given[name].astype("int32")
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("llama", {}),
+        ("mistral", {"window": 4, "epsilon": 1e-6}),
+        ("mixtral", {"num_experts": 4}),
+        ("gemma", {"window": 4, "key_dim": 6}),
+    ],
+)
+def test_causal_language_models(name, arguments):
+    given = case(name)
+    model = getattr(models, name)(V, **SIZES, num_key_value_heads=1, **arguments)
+    model.embedding.table.assign(given["model.embed_tokens.weight"])
+    if model.head is not None and name != "gemma":
+        set_dense(model.head, given, "lm_head")
+    set_norm(model.depth.norm, given, "model.norm")
+    for index, block in enumerate(model.depth.blocks):
+        weights = part(given, f"model.layers.{index}.")
+        set_attention(block.attention, part(weights, "self_attn."), *PROJECTIONS)
+        around, last = block.attention_residual, block.feed_forward_residual
+        set_norm(around.norm, weights, "input_layernorm")
+        if name == "gemma":
+            set_norm(around.output_norm, weights, "post_attention_layernorm")
+            set_norm(last.norm, weights, "pre_feedforward_layernorm")
+            set_norm(last.output_norm, weights, "post_feedforward_layernorm")
+        else:
+            set_norm(last.norm, weights, "post_attention_layernorm")
+        weights = part(weights, "mlp.")
+        if name == "mixtral":
+            gate, up = np.split(weights["experts.gate_up_proj"].swapaxes(1, 2), 2, axis=2)
+            down = weights["experts.down_proj"].swapaxes(1, 2)
+            block.feed_forward.set_weights([weights["gate.weight"].T, gate, up, down])
+        else:
+            set_dense(block.feed_forward, weights, *GATED)
+    peers.check_close(model(ids_of(given)), given["y"])
+
+
+@pytest.mark.parametrize("name", ["t5", "switch_transformer"])
+def test_text_to_text_models(name):
+    given = case(name)
+    more = {"num_experts": 4, "gated": False} if name == "switch_transformer" else {}
+    model = getattr(models, name)(V, **SIZES, key_dim=5, **more)
+    model.embedding.table.assign(given["shared.weight"] / np.sqrt(SIZES["hidden_dim"]))
+    for side in ("encoder", "decoder"):
+        depth = getattr(model, side)
+        set_norm(depth.norm, given, f"{side}.final_layer_norm")
+        table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        for index, block in enumerate(depth.blocks):
+            weights = part(given, f"{side}.block.{index}.layer.")
+            set_attention(block.attention, part(weights, "0.SelfAttention."), *"qkvo")
+            block.attention.score.terms[1].table.assign(given[table])
+            set_norm(block.attention_residual.norm, weights, "0.layer_norm")
+            last = 1
+            if side == "decoder":
+                last = 2
+                set_attention(block.cross_attention, part(weights, "1.EncDecAttention."), *"qkvo")
+                set_norm(block.cross_attention_residual.norm, weights, "1.layer_norm")
+            set_norm(block.feed_forward_residual.norm, weights, f"{last}.layer_norm")
+            weights = part(part(weights, f"{last}."), "DenseReluDense." if name == "t5" else "mlp.")
+            if "router.classifier.weight" in weights:
+                wi, wo = (
+                    np.stack([weights[f"experts.expert_{e}.{w}.weight"].T for e in range(4)])
+                    for w in ("wi", "wo")
+                )
+                block.feed_forward.set_weights([weights["router.classifier.weight"].T, wi, wo])
+            else:
+                set_dense(block.feed_forward, weights, "wi", "wo")
+    found = model({"source_ids": ids_of(given, "source"), "target_ids": ids_of(given)})
+    peers.check_close(found, given["y"])
+
+
+def test_modern_bert():
+    given = case("modern_bert")
+    model = models.modern_bert(V, **SIZES, window=4)
+    model.embedding.table.assign(given["model.embeddings.tok_embeddings.weight"])
+    set_norm(model.norm, given, "model.embeddings.norm")
+    set_norm(model.encoder.norm, given, "model.final_norm")
+    for index, block in enumerate(model.encoder.blocks):
+        weights = part(given, f"model.layers.{index}.")
+        thirds = np.split(weights["attn.Wqkv.weight"], 3)
+        weights |= {f"{n}.weight": w for n, w in zip("qkv", thirds, strict=True)}
+        set_attention(block.attention, weights, *"qkv", "attn.Wo")
+        if index:
+            set_norm(block.attention_residual.norm, weights, "attn_norm")
+        set_norm(block.feed_forward_residual.norm, weights, "mlp_norm")
+        gate, up = np.split(weights["mlp.Wi.weight"], 2)
+        weights |= {"gate.weight": gate, "up.weight": up}
+        set_dense(block.feed_forward, weights, "gate", "up", "mlp.Wo")
+    set_dense(model.head.dense, given, "head.dense")
+    set_norm(model.head.norm, given, "head.norm")
+    model.head.bias.assign(given["decoder.bias"])
+    peers.check_close(model(ids_of(given)), given["y"])
+
+
+def set_perceiver_layer(attention, norms, feed_forward, weights):
+    names = ("self.query", "self.key", "self.value", "output.dense")
+    set_attention(attention, part(weights, "attention."), *names)
+    for norm, name in zip(norms, ("attention.self.layernorm1", "layernorm"), strict=True):
+        set_norm(norm, weights, name)
+    set_dense(feed_forward, weights, "mlp.dense1", "mlp.dense2")
+
+
+def test_perceiver():
+    given = part(case("perceiver"), "perceiver.")
+    sizes = {**SIZES, "num_heads": 8, "hidden_dim": 16, "intermediate_dim": 24}
+    sizes |= {"num_latents": 5, "latent_dim": 24, "key_dim": 32, "max_length": 13}
+    model = models.perceiver(V, **sizes)
+    latents, last = model.encoder, "decoder.decoding_cross_attention."
+    model.embedding.table.assign(given["input_preprocessor.embeddings.weight"])
+    model.position.set_weights([given["input_preprocessor.position_embeddings.weight"]])
+    latents.latents.assign(given["embeddings.latents"])
+    table = given["decoder.output_position_encodings.position_embeddings"]
+    latents.position.set_weights([table])
+    set_norm(latents.depth.norm, given, f"{last}attention.self.layernorm2")
+    read = "encoder.cross_attention."
+    set_norm(latents.read.context_norm, given, f"{read}attention.self.layernorm2")
+    parts = [(latents.read, read), (latents.write, last)]
+    parts += [(b, f"encoder.self_attends.{n}.") for n, b in enumerate(latents.depth.blocks)]
+    for block, prefix in parts:
+        norms = block.attention_residual.norm, block.feed_forward_residual.norm
+        set_perceiver_layer(block.attention, norms, block.feed_forward, part(given, prefix))
+    whole = case("perceiver")
+    peers.check_close(model(ids_of(whole)), whole["y"])
+
+
+def test_vit():
+    given = case("vit")
+    model = models.vit(5, (6, 9, 2), 3, **SIZES)
+    weights = part(given, "vit.")
+    patches = "embeddings.patch_embeddings.projection."
+    kernel = weights[f"{patches}weight"].transpose(2, 3, 1, 0)
+    model.embedding.kernel.assign(kernel.reshape(-1, SIZES["hidden_dim"]))
+    model.embedding.bias.assign(weights[f"{patches}bias"])
+    model.embedding.token.assign(weights["embeddings.cls_token"][0, 0])
+    model.position.set_weights([weights["embeddings.position_embeddings"][0]])
+    for index, block in enumerate(model.encoder.blocks):
+        inner = part(weights, f"layers.{index}.")
+        set_attention(block.attention, part(inner, "attention."), *PROJECTIONS)
+        set_norm(block.attention_residual.norm, inner, "layernorm_before")
+        set_norm(block.feed_forward_residual.norm, inner, "layernorm_after")
+        set_dense(block.feed_forward, inner, "mlp.fc1", "mlp.fc2")
+    set_norm(model.encoder.norm, weights, "layernorm")
+    set_dense(model.head, given, "classifier")
+    peers.check_close(model(given["x"].transpose(0, 2, 3, 1)), given["y"])
+
+
+def test_decision_transformer():
+    given = case("decision_transformer")
+    sizes = {**SIZES, "num_heads": 1, "max_steps": 20}
+    model = models.decision_transformer(5, 4, **sizes)
+    embedding = model.embedding
+    for name, kernel, bias in zip(
+        ("return", "state", "action"), embedding.kernels, embedding.biases, strict=True
+    ):
+        kernel.assign(given[f"embed_{name}.weight"].T)
+        bias.assign(given[f"embed_{name}.bias"])
+    embedding.table.assign(given["embed_timestep.weight"])
+    set_norm(embedding.norm, given, "embed_ln")
+    # The peer adds the embedding of position 0 to all vectors, after that norm.
+    beta = given["embed_ln.bias"] + given["encoder.wpe.weight"][0]
+    embedding.norm.set_weights([given["embed_ln.weight"], beta])
+    for index, block in enumerate(model.depth.blocks):
+        weights = part(given, f"encoder.h.{index}.")
+        # Its kernels are (in, out), with queries, keys and values in one.
+        for name in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
+            weights[f"{name}.weight"] = weights[f"{name}.weight"].T
+        for kind in ("weight", "bias"):
+            thirds = np.split(weights[f"attn.c_attn.{kind}"], 3)
+            weights |= {f"{n}.{kind}": w for n, w in zip("qkv", thirds, strict=True)}
+        set_attention(block.attention, weights, *"qkv", "attn.c_proj")
+        set_norm(block.attention_residual.norm, weights, "ln_1")
+        set_norm(block.feed_forward_residual.norm, weights, "ln_2")
+        set_dense(block.feed_forward, weights, "mlp.c_fc", "mlp.c_proj")
+    set_norm(model.depth.norm, given, "encoder.ln_f")
+    set_dense(model.head, given, "predict_action.0")
+    found = model(
+        {
+            "returns": given["returns_to_go"][..., 0],
+            "states": given["states"],
+            "actions": given["actions"],
+        }
+    )
+    peers.check_close(found, given["y"])
