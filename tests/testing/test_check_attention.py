@@ -4,9 +4,32 @@ import keras
 import pytest
 from testing import toys
 
-from keras_attn.layers import MultiHeadAttention
-from keras_attn.patterns import BlockLocal1D, BlockLocal2D, Fixed, Local, PerHead, Strided
-from keras_attn.scores import Disentangled, Kernel
+from keras_attn.layers import DifferentialAttention, MultiHeadAttention
+from keras_attn.patterns import (
+    BlockLocal1D,
+    BlockLocal2D,
+    Causal,
+    Dilated,
+    Fixed,
+    Global,
+    Local,
+    PerHead,
+    Prefix,
+    Random,
+    Sinks,
+    Strided,
+)
+from keras_attn.positions import AxialRotary, Rotary, YaRN
+from keras_attn.scores import (
+    FAVOR,
+    ALiBi,
+    Cosine,
+    Disentangled,
+    DotProduct,
+    Kernel,
+    SoftCap,
+    T5Bias,
+)
 from keras_attn.testing import check_attention
 
 # Checks that depend on the pattern, the score and shared heads.
@@ -19,6 +42,23 @@ MASK_CHECKS = ["no_leak", "implicit_mask", "empty_rows", "scores", "mask_argumen
 
 def attention_layer(**arguments):
     return MultiHeadAttention(2, 4, implementation="blockwise", **arguments)
+
+
+def recent_layers():
+    """Layers that combine the values since 2020."""
+    both_sides = T5Bias(8, 12, bidirectional=True)
+    first = {"pattern": Local(3, causal=False) | Global(2), "position": Rotary(1e4, "half", 0.5)}
+    drawn = {"pattern": Local(4) | Random(2, 1, 64, causal=True), "num_key_value_heads": 1}
+    prefix = {"pattern": Causal() | Prefix(2), "qk_norm": "rms_norm"}
+    spread = {"pattern": Dilated(2, 2), "position": AxialRotary((3, 5)), "use_gate": True}
+    return [
+        attention_layer(score=DotProduct() + ALiBi() + both_sides, **first),
+        attention_layer(
+            score=SoftCap(Cosine(), 3.0), position=Rotary(scaling=YaRN(4, 16)), **drawn
+        ),
+        attention_layer(score=FAVOR(6), **prefix),
+        attention_layer(score=Kernel("relu"), sinks=True, qk_norm="dyt", **spread),
+    ]
 
 
 def failed_checks(report):
@@ -47,6 +87,8 @@ def test_our_attention_has_no_defect():
         MultiHeadAttention(2, 4, value_dim=3, output_shape=5),
         MultiHeadAttention(2, 4, pattern="causal", score=Kernel()),
         MultiHeadAttention(2, 4, score=Disentangled(4, 9)),
+        recent_layers()[0],
+        *(pytest.param(layer, marks=pytest.mark.slow) for layer in recent_layers()[1:]),
     ],
     ids=lambda layer: repr(layer.pattern),
 )
@@ -73,6 +115,27 @@ def test_our_sparse_layers_have_no_defect(layer):
     report = check_attention(layer, only=MORE_PATTERN_CHECKS)
     report.raise_if_any()
     assert report.skipped == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "layer",
+    [
+        attention_layer(pattern=Sinks(2, 3), position="rotary"),
+        DifferentialAttention(2, 4, 1, pattern=Local(3), sinks=True, use_gate=True),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_layers_without_the_plain_formula_have_no_defect(layer):
+    report = check_attention(layer, only=["config", "padding", "empty_rows", "scores"])
+    report.raise_if_any()
+    assert report.skipped == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", recent_layers(), ids=lambda layer: repr(layer.pattern))
+def test_recent_values_pass_every_check_together(layer):
+    check_attention(layer).raise_if_any()
 
 
 def test_known_defects_of_keras():

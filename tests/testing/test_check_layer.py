@@ -8,14 +8,18 @@ from testing import toys
 from keras_attn.depth import Stack
 from keras_attn.layers import (
     FeedForward,
+    GatedFeedForward,
     MaskedTokenHead,
+    MixtureOfExperts,
     MultiHeadAttention,
+    PatchEmbedding,
     SegmentEmbedding,
     TokenEmbedding,
     TransformerBlock,
 )
+from keras_attn.norms import DyT, RMSNorm
 from keras_attn.positions import Learned, Sinusoidal
-from keras_attn.residuals import PostNorm, PreNorm
+from keras_attn.residuals import DeepNorm, LayerScale, OutputNorm, PostNorm, PreNorm, SandwichNorm
 from keras_attn.testing import check_layer
 
 X, CONTEXT = (2, 5, 6), (2, 7, 6)
@@ -42,16 +46,25 @@ OURS = {
     "learned": lambda: (Learned(16), X),
     "post norm": lambda: (PostNorm(), X, X),
     "pre norm": lambda: (PreNorm(), X, X),
+    "experts": lambda: (MixtureOfExperts(GatedFeedForward(7, dropout=0.1), 3, 2), X),
+    "rms norm": lambda: (RMSNorm(offset=1.0), X),
+    "dyt": lambda: (DyT(), X),
+    "output norm": lambda: (OutputNorm("rms_norm"), X, X),
+    "deep norm": lambda: (DeepNorm(3), X, X),
+    "patch embedding": lambda: (PatchEmbedding(2, 6, class_token=True), (2, 4, 6, 3)),
+    "block with a sandwich": lambda: (block(residual=SandwichNorm(RMSNorm())), X),
+    "block with a scale": lambda: (block(residual=LayerScale(0.1)), X),
 }
 
 
 SKIPPED = {
     "stack": ["gradients", "precision", "xla"],  # those of "block with a context"
+    "patch embedding": ["graph", "xla", "unknown_sizes", "saving"],  # with images of unknown size
     "pre norm": ["gradients"],  # the layer's own call does not apply the norm before the sublayer
 }
 
 
-SLOW = ("block with a context",)
+SLOW = ("block with a context", "block with a sandwich", "block with a scale", "experts")
 
 
 @pytest.mark.parametrize(
