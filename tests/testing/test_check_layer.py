@@ -64,7 +64,10 @@ SKIPPED = {
 }
 
 
-SLOW = ("block with a context", "block with a sandwich", "block with a scale", "experts")
+SLOW = (
+    *("block with a context", "block with a sandwich", "block with a scale", "experts"),
+    *("dyt", "output norm", "deep norm"),
+)
 
 
 @pytest.mark.parametrize(
