@@ -73,7 +73,11 @@ class KVCache(Value):
         self.whole = bool(whole)
 
     def initial(self, attention, batch_size):
-        """Return an empty state for a `MultiHeadAttention` layer."""
+        """Return an empty state for a `MultiHeadAttention` layer.
+
+        It fits layers of the same pattern only: a ring of one window cannot be told from a short
+        cache of another.
+        """
         if not hasattr(attention, "num_key_value_heads"):
             raise ValueError(
                 "`attention` must be a `MultiHeadAttention`; the cache of a depth or a model is "

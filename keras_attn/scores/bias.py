@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.checks import check_shape, check_sizes
 from keras_attn.registry import register
 from keras_attn.scores.score import ScoreLayer
 
@@ -47,11 +47,17 @@ class Bias(ScoreLayer):
         """Return (B, N, T, S) for positions, int32 (B or 1, N or 1, T) and (B or 1, N or 1, S)."""
         distances = i[..., :, None] - j[..., None, :]
         shape = ops.shape(distances)
-        flat = self.of_distances(ops.reshape(distances, (-1,)))
+        flat = self.distance_vector(ops.reshape(distances, (-1,)))
         by_head = ops.reshape(flat, (-1, *shape))  # (N, B, N or 1, T, S)
         if distances.shape[1] == 1:
             return ops.swapaxes(by_head[:, :, 0], 0, 1)
         return ops.stack([by_head[n, :, n] for n in range(by_head.shape[0])], axis=1)
+
+    def distance_vector(self, distances):
+        """Return `of_distances`, refused unless there is a number for each of the distances."""
+        vector = self.of_distances(distances)
+        check_shape(vector, f"{type(self).__name__}.of_distances", (None, distances.shape[0]))
+        return vector
 
     @property
     def is_of_distances(self):

@@ -69,7 +69,7 @@ class Sum(ScoreLayer):
     def _biases_of_distances(self, distances):
         """Return the sum (N, L + 1) of the biases of the distance; None if there is none."""
         columns = table_columns(distances)
-        vectors = [bias.of_distances(columns) for bias in self._biases(is_of_distances=True)]
+        vectors = [bias.distance_vector(columns) for bias in self._biases(is_of_distances=True)]
         return sum(vectors[1:], vectors[0]) if vectors else None
 
     @property

@@ -106,7 +106,7 @@ def test_plan_and_matrix_equal_the_formula(row):
     names = ["input", *(weight.path for weight in layers[0].trainable_weights)]
     for name, one, other in zip(names, tiles[1:], matrix[1:], strict=True):
         scale = max(1.0, np.abs(other).max())
-        np.testing.assert_allclose(one / scale, other / scale, atol=5e-5, err_msg=name)
+        np.testing.assert_allclose(one / scale, other / scale, atol=1e-4, err_msg=name)
 
 
 CAUSAL = [row for row in ROWS if PATTERNS[row["pattern"]][0].causal and row["rows"] != "padded"]

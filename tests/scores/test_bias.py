@@ -259,6 +259,16 @@ def test_a_bias_of_ones_own_needs_no_weights():
     np.testing.assert_allclose(scores[0, 0], ops.softmax(logits), atol=1e-6)
 
 
+def test_a_bias_of_ones_own_has_a_number_for_each_distance():
+    class Short(Bias):
+        def of_distances(self, distances):
+            return ops.ones((2, 3))
+
+    layer, x = MultiHeadAttention(2, H, score=DotProduct() + Short()), oracles.random(1, 5, 6)
+    with pytest.raises(ValueError, match=r"`Short.of_distances`.*shape \(None, 10\).*\(2, 3\)"):
+        layer(x, x)
+
+
 def test_sums_are_flat_and_readable():
     score = sum([DotProduct(), ALiBi(), T5Bias()])
     assert repr(score) == "Sum([DotProduct(), ALiBi(), T5Bias()])"
