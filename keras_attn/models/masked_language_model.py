@@ -3,6 +3,7 @@
 import keras
 
 from keras_attn import registry
+from keras_attn.attention.segments import segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
 
@@ -27,10 +28,15 @@ class MaskedLanguageModel(Model):
 
     Call arguments:
         token_ids: int32 (B, T); 0 is padding.
-        segment_ids: optional, int32 (B, T); by default all 0.
+        segment_ids: optional, int32 (B, T). With a `segment` the segments of a text, such as the
+            two sentences of a pair, by default all 0. Without one the documents of packed rows, as
+            `CausalLanguageModel` takes them: each then has the logits that it has alone in a row.
 
     Returns:
         Logits (B, T, V), float32.
+
+    Raises:
+        ValueError: if a layer cannot keep the documents of a packed row apart.
 
     Example:
         >>> import keras_attn
@@ -59,4 +65,18 @@ class MaskedLanguageModel(Model):
         super().__init__(inputs=inputs, outputs=logits(encoder(x)), **kwargs)
         self.embedding, self.position, self.segment = embedding, position, segment
         self.norm, self.encoder, self.head = norm, encoder, head
-        self.dropout = dropout
+        self.dropout, self.drop = dropout, drop
+
+    @property
+    def segment_inputs(self):
+        """For an input of segment ids that is none of the graph, the input that it belongs to."""
+        return {} if "segment_ids" in self.input else {"segment_ids": "token_ids"}
+
+    def packed(self, token_ids, segment_ids):
+        """Return logits (B, T, V) of packed rows, whose documents do not see each other."""
+        assembly.check_packable(self.encoder)
+        positions = segment_positions(segment_ids)
+        x = assembly.embed(self.embedding, self.position, token_ids, positions)
+        x = self.drop(x if self.norm is None else self.norm(x))
+        x = self.encoder(x, segment_ids=segment_ids)
+        return self.embedding.logits(x) if self.head is None else self.head(x)

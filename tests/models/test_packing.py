@@ -9,16 +9,19 @@ from models import formulas
 from other_backend import INSTALLED, run_on
 
 from keras_attn import models
-from keras_attn.depth import Reversible
+from keras_attn.depth import Reversible, Stack
 from keras_attn.layers import (
     FeedForward,
+    MaskedTokenHead,
     MultiHeadAttention,
     SeparableConvTransition,
     TokenEmbedding,
     TransformerBlock,
 )
 from keras_attn.losses import LabelSmoothedCrossentropy
+from keras_attn.norms import LayerNorm
 from keras_attn.patterns import LSH, Local
+from keras_attn.positions import Learned
 
 V, D = formulas.V, formulas.D
 LENGTHS = (5, 3, 7)  # of the sequences of a row, or of its targets
@@ -61,6 +64,18 @@ def without_memory(build, **arguments):
     return formulas.without_memory(build(**formulas.SIZES, **arguments))
 
 
+def masked():
+    """A masked language model with learned positions and a norm, and no segment embedding."""
+
+    def block(index):
+        return TransformerBlock(MultiHeadAttention(2, 4), FeedForward(7))
+
+    embedding = TokenEmbedding(V, D)
+    head = MaskedTokenHead(embedding)
+    position, encoder = Learned(LONGEST), Stack(block, 2)
+    return models.MaskedLanguageModel(embedding, position, None, LayerNorm(), encoder, head)
+
+
 MODELS = {
     "gpt": lambda: models.gpt(**formulas.SIZES, max_length=LONGEST),
     "deep_char_transformer": lambda: models.deep_char_transformer(
@@ -75,6 +90,7 @@ MODELS = {
     ),
     "reversible": lambda: by_parts(pattern=Local(3), position="rotary", implementation="blockwise"),
     "lsh": lambda: by_parts(pattern=LSH(2, num_buckets=4), score="shared_qk"),
+    "masked": masked,
     "transformer": lambda: models.transformer(**formulas.SIZES),
     "universal_transformer": lambda: models.universal_transformer(**formulas.SIZES),
     "act": lambda: models.universal_transformer(**formulas.SIZES, depth="act"),
@@ -100,7 +116,7 @@ def padded(sequences):
 
 def inputs_of(model, sources, targets, pack):
     """Return the inputs of a model, made by `pack`."""
-    if isinstance(model, models.CausalLanguageModel):
+    if "token_ids" in model.input:
         sides = {"token_ids": (targets, "segment_ids")}
     else:
         sides = {
@@ -133,7 +149,7 @@ def test_later_tokens_have_no_influence(model):
     """A changed token changes its own sequence, and no bit of the others."""
     before = logits_of(model)
     sides = [SOURCES, TARGETS]
-    if isinstance(model, models.CausalLanguageModel):
+    if "token_ids" in model.input:
         sides = [TARGETS]
     for side in sides:
         changed = [sequence.copy() for sequence in side]
@@ -149,7 +165,7 @@ def test_packed_row_of_one_sequence_equals_a_plain_row(model):
     inputs = inputs_of(model, SOURCES, TARGETS, packed)
     real = inputs[list(inputs)[-1]] > 0
     tokens = {name: ids for name, ids in inputs.items() if "segment" not in name}
-    if "token_ids" in tokens and model.max_length:  # shorter than the row
+    if "token_ids" in tokens and getattr(model, "max_length", LONGEST):  # shorter than the row
         return
     one = {name: (ids > 0).astype("int32") for name, ids in inputs.items() if "segment" in name}
     plain = np.asarray(model(tokens))
@@ -182,6 +198,16 @@ def test_segment_inputs_are_not_inputs_of_the_graph():
     plain = model({"token_ids": padded(TARGETS)})
     nothing = model({"token_ids": padded(TARGETS), "segment_ids": None})
     np.testing.assert_array_equal(nothing, plain)
+
+
+def test_segments_of_a_text_are_no_documents():
+    """`bert` embeds them, and its second sentence still sees the first."""
+    model = formulas.scrambled(models.bert(**formulas.SIZES, max_length=LONGEST))
+    ids, sentences = TARGETS[2][None], np.array([[1, 1, 1, 0, 0, 0, 0]], "int32")
+    before = model({"token_ids": ids, "segment_ids": sentences})
+    changed = np.where(np.arange(7) == 0, ids % (V - 1) + 1, ids)
+    after = model({"token_ids": changed, "segment_ids": sentences})
+    assert np.all(np.any(np.asarray(before != after), axis=-1))
 
 
 @pytest.mark.slow
@@ -246,6 +272,13 @@ SEGMENTS = {"source_segment_ids": ONES, "target_segment_ids": ONES}
             lambda: models.CausalLanguageModel(TokenEmbedding(V, D), OfItsOwn()),
             {"token_ids": ONES, "segment_ids": ONES},
             "`segment_ids`.*OfItsOwn",
+        ),
+        (
+            lambda: models.perceiver(
+                **formulas.SIZES, latent_dim=4, num_latents=3, max_length=LONGEST
+            ),
+            {"token_ids": ONES, "segment_ids": ONES},
+            "`segment_ids`.*Latents",
         ),
     ],
 )

@@ -58,7 +58,7 @@ def modern_bert(
         [Dense(), Local(3, causal=False)]
 
     Differs from the paper: with `dropout`, the outputs of the feed-forward layers are dropped too;
-        rows are padded, not joined.
+        rows are padded, unless `segment_ids` join several texts in a row.
 
     Reference: [Warner et al., 2024](https://arxiv.org/abs/2412.13663), section 2.1 and appendix A.
     """
