@@ -45,6 +45,13 @@ def _parser():
     tokenizer.add_argument("--tokenizer", help="the tokenizer's file; without it ids go in and out")
     for name, default in (("--max-length", 64), ("--max-source-length", 1024)):
         lengths.add_argument(name, type=int, default=default, help="default: %(default)s")
+    lengths.add_argument(
+        "--eos-id",
+        type=int,
+        nargs="+",
+        metavar="ID",
+        help="tokens that end a sequence (default: that of the tokenizer, or 3)",
+    )
 
     command = commands.add_parser(
         "saved_model",
@@ -58,6 +65,11 @@ def _parser():
     command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
     command.add_argument("--quantize", choices=["int8"], help="store large weights in eight bits")
     command.add_argument("--version", type=int, help="default: one more than the highest version")
+    command.add_argument(
+        "--stream",
+        action="store_true",
+        help="a step of a causal model, whose state has a constant size, instead of generation",
+    )
 
     command = commands.add_parser(
         "onnx",

@@ -70,7 +70,7 @@ def generate(
     strategy = get_strategy(strategy)
     check_sizes(max_length=max_length)
     check_sizes(least=0, bos_id=bos_id)
-    eos_ids = _end_tokens(eos_id)
+    eos_ids = end_tokens(eos_id)
     check_model(model)
     name = "token_ids" if model.reads_prompt else "source_ids"
     if isinstance(inputs, dict):
@@ -90,8 +90,8 @@ def get_strategy(identifier):
     return registry.resolve(identifier, STRATEGIES, "strategy", base=Strategy)
 
 
-def _end_tokens(eos_id):
-    """Return a tuple of one or more end tokens."""
+def end_tokens(eos_id):
+    """Return a tuple of one or more end tokens, from one or from a list."""
     if not isinstance(eos_id, (list, tuple, set, frozenset)):
         eos_id = (eos_id,)
     check_that(eos_id, "a token, or a list of at least one", eos_id=eos_id)

@@ -39,6 +39,16 @@ def loads_nothing(monkeypatch):
     monkeypatch.setattr(keras.models, "load_model", None)
 
 
+@pytest.mark.parametrize("form", ["saved_model", "onnx"])
+def test_end_tokens_reach_the_export(monkeypatch, model_file, tmp_path, form):
+    seen = []
+    monkeypatch.setattr(keras.models, "load_model", lambda path: None)
+    monkeypatch.setattr(commands, form, lambda *_, eos_id, **options: seen.append(eos_id))
+    arguments = [form, str(model_file), str(tmp_path / "out")]
+    assert command.main([*arguments, "--eos-id", "3", "7"]) == command.main(arguments) == 0
+    assert seen == [[3, 7], None]
+
+
 @pytest.mark.parametrize("form", ["saved_model", "onnx", "ctranslate2"])
 def test_a_missing_model_is_an_error(refused, loads_nothing, tmp_path, form):
     error = refused(form, tmp_path / "none.keras", tmp_path / "out")

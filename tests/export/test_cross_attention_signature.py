@@ -71,6 +71,33 @@ def weights_step_by_step(model, source_ids, generated):
     return np.stack(found, axis=1)
 
 
+def test_any_end_token_ends_a_translation_and_its_weights():
+    """The second of two end tokens is generated: it counts as the token that ends the row."""
+    model, whole = model_and_translator("beam")
+    ids, lengths = whole.tokenizer.encode(TEXTS[:1])
+    first, *_ = free = greedy_ids(model, ids.numpy())
+    end = next(token for token in free if token != first)
+    arguments = model, whole.tokenizer, Greedy(), MAX_LENGTH
+    translator = export.Translator(*arguments, eos_id=[3, end])
+    found = translator.attention(TEXTS[:1])
+    length = free.index(end) + 1
+    assert found["lengths"].numpy().tolist() == [length]
+    expected = whole.tokenizer.tokens(free[: length - 1]).numpy().tolist()
+    assert found["tokens"][0].numpy().tolist() == [*expected, b""]
+    assert found["translation"].numpy()[0] == b"".join(expected).strip()
+    weights = weights_step_by_step(model, ids[0].numpy(), free[:length])
+    np.testing.assert_allclose(found["cross_attention"][0], weights, atol=1e-5)
+
+
+def greedy_ids(model, source_ids):
+    """The most likely tokens, without caches or a graph."""
+    ids = [BOS]
+    for _ in range(MAX_LENGTH):
+        logits = model({"source_ids": source_ids, "target_ids": np.array([ids])})
+        ids.append(int(np.argmax(logits[0, -1])))
+    return ids[1:]
+
+
 def test_translations_and_weights_are_those_of_decoding_with_caches(translator, outputs):
     model, python = translator
     ids, lengths = (x.numpy() for x in python.tokenizer.encode(TEXTS))

@@ -107,7 +107,8 @@ def written(made, tmp_path_factory):
     @functools.cache
     def written(name, what):
         path = folder / f"{name}_{what}.onnx"
-        assert export.onnx(made(name), path, what, **LENGTHS) == str(path)
+        ends = {"eos_id": ENDS.get(name)}
+        assert export.onnx(made(name), path, what, **LENGTHS, **ends) == str(path)
         return str(path)
 
     return written
@@ -129,6 +130,7 @@ def int32(x):
 
 
 FAST = ("gpt", "bert")
+ENDS = {"gpt": [3, 6]}  # end tokens; of the others the default
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,8 @@ def test_greedy_ids_are_those_of_python(name, made, written):
         lengths = int32(random.integers(1, length, batch, endpoint=True))
         found = run(**dict(zip(names, (ids, lengths), strict=True)))
         real = np.arange(length) < lengths[:, None]
-        expected, scores = generate(model, np.where(real, ids, 0), "greedy", LENGTHS["max_length"])
+        prompts, ends = np.where(real, ids, 0), ENDS.get(name, 3)
+        expected, scores = generate(model, prompts, "greedy", LENGTHS["max_length"], eos_id=ends)
         np.testing.assert_array_equal(found["ids"], expected)
         np.testing.assert_allclose(found["score"], scores, atol=1e-4)
         rows += found["ids"].tolist()

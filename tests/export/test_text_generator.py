@@ -33,6 +33,15 @@ def log_probability(model, tokens):
     return sum(logs[place - 1, tokens[place]] for place in range(1, len(tokens)))
 
 
+def greedy_ids(model, prompt, ends):
+    """The most likely tokens after a prompt, up to one of `ends`, without caches or a graph."""
+    ids = list(prompt)
+    while len(ids) < len(prompt) + MAX_LENGTH and (len(ids) == len(prompt) or ids[-1] not in ends):
+        logits = np.asarray(model({"token_ids": np.array([ids])}))
+        ids.append(int(logits[0, -1].argmax()))
+    return ids[len(prompt) :]
+
+
 def check_continuations(function, model, tokenizer, strategy, texts=TEXTS):
     """Each sentence alone gives the text that `generate` continues its last tokens with."""
     for sentence in texts:
@@ -85,6 +94,26 @@ def test_the_file_gives_what_the_model_gives(tmp_path, warmup_records, assert_wa
     ids, lengths = tokenizer.encode([recorded.decode()])
     last = tokenizer.vocabulary_size - np.arange(1, 4)
     np.testing.assert_array_equal(ids[0, : int(lengths[0]) - 1], last)
+
+
+def test_several_end_tokens_end_a_text_and_are_no_part_of_it():
+    tokenizer = text.Characters.train(SENTENCES)
+    model = random_gpt(tokenizer.vocabulary_size)
+    prompts = tokenizer.encode_as_lists(["the cat", "on"])
+    free = [greedy_ids(model, prompt, ()) for prompt in prompts]
+    ends = [3, free[0][2], free[1][1]]
+    generator = export.TextGenerator(
+        model, tokenizer, max_length=MAX_LENGTH, max_prompt_length=MAX_PROMPT, eos_id=ends
+    )
+    found = generator.text(["the cat", "on"])
+    for row, prompt in enumerate(prompts):
+        ids = greedy_ids(model, prompt, ends)
+        assert len(ids) < MAX_LENGTH and ids[-1] in ends[1:]
+        expected = tokenizer.decode_as_strings([ids[:-1]])[0]
+        assert found["continuation"][row].numpy().decode() == expected
+        whole = log_probability(model, np.array([*prompt, *ids]))
+        score = whole - log_probability(model, prompt)
+        assert float(found["score"][row]) == pytest.approx(score, abs=1e-4)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ OPSET = 17
 TOLERANCE = 1e-4
 
 
-def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
+def onnx(model, path, what=None, *, max_length=64, max_source_length=1024, eos_id=None):
     """Write `path`, an ONNX file of a model or of a part of it.
 
     `what="greedy"`, the whole decoding loop, which stops when all rows have ended:
@@ -60,6 +60,7 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
         what: "greedy", "step" or "encoder"; by default the first of these that the model has.
         max_length: int. Most tokens to generate, or the capacity of the past.
         max_source_length: int. Most tokens that "greedy" reads, as in `saved_model`.
+        eos_id: int, or a list of several. The token that ends a sequence of "greedy", by default 3.
 
     Returns:
         `path`, a string.
@@ -92,7 +93,7 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024):
         import tf2onnx.convert  # noqa: F401
     except ImportError as error:
         raise ImportError("ONNX files need tf2onnx: pip install 'keras_attn[onnx]'") from error
-    function = parts[what](model, max_length, max_source_length)
+    function = parts[what](model, max_length, max_source_length, eos_id)
     path = os.path.abspath(os.fspath(path))
     with atomic_file(path) as file:
         _convert(function, file)

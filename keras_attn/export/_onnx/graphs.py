@@ -20,8 +20,8 @@ from keras_attn.positions import ImageCoordinates
 def parts_of(model):
     """Return the parts of a model that can be exported: a dict of names and builders.
 
-    A builder takes the model, `max_length` and `max_source_length`, and returns a `tf.function`.
-    The first part is the default.
+    A builder takes the model, `max_length`, `max_source_length` and `eos_id`, and returns a
+    `tf.function`. The first part is the default.
     """
     if has_memory(model):
         return {"step": _segment_step}
@@ -47,9 +47,9 @@ class _TopKGreedy(Greedy):
         return tf.math.top_k(logits, 1).indices[:, 0], log_prob
 
 
-def _greedy(model, *lengths):
+def _greedy(model, *ends):
     kind = TokenGenerator if model.reads_prompt else IdTranslator
-    decoder = kind(model, _TopKGreedy(), *lengths)
+    decoder = kind(model, _TopKGreedy(), *ends)
 
     def greedy(*tensors):  # a closure: a method would not keep its object alive
         return decoder.ids(*tensors)
@@ -57,7 +57,7 @@ def _greedy(model, *lengths):
     return tf.function(greedy, decoder.ids.input_signature, autograph=False)
 
 
-def _masked(model, *lengths):
+def _masked(model, *ends):
     both = keras.Model(model.input, [model.encoder.output, model.output])
     absent = dict.fromkeys(model.input)
 
@@ -68,7 +68,7 @@ def _masked(model, *lengths):
     return tf.function(encoder, TokenEncoder.encode.input_signature, autograph=False)
 
 
-def _encoder(model, *lengths):
+def _encoder(model, *ends):
     def encoder(source_ids, source_lengths):
         constants, _ = model.start(mask_ids(source_ids, source_lengths), 1)
         return _flatten("context", constants["context"])
@@ -76,7 +76,7 @@ def _encoder(model, *lengths):
     return tf.function(encoder, IdTranslator.ids.input_signature, autograph=False)
 
 
-def _step(model, max_length, max_source_length):
+def _step(model, max_length, *ends):
     constants, cache = model.start(tf.ones((1, 1), "int32"), max_length)
     context, layers = constants.get("context", []), cache["layers"]
     specs = [
@@ -103,7 +103,7 @@ def _step(model, max_length, max_source_length):
     return tf.function(step, specs, autograph=False)
 
 
-def _segment_step(model, *lengths):
+def _segment_step(model, *ends):
     steps = SegmentSteps(model).step
 
     def step(*tensors):

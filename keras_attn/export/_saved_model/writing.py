@@ -37,6 +37,7 @@ def saved_model(
     quantize=None,
     version=None,
     stream=False,
+    eos_id=None,
 ):
     """Write `path`/`version`/, a SavedModel whose signatures fit the kind of model.
 
@@ -112,6 +113,8 @@ def saved_model(
             a quarter of the bytes, and outputs change slightly. The compute dtype stays.
         version: int. By default one more than the highest version.
         stream: bool. If True, the signatures of a causal model are those of a `TokenStream`.
+        eos_id: int, or a list of several. The token that ends a generated text, by default that of
+            the tokenizer, or 3.
 
     Returns:
         The directory of the version, a string.
@@ -137,10 +140,8 @@ def saved_model(
     prediction_log()  # raises before anything slow if its package is missing
     copied = contextlib.nullcontext((model, ())) if quantize is None else quantized(model)
     with copied as (model, variables):
-        if stream:
-            module = TokenStream(model)
-        else:
-            module = _module(model, tokenizer, strategy, (max_length, max_source_length))
+        ends = max_length, max_source_length, eos_id
+        module = _module(model, tokenizer, strategy, ends, stream)
         module.extra_variables = variables
         with new_version(path, version) as (temporary, directory):
             # A server computes no gradients, whose functions can be half the file.
@@ -155,12 +156,14 @@ def saved_model(
     return directory
 
 
-def _module(model, tokenizer, strategy, lengths):
-    """Return the module of functions that fits the model."""
-    if has_memory(model) and not isinstance(model, SequenceModel):
-        return SegmentSteps(model, tokenizer)
+def _module(model, tokenizer, strategy, ends, stream):
+    """Return the module of functions that fits the model; `ends` are its lengths and end tokens."""
     kind, make = None, None
-    if has_memory(model):
+    if stream:
+        kind, make = "A stream", TokenStream
+    elif has_memory(model) and not isinstance(model, SequenceModel):
+        return SegmentSteps(model, tokenizer)
+    elif has_memory(model):
         kind, make = "A model of states", SegmentSteps
     elif isinstance(model, MaskedLanguageModel):
         kind, make = "A masked language model", TokenEncoder
@@ -177,7 +180,7 @@ def _module(model, tokenizer, strategy, lengths):
     makes_images = isinstance(model, Model) and isinstance(model.position, ImageCoordinates)
     if makes_images and tokenizer is None:
         return (ImageGenerator if model.reads_prompt else ImageEnlarger)(model, strategy)
-    decoding = ("greedy" if strategy is None else strategy, *lengths)
+    decoding = ("greedy" if strategy is None else strategy, *ends)
     if tokenizer is None:
         return (TokenGenerator if model.reads_prompt else IdTranslator)(model, *decoding)
     return (TextGenerator if model.reads_prompt else Translator)(model, tokenizer, *decoding)

@@ -2,6 +2,9 @@
 
 import tensorflow as tf
 
+from keras_attn.generation.decoding import end_tokens
+from keras_attn.text.tokenizer import Tokenizer
+
 # Decorator of functions of a batch of strings.
 of_text = tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string, "text")])
 
@@ -44,6 +47,19 @@ def length_mask(rows, lengths):
 def mask_ids(token_ids, lengths):
     """Set the ids (B, T) beyond `lengths` (B,) to 0."""
     return tf.where(length_mask(token_ids, lengths), token_ids, 0)
+
+
+def ends_of(eos_id, tokenizer=None):
+    """Return a tuple of the tokens that end a sequence; for None that of the tokenizer, or 3."""
+    default = getattr(tokenizer, "eos_id", Tokenizer.eos_id)
+    return end_tokens(default if eos_id is None else eos_id)
+
+
+def close_rows(ids, ends, eos_id):
+    """Write `eos_id`, which a tokenizer reads as the end, in the place of every token of `ends`."""
+    for token in ends:
+        ids = ids if token == eos_id else tf.where(ids == token, eos_id, ids)
+    return ids
 
 
 def blank_rows(is_empty, ids, score):

@@ -6,6 +6,8 @@ from keras_attn.export.checks import check_lengths, check_vocabularies
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
+    close_rows,
+    ends_of,
     mask_ids,
     of_ids,
     of_text,
@@ -26,6 +28,7 @@ class TokenGenerator(ModelFunctions):
         max_length: int. Most tokens to generate.
         max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. Fewer if the
             model has not enough positions for these and for `max_length`.
+        eos_id: int, or a list of several. The token that ends a sequence, by default 3.
 
     Raises:
         ValueError: if a length is below 1, or the model has too few positions for `max_length`.
@@ -42,8 +45,8 @@ class TokenGenerator(ModelFunctions):
         section 3.1, eq. 1.
     """
 
-    def __init__(self, model, strategy="greedy", max_length=64, max_prompt_length=960):
-        strategy = get_strategy(strategy)
+    def __init__(self, model, strategy="greedy", max_length=64, max_prompt_length=960, eos_id=None):
+        strategy, ends = get_strategy(strategy), ends_of(eos_id)
         super().__init__(model, *strategy.models)
         positions = check_lengths(model, max_length, max_prompt_length=max_prompt_length)
         max_scored_length = max_prompt_length + max_length
@@ -51,7 +54,8 @@ class TokenGenerator(ModelFunctions):
             # The last generated token is not read.
             max_prompt_length = min(max_prompt_length, positions - max_length + 1)
             max_scored_length = min(max_scored_length, positions)
-        self._generate = lambda ids: generate(model, ids, strategy, max_length)
+        options = {"max_length": max_length, "eos_id": ends}
+        self._generate = lambda ids: generate(model, ids, strategy, **options)
         self._logits = lambda ids: model({"token_ids": ids})
         self._max_prompt_length = max_prompt_length
         self._max_scored_length = max_scored_length
@@ -115,6 +119,8 @@ class TextGenerator(TokenGenerator):
         model: a `CausalLanguageModel` without a memory.
         tokenizer: from `keras_attn.text`.
         strategy, max_length, max_prompt_length: as for `TokenGenerator`.
+        eos_id: int, or a list of several. The token that ends a sequence, by default that of the
+            tokenizer. No end token is part of the text.
 
     Raises:
         ValueError: as `TokenGenerator`, or if the vocabularies of model and tokenizer differ in
@@ -136,10 +142,14 @@ class TextGenerator(TokenGenerator):
         section 3.1, eq. 1.
     """
 
-    def __init__(self, model, tokenizer, strategy="greedy", max_length=64, max_prompt_length=960):
-        super().__init__(model, strategy, max_length, max_prompt_length)
+    def __init__(
+        self, model, tokenizer, strategy="greedy", max_length=64, max_prompt_length=960, eos_id=None
+    ):
+        ends = ends_of(eos_id, tokenizer)
+        super().__init__(model, strategy, max_length, max_prompt_length, ends)
         check_vocabularies(model, tokenizer)
         self.tokenizer = tokenizer
+        self._close = lambda ids: close_rows(ids, ends, tokenizer.eos_id)
 
     @property
     def signatures(self):
@@ -150,7 +160,7 @@ class TextGenerator(TokenGenerator):
         """Map strings [B] to `continuation`, strings [B], and `score`, float32 [B]."""
         prompt, ids, score = self._continue(*self._encode(text))
         # Decoded together: alone, the first piece would lose the space that it may begin with.
-        whole = self.tokenizer.decode(tf.concat([prompt, ids], axis=1))
+        whole = self.tokenizer.decode(tf.concat([prompt, self._close(ids)], axis=1))
         read = tf.strings.length(self.tokenizer.decode(prompt))
         generated = tf.strings.length(whole) - read
         return {"continuation": tf.strings.substr(whole, read, generated), "score": score}

@@ -6,6 +6,8 @@ from keras_attn.export.checks import check_lengths, check_vocabularies
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
+    close_rows,
+    ends_of,
     mask_ids,
     of_ids,
     of_text,
@@ -25,6 +27,7 @@ class IdTranslator(ModelFunctions):
         max_length: int. Most tokens to generate.
         max_source_length: int. Most source tokens to read, the end token included. A longer source
             is truncated to this length, or to the number of the model's source positions.
+        eos_id: int, or a list of several. The token that ends a sequence, by default 3.
 
     Raises:
         ValueError: if a length is below 1, or the model has too few positions for `max_length`.
@@ -39,13 +42,16 @@ class IdTranslator(ModelFunctions):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
 
-    def __init__(self, model, strategy="greedy", max_length=64, max_source_length=1024):
-        strategy = get_strategy(strategy)
+    def __init__(
+        self, model, strategy="greedy", max_length=64, max_source_length=1024, eos_id=None
+    ):
+        strategy, ends = get_strategy(strategy), ends_of(eos_id)
         super().__init__(model, *strategy.models)
         check_lengths(model, max_length, max_source_length=max_source_length)
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)
-        self._decode = lambda ids: generate(model, ids, strategy, max_length)
+        options = {"max_length": max_length, "eos_id": ends}
+        self._decode = lambda ids: generate(model, ids, strategy, **options)
         self._max_source_length = max_source_length
 
     @property
@@ -77,6 +83,8 @@ class Translator(IdTranslator):
         model: an `EncoderDecoder`.
         tokenizer: from `keras_attn.text`.
         strategy, max_length, max_source_length: as for `IdTranslator`.
+        eos_id: int, or a list of several. The token that ends a sequence, by default that of the
+            tokenizer. No end token is part of the text.
 
     Raises:
         ValueError: as `IdTranslator`, or if the vocabularies of model and tokenizer differ in size.
@@ -92,10 +100,20 @@ class Translator(IdTranslator):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
     """
 
-    def __init__(self, model, tokenizer, strategy="greedy", max_length=64, max_source_length=1024):
-        super().__init__(model, strategy, max_length, max_source_length)
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        strategy="greedy",
+        max_length=64,
+        max_source_length=1024,
+        eos_id=None,
+    ):
+        ends = ends_of(eos_id, tokenizer)
+        super().__init__(model, strategy, max_length, max_source_length, ends)
         check_vocabularies(model, tokenizer)
         self.tokenizer = tokenizer
+        self._close = lambda ids: close_rows(ids, ends, tokenizer.eos_id)
         self._cross_attention = getattr(model, "cross_attention", None)
 
     @property
@@ -158,5 +176,5 @@ class Translator(IdTranslator):
         """Return source ids, generated ids and score; padding and score 0 for an empty text."""
         source_ids, lengths = self.tokenizer.encode(text, max_length=self._max_source_length)
         is_empty = lengths <= 1  # the end token alone
-        outputs = blank_rows(is_empty, *self._decode(source_ids))
-        return tf.where(is_empty[:, None], 0, source_ids), *outputs
+        ids, score = blank_rows(is_empty, *self._decode(source_ids))
+        return tf.where(is_empty[:, None], 0, source_ids), self._close(ids), score
