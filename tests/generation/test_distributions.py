@@ -127,8 +127,9 @@ def test_penalised_sampling_equals_a_loop_over_the_whole_text():
         strategy = Constrained(sample, no_padding)
         return decode_eagerly(model, prompts, strategy, 5, ends=(-1,))[0].tolist()
 
-    assert continued(5.0) != continued(1.0)
-    for prompt, found in zip(prompts, continued(5.0), strict=True):
+    penalised = continued(5.0)
+    assert penalised != continued(1.0)
+    for prompt, found in zip(prompts, penalised, strict=True):
         text = prompt[prompt > 0].tolist()
         for token in found:
             logits = model({"token_ids": np.array([text])})[0, -1].numpy()

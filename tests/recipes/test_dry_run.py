@@ -132,6 +132,7 @@ def test_a_dry_run_of_a_language_model_reports_its_costs_and_writes_nothing(data
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_translator_reports_its_costs_and_writes_nothing(data, tmp_path, capsys):
     found = lines_of(capsys, "translate", data, tmp_path)
     assert "parameters" in found["Model"] and int(found["Steps"]) > 2
