@@ -43,7 +43,7 @@ MODELS = {
     "t5": ({"key_dim": 5}, BOTH),
     "switch_transformer": ({"num_layers": 2, "num_experts": 5}, BOTH),
     "longformer": ({"num_layers": 1, "window": 2, "max_length": 9}, CAUSAL),
-    "big_bird": ({"num_layers": 2, "block_length": 1, "num_random": 2, "max_length": 11}, CAUSAL),
+    "big_bird": ({"num_layers": 1, "block_length": 1, "num_random": 2, "max_length": 11}, CAUSAL),
     "modern_bert": ({"num_layers": 2, "window": 4}, CAUSAL),
     "perceiver": ({"num_latents": 4, "latent_dim": 9, "key_dim": 5, "max_length": 9}, CAUSAL),
     "decision_transformer": ({"state_size": 5, "action_size": 7, "max_steps": 9}, STEPS),
