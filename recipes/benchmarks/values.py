@@ -1,5 +1,6 @@
 """Cost of the values of each axis, beside the plainest value of that axis."""
 
+import argparse
 import dataclasses
 from functools import partial
 
@@ -133,26 +134,44 @@ def comparisons(axis, rows, length, backward):
         yield requirements.growth(rows, value, axis.plain, at_most=bound)
 
 
+def cost_table(axis, costs):
+    """Return the lines of a table of `costs`, a dict of column to a dict of value to cost."""
+    lines = [f"| beside `{axis.plain}` | {' | '.join(costs)} |", "| --- |" + " --: |" * len(costs)]
+    for value in axis.values:
+        cells = [f"{cost[value]:.2f}" if value in cost else "" for cost in costs.values()]
+        lines.append(f"| `{value}` | {' | '.join(cells)} |")
+    return lines
+
+
+def measure_axis(name, arguments):
+    """Measure an axis, and write its card after each table."""
+    axis, costs = AXES[name], {}
+    arguments = argparse.Namespace(**{**vars(arguments), "name": f"{arguments.name}_{name}"})
+    xla = ", by XLA" if axis.jit_compile else ""
+    title = f"Cost of the values of the axis: {name}{xla}"
+    card = new_card(arguments, title, METHOD, "positions")
+    for length in arguments.lengths or axis.lengths:
+        for backward, direction in enumerate(("forward", "step")):
+            column = f"{direction}, {length:,} positions"
+            print(f"{name}: {column}", flush=True)
+            make = partial(contender, axis, length=length, backward=bool(backward))
+            chosen = [make(value) for value in (axis.plain, *axis.values)]
+            rows, skipped = measure(chosen, arguments.repetitions)
+            found = [c for c in comparisons(axis, rows, length, backward) if c]
+            costs[column] = {c["name"]: c["value"] for c in found}
+            card.add(f"{column}: `{axis.layer}`", rows, skipped, found)
+            card.headline(*cost_table(axis, costs))
+            card.write(arguments.out)
+    return card.markdown()
+
+
 def main():
     parser = card_parser("values", __doc__, repetitions=5)
     parser.add_argument("--axes", nargs="+", choices=list(AXES), default=list(AXES))
     parser.add_argument("--lengths", nargs="+", type=int, help="default: those of the axis")
     arguments = parser.parse_args()
-    card = new_card(arguments, "Cost of the values of each axis", METHOD, "positions")
     for name in arguments.axes:
-        axis = AXES[name]
-        for length in arguments.lengths or axis.lengths:
-            for backward, direction in enumerate(("forward", "step")):
-                title = f"{name}, {length:,} positions, {direction}"
-                print(title, flush=True)
-                make = partial(contender, axis, length=length, backward=bool(backward))
-                chosen = [make(value) for value in (axis.plain, *axis.values)]
-                rows, skipped = measure(chosen, arguments.repetitions)
-                xla = ", by XLA" if axis.jit_compile else ""
-                found = comparisons(axis, rows, length, backward)
-                card.add(f"{title}: `{axis.layer}`{xla}", rows, skipped, found)
-                card.write(arguments.out)
-    print(card.markdown())
+        print(measure_axis(name, arguments))
 
 
 if __name__ == "__main__":

@@ -31,3 +31,11 @@ def test_the_bound_of_a_value_holds_for_a_step_of_the_asked_length():
         (found,) = values.comparisons(axis, rows, length, backward)
         assert found["value"] == pytest.approx((2 + 4 / 3) / 2)
         assert found["met"] is (False if (length, backward) == (2048, True) else None)
+
+
+def test_the_table_of_costs_leaves_out_what_was_not_measured():
+    axis = values.Axis("{}", "a", {"b": None, "c": None})
+    costs = {"forward": {"b": 1.234, "c": 2.0}, "step": {"c": 3.0}}
+    table = values.cost_table(axis, costs)
+    assert table[0] == "| beside `a` | forward | step |"
+    assert table[2:] == ["| `b` | 1.23 |  |", "| `c` | 2.00 | 3.00 |"]
