@@ -1,4 +1,4 @@
-"""Generation token by token with an export's signatures `initial_memory` and `step`.
+"""Generation token by token with an export's signature `step` and that of its first state.
 
 This is our own addition: TensorFlow Serving has no such call.
 """
@@ -14,6 +14,8 @@ from .predict import predict
 from .tensors import check_tensors
 
 _EOS = 3  # of the tokenizers of keras_attn
+# Signatures that give the state before the first token: of a memory, of a stream without end.
+_STARTS = ("initial_memory", "initial_state")
 _MAX_CONTEXT = 64  # tokens before a new one that decide how it is written, such as after a space
 
 
@@ -21,14 +23,17 @@ _MAX_CONTEXT = 64  # tokens before a new one that decide how it is written, such
 class StreamRequest:
     """Body of a streaming request: one prompt, as a text or as token ids.
 
-    Without `temperature` each token is the most likely one. Generation ends after a token of
-    `end_tokens` or after `max_tokens`.
+    Without `temperature` each token is the most likely one. With it a token is drawn, of the
+    `top_k` most likely ones, of the fewest of these that have together a share of `top_p`.
+    Generation ends after a token of `end_tokens` or after `max_tokens`.
     """
 
     text: str | None = None
     token_ids: list | None = None
     max_tokens: int = 64
     temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
     seed: int | None = None
     end_tokens: list = dataclasses.field(default_factory=lambda: [_EOS])
 
@@ -49,6 +54,10 @@ class StreamRequest:
         require(_is_size(request.max_tokens, 1), "`max_tokens` must be an integer of at least 1")
         is_warm = isinstance(request.temperature, numbers.Real) and request.temperature >= 0
         require(is_warm, "`temperature` must be a number of at least 0")
+        is_count = request.top_k is None or _is_size(request.top_k, 1)
+        require(is_count, "`top_k` must be an integer of at least 1")
+        is_share = isinstance(request.top_p, numbers.Real) and 0 < request.top_p <= 1
+        require(request.top_p is None or is_share, "`top_p` must be a number in (0, 1]")
         is_seed = request.seed is None or _is_size(request.seed, 0)
         require(is_seed, "`seed` must be an integer of at least 0")
         require(_are_ids(request.end_tokens), "`end_tokens` must be a list of token ids")
@@ -60,7 +69,7 @@ def stream_tokens(servable, request, limits, request_context):
 
     A token has `token_id`, `log_probability` under the model and, if the export has a tokenizer,
     `text`, which are the characters that it adds. Each token is a run of the signature `step`,
-    whose memory stays here between the runs.
+    whose state stays here between the runs.
 
     Args:
         request: `StreamRequest`.
@@ -75,13 +84,15 @@ def stream_tokens(servable, request, limits, request_context):
     ids = _prompt_ids(run, request)
     check_tensors({"token_ids": ids[None]}, limits)
     random = np.random.default_rng(request.seed)
-    memory = run("initial_memory", batch_size=np.int32(1))
+    state = run(_start_of(servable), batch_size=np.int32(1))
     context, unread = ids.tolist(), ids
+    has_lengths = "lengths" in servable.signatures["step"].inputs
     has_text = "detokenize" in servable.signatures
     for _ in range(request.max_tokens):
-        lengths = np.array([len(unread)], np.int32)
-        memory = run("step", token_ids=unread[None], lengths=lengths, **memory)
-        token, log_probability = _choose(memory.pop("logits")[0, -1], request.temperature, random)
+        if has_lengths:
+            state["lengths"] = np.array([len(unread)], np.int32)
+        state = run("step", token_ids=unread[None], **state)
+        token, log_probability = _choose(state.pop("logits")[0, -1], request, random)
         event = {"token_id": token, "log_probability": log_probability}
         if has_text:
             event["text"] = _added_text(run, context, token)
@@ -93,13 +104,19 @@ def stream_tokens(servable, request, limits, request_context):
     yield {"finish_reason": "max_tokens"}
 
 
+def _start_of(servable):
+    """Return the name of the signature that gives the first state."""
+    return next((name for name in _STARTS if name in servable.signatures), _STARTS[0])
+
+
 def _check_signatures(servable, request):
-    needed = {"initial_memory", "step"} | ({"tokenize"} if request.text is not None else set())
+    needed = {_start_of(servable), "step"} | ({"tokenize"} if request.text is not None else set())
     missing = ", ".join(sorted(needed - set(servable.signatures)))
     if missing:
         message = (
             f"The export cannot stream: it has no signature {missing}. Exports of language models "
-            "with a memory have initial_memory and step; with a tokenizer also tokenize."
+            "with a memory have initial_memory and step, with a tokenizer also tokenize; those "
+            "with stream=True have initial_state and step."
         )
         raise ServingError(Code.FAILED_PRECONDITION, message)
     is_of_tokens = "token_ids" in servable.signatures["step"].inputs
@@ -115,14 +132,25 @@ def _prompt_ids(run, request):
     return ids
 
 
-def _choose(logits, temperature, random):
+def _choose(logits, request, random):
     """Return a token and its log-probability under the model."""
     logits = logits.astype(np.float64)
     shifted = logits - logits.max()
     token = shifted.argmax()
-    if temperature > 0:  # the largest of logits with Gumbel noise is a sample
-        token = (shifted / temperature + random.gumbel(size=shifted.shape)).argmax()
+    if request.temperature > 0:  # the largest of logits with Gumbel noise is a sample
+        warm = shifted / request.temperature
+        noisy = warm + random.gumbel(size=warm.shape)
+        token = np.where(_is_kept(warm, request.top_k, request.top_p), noisy, -np.inf).argmax()
     return int(token), float(shifted[token] - np.log(np.exp(shifted).sum()))
+
+
+def _is_kept(logits, top_k, top_p):
+    """Return True at the tokens to draw from, by `top_k` and then by `top_p`; None for all."""
+    order = np.argsort(-logits, kind="stable")[:top_k]
+    if top_p is not None:
+        shares = np.exp(logits[order]) / np.exp(logits[order]).sum()
+        order = order[np.cumsum(shares) - shares < top_p]
+    return np.isin(np.arange(len(logits)), order)
 
 
 def _added_text(run, context, token):

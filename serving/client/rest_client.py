@@ -53,16 +53,28 @@ class RestClient(Client):
             outputs = dict.fromkeys(signature["outputs"], outputs)
         return {n: _decoded(x) if n.endswith("_bytes") else x for n, x in outputs.items()}
 
-    def stream(self, prompt, *, max_tokens=64, temperature=0.0, seed=None, end_tokens=(3,)):
+    def stream(
+        self,
+        prompt,
+        *,
+        max_tokens=64,
+        temperature=0.0,
+        top_k=None,
+        top_p=None,
+        seed=None,
+        end_tokens=(3,),
+    ):
         """Yield a `Token` as soon as the server has written it: not of the real TensorFlow Serving.
 
-        It needs the export of a language model with a memory. Closing the generator ends the
-        request on the server.
+        It needs the export of a language model with a memory, or of one with `stream=True`. Closing
+        the generator ends the request on the server.
 
         Args:
             prompt: string, for an export with a tokenizer, or a list of token ids.
             max_tokens: int. Most tokens to generate.
             temperature: float. 0 takes the most likely token.
+            top_k: int. Number of most likely tokens to draw from; None for all.
+            top_p: float in (0, 1]. Draw from the fewest tokens with this share; None for all.
             seed: int. The same seed gives the same text.
             end_tokens: list of ints. A token of these is the last one.
 
@@ -73,6 +85,8 @@ class RestClient(Client):
             "text" if isinstance(prompt, str) else "token_ids": prompt,
             "max_tokens": max_tokens,
             "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
             "seed": seed,
             "end_tokens": list(end_tokens),
         }

@@ -6,11 +6,12 @@ import json
 import types
 
 import numpy as np
+import oracles
 import pytest
 import streaming_model
 from streaming_model import LOG_PROBABILITY, continued
 
-from keras_attn import depth, export, generation, layers, memory, models, text
+from keras_attn import depth, export, generation, layers, memory, models, patterns, text
 from serving import client as clients
 from serving.client.__main__ import main
 from serving.client.events import read_tokens
@@ -58,12 +59,25 @@ def test_an_end_token_is_the_last_one(servable):
 
 def test_tokens_are_sampled_at_the_temperature():
     random, logits = np.random.default_rng(0), np.array([2.0, 0.0, -1.0], np.float32)
-    draws = [_choose(logits, 2.0, random) for _ in range(3000)]
+    request = StreamRequest(temperature=2.0)
+    draws = [_choose(logits, request, random) for _ in range(3000)]
     expected = np.exp(logits / 2) / np.exp(logits / 2).sum()
     found = np.bincount([token for token, _ in draws], minlength=3) / 3000
     np.testing.assert_allclose(found, expected, atol=0.04)
     log_probs = logits - np.log(np.exp(logits).sum())
     assert all(score == pytest.approx(log_probs[token], rel=1e-5) for token, score in draws)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"top_k": 3}, {"top_p": 0.75}, {"top_k": 4, "top_p": 0.9}, {"top_p": 0.01}, {"top_k": 99}],
+)
+def test_tokens_are_drawn_from_those_that_sampling_keeps(arguments):
+    random, logits = np.random.default_rng(0), np.array([0.0, 2.0, -1.0, 1.5, 1.0], np.float32)
+    request = StreamRequest(temperature=1.5, **arguments)
+    found = {_choose(logits, request, random)[0] for _ in range(500)}
+    shares, _ = generation.Sample(1.5, **arguments).distribution(logits[None])
+    assert found == {*np.flatnonzero(shares[0])}
 
 
 @pytest.mark.parametrize(
@@ -78,6 +92,8 @@ def test_tokens_are_sampled_at_the_temperature():
         ({"token_ids": [2**31]}, "a list of at least one token id"),
         ({"text": "a", "max_tokens": 0}, "`max_tokens` must be an integer"),
         ({"text": "a", "temperature": -1}, "`temperature` must be a number"),
+        ({"text": "a", "top_k": 0}, "`top_k` must be an integer"),
+        ({"text": "a", "top_p": 1.5}, "`top_p` must be a number in"),
         ({"text": "a", "seed": 1.5}, "`seed` must be an integer"),
         ({"text": "a", "end_tokens": 3}, "`end_tokens` must be a list"),
         ({"text": "a", "instances": []}, "A stream has the keys .* Received: instances"),
@@ -234,6 +250,20 @@ def test_streamed_tokens_are_those_of_greedy_decoding(language_model, tmp_path):
     assert sum(e["log_probability"] for e in events) == pytest.approx(float(score[0]), rel=1e-4)
     letters = tokenizer.tokens(expected[0]).numpy().tolist()
     assert [event["text"] for event in events] == [letter.decode() for letter in letters]
+
+
+@pytest.mark.slow
+def test_an_export_of_a_stream_streams_ids(tmp_path):
+    attention = layers.MultiHeadAttention(2, 4, pattern=patterns.Sinks(2, 5), position="rotary")
+    block = layers.TransformerBlock(attention, layers.FeedForward(9))
+    model = models.CausalLanguageModel(layers.TokenEmbedding(17, 8), depth.Stack([block]))
+    oracles.scramble(model, scale=0.8)
+    servable = Servable("stream", 1, export.saved_model(model, tmp_path, stream=True))
+    *events, _ = stream(servable, token_ids=[5, 9, 3], max_tokens=12, end_tokens=[])
+    servable.close()
+    expected, score = generation.generate(model, [[5, 9, 3]], max_length=12, eos_id=-1)
+    assert [event["token_id"] for event in events] == expected[0].numpy().tolist()
+    assert sum(e["log_probability"] for e in events) == pytest.approx(float(score[0]), rel=1e-4)
 
 
 @pytest.fixture
