@@ -105,7 +105,7 @@ def test_dtype_policies(policy):
 def test_a_block_trains_the_gate():
     block = TransformerBlock(MultiHeadAttention(2, 4), GatedFeedForward(F), residual="pre_norm")
     model = keras.Sequential([keras.Input((T, D)), block, keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
+    model.compile("sgd", "mse", run_eagerly=True)
     before = block.feed_forward.gate.kernel.numpy()
     model.fit(X, X[..., :1], verbose=0)
     assert np.any(block.feed_forward.gate.kernel.numpy() != before)

@@ -168,8 +168,8 @@ def test_untrained_models_write_dates_in_iso_8601(dates, strategy):
     sources, _ = tokenizer.encode(SOURCES)
     ids, _ = decode_eagerly(model, sources, Constrained(strategy, table), 12)
     assert set(tokenizer.decode_as_strings(ids)) <= set(days)
-    ids, _ = decode_eagerly(model, sources, strategy, 3)
-    assert not set(tokenizer.decode_as_strings(ids)) & {day[:3] for day in days}
+    ids, _ = decode_eagerly(model, sources, strategy, 1)
+    assert not set(tokenizer.decode_as_strings(ids)) & {day[0] for day in days}
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import pages
 import pytest
 
+from keras_attn.export import Translator
 from keras_attn.models.catalog import PRESETS
 from serving.client import GrpcClient, RestClient, Token
 
@@ -20,9 +21,11 @@ ANSWERS = {
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Presets have one layer, and clients get their answers without a server."""
+    """Presets have one layer, exports of text one signature, and clients need no server."""
     for name, (build, sizes) in PRESETS.items():
         monkeypatch.setitem(PRESETS, name, (build, {**sizes, "num_layers": 1}))
+    only_text = property(lambda self: {"serving_default": self.text})
+    monkeypatch.setattr(Translator, "signatures", only_text)
     for client in (GrpcClient, RestClient):
         monkeypatch.setattr(client, "_predict", lambda _, inputs, name, limit: dict(ANSWERS[name]))
     monkeypatch.setattr(RestClient, "stream", lambda _, prompt, **options: [Token(5, "a", -0.5)])
