@@ -7,19 +7,23 @@ SentencePiece nor TensorFlow Text.
 import importlib
 
 _MODULES = {
+    "ByteLevelBPE": "byte_level_bpe",
     "Characters": "characters",
+    "Marian": "marian",
     "PackedBatches": "packed_batches",
     "SegmentStreams": "segment_streams",
     "SentencePiece": "sentencepiece",
+    "Template": "template",
     "TokenBatches": "batches",
     "Tokenizer": "tokenizer",
+    "WordPiece": "wordpiece",
 }
 
 __all__ = [*_MODULES, "load"]
 
 
 def load(path):
-    """Load the `SentencePiece` or `Characters` that its `save` wrote to the file `path`.
+    """Load the tokenizer that its `save` wrote to the file `path`.
 
     Args:
         path: str. The file.
@@ -28,7 +32,7 @@ def load(path):
         A `Tokenizer`.
 
     Raises:
-        ValueError: if there is no such file, or it holds neither.
+        ValueError: if there is no such file, or it holds no tokenizer.
 
     Example:
         >>> import os, tempfile
@@ -38,11 +42,15 @@ def load(path):
         >>> text.load(path).vocabulary_size
         7
     """
+    from keras_attn.text.config_file import class_name_of
     from keras_attn.text.tokenizer import read_file
 
-    # A vocabulary of characters is a JSON object; a SentencePiece model begins with the tag of its
-    # first piece, which is no brace.
-    name = "Characters" if read_file(path).startswith(b"{") else "SentencePiece"
+    # A vocabulary of characters is a JSON object without a class; a SentencePiece model begins with
+    # the tag of its first piece, which is no brace.
+    content = read_file(path)
+    name = class_name_of(content)
+    if name not in ("ByteLevelBPE", "Marian", "SentencePiece", "WordPiece"):
+        name = "Characters" if content.startswith(b"{") else "SentencePiece"
     return __getattr__(name).load(path)
 
 

@@ -3,11 +3,17 @@
 import functools
 import io
 import re
+import types
 
 import numpy as np
 
 from keras_attn.ops.checks import check_choice, check_sizes
-from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string, tf
+from keras_attn.text.packages import load_sentencepiece
+from keras_attn.text.regex_steps import valid
+from keras_attn.text.rows import tf
+from keras_attn.text.sentencepiece_model import operation, processor, with_unknown_text
+from keras_attn.text.template import Template
+from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string
 
 _SPACE = "\u2581"  # the library's sign for it
 
@@ -22,12 +28,21 @@ class SentencePiece(Tokenizer):
     one and spaces at the ends vanish. Encoding a sentence of T characters takes O(T log T). An
     exported graph contains the model; it needs the operations of TensorFlow Text, but no file.
 
+    The special ids are those of the model. A model that has padding and no first token, such as
+    T5's, starts its targets with `pad_id`: `bos_id` is `pad_id`. The ids are those of the library
+    that trained the model. Hugging Face's own code differs from it in some combining characters,
+    for LLaMA in texts that begin with a space, and where a text holds a special token, "</s>".
+
     Args:
-        model_proto: bytes. A serialised SentencePiece model whose ids are pad 0, unk 1, bos 2,
-            eos 3, as `SentencePiece.train` makes it.
+        model_proto: bytes. A serialised SentencePiece model.
+        template: a `Template`, the special tokens around a text. None ends each text with eos, if
+            the model has that.
+        special_tokens: dict of the ids of more tokens, such as T5's "<extra_id_0>", above those of
+            the model. No text becomes such an id, and `decode` drops them.
+        pad_id: int. Id of padding, if the model has none.
 
     Raises:
-        ValueError: if `model_proto` is no such model.
+        ValueError: if `model_proto` is no model.
         ImportError: if sentencepiece, or on TensorFlow tensorflow-text, is not installed.
 
     Example:
@@ -44,18 +59,25 @@ class SentencePiece(Tokenizer):
         [Kudo, 2018](https://arxiv.org/abs/1804.10959), section 3.2.
     """
 
-    def __init__(self, model_proto):
+    def __init__(self, model_proto, template=None, special_tokens=None, pad_id=None):
         super().__init__()
-        self._processor = read = _processor(model_proto)
+        self._processor = read = processor(model_proto)
         ids = (read.pad_id(), read.unk_id(), read.bos_id(), read.eos_id())
-        expected = (self.pad_id, self.unk_id, self.bos_id, self.eos_id)
-        if ids != expected:
-            raise ValueError(
-                f"The ids of pad, unk, bos and eos in `model_proto` must be {expected}. "
-                f"Received: {ids}"
-            )
-        self.vocabulary_size = read.get_piece_size()
-        self._model_proto = model_proto
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = (None if i < 0 else i for i in ids)
+        if self.bos_id is None:
+            self.bos_id = self.pad_id
+        self.pad_id = self.pad_id if pad_id is None else pad_id
+        self.template = self._own_template() if template is None else Template.of(template)
+        # Not a dict: TensorFlow would wrap its content, and search it for variables.
+        self._arguments = types.SimpleNamespace(
+            model_proto=model_proto,
+            template=self.template,
+            special_tokens=dict(special_tokens or {}),
+            pad_id=pad_id,
+        )
+        self._num_pieces = read.get_piece_size()
+        special_ids = self._arguments.special_tokens.values()
+        self.vocabulary_size = max(self._num_pieces, *(i + 1 for i in special_ids), 0)
 
     @classmethod
     def train(
@@ -93,7 +115,7 @@ class SentencePiece(Tokenizer):
             raise ValueError("`sentences` holds no text to learn a vocabulary from.")
         model = io.BytesIO()
         try:
-            _packages()[0].SentencePieceTrainer.train(
+            load_sentencepiece().SentencePieceTrainer.train(
                 sentence_iterator=iter(lines),
                 model_writer=model,
                 vocab_size=vocabulary_size,
@@ -114,72 +136,72 @@ class SentencePiece(Tokenizer):
             raise _readable(error, vocabulary_size, character_coverage, normalization) from error
         return cls(model.getvalue())
 
+    def _own_template(self):
+        end = () if self.eos_id is None else (self.eos_id,)
+        return Template(middle=end, end=end)
+
     def vocabulary(self):
-        return [*self.marks, *self._pieces()[len(self.marks) :]]
+        pieces = [self._processor.id_to_piece(i) for i in range(self._num_pieces)]
+        special = {i: token for token, i in self._arguments.special_tokens.items()}
+        more = range(self._num_pieces, self.vocabulary_size)
+        return pieces + [special.get(i, f"<no token {i}>") for i in more]
+
+    def get_config(self):
+        return vars(self._arguments).copy()
 
     def to_bytes(self):
-        return self._model_proto
+        # A model with nothing besides is the file that every program of SentencePiece reads.
+        given = self._arguments
+        if (
+            given.special_tokens
+            or given.pad_id is not None
+            or self.template != self._own_template()
+        ):
+            return super().to_bytes()
+        return given.model_proto
 
     @classmethod
     def from_bytes(cls, content):
-        return cls(content)
+        return super().from_bytes(content) if content.startswith(b"{") else cls(content)
 
     def _split_in_python(self, sentences):
-        return [np.array(ids, "int32") for ids in self._processor.encode(sentences)]
+        return [np.array(ids, "int32") for ids in self._processor.encode([*map(valid, sentences)])]
 
     def _join_in_python(self, ids):
-        return self._processor.decode(ids)
+        ids = [i for i in ids if i < self._num_pieces]
+        return self._decoder.decode(ids)
 
     def _split(self, text):
-        return self._operation().tokenize(text)
+        return operation(self._arguments.model_proto).tokenize(valid(text))
 
     def _join(self, pieces):
-        return self._operation().detokenize(pieces)
-
-    def _pieces(self):
-        return [self._processor.id_to_piece(i) for i in range(self.vocabulary_size)]
+        if self.vocabulary_size > self._num_pieces:
+            pieces = tf.ragged.boolean_mask(pieces, pieces < self._num_pieces)
+        return operation(self._decoded_proto).detokenize(pieces)
 
     @functools.cached_property
     def _surfaces(self):
-        texts = [piece.replace(_SPACE, " ") for piece in self._pieces()]
-        return self._surfaces_of(texts[len(self.marks) :])
+        pieces = [self._surface(i) for i in range(self._num_pieces)]
+        return np.array(pieces + [b""] * (self.vocabulary_size - self._num_pieces), object)
 
-    def _operation(self):
-        # Not FastSentencepieceTokenizer: it silently splits BPE models wrongly, and model servers
-        # before 2.12 lack it. Not made once and kept: its resource belongs to the kernel that made
-        # it, and `keras.utils.set_random_seed` drops every eager kernel. A new one costs nothing,
-        # because TensorFlow finds the kernel of the same model again.
-        _, tensorflow_text = _packages()
-        return tensorflow_text.SentencepieceTokenizer(model=self._model_proto, out_type=tf.int32)
+    def _surface(self, i):
+        model, piece = self._processor, self._processor.id_to_piece(i)
+        if model.is_control(i):
+            return b""
+        if model.is_byte(i):
+            return bytes.fromhex(piece[3:5])  # of "<0x0A>"
+        return (REPLACEMENT if model.is_unknown(i) else piece.replace(_SPACE, " ")).encode()
 
+    @functools.cached_property
+    def _decoder(self):
+        return processor(self._decoded_proto)
 
-def _packages():
-    """Return the optional packages: sentencepiece, and tensorflow_text or None."""
-    try:
-        import sentencepiece
-
-        if tf is None:
-            return sentencepiece, None
-        import tensorflow_text
-    except ImportError as error:
-        raise ImportError(
-            "SentencePiece needs the package sentencepiece, and on TensorFlow also "
-            "tensorflow-text: pip install 'keras_attn[text]'"
-        ) from error
-    return sentencepiece, tensorflow_text
-
-
-def _processor(model_proto):
-    # The library takes no bytes at all for a model, one that is not initialised.
-    if isinstance(model_proto, bytes) and model_proto:
-        try:
-            return _packages()[0].SentencePieceProcessor(model_proto=model_proto)
-        except RuntimeError:
-            pass
-    raise ValueError(
-        "`model_proto` is not a SentencePiece model, which is bytes; `SentencePiece.load(path)` "
-        f"reads a file. Received: model_proto of type {type(model_proto).__name__}."
-    )
+    @functools.cached_property
+    def _decoded_proto(self):
+        """The model, with U+FFFD as the text of its unknown piece."""
+        is_ours = self._processor.decode([self.unk_id]) == REPLACEMENT
+        given = self._arguments.model_proto
+        return given if is_ours else with_unknown_text(given, REPLACEMENT)
 
 
 def _readable(error, vocabulary_size, character_coverage, normalization):

@@ -2,18 +2,15 @@
 
 import os
 
-import keras
 import numpy as np
 
 from keras_attn.ops.atomic_files import atomic_file
-from keras_attn.ops.checks import check_paths, check_sizes
+from keras_attn.ops.checks import check_paths
+from keras_attn.text import config_file
+from keras_attn.text.rows import pad, tf
+from keras_attn.text.template import Template
 
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
-
-    _Module = tf.Module  # an export then holds the tokenizer's tables
-else:
-    tf, _Module = None, object
+_Module = object if tf is None else tf.Module  # an export then holds the tokenizer's tables
 
 REPLACEMENT = "\ufffd"  # written for `unk_id`
 
@@ -22,6 +19,7 @@ class Tokenizer(_Module):
     """Ids of the special tokens, and padded batches of ids.
 
         encode: "a b" -> [a, b, eos, pad, ...]        decode: [a, b, eos, ...] -> "a b"
+        encode_pair: "a", "b" -> [cls, a, sep, b, sep, pad, ...]
 
     On TensorFlow `encode`, `decode` and `tokens` are graph operations on a string tensor (B,), so a
     `tf.function` that calls a tokenizer exports as one graph from text to text. On other backends
@@ -31,13 +29,15 @@ class Tokenizer(_Module):
     A subclass sets `vocabulary_size` and defines `_split` (string tensor to ragged ids without
     special tokens), `_join` (its inverse), `_split_in_python` (list of str or bytes to a list of
     int32 arrays), `_join_in_python` (list of ids to str), `_surfaces` (each id's text as bytes),
-    `vocabulary`, `to_bytes` and `from_bytes`.
+    `vocabulary`, and `get_config` or `to_bytes` and `from_bytes`. It may set the ids below and
+    `template` on the instance.
 
     Attributes:
         vocabulary_size: int. Number of ids V.
-        pad_id, unk_id, bos_id, eos_id: ints. Ids of padding, of unknown text, of the first and of
-            the last token.
-        marks: the texts of these ids in a vocabulary.
+        pad_id, unk_id, bos_id, eos_id: ints or None. Ids of padding, of unknown text, of the first
+            and of the last token. Without `pad_id` rows are padded with `eos_id`.
+        template: a `Template`. The special tokens around a text or a pair.
+        marks: the texts of the four ids in a vocabulary that this library makes.
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.1.
     """
@@ -47,41 +47,64 @@ class Tokenizer(_Module):
     bos_id = 2
     eos_id = 3
     marks = ("<pad>", "<unk>", "<s>", "</s>")
+    template = Template(middle=(3,), end=(3,))
 
     def encode(self, text, max_length=None):
-        """Turn a batch of strings into padded ids, each row closed by `eos_id`.
+        """Turn a batch of strings into padded ids, each row with the tokens of `template`.
 
         Args:
             text: string tensor or list of strings (B,). An empty string becomes [eos]; characters
                 outside the vocabulary, and bytes that are not UTF-8, become `unk_id`.
-            max_length: int. Longest row, `eos_id` included; a longer sentence loses its end.
+            max_length: int. Longest row, special tokens included; a longer sentence loses its end.
 
         Returns:
             ids: int32 (B, T), padded with `pad_id`.
-            lengths: int32 (B,), `eos_id` included.
+            lengths: int32 (B,), special tokens included.
 
         Raises:
-            ValueError: if `max_length` is below 1: `eos_id` needs a position.
+            ValueError: if `max_length` is too small for the special tokens.
         """
+        return pad(self.template.around(self._rows(text=text), max_length), self._padding)
+
+    def encode_pair(self, first, second, max_length=None):
+        """Turn two batches of strings into padded rows that hold one text of each.
+
+        Args:
+            first, second: string tensors or lists of strings (B,).
+            max_length: int. Longest row, special tokens included. Of a pair that is longer, the
+                longer text loses its end until both are equally long, then both do.
+
+        Returns:
+            ids: int32 (B, T), padded with `pad_id`.
+            lengths: int32 (B,), special tokens included.
+            segment_ids: int32 (B, T), `template.second_segment` at the second text, else 0.
+
+        Raises:
+            ValueError: if `max_length` is too small for the special tokens.
+        """
+        texts = self._rows(first=first), self._rows(second=second)
+        ids, segments = self.template.around_pair(*texts, max_length)
+        return *pad(ids, self._padding), pad(segments, 0)[0]
+
+    def _rows(self, **argument):
+        """Return the rows of ids of strings, without special tokens."""
+        (text,) = argument.values()
         if not (tf is not None and tf.is_tensor(text)):
-            text = check_strings(text=text)
-        if max_length is not None:
-            check_sizes(max_length=max_length)
+            text = check_strings(**argument)
         if tf is None:
-            return self._encode_in_python(text, max_length)
-        pieces = self._split(tf.convert_to_tensor(text, tf.string))
-        if max_length is not None:
-            pieces = pieces[:, : max_length - 1]
-        eos = tf.fill([pieces.nrows(), 1], tf.constant(self.eos_id, tf.int32))
-        ids = tf.concat([pieces, eos], axis=1)
-        return ids.to_tensor(self.pad_id), tf.cast(ids.row_lengths(), tf.int32)
+            return self._split_in_python(text)
+        return self._split(tf.convert_to_tensor(text, tf.string))
+
+    @property
+    def _padding(self):
+        return (self.eos_id or 0) if self.pad_id is None else self.pad_id
 
     def decode(self, ids):
         """Turn rows of ids into strings, reading each up to its first `eos_id`.
 
         Args:
-            ids: integer tensor (B, T). `pad_id` and `bos_id` are dropped; `unk_id`, and ids
-                outside the vocabulary, are written as U+FFFD.
+            ids: integer tensor (B, T). Special tokens are dropped; `unk_id`, and ids outside the
+                vocabulary, are written as U+FFFD.
 
         Returns:
             String tensor (B,); on other backends than TensorFlow a NumPy array of bytes.
@@ -94,10 +117,8 @@ class Tokenizer(_Module):
                 "`ids` must be integers of shape (batch, length). "
                 f"Received: shape={tuple(ids.shape)}, dtype={ids.dtype.name}."
             )
-        ids = tf.cast(ids, tf.int32)
-        is_open = tf.cumsum(tf.cast(ids == self.eos_id, tf.int32), axis=1) == 0
-        is_text = is_open & (ids != self.pad_id) & (ids != self.bos_id)
-        return self._join(tf.ragged.boolean_mask(self._known(ids), is_text))
+        ids = self._known(tf.cast(ids, tf.int32))
+        return self._join(tf.ragged.boolean_mask(ids, self._is_text(ids)))
 
     def tokens(self, ids):
         """Turn each id into its text.
@@ -127,20 +148,24 @@ class Tokenizer(_Module):
         return [self._join_in_python(self._text_ids(row.astype(int))) for row in rows]
 
     def _text_ids(self, row):
-        is_open = np.cumsum(row == self.eos_id) == 0
-        is_text = is_open & (row != self.pad_id) & (row != self.bos_id)
-        return self._known(row[is_text]).tolist()
+        row = self._known(row)
+        return row[self._is_text(row)].tolist()
 
-    def _encode_in_python(self, text, max_length):
-        end = None if max_length is None else max_length - 1
-        rows = [row[:end] for row in self.encode_as_lists(text)]
-        lengths = np.array([len(row) + 1 for row in rows], "int32")
-        return close_rows(rows, lengths.max(initial=0)), lengths
+    def _is_text(self, ids):
+        """Return True at the ids before `eos_id` that are neither padding nor the first token."""
+        # An id that a tokenizer lacks is compared as -1, which no known id is.
+        pad, bos, eos = (-1 if i is None else i for i in (self.pad_id, self.bos_id, self.eos_id))
+        if isinstance(ids, np.ndarray):
+            ends = np.cumsum(ids == eos)
+        else:
+            ends = tf.cumsum(tf.cast(ids == eos, tf.int32), axis=1)
+        return (ends == 0) & (ids != pad) & (ids != bos)
 
     def _known(self, ids):
-        """Replace ids outside the vocabulary by `unk_id`."""
+        """Replace ids outside the vocabulary by `unk_id`, or by V where there is none."""
         where = tf.where if tf is not None and tf.is_tensor(ids) else np.where
-        return where((ids >= 0) & (ids < self.vocabulary_size), ids, self.unk_id)
+        unknown = self.vocabulary_size if self.unk_id is None else self.unk_id
+        return where((ids >= 0) & (ids < self.vocabulary_size), ids, unknown)
 
     def _surfaces_of(self, texts):
         """Return the text of each id as bytes, from the texts of all ids that are no marks."""
@@ -151,14 +176,18 @@ class Tokenizer(_Module):
         """Return the texts of all ids, a list of V strings, first `marks`."""
         raise NotImplementedError(f"{type(self).__name__} must define `vocabulary`.")
 
+    def get_config(self):
+        """Return the arguments of the constructor: numbers, strings, bytes, and lists of them."""
+        raise NotImplementedError(f"{type(self).__name__} must define `get_config`.")
+
     def to_bytes(self):
         """Return the content of the file that `save` writes."""
-        raise NotImplementedError(f"{type(self).__name__} must define `to_bytes`.")
+        return config_file.write(type(self).__name__, self.get_config())
 
     @classmethod
     def from_bytes(cls, content):
         """Return the tokenizer of a file's content; raise ValueError if it holds none."""
-        raise NotImplementedError(f"{cls.__name__} must define `from_bytes`.")
+        return cls(**config_file.read(cls.__name__, content))
 
     def __repr__(self):
         return f"<{type(self).__name__}, vocabulary_size={self.vocabulary_size}>"
@@ -202,9 +231,9 @@ def check_strings(**argument):
     return items
 
 
-def _short(value, limit=60):
+def _short(value):
     text = repr(value)
-    return text if len(text) <= limit else f"{text[:limit]}..."
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def close_rows(rows, width):

@@ -9,7 +9,7 @@ import pytest
 import sentencepiece
 from fork_server import run_python
 
-from keras_attn.text import SentencePiece
+from keras_attn.text import SentencePiece, Template
 
 MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "data" / "multi30k"
 SENTENCES = [
@@ -111,15 +111,6 @@ def test_an_unknown_normalisation_raises():
         SentencePiece.train(SENTENCES, 60, normalization="nonsense")
 
 
-def test_a_model_with_other_marks_is_refused():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=30, minloglevel=2
-    )
-    with pytest.raises(ValueError, match=r"must be \(0, 1, 2, 3\). Received: \(-1, 0, 1, 2\)"):
-        SentencePiece(model.getvalue())
-
-
 @pytest.mark.parametrize("model", [b"", b"junk", "text", None])
 def test_bytes_that_are_no_model_are_refused(model):
     with pytest.raises(ValueError, match="not a SentencePiece model"):
@@ -147,3 +138,58 @@ def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(ImportError, match=r"pip install 'keras_attn\[text\]'"):
         SentencePiece(b"model")
+
+
+def library_model(**options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES * 3),
+        model_writer=model,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **options,
+    )
+    return model.getvalue()
+
+
+def test_a_model_of_t5_keeps_its_ids():
+    proto = library_model(vocab_size=60, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    package = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    size = package.get_piece_size()
+    tokenizer = SentencePiece(
+        proto, special_tokens={"<extra_id_1>": size, "<extra_id_0>": size + 1}
+    )
+    marks = tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.bos_id
+    assert marks == (0, 1, 2, 0)  # padding starts the targets
+    ids, _ = tokenizer.encode(["the cat", "x 猫"])
+    texts = [package.encode("the cat"), package.encode("x 猫")]
+    assert ids.numpy().tolist() == padded([[*row, 1] for row in texts], 0)
+    row = [[0, *texts[0], size + 1, 2, size + 2, size, 1, 5]]
+    assert decoded(tokenizer, row) == tokenizer.decode_as_strings(row) == ["the cat\ufffd\ufffd"]
+    assert tokenizer.vocabulary_size == size + 2
+    assert tokenizer.vocabulary()[size:] == ["<extra_id_1>", "<extra_id_0>"]
+    assert tokenizer.tokens([0, 1, 2, size]).numpy().tolist() == [b"", b"", b"\xef\xbf\xbd", b""]
+    again = SentencePiece.from_bytes(tokenizer.to_bytes())
+    assert again.get_config() == tokenizer.get_config()
+
+
+def test_a_model_of_llama_spells_unknown_text_by_bytes():
+    proto = library_model(vocab_size=330, model_type="bpe", byte_fallback=True)
+    package = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    tokenizer = SentencePiece(proto, Template(start=(1,), middle=(1,)))
+    marks = tokenizer.pad_id, tokenizer.eos_id, tokenizer.unk_id, tokenizer.bos_id
+    assert marks == (None, 2, 0, 1)
+    texts = ["the 猫 😀", "a", ""]
+    ids, lengths = tokenizer.encode(texts)
+    # Without padding of its own a row is filled with the end.
+    assert ids.numpy().tolist() == padded([[1, *package.encode(text)] for text in texts], 2)
+    assert lengths.numpy().tolist() == [1 + len(package.encode(text)) for text in texts]
+    assert decoded(tokenizer, ids) == tokenizer.decode_as_strings(ids.numpy()) == texts
+    assert b"".join(tokenizer.tokens(ids[0]).numpy()).decode() == " the 猫 😀"
+    with_padding = SentencePiece(proto, Template((1,)), {"<pad>": 400}, pad_id=400)
+    assert with_padding.encode(["a b", ""])[0].numpy()[1].tolist()[-1] == 400
+
+
+def padded(rows, value):
+    width = max(map(len, rows))
+    return [row + [value] * (width - len(row)) for row in rows]

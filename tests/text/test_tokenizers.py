@@ -14,6 +14,7 @@ from other_backend import needs_jax, start_on
 
 from keras_attn import text
 from keras_attn.text import Characters, SentencePiece
+from keras_attn.text.rows import pad
 
 SENTENCES = [
     "two young , white males are outside near many bushes .",
@@ -189,13 +190,14 @@ PIECES = st.one_of(
 @hypothesis.given(st.lists(st.lists(PIECES, max_size=4), max_size=4), st.sampled_from([None, 1, 3]))
 @hypothesis.settings(max_examples=60, deadline=None)
 def test_python_gives_the_ids_and_texts_of_the_graph_operations(tokenizer, texts, max_length):
-    """`_encode_in_python` is `encode` on other backends than TensorFlow."""
+    """`encode` computes so on other backends than TensorFlow."""
     texts = [
         b"".join(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
         for pieces in texts
     ]
     expected, lengths = tokenizer.encode(tf.constant(texts, tf.string, [len(texts)]), max_length)
-    ids, found = tokenizer._encode_in_python(texts, max_length)
+    rows = tokenizer.template.around(tokenizer._split_in_python(texts), max_length)
+    ids, found = pad(rows, tokenizer.pad_id)
     assert ids.tolist() == expected.numpy().tolist() and found.tolist() == lengths.numpy().tolist()
     assert ids.dtype == found.dtype == np.int32
     assert tokenizer.decode_as_strings(ids) == decoded(tokenizer, expected)

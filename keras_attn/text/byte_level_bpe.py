@@ -1,0 +1,195 @@
+"""Tokenizer of GPT-2, RoBERTa, LLaMA 3 and Qwen: pairs of bytes, merged in learned order."""
+
+import functools
+import types
+
+import numpy as np
+
+from keras_attn.ops.checks import check_choice, check_that
+from keras_attn.text.byte_level_words import (
+    LETTERS,
+    PATTERNS,
+    WordSplitter,
+    as_letters,
+    as_letters_in_python,
+)
+from keras_attn.text.regex_steps import valid
+from keras_attn.text.rows import tf
+from keras_attn.text.sentencepiece_model import (
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    operation,
+    processor,
+    write_bpe,
+)
+from keras_attn.text.template import Template
+from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer
+
+_BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
+
+
+class ByteLevelBPE(Tokenizer):
+    """Merges of the bytes of words, as the tokenizers of GPT-2 and its successors do.
+
+        word -> bytes b_1 ... b_n;   while a pair is in merges: merge the pair learned first
+
+    Use it for GPT-2, RoBERTa, BART, LLaMA 3 and Qwen, from `vocab.json` and `merges.txt`.
+
+    No text is unknown, and valid UTF-8 comes back from `decode` byte by byte. The ids equal those
+    of Hugging Face's tokenizer, but for the texts of special tokens, such as "<|endoftext|>", which
+    are text here. U+10FFFE and U+10FFFF, which are no characters, must not stand in a text. A pair
+    counts as merged if its join is, as in SentencePiece, whose operation merges in the graph.
+    Encoding a word of n bytes takes O(n log n); a batch encodes each of its words once.
+
+    Args:
+        vocabulary: dict of the id of each token, in the letters that GPT-2 writes for bytes.
+        merges: list of "a b", the pairs in the order in which they were learned.
+        pattern: "gpt2", "llama3" or "qwen2". The expression that splits a text into words.
+        special_tokens: dict of the ids of more tokens, which `decode` drops.
+        pad_id, bos_id, eos_id: ints or None. Ids of the special tokens.
+        template: a `Template`, the special tokens around a text. None for none.
+        normal_form: "NFC" or None. Normal form of Unicode to bring a text to.
+        add_space: bool. Put a space in front of a text that begins with none.
+        ignore_merges: bool. A word in the vocabulary is one token even if no merges make it.
+
+    Raises:
+        ValueError: if `pattern` is another, or `vocabulary` lacks a letter of a byte or repeats an
+            id.
+        ImportError: if sentencepiece, or on TensorFlow tensorflow-text, is not installed, or,
+            where Python tokenizes, regex.
+
+    Example:
+        >>> from keras_attn.text import ByteLevelBPE
+        >>> from keras_attn.text.byte_level_words import LETTERS
+        >>> tokens = [*LETTERS, "ca", "cat", "<|endoftext|>"]
+        >>> vocabulary = {token: i for i, token in enumerate(tokens)}
+        >>> tokenizer = ByteLevelBPE(vocabulary, ["c a", "ca t"], eos_id=258)
+        >>> ids, lengths = tokenizer.encode(["cats", "a"])
+        >>> ids.numpy().tolist(), lengths.numpy().tolist()
+        ([[257, 115], [97, 258]], [2, 1])
+
+    Differs from the paper: merges bytes instead of characters, within words of an expression.
+
+    Reference: [Sennrich et al., 2016](https://arxiv.org/abs/1508.07909), section 3.2; bytes:
+        [Radford et al., 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
+        section 2.2.
+    """
+
+    def __init__(
+        self,
+        vocabulary,
+        merges,
+        pattern="gpt2",
+        special_tokens=None,
+        *,
+        pad_id=None,
+        bos_id=None,
+        eos_id=None,
+        template=None,
+        normal_form=None,
+        add_space=False,
+        ignore_merges=False,
+    ):
+        super().__init__()
+        check_choice(PATTERNS, pattern=pattern)
+        check_choice((None, "NFC"), normal_form=normal_form)
+        check_that(
+            set(LETTERS) <= set(vocabulary),
+            "a dict that holds the letter of every byte",
+            vocabulary=f"{len(vocabulary)} tokens",
+        )
+        # Not a dict: TensorFlow would wrap its content, and search it for variables.
+        self._arguments = types.SimpleNamespace(
+            vocabulary=dict(vocabulary),
+            merges=list(merges),
+            pattern=pattern,
+            special_tokens=dict(special_tokens or {}),
+            pad_id=pad_id,
+            bos_id=bos_id,
+            eos_id=eos_id,
+            template=Template.of(template),
+            normal_form=normal_form,
+            add_space=add_space,
+            ignore_merges=ignore_merges,
+        )
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, None, bos_id, eos_id
+        self.template = self._arguments.template
+        ids = [*vocabulary.values(), *self._arguments.special_tokens.values()]
+        self.vocabulary_size = max(ids) + 1
+        self._splitter = WordSplitter(pattern, normal_form, add_space)
+        self._model_proto = write_bpe(self._pieces())
+        self._processor = processor(self._model_proto)
+        if tf is not None and ignore_merges:
+            whole = tf.lookup.KeyValueTensorInitializer(
+                [*vocabulary], [*vocabulary.values()], tf.string, tf.int32
+            )
+            self._whole_words = tf.lookup.StaticHashTable(whole, default_value=-1)
+
+    def get_config(self):
+        return vars(self._arguments).copy()
+
+    def vocabulary(self):
+        tokens = {**self._arguments.vocabulary, **self._arguments.special_tokens}
+        texts = {i: token for token, i in tokens.items()}
+        return [texts.get(i, f"<no token {i}>") for i in range(self.vocabulary_size)]
+
+    def _pieces(self):
+        """Yield the text, the score and the type of each id, then of the unknown piece."""
+        special = self._arguments.special_tokens
+        scores = {letter: 0.0 for letter in LETTERS}  # no merge makes one letter
+        for rank, merge in enumerate(self._arguments.merges):
+            scores.setdefault(merge.replace(" ", ""), -float(rank))
+        for token in self.vocabulary():
+            # A CONTROL piece is never read from a text.
+            is_read = token in scores and token not in special
+            yield token, scores.get(token, 0.0), NORMAL if is_read else CONTROL
+        yield f"<unknown {self.vocabulary_size}>", 0.0, UNKNOWN
+
+    def _split(self, text):
+        words = self._splitter.split(text)
+        distinct, places = tf.unique(words.flat_values)
+        ids = self._merged(as_letters(distinct))
+        return words.with_values(tf.gather(ids, places)).merge_dims(1, 2)
+
+    def _merged(self, words):
+        """Return the ids of words in letters, ragged (W, ids)."""
+        ids = operation(self._model_proto).tokenize(words)
+        if not self._arguments.ignore_merges:
+            return ids
+        whole = self._whole_words.lookup(words)[:, None]
+        is_whole = whole >= 0
+        is_part = tf.repeat(~is_whole[:, 0], ids.row_lengths())
+        parts = tf.ragged.boolean_mask(ids, ids.with_values(is_part))
+        return tf.concat([tf.ragged.boolean_mask(whole, is_whole), parts], axis=1)
+
+    def _split_in_python(self, sentences):
+        rows = [self._splitter.split_in_python(text) for text in sentences]
+        ids = {word: self._merged_in_python(word) for row in rows for word in row}
+        return [np.array([i for word in row for i in ids[word]], "int32") for row in rows]
+
+    def _merged_in_python(self, word):
+        letters = as_letters_in_python(word)
+        whole = self._arguments.vocabulary.get(letters) if self._arguments.ignore_merges else None
+        return self._processor.encode(letters) if whole is None else [whole]
+
+    @functools.cached_property
+    def _surfaces(self):
+        """The bytes of each id, then U+FFFD for ids outside the vocabulary."""
+        special = self._arguments.special_tokens
+        surfaces = [b"" if token in special else _bytes_of(token) for token in self.vocabulary()]
+        return np.array([*surfaces, REPLACEMENT.encode()], object)
+
+    def _join(self, pieces):
+        surfaces = tf.gather(tf.constant(self._surfaces), pieces)
+        return valid(tf.strings.reduce_join(surfaces, axis=1))
+
+    def _join_in_python(self, ids):
+        return valid(b"".join(self._surfaces[ids]))
+
+
+def _bytes_of(token):
+    """Return the bytes that a token's letters stand for; other tokens stand for themselves."""
+    if set(token) <= _BYTES.keys():
+        return bytes(_BYTES[letter] for letter in token)
+    return token.encode()

@@ -1,0 +1,77 @@
+"""SentencePiece models as bytes: their operations, and the models that we write ourselves."""
+
+import struct
+
+from keras_attn.text.packages import load_sentencepiece, load_tensorflow_text
+from keras_attn.text.rows import tf
+
+NORMAL, UNKNOWN, CONTROL = 1, 2, 3
+_PIECE, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of a model
+_MODEL_TYPE, _BPE, _UNK_SURFACE = 3, 2, 44
+
+
+def processor(model_proto):
+    """Return the library's object for a model; raise ValueError if the bytes hold none."""
+    # The library takes no bytes at all for a model, one that is not initialised.
+    if isinstance(model_proto, bytes) and model_proto:
+        try:
+            return load_sentencepiece().SentencePieceProcessor(model_proto=model_proto)
+        except RuntimeError:
+            pass
+    raise ValueError(
+        "`model_proto` is not a SentencePiece model, which is bytes; `SentencePiece.load(path)` "
+        f"reads a file. Received: model_proto of type {type(model_proto).__name__}."
+    )
+
+
+def operation(model_proto, out_type="int32"):
+    """Return the graph operations of a model."""
+    # Not FastSentencepieceTokenizer: it silently splits BPE models wrongly, and model servers
+    # before 2.12 lack it. Not made once and kept: its resource belongs to the kernel that made
+    # it, and `keras.utils.set_random_seed` drops every eager kernel. A new one costs nothing,
+    # because TensorFlow finds the kernel of the same model again.
+    make = load_tensorflow_text().SentencepieceTokenizer
+    return make(model=model_proto, out_type=tf.as_dtype(out_type))
+
+
+def write_bpe(pieces):
+    """Return a BPE model without normalisation, for words in which a space is no space.
+
+    Args:
+        pieces: iterable of the text, the score and the type of each id. Of two neighbours whose
+            join is a NORMAL piece, those of the highest score are merged first.
+    """
+    written = [
+        _field(_PIECE, _field(1, text) + _tag(2, 5) + struct.pack("<f", score) + _field(3, kind))
+        for text, score, kind in pieces
+    ]
+    # No dummy prefix, no removal of spaces, no escape for them.
+    normalizer = _field(1, "identity") + b"".join(_field(number, 0) for number in (3, 4, 5))
+    trainer = _field(_TRAINER, _field(_MODEL_TYPE, _BPE))
+    return b"".join([*written, trainer, _field(_NORMALIZER, normalizer)])
+
+
+def with_unknown_text(model_proto, text):
+    """Return a model that decodes the unknown piece as `text`."""
+    # Protocol buffers merge the fields of two messages with the same number.
+    return model_proto + _field(_TRAINER, _field(_UNK_SURFACE, text))
+
+
+def _field(number, value):
+    """Return a field of a protocol buffer, of an integer, a string or bytes."""
+    if isinstance(value, int):
+        return _tag(number, 0) + _varint(value)
+    content = value.encode() if isinstance(value, str) else value
+    return _tag(number, 2) + _varint(len(content)) + content
+
+
+def _tag(number, wire_type):
+    return _varint(number << 3 | wire_type)
+
+
+def _varint(value):
+    groups = []
+    while value > 127:
+        groups.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*groups, value])

@@ -1,0 +1,168 @@
+"""Tokenizer of BERT: words, split into the longest pieces of a vocabulary."""
+
+import functools
+
+import numpy as np
+
+from keras_attn.text.packages import load_regex, load_tensorflow_text
+from keras_attn.text.recent_characters import RECENT
+from keras_attn.text.regex_steps import lower, normalize, replace, valid
+from keras_attn.text.rows import tf
+from keras_attn.text.template import Template
+from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer
+
+_MARKS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+_IDEOGRAPHS = (
+    "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
+    "\U0002b920-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
+)
+_NO_WORD = "\U0010ffff"  # no character, so that no vocabulary has it
+_CLEAN = [
+    # TensorFlow's operation would split words at these, or the steps below delete them.
+    (f"[{RECENT}\U0002b820-\U0002b91f]", _NO_WORD),
+    ("[\t\n\r]", " "),
+    (r"[\p{Cc}\p{Cf}\p{Co}" + f"{REPLACEMENT}]", ""),
+    ("[\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]", " "),
+    (f"([{_IDEOGRAPHS}])", r" \1 "),
+]
+_ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
+_ACCENTS = "[\\p{Mn}\u1734\U0001171e]"  # in Unicode 8
+# Words above 100 characters are unknown. The class of all punctuation, repeated 101 times, is too
+# large for TensorFlow's expressions, so that spaces around the punctuation come first. Hugging
+# Face's library has the punctuation of Unicode 8, which had two characters more.
+_LONG_WORDS = [
+    ("([\\p{P}\u166d\U000111c9])", r" \1 "),
+    (f"[^ {_ASCII_PUNCTUATION}]{{101,}}", _NO_WORD),
+]
+_WORD = rf"[{_ASCII_PUNCTUATION}\p{{P}}]|[^ {_ASCII_PUNCTUATION}\p{{P}}]+"  # without white space
+_BYTES_PER_WORD = 400  # of 100 characters
+
+
+class WordPiece(Tokenizer):
+    """Words split into the longest pieces of a vocabulary, as BERT's tokenizer does.
+
+        word = p_1 ##p_2 ... ##p_n,   p_i the longest piece that continues the word
+
+    Use it for BERT, MiniLM and DistilBERT, from their `vocab.txt`.
+
+    The ids equal those of Hugging Face's tokenizer, but for the texts of special tokens, such as
+    "[SEP]", which are text here, and words with `text.recent_characters`, which are unknown. Time
+    is O(T) for T characters. An exported graph contains the vocabulary; it needs the operations of
+    TensorFlow Text, but no file.
+
+    Args:
+        vocabulary: list of V distinct strings, the pieces by id, among them "[PAD]", "[UNK]",
+            "[CLS]" and "[SEP]", the padding, unknown, first and last token.
+        lower_case: bool. Turn the text into lower case.
+        strip_accents: bool. Delete accents; None does so if `lower_case`.
+        template: a `Template`, the special tokens around texts. None for BERT's,
+            [CLS] a [SEP] and [CLS] a [SEP] b [SEP].
+
+    Raises:
+        ValueError: if `vocabulary` repeats a piece or lacks one of the four.
+        ImportError: if tensorflow-text is not installed, or, where Python tokenizes, regex.
+
+    Example:
+        >>> from keras_attn.text import WordPiece
+        >>> pieces = "[PAD] [UNK] [CLS] [SEP] the cat ##s".split()
+        >>> tokenizer = WordPiece(pieces)
+        >>> ids, lengths = tokenizer.encode(["The cats", "a cat"])
+        >>> ids.numpy().tolist()
+        [[2, 4, 5, 6, 3], [2, 1, 5, 3, 0]]
+
+    Differs from the paper: the pieces of a word are the longest ones instead of the likeliest.
+
+    Reference: [Wu et al., 2016](https://arxiv.org/abs/1609.08144), section 4.1; in linear time:
+        [Song et al., 2020](https://arxiv.org/abs/2012.15524).
+    """
+
+    def __init__(self, vocabulary, lower_case=True, strip_accents=None, template=None):
+        super().__init__()
+        pieces = list(vocabulary)
+        if len(set(pieces)) < len(pieces) or not set(_MARKS) <= set(pieces):
+            raise ValueError(
+                f"`vocabulary` must be distinct pieces, {', '.join(_MARKS)} among them. Received: "
+                f"{len(pieces)} pieces, {len(set(pieces))} distinct, "
+                f"without {sorted(set(_MARKS) - set(pieces))}."
+            )
+        # An array: TensorFlow would wrap a list, and search it for variables.
+        self._vocabulary = np.array(pieces, object)
+        self.vocabulary_size = len(pieces)
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = map(pieces.index, _MARKS)
+        end = (self.eos_id,)
+        as_bert = Template((self.bos_id,), end, end, second_segment=1)
+        self.template = as_bert if template is None else Template.of(template)
+        self._lower_case, self._strip_accents = lower_case, strip_accents
+        self._operation = _operation(pieces) if tf is not None else None
+
+    def vocabulary(self):
+        return self._vocabulary.tolist()
+
+    def get_config(self):
+        return {
+            "vocabulary": self.vocabulary(),
+            "lower_case": self._lower_case,
+            "strip_accents": self._strip_accents,
+            "template": self.template,
+        }
+
+    def _normalized(self, text):
+        text = replace(valid(text), _CLEAN)
+        if self._lower_case if self._strip_accents is None else self._strip_accents:
+            text = replace(normalize(text, "NFD"), [(_ACCENTS, "")])
+        return replace(lower(text) if self._lower_case else text, _LONG_WORDS)
+
+    def _split(self, text):
+        return self._operation.tokenize(self._normalized(text))
+
+    def _split_in_python(self, sentences):
+        words = (load_regex().findall(_WORD, self._normalized(text)) for text in sentences)
+        ids = ([i for word in row for i in self._pieces_of(word)] for row in words)
+        return [np.array(row, "int32") for row in ids]
+
+    def _pieces_of(self, word):
+        """Return the ids of a word."""
+        ids, start = [], 0
+        while start < len(word):
+            mark = "##" if start else ""
+            for end in range(len(word), start, -1):
+                found = self._ids.get(mark + word[start:end])
+                if found is not None:
+                    break
+            else:
+                return [self.unk_id]
+            ids.append(found)
+            start = end
+        return ids
+
+    @functools.cached_property
+    def _ids(self):
+        return {piece: i for i, piece in enumerate(self._vocabulary)}
+
+    @functools.cached_property
+    def _surfaces(self):
+        """Each piece with the space in front of it, if a word begins there."""
+        texts = [self._surface(piece) for piece in self._vocabulary]
+        return np.array([text.encode() for text in texts], object)
+
+    def _surface(self, piece):
+        if piece in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"):
+            return ""
+        if piece.startswith("##"):
+            return piece[2:]
+        if piece in (".", "?", "!", ","):
+            return piece
+        return f" {REPLACEMENT if piece == '[UNK]' else piece}"
+
+    def _join(self, pieces):
+        surfaces = tf.gather(tf.constant(self._surfaces), pieces)
+        return tf.strings.regex_replace(tf.strings.reduce_join(surfaces, axis=1), "^ ", "")
+
+    def _join_in_python(self, ids):
+        return b"".join(self._surfaces[ids]).decode().removeprefix(" ")
+
+
+def _operation(pieces):
+    make = load_tensorflow_text().FastWordpieceTokenizer
+    with tf.init_scope():  # its model is a tensor, which must not belong to a graph
+        return make(pieces, max_bytes_per_word=_BYTES_PER_WORD, token_out_type=tf.int32)

@@ -1,0 +1,136 @@
+"""Byte-level BPE, against Hugging Face's library."""
+
+import json
+
+import pytest
+import tensorflow as tf
+import tokenizers
+from token_rows import differences, rows_of
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tricky_lines import tricky_lines
+
+from keras_attn.text import ByteLevelBPE, byte_level_words
+from keras_attn.text.byte_level_words import LETTERS, PATTERNS
+
+LINES = tricky_lines(900)
+TEXTS = [line.decode(errors="replace") for line in LINES]
+
+
+def splitter(pattern, add_space=False):
+    if pattern == "gpt2":
+        return pre_tokenizers.ByteLevel(add_prefix_space=add_space)
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PATTERNS[pattern]), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+
+
+def trained(pattern, **options):
+    """Return Hugging Face's tokenizer, trained on the lines themselves, and ours."""
+    model = tokenizers.Tokenizer(models.BPE())
+    model.pre_tokenizer = splitter(pattern)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=alphabet, show_progress=False)
+    model.train_from_iterator(TEXTS, trainer)
+    learned = json.loads(model.to_str())["model"]
+    vocabulary, pairs = learned["vocab"], [tuple(pair) for pair in learned["merges"]]
+    whole = options.get("ignore_merges", False)
+    if whole:
+        for word in ("Ġ漢字かな交じり文", "Straße", "ing", "Ġthe"):
+            vocabulary.setdefault(word if word.isascii() else letters(word), len(vocabulary))
+    model.model = models.BPE(vocabulary, pairs, ignore_merges=whole)
+    model.pre_tokenizer = splitter(pattern, options.get("add_space", False))
+    if options.get("normal_form"):
+        model.normalizer = normalizers.NFC()
+    model.decoder = decoders.ByteLevel()
+    end = {"<|endoftext|>": len(vocabulary)}
+    merges = [" ".join(pair) for pair in pairs]
+    return model, ByteLevelBPE(vocabulary, merges, pattern, end, eos_id=len(vocabulary), **options)
+
+
+def letters(word):
+    return byte_level_words.as_letters_in_python(word.replace("Ġ", " "))
+
+
+OPTIONS = {
+    "gpt2": ("gpt2", {}),
+    "llama3": ("llama3", {"ignore_merges": True}),
+    "qwen2": ("qwen2", {"normal_form": "NFC"}),
+    "space": ("gpt2", {"add_space": True}),
+}
+
+
+@pytest.fixture(scope="module", params=OPTIONS)
+def both(request):
+    pattern, options = OPTIONS[request.param]
+    return trained(pattern, **options)
+
+
+def test_ids_are_those_of_hugging_face(both):
+    assert differences(*both, LINES) == []
+
+
+def test_python_gives_the_ids_of_the_graph(both):
+    _, tokenizer = both
+    found = rows_of(*tokenizer.encode(tf.constant(LINES)))
+    assert [row.tolist() for row in tokenizer.encode_as_lists(LINES)] == found
+
+
+def test_decoding_gives_the_text_back(both):
+    model, tokenizer = both
+    ids, lengths = tokenizer.encode(tf.constant(LINES))
+    found = [text.decode() for text in tokenizer.decode(ids).numpy()]
+    expected = [model.decode(row) for row in rows_of(ids, lengths)]
+    assert found == expected == tokenizer.decode_as_strings(ids.numpy())
+    if not tokenizer.get_config()["add_space"] and model.normalizer is None:
+        assert found == TEXTS
+
+
+TRAPS = {
+    "no look-ahead": ("gpt2", lambda tokenizer: setattr(tokenizer._splitter, "_borders", [])),
+    "NUL ends a text": ("gpt2", lambda tokenizer: setattr(byte_level_words, "_NUL", "\0")),
+    "no NFC": ("qwen2", lambda tokenizer: setattr(tokenizer._splitter, "_normal_form", None)),
+    "no whole words": ("llama3", lambda tokenizer: setattr(tokenizer, "_whole_words", NONE)),
+    "single digits": ("llama3", lambda tokenizer: take_pattern(tokenizer, "qwen2")),
+    "another pattern": ("llama3", lambda tokenizer: take_pattern(tokenizer, "gpt2")),
+    "no space in front": ("space", lambda tokenizer: setattr(tokenizer._splitter, "_add_space", 0)),
+}
+NONE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([""], [0]), -1)
+
+
+def take_pattern(tokenizer, pattern):
+    tokenizer._splitter = byte_level_words.WordSplitter(pattern, tokenizer._splitter._normal_form)
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_the_lines_tell_each_rule_of_the_splitter(trap, monkeypatch):
+    name, plant = TRAPS[trap]
+    pattern, options = OPTIONS[name]
+    model, tokenizer = trained(pattern, **options)
+    monkeypatch.setattr(byte_level_words, "_NUL", byte_level_words._NUL)
+    plant(tokenizer)
+    assert differences(model, tokenizer, LINES)
+
+
+def test_ids_without_a_token_are_unknown():
+    tokenizer = ByteLevelBPE(ALPHABET, [], special_tokens={"<s>": 300}, eos_id=300)
+    ids = [[ALPHABET["a"], 299, 400, -1, 300, 5]]
+    assert tokenizer.decode(ids).numpy()[0].decode() == "a<no token 299>\ufffd\ufffd"
+    assert tokenizer.vocabulary_size == 301
+
+
+ALPHABET = {letter: i for i, letter in enumerate(LETTERS)}
+
+
+def test_the_names_of_special_tokens_in_a_text_are_text():
+    tokenizer = ByteLevelBPE(ALPHABET, [], special_tokens={"<s>": 256}, eos_id=256)
+    assert tokenizer.encode(["<s>"])[0].numpy().tolist() == [[60, 115, 62]]
+
+
+def test_an_invalid_vocabulary_is_refused():
+    with pytest.raises(ValueError, match="`vocabulary` must be a dict that holds the letter"):
+        ByteLevelBPE({"a": 0}, [])
+    with pytest.raises(ValueError, match="`pattern` must be one of 'gpt2', 'llama3', 'qwen2'"):
+        ByteLevelBPE(ALPHABET, [], "gpt4")

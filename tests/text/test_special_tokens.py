@@ -1,0 +1,184 @@
+"""Tokenizers with special tokens of their own: files, exports, and other backends."""
+
+import json
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from other_backend import needs_jax, start_on
+from tricky_lines import tricky_lines
+
+from keras_attn import export, text
+from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
+from keras_attn.text.byte_level_words import LETTERS
+
+SENTENCES = ["the cat sat", "Zwei Männer's 猫 😀", "", "a  b\n"]
+LINES = tricky_lines(390)[::3]
+MODEL = SentencePiece.train([*SENTENCES, "the cat"] * 2, 60).to_bytes()
+PIECES = [*"[PAD] [UNK] [CLS] [SEP]".split(), "the", "cat", "sat", "a", "b", "##s", "z", "##wei"]
+
+
+def byte_level():
+    vocabulary = {token: i for i, token in enumerate([*LETTERS, "ca", "cat", "Ġcat", "<|end|>"])}
+    merges = ["c a", "ca t", "Ġ cat"]
+    special = {"<s>": 260, "<|end|>": 259}
+    options = {"eos_id": 259, "bos_id": 260, "ignore_merges": True, "normal_form": "NFC"}
+    return ByteLevelBPE(vocabulary, merges, "llama3", special, template=Template((260,)), **options)
+
+
+def marian():
+    pieces = ["</s>", "<unk>", *SentencePiece(MODEL).vocabulary()[4:], ">>de<<", "<pad>"]
+    return Marian(MODEL, MODEL, {piece: i for i, piece in enumerate(pieces)})
+
+
+TOKENIZERS = {
+    "wordpiece": lambda: WordPiece(PIECES, strip_accents=False),
+    "byte_level": byte_level,
+    "sentencepiece": lambda: SentencePiece(
+        MODEL, Template((2,), (3,), (3,)), {"<x>": 99}, pad_id=98
+    ),
+    "marian": marian,
+}
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def tokenizer(request):
+    return TOKENIZERS[request.param]()
+
+
+SLOW = pytest.mark.slow  # one export is enough for the fast tests
+
+
+class Service(tf.Module):
+    """A graph from text to ids and back, as an export makes it."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self.tokenizer = tokenizer
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def __call__(self, text):
+        ids, lengths = self.tokenizer.encode(text)
+        pairs, _, segments = self.tokenizer.encode_pair(text, text[::-1], max_length=9)
+        decoded = self.tokenizer.decode(ids)
+        return {
+            "ids": ids,
+            "lengths": lengths,
+            "pairs": pairs,
+            "segments": segments,
+            "text": decoded,
+        }
+
+
+def eager(tokenizer, lines):
+    """Return the same without a graph, in Python."""
+    rows = tokenizer._split_in_python(lines)
+    single = tokenizer.template.around(rows)
+    pairs, segments = tokenizer.template.around_pair(rows, rows[::-1], 9)
+    return [[row.tolist() for row in kind] for kind in (single, pairs, segments)]
+
+
+def test_files_give_the_tokenizer_back(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer")
+    again = text.load(tmp_path / "tokenizer")
+    assert type(again) is type(tokenizer)
+    assert again.get_config() == tokenizer.get_config()
+    assert again.vocabulary() == tokenizer.vocabulary()
+    assert len(again.vocabulary()) == tokenizer.vocabulary_size
+    for name in ("pad_id", "unk_id", "bos_id", "eos_id", "template"):
+        assert getattr(again, name) == getattr(tokenizer, name)
+    assert (again.encode(SENTENCES)[0].numpy() == tokenizer.encode(SENTENCES)[0].numpy()).all()
+    with pytest.raises(ValueError, match="Received: path='.*tokenizer'"):
+        text.Characters.load(tmp_path / "tokenizer")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "wordpiece" else pytest.param(name, marks=SLOW) for name in TOKENIZERS]
+)
+def test_an_export_gives_the_ids_of_python(name, tmp_path):
+    tokenizer = TOKENIZERS[name]()
+    tf.saved_model.save(Service(tokenizer), str(tmp_path))
+    keras.utils.set_random_seed(1)  # it drops the kernels of eager mode
+    loaded = tf.saved_model.load(str(tmp_path))
+    # The SentencePiece library itself ends a text at NUL.
+    lines = [line for line in LINES if b"\0" not in line]
+    for batch in (lines, [b"", b"a"], lines[:1]):
+        result = {name: x.numpy() for name, x in loaded(tf.constant(batch)).items()}
+        single, pairs, segments = eager(tokenizer, batch)
+        lengths = result["lengths"].tolist()
+        assert lengths == [len(row) for row in single]
+        cut = [row[:n].tolist() for row, n in zip(result["ids"], lengths, strict=True)]
+        assert cut == single
+        for ids, segment, *expected in zip(
+            result["pairs"], result["segments"], pairs, segments, strict=True
+        ):
+            n = len(expected[0])
+            assert [ids[:n].tolist(), segment[:n].tolist()] == expected
+            assert not segment[n:].any()
+        texts = [line.decode() for line in result["text"]]
+        assert texts == tokenizer.decode_as_strings(result["ids"])
+    empty = loaded(tf.zeros([0], tf.string))
+    assert empty["ids"].shape[0] == empty["text"].shape[0] == 0
+
+
+def test_tokens_joined_are_the_text(tokenizer):
+    ids, _ = tokenizer.encode(SENTENCES)
+    tokens = tokenizer.tokens(ids).numpy()
+    for row, sentence in zip(tokens, tokenizer.decode(ids).numpy(), strict=True):
+        assert b"".join(row).strip() == sentence.strip()
+    outside = tokenizer.tokens([-1, tokenizer.vocabulary_size]).numpy()
+    assert [token.decode().strip() for token in outside] == ["\ufffd", "\ufffd"]
+
+
+ON_ANOTHER_BACKEND = """
+import json, sys
+from keras_attn import export, text
+
+for path in json.loads(sys.argv[1]):
+    tokenizer = text.load(path)
+    sentences = json.loads(sys.argv[2])
+    ids, lengths = tokenizer.encode(sentences)
+    pairs, _, segments = tokenizer.encode_pair(sentences, sentences[::-1], 9)
+    texts = [line.decode() for line in tokenizer.decode(ids)]
+    print(json.dumps([x.tolist() for x in (ids, lengths, pairs, segments)] + [texts]))
+assert "tensorflow" not in sys.modules
+"""
+
+
+@pytest.mark.slow
+@needs_jax
+def test_tokenizers_work_without_tensorflow(tmp_path):
+    paths = []
+    for name, make in TOKENIZERS.items():
+        paths.append(str(tmp_path / name))
+        make().save(paths[-1])
+    done = start_on("jax", ON_ANOTHER_BACKEND, json.dumps(paths), json.dumps(SENTENCES))
+    assert done.returncode == 0, done.stderr
+    for path, line in zip(paths, done.stdout.splitlines(), strict=True):
+        result = Service(text.load(path))(tf.constant(SENTENCES))
+        names = ("ids", "lengths", "pairs", "segments")
+        expected = [result[name].numpy().tolist() for name in names]
+        texts = [line.decode() for line in result["text"].numpy()]
+        assert json.loads(line) == [*expected, texts]
+
+
+def test_a_prompt_loses_its_end_tokens_alone():
+    """Those of GPT-2 and LLaMA have none, and lose no word."""
+    for name, kept in (("byte_level", 3), ("sentencepiece", 1 + len(pieces_of("cats")))):
+        generator = types.SimpleNamespace(tokenizer=TOKENIZERS[name]())
+        _, lengths = export.TextGenerator._encode(generator, tf.constant(["cats"]))
+        assert lengths.numpy().tolist() == [kept]
+
+
+def pieces_of(sentence):
+    return SentencePiece(MODEL).encode_as_lists([sentence])[0]
+
+
+def test_padding_is_the_end_where_a_model_has_none():
+    tokenizer = byte_level()
+    ids, lengths = tokenizer.encode(["a", "cats"])
+    assert ids.numpy().tolist() == [[260, 97, 259], [260, 257, 115]]
+    assert lengths.numpy().tolist() == [2, 3]
+    assert np.array(tokenizer.decode(ids)).tolist() == [b"a", b"cats"]

@@ -1,0 +1,158 @@
+"""WordPiece, against Hugging Face's library and against the rules of BERT."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tokenizers
+from token_rows import differences, rows_of
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+from tricky_lines import tricky_lines
+
+from keras_attn.text import Template, WordPiece, regex_steps, wordpiece
+from keras_attn.text.recent_characters import RECENT
+
+LINES = tricky_lines(900)
+TEXTS = [line.decode(errors="replace") for line in LINES]
+MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def theirs(**options):
+    """Return Hugging Face's tokenizer, trained on the lines themselves."""
+    model = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    model.normalizer = normalizers.BertNormalizer(**options)
+    model.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=900, special_tokens=MARKS, show_progress=False)
+    rare = f"[{RECENT}\U0002b820-\U0002b91f]"  # which no vocabulary has
+    model.train_from_iterator([re.sub(rare, "", text) for text in TEXTS], trainer)
+    model.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return model
+
+
+def pieces_of(model):
+    vocabulary = json.loads(model.to_str())["model"]["vocab"]
+    return sorted(vocabulary, key=vocabulary.get)
+
+
+OPTIONS = {
+    "lower": ({"lowercase": True}, (True, None)),
+    "cased": ({"lowercase": False}, (False, None)),
+    "accents": ({"lowercase": True, "strip_accents": False}, (True, False)),
+}
+
+
+@pytest.fixture(scope="module", params=OPTIONS)
+def both(request):
+    theirs_has, ours_has = OPTIONS[request.param]
+    model = theirs(**theirs_has)
+    return model, WordPiece(pieces_of(model), *ours_has)
+
+
+@pytest.fixture(scope="module")
+def lower():
+    model = theirs(lowercase=True)
+    return model, WordPiece(pieces_of(model))
+
+
+def test_ids_are_those_of_hugging_face(both):
+    assert differences(*both, LINES) == []
+
+
+def test_python_gives_the_ids_of_the_graph(both):
+    _, tokenizer = both
+    found = rows_of(*tokenizer.encode(tf.constant(LINES)))
+    assert [row.tolist() for row in tokenizer.encode_as_lists(LINES)] == [r[1:-1] for r in found]
+
+
+@pytest.mark.parametrize("step", range(len(wordpiece._CLEAN) + len(wordpiece._LONG_WORDS)))
+def test_every_step_of_the_recipe_counts(lower, step, monkeypatch):
+    """A step left out gives other ids than Hugging Face's: the lines above test each."""
+    steps = [(wordpiece._CLEAN, "_CLEAN"), (wordpiece._LONG_WORDS, "_LONG_WORDS")]
+    number, name = steps[step >= len(wordpiece._CLEAN)]
+    left_out = step % len(wordpiece._CLEAN) if name == "_CLEAN" else step - len(wordpiece._CLEAN)
+    monkeypatch.setattr(wordpiece, name, number[:left_out] + number[left_out + 1 :])
+    assert differences(*lower, LINES)
+
+
+def test_a_last_sigma_is_a_sigma(lower, monkeypatch):
+    monkeypatch.setattr(regex_steps, "replace", lambda text, steps: text)
+    assert any("Σ".encode() in line for line in differences(*lower, LINES))
+
+
+@pytest.mark.parametrize("max_length", [3, 4, 5, 8, 11])
+def test_pairs_are_those_of_hugging_face(lower, max_length):
+    model, tokenizer = lower
+    first, second = TEXTS[400:460], TEXTS[430:490]
+    model.enable_truncation(max_length)
+    expected = model.encode_batch([*zip(first, second, strict=True)])
+    model.no_truncation()
+    ids, lengths, segments = tokenizer.encode_pair(first, second, max_length)
+    assert rows_of(ids, lengths) == [encoding.ids for encoding in expected]
+    assert rows_of(segments, lengths) == [encoding.type_ids for encoding in expected]
+    rows = [tokenizer._split_in_python(texts) for texts in (first, second)]
+    in_python, types = tokenizer.template.around_pair(*rows, max_length)
+    assert [row.tolist() for row in in_python] == rows_of(ids, lengths)
+    assert [row.tolist() for row in types] == rows_of(segments, lengths)
+
+
+def test_padding_and_segments_end_with_zeros():
+    tokenizer = WordPiece([*MARKS, "a", "b"])
+    ids, lengths, segments = tokenizer.encode_pair(["a b", ""], ["b", "a"])
+    assert ids.numpy().tolist() == [[2, 5, 6, 3, 6, 3], [2, 3, 5, 3, 0, 0]]
+    assert segments.numpy().tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 0, 0]]
+    assert lengths.numpy().tolist() == [6, 4]
+
+
+def test_max_length_must_leave_room_for_the_special_tokens():
+    tokenizer = WordPiece([*MARKS, "a"])
+    assert tokenizer.encode(["a"], max_length=2)[0].numpy().tolist() == [[2, 3]]
+    with pytest.raises(ValueError, match="at least 2. Received: max_length=1"):
+        tokenizer.encode(["a"], max_length=1)
+    with pytest.raises(ValueError, match="at least 3. Received: max_length=2"):
+        tokenizer.encode_pair(["a"], ["a"], max_length=2)
+
+
+def test_the_names_of_special_tokens_in_a_text_are_text():
+    tokenizer = WordPiece([*MARKS, "[", "]", "sep"])
+    assert tokenizer.encode(["[SEP]"])[0].numpy().tolist() == [[2, 5, 7, 6, 3]]
+
+
+def test_decoding_joins_pieces_into_words():
+    tokenizer = WordPiece([*MARKS, "the", "cat", "##s", ".", "'"])
+    ids, _ = tokenizer.encode(["the cats . ' zebra"])
+    expected = "the cats. ' \ufffd"
+    assert tokenizer.decode(ids).numpy()[0].decode() == expected
+    assert tokenizer.decode_as_strings(ids.numpy()) == [expected]
+    assert tokenizer.decode(np.array([[2, 4, 5, 99, 3, 5]])).numpy()[0].decode() == "the \ufffd"
+
+
+def test_decoding_gives_the_text_of_hugging_face(lower):
+    model, tokenizer = lower
+    model.decoder = tokenizers.decoders.WordPiece(prefix="##")
+    ids, lengths = tokenizer.encode(tf.constant(LINES))
+    for row, text in zip(rows_of(ids, lengths), tokenizer.decode(ids).numpy(), strict=True):
+        if tokenizer.unk_id not in row:
+            assert text.decode() == model.decode(row)
+
+
+def test_a_template_of_its_own():
+    tokenizer = WordPiece([*MARKS, "a"], template=Template(start=(2, 4), end=(3, 3)))
+    assert tokenizer.encode(["a"])[0].numpy().tolist() == [[2, 4, 5, 3, 3]]
+
+
+@pytest.mark.parametrize(
+    "vocabulary, sentence",
+    [
+        (["a", *MARKS, "a"], "Received: 7 pieces, 6 distinct"),
+        (["[PAD]", "[UNK]", "[CLS]", "a"], r"without \['\[SEP\]'\]"),
+    ],
+)
+def test_bad_vocabularies_are_refused(vocabulary, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        WordPiece(vocabulary)
