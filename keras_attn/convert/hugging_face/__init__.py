@@ -1,0 +1,1 @@
+"""Checkpoints of Hugging Face: folders that `save_pretrained` wrote."""

@@ -1,0 +1,141 @@
+"""Tokenizers in folders of Hugging Face, as tokenizers that are graphs."""
+
+import json
+import pathlib
+import warnings
+
+from keras_attn.convert.hugging_face import tokenizer_json
+from keras_attn.convert.hugging_face.tokenizer_json import NoGraph, special_ids
+from keras_attn.ops.checks import check_paths
+from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
+
+_MARIAN = ("source.spm", "target.spm", "vocab.json")
+_SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
+# Of each class: the pattern, the normal form, and the default special tokens.
+_GPT2 = ("gpt2", None, {"bos": "<|endoftext|>", "eos": "<|endoftext|>"})
+_ROBERTA = ("gpt2", None, {"bos": "<s>", "eos": "</s>", "pad": "<pad>"})
+_QWEN2 = ("qwen2", "NFC", {"eos": "<|endoftext|>", "pad": "<|endoftext|>"})
+_BYTE_LEVEL = {
+    "GPT2": _GPT2,
+    "Roberta": _ROBERTA,
+    "Bart": _ROBERTA,
+    "Longformer": _ROBERTA,
+    "Qwen2": _QWEN2,
+}
+
+
+def read_tokenizer(folder):
+    """Return the tokenizer of a folder, or None where no graph gives its ids.
+
+    It reads `tokenizer.json` of a known kind, `vocab.txt`, `vocab.json` with `merges.txt`, a
+    SentencePiece model, or Marian's three files. The ids equal Hugging Face's, except that no
+    text becomes a special token; SentencePiece models give the ids of the SentencePiece library.
+
+    Args:
+        folder: str. A folder that `save_pretrained` wrote.
+
+    Returns:
+        A `Tokenizer` whose template holds the special tokens that its model expects. None, with a
+        warning that names the reason, if its rules are unknown here.
+
+    Raises:
+        ValueError: if `folder` is no folder.
+    """
+    check_paths(folder=folder)
+    files = pathlib.Path(folder)
+    if not files.is_dir():
+        raise ValueError(f"There is no folder. Received: folder={str(folder)!r}")
+    try:
+        return _read(files)
+    except NoGraph as reason:
+        warnings.warn(
+            f"The tokenizer in {str(folder)!r} has no graph: {reason} Tokenize outside the model, "
+            "and export the signature of ids.",
+            stacklevel=2,
+        )
+        return None
+
+
+def _read(files):
+    settings = {
+        **_json(files / "special_tokens_map.json"),
+        **_json(files / "tokenizer_config.json"),
+    }
+    if all((files / name).is_file() for name in _MARIAN):
+        vocabularies = [_json(files / name) for name in ("vocab.json", "target_vocab.json")]
+        models = [(files / name).read_bytes() for name in _MARIAN[:2]]
+        return Marian(*models, *filter(None, vocabularies))
+    model = next((files / name for name in _SENTENCEPIECE if (files / name).is_file()), None)
+    if (files / "tokenizer.json").is_file():
+        content = _json(files / "tokenizer.json")
+        return tokenizer_json.read(content, settings, model and model.read_bytes())
+    if model is not None:
+        return _sentencepiece(model.read_bytes(), files, settings)
+    if (files / "vocab.txt").is_file():
+        return _wordpiece(files, settings)
+    if (files / "vocab.json").is_file() and (files / "merges.txt").is_file():
+        return _byte_level(files, settings)
+    raise NoGraph("none of the known files of a tokenizer is there.")
+
+
+def _json(path):
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _class_of(files, settings):
+    """Return the name of the tokenizer's class without its ending, such as "GPT2"."""
+    name = settings.get("tokenizer_class") or ""
+    if name:
+        return name.removesuffix("Fast").removesuffix("Tokenizer")
+    model_type = _json(files / "config.json").get("model_type", "")
+    return {"gpt2": "GPT2"}.get(model_type, model_type.capitalize())
+
+
+def _wordpiece(files, settings):
+    if not settings.get("tokenize_chinese_chars", True):
+        raise NoGraph("it does not split Chinese characters.")
+    pieces = (files / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    lower_case, strip = settings.get("do_lower_case", True), settings.get("strip_accents")
+    return tokenizer_json.build(WordPiece, pieces, lower_case, strip)
+
+
+def _byte_level(files, settings):
+    name = _class_of(files, settings)
+    if name not in _BYTE_LEVEL:
+        raise NoGraph(f"the pattern of the class {name!r} is not known.")
+    pattern, normal_form, marks = _BYTE_LEVEL[name]
+    vocabulary = _json(files / "vocab.json")
+    merges = (files / "merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = [line for line in merges if line and not line.startswith("#version")]
+    added = settings.get("added_tokens_decoder", {})
+    added = [{"id": int(i), **token} for i, token in added.items()]
+    ids, special = special_ids(vocabulary, added, settings, marks)
+    template = None
+    if marks is _ROBERTA[2]:
+        start, end = (ids["bos_id"],), (ids["eos_id"],)
+        template = Template(start, end * 2, end)
+    return tokenizer_json.build(
+        ByteLevelBPE,
+        vocabulary,
+        merges,
+        pattern,
+        special,
+        **ids,
+        template=template,
+        normal_form=normal_form,
+        add_space=bool(settings.get("add_prefix_space")),
+    )
+
+
+def _sentencepiece(model, files, settings):
+    name = _class_of(files, settings)
+    tokenizer = SentencePiece(model)
+    if name in ("T5", "Mt5", "MT5"):
+        count, end = settings.get("extra_ids", 100), tokenizer.vocabulary_size
+        special = {f"<extra_id_{i}>": end + count - 1 - i for i in range(count)}
+        return SentencePiece(model, special_tokens=special)
+    if name in ("Llama", "Mistral", "Gemma"):
+        start = (tokenizer.bos_id,) if settings.get("add_bos_token", True) else ()
+        end = (tokenizer.eos_id,) if settings.get("add_eos_token", False) else ()
+        return SentencePiece(model, Template(start, end + start, end))
+    raise NoGraph(f"the special tokens of the class {name!r} are not known.")

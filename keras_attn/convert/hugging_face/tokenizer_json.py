@@ -1,0 +1,176 @@
+"""Tokenizers in a `tokenizer.json`, of the kinds of rules that a graph computes."""
+
+from keras_attn.text import ByteLevelBPE, SentencePiece, Template, WordPiece
+from keras_attn.text.byte_level_words import PATTERNS
+
+
+class NoGraph(ValueError):
+    """A reason why no graph computes the ids of a tokenizer."""
+
+
+def read(content, settings, model=None):
+    """Return the tokenizer of a file's content.
+
+    Args:
+        content: dict. The file.
+        settings: dict. `tokenizer_config.json`.
+        model: bytes. The SentencePiece model beside the file, if there is one.
+    """
+    kind = content["model"].get("type")
+    steps = _kind(content["normalizer"]), _kind(content["pre_tokenizer"])
+    if kind == "WordPiece" and steps == ("BertNormalizer", "BertPreTokenizer"):
+        return _wordpiece(content)
+    is_bytes = kind == "BPE" and not content["model"].get("byte_fallback")
+    if is_bytes and steps[0] in (None, "NFC"):
+        return _byte_level(content, settings)
+    if kind in ("Unigram", "BPE") and model is not None:
+        return _sentencepiece(content, settings, model)
+    if kind in ("Unigram", "BPE"):
+        raise NoGraph("no SentencePiece model, such as tokenizer.model, stands beside it.")
+    raise NoGraph(f"it combines {kind}, {steps[0]} and {steps[1]}.")
+
+
+def build(make, *arguments, **options):
+    """Return a tokenizer, or raise `NoGraph` where its class refuses the arguments."""
+    try:
+        return make(*arguments, **options)
+    except ValueError as error:
+        raise NoGraph(str(error)) from error
+
+
+def special_ids(vocabulary, added, settings, marks=()):
+    """Return the ids of padding, first and last token, and those of all special tokens.
+
+    Args:
+        vocabulary: dict of the id of each token; added tokens of text are put into it.
+        added: list of the added tokens, dicts of `id`, `content` and `special`.
+        settings: dict. `tokenizer_config.json`.
+        marks: dict of the texts of "pad", "bos" and "eos" where `settings` names none.
+    """
+    special = {token["content"]: token["id"] for token in added if token.get("special", True)}
+    vocabulary.update((token["content"], token["id"]) for token in added)
+    ids = {}
+    for name in ("pad", "bos", "eos"):
+        token = settings.get(f"{name}_token", dict(marks).get(name))
+        token = token["content"] if isinstance(token, dict) else token
+        ids[f"{name}_id"] = vocabulary.get(token)
+        if token in vocabulary:
+            special[token] = vocabulary[token]
+    return ids, special
+
+
+def _kind(rules):
+    return rules and rules["type"]
+
+
+def _wordpiece(content):
+    model, normalizer = content["model"], content["normalizer"]
+    expected = {
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+    }
+    _check(model, expected)
+    _check(normalizer, {"clean_text": True, "handle_chinese_chars": True})
+    pieces = sorted(model["vocab"], key=model["vocab"].get)
+    if any(token["content"] not in model["vocab"] for token in content["added_tokens"]):
+        raise NoGraph("it has tokens besides its vocabulary.")
+    if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
+        raise NoGraph("its vocabulary has gaps.")
+    template = template_of(content)
+    lower_case, strip = normalizer["lowercase"], normalizer["strip_accents"]
+    return build(WordPiece, pieces, lower_case, strip, template)
+
+
+def _byte_level(content, settings):
+    model = content["model"]
+    for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(name):
+            raise NoGraph(f"its {name} is {model[name]!r}.")
+    vocabulary = dict(model["vocab"])
+    ids, special = special_ids(vocabulary, content["added_tokens"], settings)
+    pattern, add_space = _pattern(content["pre_tokenizer"])
+    # Older files write a pair as one string.
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
+    return build(
+        ByteLevelBPE,
+        vocabulary,
+        merges,
+        pattern,
+        special,
+        **ids,
+        template=template_of(content),
+        normal_form=_kind(content["normalizer"]),
+        add_space=add_space,
+        ignore_merges=bool(model.get("ignore_merges")),
+    )
+
+
+def _pattern(rules):
+    """Return the name of the pattern that splits words, and whether a space is put in front."""
+    steps = rules["pretokenizers"] if _kind(rules) == "Sequence" else [rules]
+    kinds = [_kind(step) for step in steps]
+    if kinds == ["ByteLevel"] and steps[0].get("use_regex", True):
+        return "gpt2", steps[0]["add_prefix_space"]
+    if kinds == ["Split", "ByteLevel"] and not steps[1].get("use_regex", True):
+        _check(steps[0], {"behavior": "Isolated", "invert": False})
+        _check(steps[1], {"add_prefix_space": False})
+        expression = steps[0]["pattern"].get("Regex")
+        for name, known in PATTERNS.items():
+            if expression == known:
+                return name, False
+        raise NoGraph(f"its pattern of words is not known: {expression!r}.")
+    raise NoGraph(f"it splits words by {kinds}.")
+
+
+def _sentencepiece(content, settings, model):
+    theirs = content["model"]["vocab"]
+    pieces = [piece for piece, _ in theirs] if isinstance(theirs, list) else theirs
+    tokens = {piece: i for i, piece in enumerate(pieces)} if pieces is not theirs else dict(theirs)
+    own = build(SentencePiece, model).vocabulary()
+    if any(tokens.get(piece) != i for i, piece in enumerate(own)):
+        raise NoGraph("the SentencePiece model beside it has other pieces or ids.")
+    added = content["added_tokens"]
+    ids, _ = special_ids(tokens, added, settings)
+    above = {token: i for token, i in tokens.items() if i >= len(own)}
+    return SentencePiece(model, template_of(content), above, ids["pad_id"])
+
+
+def _check(rules, expected):
+    for name, value in expected.items():
+        if rules.get(name, value) != value:
+            raise NoGraph(f"its {name} is {rules[name]!r}.")
+
+
+def template_of(content):
+    """Return the `Template` of a file's `post_processor`."""
+    rules = content["post_processor"]
+    steps = rules["processors"] if _kind(rules) == "Sequence" else [rules]
+    steps = [step for step in steps if _kind(step) not in (None, "ByteLevel")]
+    if not steps:
+        return Template()
+    if len(steps) > 1:
+        raise NoGraph("it has several templates.")
+    (rules,) = steps
+    if _kind(rules) in ("BertProcessing", "RobertaProcessing"):
+        start, end = (rules["cls"][1],), (rules["sep"][1],)
+        is_bert = _kind(rules) == "BertProcessing"
+        return Template(start, end if is_bert else end * 2, end, int(is_bert))
+    if _kind(rules) != "TemplateProcessing":
+        raise NoGraph(f"its special tokens come from {_kind(rules)}.")
+    single, pair = (_parts(rules, rules[name]) for name in ("single", "pair"))
+    if len(single) != 2 or len(pair) != 3 or single != [pair[0], pair[2]]:
+        raise NoGraph("its templates of one text and of two differ.")
+    segments = [part["Sequence"]["type_id"] for part in rules["pair"] if "Sequence" in part]
+    return Template(*pair, second_segment=segments[1])
+
+
+def _parts(rules, template):
+    """Return the ids of special tokens before, between and after the texts of a template."""
+    parts = [()]
+    for part in template:
+        if "Sequence" in part:
+            parts.append(())
+        else:
+            parts[-1] += tuple(rules["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+    return parts

@@ -1,0 +1,199 @@
+"""Tokenizers in folders of Hugging Face, against the ids that transformers gave for them."""
+
+import json
+import os
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from token_rows import rows_of
+
+from keras_attn import text
+from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
+
+GOLDEN = pathlib.Path(os.environ.get("GOLDEN_IDS", pathlib.Path(__file__).parent / "golden_ids"))
+KINDS = {
+    "bert": text.WordPiece,
+    "bert_cased": text.WordPiece,
+    "gpt2": text.ByteLevelBPE,
+    "roberta": text.ByteLevelBPE,
+    "qwen2": text.ByteLevelBPE,
+    "llama3": text.ByteLevelBPE,
+    "t5": text.SentencePiece,
+    "llama2": text.SentencePiece,
+    "marian": text.Marian,
+}
+FOLDERS = [name for name in KINDS if (GOLDEN / name).is_dir()]
+# Their tokenizers normalise and split some lines otherwise than the library that trained the model.
+OF_THE_LIBRARY = ("t5", "llama2")
+
+
+def golden(path):
+    """Return the lists of rows in a file."""
+    arrays = [*np.load(path).values()]
+    return [
+        np.split(values, np.cumsum(lengths)[:-1])
+        for values, lengths in zip(arrays[::2], arrays[1::2], strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return [bytes(row.astype("uint8")) for row in golden(GOLDEN / "lines.npz")[0]]
+
+
+def differing(found, expected, lines):
+    rows = zip(found, expected, lines, strict=True)
+    return [line for row, other, line in rows if row != other.tolist()]
+
+
+@pytest.fixture(scope="module", params=FOLDERS)
+def folder(request):
+    return GOLDEN / request.param
+
+
+def test_ids_and_texts_are_those_of_transformers(folder, lines):
+    tokenizer = read_tokenizer(folder)
+    assert type(tokenizer) is KINDS[folder.name]
+    ids, pairs, texts = golden(folder / "ids.npz")
+    found = rows_of(*tokenizer.encode(tf.constant(lines)))
+    wrong = differing(found, ids, lines)
+    both = tokenizer.encode_pair(tf.constant(lines), tf.constant(lines[1:] + lines[:1]))
+    wrong_pairs = differing(rows_of(*both[:2]), pairs, lines[1:] + lines[:1])
+    wrong_pairs = [second for second in wrong_pairs if second]  # transformers takes "" for none
+    if folder.name in OF_THE_LIBRARY:
+        package, template = tokenizer._processor, tokenizer.template
+        read = [package.encode(line.decode(errors="replace")) for line in lines]
+        expected = [[*template.start, *row, *template.end] for row in read]
+        assert found == expected
+        assert len(wrong) < 0.25 * len(lines)
+    else:
+        assert not wrong and not wrong_pairs
+    decoded = tokenizer.decode_as_strings(ids)
+    for row, theirs, ours in zip(ids, texts, decoded, strict=True):
+        if tokenizer.unk_id not in row:
+            assert ours.strip() == bytes(theirs.astype("uint8")).decode().strip()
+
+
+def old_files(name, folder):
+    """Write the files that older versions wrote in place of tokenizer.json."""
+    content = json.loads((GOLDEN / name / "tokenizer.json").read_text(encoding="utf-8"))
+    if name in OF_THE_LIBRARY:
+        shutil.copy(next((GOLDEN / name).glob("*.model")), folder)
+        return
+    vocabulary = content["model"]["vocab"]
+    if name.startswith("bert"):
+        pieces = sorted(vocabulary, key=vocabulary.get)
+        (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+        return
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    merges = [" ".join(pair) for pair in content["model"]["merges"]]
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]))
+
+
+CLASSES = {
+    "bert": {},
+    "bert_cased": {"do_lower_case": False},
+    "gpt2": {"tokenizer_class": "GPT2Tokenizer"},
+    "roberta": {"tokenizer_class": "RobertaTokenizerFast", "pad_token": {"content": "<pad>"}},
+    "qwen2": {"tokenizer_class": "Qwen2Tokenizer"},
+    "t5": {"tokenizer_class": "T5Tokenizer"},
+    "llama2": {"tokenizer_class": "LlamaTokenizer", "add_bos_token": False},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in FOLDERS if name in CLASSES])
+def test_older_files_give_the_same_tokenizer(name, tmp_path, lines):
+    old_files(name, tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(CLASSES[name]))
+    old, new = read_tokenizer(tmp_path), read_tokenizer(GOLDEN / name)
+    assert type(old) is type(new)
+    around = [(t.template.start, t.template.middle, t.template.end) for t in (old, new)]
+    assert around[0] == around[1]
+    marks = [(t.pad_id, t.eos_id, t.bos_id, t.vocabulary_size) for t in (old, new)]
+    if name != "qwen2":  # older files hold the tokens that are no text elsewhere
+        assert marks[0] == marks[1]
+    ours, theirs = (t.encode_as_lists(lines[:60]) for t in (old, new))
+    assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
+
+
+def test_the_model_names_the_class_where_the_tokenizer_does_not(tmp_path):
+    old_files("gpt2", tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    assert read_tokenizer(tmp_path).eos_id == read_tokenizer(GOLDEN / "gpt2").eos_id
+
+
+def edited(tmp_path, name, *edits):
+    shutil.copytree(GOLDEN / name, tmp_path / name)
+    path = tmp_path / name / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for keys, value in edits:
+        place = content
+        for key in keys[:-1]:
+            place = place[key]
+        place[keys[-1]] = value
+    path.write_text(json.dumps(content))
+    return tmp_path / name
+
+
+UNKNOWN = {
+    "Chinese": ("bert", ["normalizer", "handle_chinese_chars"], False, "chars is False"),
+    "length": ("bert", ["model", "max_input_chars_per_word"], 200, "per_word is 200"),
+    "rules": ("bert", ["normalizer", "type"], "NFKC", "it combines WordPiece, NFKC and Bert"),
+    "model": ("bert", ["model", "type"], "WordLevel", "it combines WordLevel"),
+    "gap": ("bert", ["model", "vocab", "[MASK]"], 9999, "its vocabulary has gaps"),
+    "marks": ("bert", ["model", "unk_token"], "<unk>", "unk_token is '<unk>'"),
+    "token": ("bert", ["added_tokens", 0, "content"], "<new>", "tokens besides its vocabulary"),
+    "dropout": ("gpt2", ["model", "dropout"], 0.1, "its dropout is 0.1"),
+    "ending": ("gpt2", ["model", "end_of_word_suffix"], "</w>", "suffix is '</w>'"),
+    "words": ("gpt2", ["pre_tokenizer", "type"], "Whitespace", r"splits words by \['Whitespace'\]"),
+    "pattern": (
+        "qwen2",
+        ["pre_tokenizer", "pretokenizers", 0, "pattern", "Regex"],
+        r"\w+",
+        "pattern of words is not known",
+    ),
+    "template": ("bert", ["post_processor", "pair"], [], "of one text and of two differ"),
+    "processor": ("bert", ["post_processor", "type"], "Prefix", "come from Prefix"),
+    "pieces": ("t5", ["model", "vocab", 5, 0], "<other>", "has other pieces or ids"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_unknown_rules_are_named_and_have_no_graph(case, tmp_path):
+    name, keys, value, sentence = UNKNOWN[case]
+    folder = edited(tmp_path, name, (keys, value))
+    with pytest.warns(UserWarning, match=f"has no graph: .*{sentence}"):
+        assert read_tokenizer(folder) is None
+
+
+def test_a_model_that_is_not_beside_its_file_is_missed(tmp_path):
+    folder = edited(tmp_path, "t5")
+    (folder / "spiece.model").unlink()
+    with pytest.warns(UserWarning, match="no SentencePiece model, .* stands beside it"):
+        assert read_tokenizer(folder) is None
+
+
+def test_folders_without_a_known_file(tmp_path):
+    with pytest.warns(UserWarning, match="none of the known files"):
+        assert read_tokenizer(tmp_path) is None
+    old_files("gpt2", tmp_path)
+    with pytest.warns(UserWarning, match="pattern of the class '' is not known"):
+        assert read_tokenizer(tmp_path) is None
+    with pytest.raises(ValueError, match="There is no folder. Received: folder='.*nowhere'"):
+        read_tokenizer(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("kind", ["BertProcessing", "RobertaProcessing"])
+def test_templates_of_older_files(kind, tmp_path):
+    rules = {"type": kind, "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+    tokenizer = read_tokenizer(edited(tmp_path, "bert", (["post_processor"], rules)))
+    is_bert = kind == "BertProcessing"
+    assert tokenizer.template == text.Template((2,), (3,) if is_bert else (3, 3), (3,), is_bert)
+
+
+def test_no_template_is_read_as_no_special_tokens(tmp_path):
+    tokenizer = read_tokenizer(edited(tmp_path, "bert", (["post_processor"], None)))
+    assert tokenizer.template == text.Template()
