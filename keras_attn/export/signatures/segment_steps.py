@@ -105,7 +105,8 @@ def _text_functions(tokenizer):
     def tokenize(text):
         """Map strings [B] to `token_ids` [B, T], without the end token, and `lengths` [B]."""
         token_ids, lengths = tokenizer.encode(text)
-        return {"token_ids": mask_ids(token_ids, lengths - 1), "lengths": lengths - 1}
+        lengths -= len(tokenizer.template.end)
+        return {"token_ids": mask_ids(token_ids, lengths), "lengths": lengths}
 
     def detokenize(token_ids):
         """Map ids [B, T] to `text` [B]: of all tokens, also of those after an end token."""

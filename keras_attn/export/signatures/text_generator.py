@@ -173,7 +173,7 @@ class TextGenerator(TokenGenerator):
     def _encode(self, text):
         """Return ids and lengths, without the end token: the model continues the text."""
         token_ids, lengths = self.tokenizer.encode(text)
-        return token_ids, lengths - 1
+        return token_ids, lengths - len(self.tokenizer.template.end)
 
 
 def _mask_and_pad(token_ids, lengths):

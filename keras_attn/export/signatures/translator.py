@@ -175,6 +175,7 @@ class Translator(IdTranslator):
     def _translate(self, text):
         """Return source ids, generated ids and score; padding and score 0 for an empty text."""
         source_ids, lengths = self.tokenizer.encode(text, max_length=self._max_source_length)
-        is_empty = lengths <= 1  # the end token alone
+        template = self.tokenizer.template
+        is_empty = lengths <= len(template.start) + len(template.end)  # special tokens alone
         ids, score = blank_rows(is_empty, *self._decode(source_ids))
         return tf.where(is_empty[:, None], 0, source_ids), self._close(ids), score
