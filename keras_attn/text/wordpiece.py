@@ -29,9 +29,9 @@ _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
 _ACCENTS = "[\\p{Mn}\u1734\U0001171e]"  # in Unicode 8
 # Words above 100 characters are unknown. The class of all punctuation, repeated 101 times, is too
 # large for TensorFlow's expressions, so that spaces around the punctuation come first. Hugging
-# Face's library has the punctuation of Unicode 8, which had two characters more.
+# Face's library has the punctuation of Unicode 8, to which U+166D belonged.
 _LONG_WORDS = [
-    ("([\\p{P}\u166d\U000111c9])", r" \1 "),
+    ("([\\p{P}\u166d])", r" \1 "),
     (f"[^ {_ASCII_PUNCTUATION}]{{101,}}", _NO_WORD),
 ]
 _WORD = rf"[{_ASCII_PUNCTUATION}\p{{P}}]|[^ {_ASCII_PUNCTUATION}\p{{P}}]+"  # without white space

@@ -134,7 +134,7 @@ def test_tokens_joined_are_the_text(tokenizer):
 
 ON_ANOTHER_BACKEND = """
 import json, sys
-from keras_attn import export, text
+from keras_attn import text
 
 for path in json.loads(sys.argv[1]):
     tokenizer = text.load(path)
