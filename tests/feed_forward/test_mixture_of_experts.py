@@ -292,6 +292,17 @@ def test_the_router_is_float32(policy):
     np.testing.assert_allclose(oracles.numpy_of(found), reference(x), atol=tolerance * scale)
 
 
+def test_a_near_tie_is_decided_in_float32():
+    """Logits of 100 and 100.25 are equal in bfloat16."""
+    options = {"num_experts": 2, "top_k": 1, "router": "probability", "dtype": "mixed_bfloat16"}
+    layer = built(FeedForward(F), scale=0.0, **options)
+    router = np.zeros((D, 2))
+    router[0], router[1, 1] = 100, 0.25
+    layer.router_kernel.assign(router)
+    layer.biases[-1].assign(np.ones((2, D)) * [[0], [1]])
+    np.testing.assert_allclose(oracles.numpy_of(layer(np.ones((1, 1, D)))), 0.562, atol=4e-3)
+
+
 def test_each_expert_is_drawn_by_itself():
     layer = MixtureOfExperts(FeedForward(200, use_bias=False), 2, 2)
     layer.build((None, None, 100))

@@ -95,6 +95,20 @@ def test_scaled_output_equals_the_formula(make, base):
     np.testing.assert_allclose(Rotary(base, scaling=scaling)(X, PLACES), expected, atol=1e-4)
 
 
+def test_components_that_do_not_turn_have_no_amplitude():
+    layer = Rotary(fraction=1 / 3, scaling=YaRN(4, 64))
+    found = np.asarray(layer(X, PLACES))
+    np.testing.assert_array_equal(found[..., H // 3 :], X[..., H // 3 :])
+    grown = np.linalg.norm(found[..., : H // 3]) / np.linalg.norm(X[..., : H // 3])
+    np.testing.assert_allclose(grown, 1 + 0.1 * math.log(4), rtol=1e-5)
+
+
+def test_yarn_of_so_short_a_text_that_its_ramp_has_no_width():
+    """Both ends of the ramp are pair 0, which alone keeps its angle."""
+    plain = 10000.0 ** (-np.arange(4) / 4)
+    np.testing.assert_allclose(YaRN(2, length=4).frequencies(8, 10000), plain / [1, 2, 2, 2])
+
+
 def test_long_rope_divides_each_pair_by_its_factor():
     scaling = LongRoPE(4, length=64, factors=FACTORS)
     expected = turned(X, scaling, amplitude=math.sqrt(1 + math.log(4) / math.log(64)))

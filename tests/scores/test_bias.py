@@ -161,6 +161,17 @@ def test_moving_all_positions_changes_nothing(make):
     np.testing.assert_allclose(*found, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["alibi", "t5"])
+def test_positions_are_subtracted_as_integers(name):
+    """Also where float32 cannot tell neighbours apart."""
+    layer, positions = built(SCORES[name]), np.arange(3, 3 + T, dtype="int32")
+    found = [
+        layer(QUERY, KEY[:, :, :T], query_positions=positions + n, key_positions=positions + n)
+        for n in (0, 2**25)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
 def test_a_masked_key_has_no_weight_under_a_cap():
     """Capping after the mask would turn its logit into one of moderate size."""
     layer = MultiHeadAttention(N, H, score=SoftCap(DotProduct(), 1.0))

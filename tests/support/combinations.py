@@ -299,6 +299,22 @@ def attend(row, layer, x, real):
     return np.einsum("nth,nhd->td", heads, kernel) + bias
 
 
+# Three values in a row, which pairs do not imply: with sinks and in packed rows, attention leaves
+# the linear plan.
+LINEAR_ROWS = [
+    {
+        **{"score": "kernel", "pattern": "causal", "position": "rotary", "qk_norm": "rms"},
+        **{"sinks": True, "use_gate": True, "num_key_value_heads": 2},
+        **{"rows": "whole", "kind": "plain"},
+    },
+    {
+        **{"score": "favor", "pattern": "dense", "position": "half of halves", "qk_norm": "dyt"},
+        **{"sinks": False, "use_gate": False, "num_key_value_heads": N},
+        **{"rows": "packed", "kind": "plain"},
+    },
+]
+
+
 def is_refused(row):
     """True for the only combination that the layer refuses: a grid cannot move a query."""
     return row["pattern"] == "first keys" and row["position"] == "grid"
@@ -318,6 +334,9 @@ def covering_rows():
         for pair in pairs_of({a: x, b: y})
         if not is_refused({"pattern": None, "position": None, a: x, b: y})
     }
+    for row in LINEAR_ROWS:
+        missing -= pairs_of(row)
+        yield row
     while missing:
         row = dict(min(missing, key=str))
         for name in names:

@@ -66,7 +66,7 @@ SKIPPED = {
 
 SLOW = (
     *("block with a context", "block with a sandwich", "block with a scale", "experts"),
-    *("dyt", "output norm", "deep norm"),
+    *("rms norm", "dyt", "output norm", "deep norm"),
 )
 
 
