@@ -45,9 +45,9 @@ def greedy(kind, ends):
 @pytest.mark.parametrize(
     ("kind", "tokens", "grows", "ends"),
     [
-        ("encoder_decoder", 1, False, (EOS,)),
-        ("causal", 3, True, (EOS,)),
-        pytest.param("encoder_decoder", 3, True, (-1,), marks=pytest.mark.slow),
+        ("encoder_decoder", 1, True, (EOS,)),
+        pytest.param("causal", 3, True, (EOS,), marks=pytest.mark.slow),
+        pytest.param("encoder_decoder", 3, False, (-1,), marks=pytest.mark.slow),
         pytest.param("causal", 2, False, (-1,), marks=pytest.mark.slow),
     ],
 )
