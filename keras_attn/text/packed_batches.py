@@ -14,8 +14,9 @@ class PackedBatches(TokenBatches):
     Other sentences take the place of padding, and all batches have one shape, so that one graph is
     traced or compiled. The models of `keras_attn` take the segment ids: each sentence has the loss
     and the gradient that it has alone. Attention computes the scores of whole rows up to 511
-    tokens; in longer rows that of "causal" layers has a window as wide as the longest sentence.
-    Neither side of a pair is cut, and both have the same segment number in their row.
+    tokens; in longer rows that of "causal" layers has a window as wide as the longest sentence. So
+    rows as long as the longest sentence are the fastest. Neither side of a pair is cut, and both
+    have the same segment number in their row.
 
     Pairs are packed once, by their lengths: the longest first, each into the first row with space
     for both sides. An epoch shuffles pairs of the same lengths among their slots, then the rows. So

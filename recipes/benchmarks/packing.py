@@ -18,7 +18,7 @@ from .pipeline import (
 
 TARGET = f"{__package__}.contenders.pipeline:training"
 PADDED = {"naive padding": NAIVE, "TokenBatches": BUCKETS}
-ROWS = (128, 512, 1024, 2048)
+ROWS = (128, 256, 512, 1024)
 METHOD = (
     f"Paragraphs of PEPs as subwords of a vocabulary of {VOCABULARY_SIZE:,}; one of more than "
     f"{ROW_LENGTHS['peps'] - 1} is divided. Batches have at most {TOKENS_PER_BATCH:,} ids, marks "
@@ -26,8 +26,8 @@ METHOD = (
     "of that length, whose layers get `segment_ids`; **attention mask** are the same batches and "
     "weights, whose layers get a mask (B, T, T) and positions. **naive padding** takes paragraphs "
     "as they come, and **TokenBatches** such of similar length. Steps are those of `model.fit` of "
-    "a `gpt` of 4 layers of width 128 without XLA on batches spread over an epoch, float32, "
-    "{steps} a call. Each contender is a process of its own and all are asked in turn, "
+    "a `gpt` of 4 layers of width {hidden_dim} without XLA on batches spread over an epoch, "
+    "float32, {steps} a call. Each contender is a process of its own and all are asked in turn, "
     "{repetitions} times."
 )
 
@@ -35,7 +35,8 @@ METHOD = (
 def main():
     parser = card_parser("packing", __doc__, repetitions=5)
     parser.add_argument("--data-dir", required=True, help="folder with the folder peps")
-    parser.add_argument("--steps", type=int, default=2, help="optimizer steps of a call")
+    parser.add_argument("--steps", type=int, default=4, help="optimizer steps of a call")
+    parser.add_argument("--hidden-dim", type=int, default=128, help="width of the model")
     parser.add_argument("--rows", nargs="+", type=int, default=ROWS, help="lengths of packed rows")
     arguments = parser.parse_args()
     card = new_card(arguments, "Packed rows", METHOD, "tokens", {"padding": padding_of})
@@ -63,6 +64,7 @@ def add_rows(card, path, length, arguments):
             "tokens_per_batch": TOKENS_PER_BATCH,
             "row_length": row_length,
             "steps": arguments.steps,
+            "hidden_dim": arguments.hidden_dim,
             "vocabulary_size": VOCABULARY_SIZE,
         }
         return Contender(name, TARGET, options)

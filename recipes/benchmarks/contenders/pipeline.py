@@ -7,7 +7,7 @@ from .fit import LEARNING_RATE
 
 NAIVE, BUCKETS, PACKED = WAYS = ("naive", "buckets", "packed")
 MATRIX = "packed, by an attention mask"
-SMALL = {"num_layers": 4, "num_heads": 4, "hidden_dim": 128, "intermediate_dim": 512}
+SMALL = {"num_layers": 4, "num_heads": 4}
 
 
 def alone(path, way, tokens_per_batch, row_length):
@@ -23,13 +23,16 @@ def alone(path, way, tokens_per_batch, row_length):
     return Task(call=one_pass, units=tokens, facts={"batches": len(dataset)})
 
 
-def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_size):
+def training(
+    path, model, way, tokens_per_batch, row_length, steps, vocabulary_size, hidden_dim=128
+):
     """Optimizer steps under `model.fit` on batches at equal distances in an epoch.
 
     Args:
         path: of a file that `save` wrote.
         model: name of a preset that translates; or "gpt", small, for a file without sources.
         way: one of `WAYS`; or for "gpt" `MATRIX`, which keeps documents apart by a mask of pairs.
+        hidden_dim: width of "gpt".
     """
     import keras
     import tensorflow as tf
@@ -38,7 +41,8 @@ def training(path, model, way, tokens_per_batch, row_length, steps, vocabulary_s
     from keras_attn.text.datasets import dataset_of
 
     if model == "gpt":
-        built = keras_attn.models.gpt(vocabulary_size, **SMALL, max_length=row_length)
+        widths = {"hidden_dim": hidden_dim, "intermediate_dim": 4 * hidden_dim}
+        built = keras_attn.models.gpt(vocabulary_size, **SMALL, **widths, max_length=row_length)
     else:
         built = keras_attn.models.create(model, vocabulary_size=vocabulary_size)
     built.compile(
