@@ -48,9 +48,6 @@ def tokenizer(request):
     return TOKENIZERS[request.param]()
 
 
-SLOW = pytest.mark.slow  # one export is enough for the fast tests
-
-
 class Service(tf.Module):
     """A graph from text to ids and back, as an export makes it."""
 
@@ -94,9 +91,8 @@ def test_files_give_the_tokenizer_back(tokenizer, tmp_path):
         text.Characters.load(tmp_path / "tokenizer")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "wordpiece" else pytest.param(name, marks=SLOW) for name in TOKENIZERS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOKENIZERS)
 def test_an_export_gives_the_ids_of_python(name, tmp_path):
     tokenizer = TOKENIZERS[name]()
     tf.saved_model.save(Service(tokenizer), str(tmp_path))
