@@ -10,7 +10,7 @@ the The THE cat's CAT'S don't I'll we've They'RE 'tis o'clock it'ſ ſtraße Str
 ẞ
 İstanbul ISPARTA ısı DŽ ǅ ﬁne ﬀ ﬃ Ŀ ŉ Ωmega ΟΔΥΣΣΕΥΣ Σ σς ΑΣ. naïve café cafe\u0301
 re\u0301sume\u0301
-Å A\u030a \u212b Việt Nam tiê\u0301ng q\u0307\u0323 q\u0323\u0307
+Å A\u030a \u212b Việt Đà tiê\u0301ng q\u0307\u0323 q\u0323\u0307
 zalgo\u0300\u0301\u0302\u0303\u0315\u0489 o\u0338 ﷺ
 हिन्दी क्षत्रिय বাংলা தமிழ் ไทยแลนด์ น้ำ ພາສາລາວ မြန်မာ ភាសាខ្មែរ བོད་ཡིག አማርኛ ქართული
 ᲐᲑ Հայերեն
