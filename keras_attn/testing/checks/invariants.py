@@ -154,10 +154,7 @@ def _check_weights(subject, found, condition):
             f"{found.shape}."
         )
         return
-    total, distance = farthest_sum(found)
-    if getattr(subject.layer, "sinks", False):  # they take a part of the weight
-        total = found.sum(axis=-1).max()
-        distance = total - 1
+    total, distance = farthest_sum(subject, found)
     if distance > 1e-5:
         yield (
             f"Rows of scores were expected to sum to 1, or 0 if empty{condition}; one sums to "
