@@ -57,10 +57,10 @@ def test_all_ways_hold_the_same_tokens(path, has_sources):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", contenders.WAYS)
 def test_a_step_of_each_way(path, way, monkeypatch):
-    small = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 8}
-    monkeypatch.setattr(contenders, "SMALL", small)
+    monkeypatch.setattr(contenders, "SMALL", {"num_layers": 1, "num_heads": 2})
     contenders.save(path, None, TARGETS)
-    task = contenders.training(path, "gpt", way, **SIZES, steps=2, vocabulary_size=50)
+    options = {"steps": 2, "vocabulary_size": 50, "hidden_dim": 8}
+    task = contenders.training(path, "gpt", way, **SIZES, **options)
     assert 0 < task.units <= sum(len(target) + 1 for target in TARGETS)
     assert 0 <= task.facts["padding"] < 1
     assert math.isfinite(task.call().history["loss"][0])
