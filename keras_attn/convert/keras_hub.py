@@ -7,12 +7,11 @@ import numpy as np
 from keras import ops
 
 from keras_attn.compat.keras_hub_layers import hub_sublayers
+from keras_attn.convert.comparison import compare_outputs
 from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
 from keras_attn.norms import LayerNorm
 from keras_attn.residuals import PostNorm, PreNorm
 
-# Largest difference of outputs, relative to the largest output, by the layer's compute dtype.
-TOLERANCE = {"float16": 2.0**-7, "bfloat16": 2.0**-4}
 FLOAT32_TOLERANCE = 1e-5
 
 
@@ -141,9 +140,7 @@ def _sample(attention, seed, of="query"):
 
 
 def _compare(theirs, ours, layer):
-    theirs, ours = (ops.convert_to_numpy(ops.cast(x, "float32")) for x in (theirs, ours))
-    difference = float(np.max(np.abs(theirs - ours)) / np.max(np.abs(theirs)))
-    tolerance = TOLERANCE.get(layer.compute_dtype, FLOAT32_TOLERANCE)
+    difference, tolerance = compare_outputs(theirs, ours, layer.compute_dtype, FLOAT32_TOLERANCE)
     if not difference <= tolerance:
         raise ValueError(
             "`layer` and the block with its weights compute different outputs, so the conversion "

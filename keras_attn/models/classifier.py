@@ -13,7 +13,7 @@ from keras_attn.ops.checks import check_choice, check_sizes
 class Classifier(Model):
     """Predict the class of an image or of a text: p(class | x).
 
-        logits = Pool(Encoder(E[x] + P)) W + b
+        logits = Pooler(Pool(Encoder(norm(E[x] + P + S)))) W + b
 
     A functional `keras.Model`, called with a dict of its input or with the input alone. Its
     features are `keras.Model(model.input, model.get_layer("pool").output)`.
@@ -21,19 +21,24 @@ class Classifier(Model):
     Args:
         embedding: a `PatchEmbedding`, or a `TokenEmbedding` without an `image_shape`.
         encoder: of the depth axis.
-        num_classes: int. Number of classes K.
+        num_classes: int. Number of classes K; None for a model without W, whose output are the
+            features.
         position: name or object of the position axis; None for none.
         image_shape: (height, width, channels) of images; None for texts.
         pooling: "first" for the output at the first position, or "mean" for the mean of the outputs
             at all positions but padding.
         dropout: float. Dropout rate of the embeddings.
+        segment: a `SegmentEmbedding`; None for a model without `segment_ids`.
+        norm: the normalisation of the embeddings; None for none.
+        pooler: a layer from (B, D), such as BERT's dense layer; None for none.
 
     Call arguments:
         images: (B, height, width, channels), with an `image_shape`.
         token_ids: int32 (B, T) without one; 0 is padding.
+        segment_ids: optional with a `segment`, int32 (B, T); by default all 0.
 
     Returns:
-        Logits (B, K), float32.
+        Logits (B, K), or features (B, D) without classes, float32.
 
     Raises:
         ValueError: if `num_classes` < 1, or `pooling` is unknown.
@@ -62,6 +67,9 @@ class Classifier(Model):
         "image_shape",
         "pooling",
         "dropout",
+        "segment",
+        "norm",
+        "pooler",
     )
 
     def __init__(
@@ -73,10 +81,14 @@ class Classifier(Model):
         image_shape=None,
         pooling="first",
         dropout=0.0,
+        segment=None,
+        norm=None,
+        pooler=None,
         **kwargs,
     ):
         assembly.check_layers(embedding=embedding, encoder=encoder)
-        check_sizes(num_classes=num_classes)
+        if num_classes is not None:
+            check_sizes(num_classes=num_classes)
         position = assembly.position_of(position, embedding)
         drop = keras.layers.Dropout(dropout, dtype=embedding.dtype_policy)
         if image_shape is None:
@@ -84,16 +96,25 @@ class Classifier(Model):
         else:
             inputs = {"images": keras.Input(tuple(image_shape), name="images")}
         (x,) = inputs.values()
-        x = assembly.drop_symbolic(drop, assembly.embed(embedding, position, x))
+        x = assembly.embed(embedding, position, x)
+        if segment is not None:
+            inputs["segment_ids"] = assembly.token_input("segment_ids", optional=True)
+            x = segment(x, inputs["segment_ids"])
+        x = assembly.drop_symbolic(drop, x if norm is None else norm(x))
         x = _Pool(pooling, dtype=embedding.dtype_policy, name="pool")(encoder(x))
+        x = x if pooler is None else pooler(x)
         # Outputs of a model are float32 under any policy. Zeros: at first all classes are alike.
-        head = keras.layers.Dense(
-            num_classes, kernel_initializer="zeros", dtype="float32", name="head"
-        )
-        super().__init__(inputs=inputs, outputs=head(x), **kwargs)
+        head = None
+        if num_classes is not None:
+            head = keras.layers.Dense(
+                num_classes, kernel_initializer="zeros", dtype="float32", name="head"
+            )
+        outputs = ops.cast(x, "float32") if head is None else head(x)
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.embedding, self.encoder, self.num_classes = embedding, encoder, num_classes
         self.position, self.image_shape, self.pooling = position, image_shape, pooling
         self.dropout, self.head = dropout, head
+        self.segment, self.norm, self.pooler = segment, norm, pooler
 
 
 class _Pool(keras.layers.Layer):

@@ -11,6 +11,8 @@ class ClassPredictor(ModelFunctions):
 
         probabilities = softmax(logits),   class = argmax(logits)
 
+    Without classes the function is `embed`, which gives the features.
+
     Args:
         model: a `keras_attn.models.Classifier`.
 
@@ -29,14 +31,17 @@ class ClassPredictor(ModelFunctions):
         super().__init__(model)
 
         def classify(images):
-            """Return `probabilities` [B, K] and the `class` [B] of each row."""
+            """Return `probabilities` [B, K] and the `class` [B] of each row, or `features`."""
             logits = model(images)
+            if model.num_classes is None:
+                return {"features": logits}
             classes = tf.argmax(logits, axis=-1, output_type=tf.int32)
             return {"probabilities": ops.softmax(logits), "class": classes}
 
         def classify_ids(token_ids, lengths):
             return classify(mask_ids(token_ids, lengths))
 
+        self._embeds = model.num_classes is None
         if model.image_shape is None:
             self.classify = of_ids()(classify_ids)
         else:
@@ -45,4 +50,5 @@ class ClassPredictor(ModelFunctions):
 
     @property
     def signatures(self):
-        return {"classify": self.classify, "serving_default": self.classify}
+        name = "embed" if self._embeds else "classify"
+        return {name: self.classify, "serving_default": self.classify}

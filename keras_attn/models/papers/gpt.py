@@ -19,6 +19,9 @@ def gpt(
     intermediate_dim=3072,
     dropout=0.1,
     max_length=1024,
+    pattern="causal",
+    activation=gelu_tanh,
+    epsilon=1e-5,
     name="gpt",
 ):
     """Build GPT-2, a causal stack that predicts the next token.
@@ -42,6 +45,9 @@ def gpt(
         dropout: float. Dropout rate of the embeddings, of the attention weights and of the
             sublayers' outputs.
         max_length: int. Number of positions.
+        pattern: name or object of a causal pattern, or a function of the layer's index.
+        activation: name or function, of the feed-forward layers.
+        epsilon: float. Of the norms.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -64,11 +70,16 @@ def gpt(
     init = {"kernel_initializer": normal, "output_initializer": into_residual}
 
     def block(index):
-        size = head_size(hidden_dim, num_heads)
         return layers.TransformerBlock(
-            layers.MultiHeadAttention(num_heads, size, pattern="causal", dropout=dropout, **init),
-            layers.FeedForward(intermediate_dim, activation=gelu_tanh, **init),
-            residual=residuals.PreNorm(norm=norms.LayerNorm(1e-5)),
+            layers.MultiHeadAttention(
+                num_heads,
+                head_size(hidden_dim, num_heads),
+                pattern=pattern(index) if callable(pattern) else pattern,
+                dropout=dropout,
+                **init,
+            ),
+            layers.FeedForward(intermediate_dim, activation, **init),
+            residual=residuals.PreNorm(norm=norms.LayerNorm(epsilon)),
             dropout=dropout,
         )
 

@@ -18,6 +18,8 @@ def vit(
     intermediate_dim=3072,
     dropout=0.1,
     pooling="first",
+    activation="gelu",
+    epsilon=1e-6,
     name="vit",
 ):
     """Build the Vision Transformer, an encoder of the patches of an image.
@@ -43,6 +45,8 @@ def vit(
             feed-forward layers' hidden layer.
         pooling: "first" to classify by the output of the vector c, or "mean" for that of all
             patches, and no c.
+        activation: name or function, of the feed-forward layers.
+        epsilon: float. Of the norms.
 
     Returns:
         A `Classifier`, from images (B, height, width, channels) to logits (B, num_classes).
@@ -63,8 +67,8 @@ def vit(
     def block(index):
         return layers.TransformerBlock(
             layers.MultiHeadAttention(num_heads, head_size(hidden_dim, num_heads)),
-            layers.FeedForward(intermediate_dim, activation="gelu", dropout=dropout),
-            residual=residuals.PreNorm(norm=norms.LayerNorm(1e-6)),
+            layers.FeedForward(intermediate_dim, activation, dropout=dropout),
+            residual=residuals.PreNorm(norm=norms.LayerNorm(epsilon)),
             dropout=dropout,
         )
 

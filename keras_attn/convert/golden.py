@@ -1,0 +1,66 @@
+"""Outputs of transformers beside a checkpoint, by which a conversion checks itself."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+
+from keras_attn.convert.comparison import compare_outputs
+from keras_attn.ops.atomic_files import atomic_file
+
+FILE = "keras_attn_golden.npz"
+# Twelve layers of real weights differ by 1e-5; the smallest mistakes known give 1e-4.
+FLOAT32_TOLERANCE = 3e-5
+_WRITER = pathlib.Path(__file__).with_name("golden_writer.py")
+
+
+def write_golden(folder):
+    """Compute outputs of a checkpoint by transformers, write them into the folder.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: if transformers cannot compute them, or is not installed.
+    """
+    path = os.path.join(folder, FILE)
+    with atomic_file(path) as temporary:
+        command = [sys.executable, _WRITER, folder, temporary]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ValueError(
+                "The golden outputs need torch and transformers, and a folder that transformers "
+                f"reads. Received: folder={os.fspath(folder)!r}, with the error: {last}"
+            )
+    return path
+
+
+def check_golden(folder, model):
+    """Refuse a model whose outputs differ from those in the folder; do nothing without them."""
+    path = pathlib.Path(folder, FILE)
+    if not path.is_file():
+        return
+    received = f"Received: folder={os.fspath(folder)!r}."
+    try:
+        with np.load(path) as file:
+            arrays = dict(file)
+        inputs = {k.removeprefix("input_"): v for k, v in arrays.items() if k.startswith("input_")}
+        columns, mask, expected = (arrays[name] for name in ("columns", "mask", "outputs"))
+    except (KeyError, OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"The file {FILE!r} is cut or damaged: delete it, or write it again. {received}"
+        ) from error
+    found = np.array(model(inputs))[..., columns]
+    difference, tolerance = compare_outputs(
+        *(expected[mask], found[mask], model.compute_dtype, FLOAT32_TOLERANCE)
+    )
+    if not difference <= tolerance:
+        raise ValueError(
+            f"The converted model's outputs differ from those in {FILE!r} by {difference:.2g} of "
+            f"the largest, where {tolerance:.2g} is allowed: the file or the weights belong to "
+            f"another checkpoint. {received}"
+        )

@@ -1,0 +1,114 @@
+"""Write the outputs of transformers for a checkpoint: python golden_writer.py FOLDER FILE.
+
+A program of its own: transformers and TensorFlow in one process abort it on some machines, so
+nothing of keras_attn is imported. It needs torch and transformers.
+"""
+
+import sys
+
+import numpy as np
+
+LENGTH, MAX_COLUMNS = 23, 256
+
+
+def sample_inputs(config):
+    """Return inputs of a model by our names: two rows, of which the second one is padded."""
+    random = np.random.RandomState(0)
+    if hasattr(config, "image_size"):
+        shape = (2, config.image_size, config.image_size, config.num_channels)
+        return {"images": random.standard_normal(shape).astype("float32")}
+    limit = getattr(config, "max_position_embeddings", LENGTH + 2) - 2  # RoBERTa leaves 2 out
+    length, vocabulary = min(LENGTH, limit), config.vocab_size
+    if is_causal(config):
+        ids = random.randint(0, vocabulary, (2, length))
+        ids[:, 3] = 0  # a token in most of these models
+        return {"token_ids": ids}
+    ids = pad(random.randint(0, vocabulary, (2, length)), config.pad_token_id)
+    if config.is_encoder_decoder:
+        targets = pad(random.randint(0, vocabulary, (2, length - 4)), config.pad_token_id)
+        targets[:, 0] = config.decoder_start_token_id
+        return {"source_ids": ids, "target_ids": targets}
+    if config.model_type == "bert":
+        segments = random.randint(0, config.type_vocab_size, ids.shape)
+        return {"token_ids": ids, "segment_ids": segments}
+    return {"token_ids": ids}
+
+
+def pad(ids, pad_id):
+    """Replace ids that are padding, and make padding of the end of the second row."""
+    ids[ids == pad_id] = 5 + (pad_id == 5)
+    ids[1, ids.shape[1] * 2 // 3 :] = pad_id
+    return ids
+
+
+def is_causal(config):
+    """Return True for a model that predicts the next token."""
+    return any(name.endswith(("CausalLM", "LMHeadModel")) for name in config.architectures or [])
+
+
+def their_inputs(inputs, config):
+    """Return the arguments of transformers for our inputs."""
+    if "images" in inputs:
+        return {"pixel_values": inputs["images"].transpose(0, 3, 1, 2).copy()}
+    names = {
+        "token_ids": "input_ids",
+        "source_ids": "input_ids",
+        "target_ids": "decoder_input_ids",
+        "segment_ids": "token_type_ids",
+    }
+    given = {names[name]: value for name, value in inputs.items()}
+    if not is_causal(config):
+        given["attention_mask"] = (given["input_ids"] != config.pad_token_id).astype("int64")
+    return given
+
+
+def real_outputs(inputs, outputs, config):
+    """Return a mask of the outputs that padding does not touch."""
+    ids = inputs.get("target_ids", inputs.get("token_ids"))
+    if ids is None or outputs.ndim < 3 or is_causal(config):
+        return np.ones(outputs.shape[:-1], bool)
+    mask = ids != config.pad_token_id
+    mask[:, 0] = True  # the padding that starts targets
+    return mask
+
+
+def main_output(outputs):
+    """Return logits, or the features of a model without a head."""
+    for name in ("logits", "prediction_logits"):
+        if name in outputs:
+            return outputs[name]
+    pooled = outputs.get("pooler_output")
+    return outputs.last_hidden_state[:, 0] if pooled is None else pooled
+
+
+def main(folder, file):
+    """Compute the outputs of a folder in float32, and write them with the inputs."""
+    import torch
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(folder)
+    kind = getattr(transformers, (config.architectures or ["AutoModel"])[0])
+    model, report = kind.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    if report["missing_keys"] or report["mismatched_keys"]:
+        sys.exit(f"transformers has no weights for {report}. Received: folder={folder!r}.")
+    inputs = sample_inputs(config)
+    if model.dtype != torch.float32:  # the default is the file's
+        sys.exit(f"transformers loaded the folder in {model.dtype}, not in float32.")
+    with torch.no_grad():
+        given = {k: torch.tensor(v) for k, v in their_inputs(inputs, config).items()}
+        outputs = main_output(model.eval()(**given)).numpy()
+    width = outputs.shape[-1]
+    columns = np.unique(np.linspace(0, width - 1, min(width, MAX_COLUMNS)).astype("int64"))
+    np.savez_compressed(
+        file,
+        outputs=outputs[..., columns],
+        columns=columns,
+        mask=real_outputs(inputs, outputs, config),
+        **{f"input_{name}": value for name, value in inputs.items()},
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

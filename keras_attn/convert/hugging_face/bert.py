@@ -1,0 +1,60 @@
+"""BERT: its names on disk, and the model for them."""
+
+from keras_attn import models
+from keras_attn.convert.hugging_face.overrides import build
+from keras_attn.convert.hugging_face.text_classifier import convert_classifier
+from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table
+
+EMBEDDINGS = {
+    "embedding": "word_embeddings",
+    "position": "position_embeddings",
+    "segment": "token_type_embeddings",
+    "norm": "LayerNorm",
+}
+BLOCK = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.output": "attention.output.dense",
+    "attention_residual.norm": "attention.output.LayerNorm",
+    "feed_forward.intermediate": "intermediate.dense",
+    "feed_forward.output_dense": "output.dense",
+    "feed_forward_residual.norm": "output.LayerNorm",
+}
+HEAD = {
+    "head.dense": "transform.dense",
+    "head.norm": "transform.LayerNorm",
+    "head.bias": "bias",
+}
+
+
+def convert(checkpoint, overrides):
+    """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint."""
+    checkpoint.strip("bert.")
+    checkpoint.drop_copy("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
+    checkpoint.drop_copy("cls.predictions.decoder.bias", "cls.predictions.bias")
+    model = build(models.bert, arguments(checkpoint.config), overrides)
+    copy_table(checkpoint, model, EMBEDDINGS, "embeddings.")
+    copy_blocks(checkpoint, model.encoder.blocks, BLOCK, "encoder.layer.{}.")
+    if not checkpoint.has("cls.predictions.bias"):
+        return convert_classifier(checkpoint, model, pooler="pooler.dense", classifier="classifier")
+    checkpoint.ignore("cls.seq_relationship.*", "pooler.*")  # of the pretraining's other task
+    copy_table(checkpoint, model, HEAD, "cls.predictions.")
+    return model
+
+
+def arguments(config):
+    """Return the arguments of `models.bert` for a configuration."""
+    config.require(position_embedding_type="absolute", pad_token_id=0)
+    return {
+        "vocabulary_size": config.size("vocab_size"),
+        "num_layers": config.size("num_hidden_layers"),
+        "num_heads": config.size("num_attention_heads"),
+        "hidden_dim": config.size("hidden_size"),
+        "intermediate_dim": config.size("intermediate_size"),
+        "dropout": config.number("hidden_dropout_prob", 0.1),
+        "max_length": config.size("max_position_embeddings"),
+        "num_segments": config.size("type_vocab_size", 2),
+        "activation": config.activation("hidden_act", "gelu"),
+        "epsilon": config.number("layer_norm_eps", 1e-12),
+    }

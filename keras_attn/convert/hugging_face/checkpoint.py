@@ -1,0 +1,109 @@
+"""A checkpoint of Hugging Face, each tensor of which is used exactly once."""
+
+import fnmatch
+
+import numpy as np
+
+from keras_attn.convert.hugging_face.tensor_files import list_tensors
+
+# Constants of the code that some versions of transformers store, and nothing reads.
+_BUFFERS = (
+    "*position_ids",
+    "*token_type_ids",
+    "*rotary_emb.inv_freq",
+    "*.version",
+)
+
+
+class Checkpoint:
+    """The configuration and the tensors of a folder.
+
+    Files of a model with a head have a prefix before the names of the model without it, which
+    `strip` takes away. Names in TensorFlow's manner, gamma and beta, become weight and bias.
+
+    Args:
+        config: the `Config` of a folder.
+    """
+
+    def __init__(self, config):
+        self.config = config
+        self.refuse = config.refuse
+        self._tensors = {}
+        for name, tensor in list_tensors(config.folder).items():
+            self._add(name.replace(".gamma", ".weight").replace(".beta", ".bias"), tensor)
+        self._taken = set()
+        self.ignore(*_BUFFERS)
+
+    def _add(self, name, tensor):
+        if name in self._tensors:
+            self.refuse(f"The tensor {name!r} is there twice, under two names.")
+        self._tensors[name] = tensor
+
+    def strip(self, prefix):
+        """Remove a prefix from all names that have it."""
+        tensors, self._tensors = self._tensors, {}
+        for name, tensor in tensors.items():
+            self._add(name.removeprefix(prefix), tensor)
+
+    def ignore(self, *patterns):
+        """Leave out the tensors whose names match a pattern."""
+        for pattern in patterns:
+            for name in fnmatch.filter(self._tensors, pattern):
+                del self._tensors[name]
+
+    def is_tied(self, name, original):
+        """Return True if a tensor is absent or a copy, which is left out: what is stored decides.
+
+        A stored tensor that differs from the original is not tied, whatever the options say.
+        """
+        if name not in self._tensors:
+            return True
+        shape, read = self._tensors[name]
+        if self.shape(original) != shape or not np.array_equal(read(), self._read(original)):
+            return False
+        del self._tensors[name]
+        return True
+
+    def drop_copy(self, name, original):
+        """Leave out a stored copy of a tensor; refuse one that differs."""
+        if not self.is_tied(name, original):
+            self.refuse(
+                f"The tensor {name!r} differs from {original!r}: untied weights of this family are "
+                "not converted."
+            )
+
+    def has(self, name):
+        """Return True if the folder has a tensor."""
+        return name in self._tensors
+
+    def shape(self, name):
+        """Return the shape of a tensor, which must be there."""
+        if name not in self._tensors:
+            self.refuse(f"The weights lack the tensor {name!r}.")
+        return self._tensors[name][0]
+
+    def take(self, name, shape):
+        """Read a tensor as a float32 array, once, and check its shape."""
+        if name in self._taken:
+            raise RuntimeError(f"The tensor {name!r} is taken twice.")
+        if self.shape(name) != tuple(shape):
+            self.refuse(
+                f"The tensor {name!r} has the shape {self.shape(name)}, where config.json "
+                f"asks for {tuple(shape)}."
+            )
+        self._taken.add(name)
+        value = self._read(name)
+        if not np.isfinite(value).all():
+            self.refuse(f"The tensor {name!r} holds numbers that are not finite.")
+        return value
+
+    def _read(self, name):
+        return self._tensors[name][1]()
+
+    def finish(self):
+        """Refuse a folder with tensors that nothing has taken."""
+        if left := sorted(self._tensors.keys() - self._taken):
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            self.refuse(
+                f"The weights hold the tensor {left[0]!r}{more}, which the model has no place for."
+            )

@@ -1,0 +1,78 @@
+"""The configuration of a checkpoint: options by their old and new keys, checked when read."""
+
+from keras_attn.convert.hugging_face.tensor_files import read_json, refuse
+from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
+
+FILE = "config.json"
+_ACTIVATIONS = {
+    **{name: name for name in ("gelu", "relu", "tanh", "silu")},
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), gelu_tanh),
+    "quick_gelu": gelu_sigmoid,
+    "swish": "silu",
+}
+# Options of any family that no part of a model stands for, and their values that change nothing.
+_OPTIONS = {
+    "add_cross_attention": False,
+    "auto_map": None,
+    "is_decoder": False,
+    "pruned_heads": {},
+    "quantization_config": None,
+}
+
+
+class Config:
+    """The options of `config.json`.
+
+    Args:
+        folder: path of the checkpoint.
+        values: dict, in place of the file.
+    """
+
+    def __init__(self, folder, values=None):
+        self.folder = folder
+        self.values = read_json(folder, FILE) if values is None else values
+
+    def refuse(self, problem):
+        """Raise a `ValueError` with the folder's name."""
+        refuse(problem, self.folder)
+
+    def get(self, name, default=None):
+        """Return an option; the default where it is absent or null."""
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def size(self, name, default=None):
+        """Return an option that is an integer above 0, which must be there without a default."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            self.refuse(f"`{name}` in {FILE} must be an integer above 0, not {value!r}.")
+        return value
+
+    def number(self, name, default):
+        """Return an option that is a number of at least 0."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            self.refuse(f"`{name}` in {FILE} must be a number of at least 0, not {value!r}.")
+        return value
+
+    def flag(self, name, default=False):
+        """Return an option that is true or false."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            self.refuse(f"`{name}` in {FILE} must be true or false, not {value!r}.")
+        return value
+
+    def activation(self, name, default):
+        """Return the activation that an option names, as an argument of a layer."""
+        value = self.get(name, default)
+        if value not in _ACTIVATIONS:
+            self.refuse(f"The activation {name}={value!r} is not converted.")
+        return _ACTIVATIONS[value]
+
+    def require(self, **options):
+        """Refuse a folder with another value of an option than the one that is converted."""
+        for name, value in {**_OPTIONS, **options}.items():
+            if self.get(name, value) != value:
+                self.refuse(
+                    f"The option {name}={self.values[name]!r} is not converted, only {value!r}."
+                )

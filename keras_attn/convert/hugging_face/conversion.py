@@ -1,0 +1,85 @@
+"""Conversion of a folder to a model and a tokenizer."""
+
+import os
+
+from keras_attn.convert.golden import check_golden
+from keras_attn.convert.hugging_face import (
+    bert,
+    distilbert,
+    gemma,
+    gpt2,
+    llama,
+    mistral,
+    qwen,
+    vit,
+)
+from keras_attn.convert.hugging_face.checkpoint import Checkpoint
+from keras_attn.convert.hugging_face.config import Config
+from keras_attn.convert.hugging_face.tensor_files import refuse
+
+# Functions of a checkpoint and the user's overrides, by `model_type`.
+FAMILIES = {
+    "bert": bert.convert,
+    "distilbert": distilbert.convert,
+    "gemma": gemma.convert_1,
+    "gemma2": gemma.convert_2,
+    "gemma3_text": gemma.convert_3,
+    "gpt2": gpt2.convert,
+    "llama": llama.convert,
+    "mistral": mistral.convert,
+    "qwen2": qwen.convert_2,
+    "qwen3": qwen.convert_3,
+    "vit": vit.convert,
+}
+
+
+def from_hugging_face(folder, **overrides):
+    """Build a model with the weights and the outputs of a checkpoint of Hugging Face.
+
+    Weights are in safetensors, in one file or in shards, or in a `.bin` file, which needs torch.
+    Each tensor is used once; a folder is refused if a tensor is missing, is left over or has
+    another shape, or if an option of `config.json` changes what our parts compute. Neither
+    transformers nor the network is needed. Weights become float32, then the dtype of the policy.
+    If the folder has golden outputs, as `python -m keras_attn.convert golden FOLDER` writes them,
+    the model's outputs are compared with them, unless there are overrides.
+
+    Args:
+        folder: path of a folder that `save_pretrained` wrote, or a copy of one from the Hub.
+        overrides: arguments of the model's function, such as `dropout` or `pattern`, in place of
+            those that `config.json` gives.
+
+    Returns:
+        The model, and its tokenizer: None, since no tokenizer is converted yet.
+
+    Raises:
+        ValueError: if the folder is incomplete or damaged, its `model_type` or an option is not
+            converted, or an override is unknown.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> from keras_attn import convert
+        >>> folder = tempfile.mkdtemp()
+        >>> _ = pathlib.Path(folder, "config.json").write_text(json.dumps({"model_type": "bert"}))
+        >>> convert.from_hugging_face(folder)
+        Traceback (most recent call last):
+        ValueError: The folder has no weights, 'model.safetensors' or ...
+
+    Differs from the paper: each family as transformers computes it.
+
+    Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
+    """
+    if not os.path.isdir(folder):
+        refuse("The folder does not exist.", folder)
+    config = Config(folder)
+    config.require()
+    model_type = config.get("model_type")
+    if model_type not in FAMILIES:
+        config.refuse(
+            f"The model_type {model_type!r} is not converted, only {', '.join(sorted(FAMILIES))}."
+        )
+    checkpoint = Checkpoint(config)
+    model = FAMILIES[model_type](checkpoint, overrides)
+    checkpoint.finish()
+    if not overrides:  # which may change the outputs
+        check_golden(folder, model)
+    return model, None

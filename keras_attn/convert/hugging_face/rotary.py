@@ -1,0 +1,66 @@
+"""Rotary positions by the old and the new keys of a configuration."""
+
+from keras_attn import positions
+
+
+def read_rotary(config, kind=None, theta_key="rope_theta", theta=10000.0):
+    """Return the `Rotary` of a configuration.
+
+    New files have `rope_parameters`, old ones `rope_theta` and `rope_scaling`, whose kind is
+    `rope_type` or `type`.
+
+    Args:
+        config: a `Config`.
+        kind: str. Type of the layers, where each type has parameters of its own; None otherwise.
+        theta_key: str. Old key of the base.
+        theta: float. Base where none is given.
+    """
+    options = config.get("rope_parameters")
+    if options is None:
+        # Another key of the base is that of layers without scaling.
+        scaling = config.get("rope_scaling") if theta_key == "rope_theta" else None
+        options = {"rope_theta": config.number(theta_key, theta), **(scaling or {})}
+    elif kind is not None:
+        options = options.get(kind) or {}
+    fraction = options.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
+    if fraction != 1:
+        config.refuse(f"The option partial_rotary_factor={fraction!r} is not converted, only 1.")
+    base = options.get("rope_theta", theta)
+    return positions.Rotary(base, layout="half", scaling=_read_scaling(config, options))
+
+
+def _read_scaling(config, options):
+    kind = options.get("rope_type", options.get("type", "default"))
+    if kind == "default":
+        return None
+    if kind not in ("linear", "llama3", "yarn"):
+        config.refuse(
+            f"The rope_type {kind!r} is not converted, only default, linear, llama3 and yarn."
+        )
+    factor = _needed(config, options, kind, "factor")
+    if kind == "linear":
+        return positions.Interpolation(factor)
+    length = _needed(config, options, kind, "original_max_position_embeddings")
+    if kind == "llama3":
+        _require(config, options, low_freq_factor=1.0, high_freq_factor=4.0)
+        return positions.Llama3(factor, length)
+    scaling = positions.YaRN(factor, length, truncate=options.get("truncate", True))
+    _require(config, options, beta_fast=32, beta_slow=1, mscale=None, mscale_all_dim=None)
+    _require(config, options, attention_factor=scaling.amplitude)
+    return scaling
+
+
+def _needed(config, options, kind, name):
+    value = options.get(name, config.get(name))
+    if value is None:
+        config.refuse(f"Rotary positions with the rope_type {kind!r} need the option {name!r}.")
+    return value
+
+
+def _require(config, options, **values):
+    for name, value in values.items():
+        if options.get(name) not in (None, value):
+            config.refuse(
+                f"The option {name}={options[name]!r} of the rotary positions is not converted, "
+                f"only {value!r}."
+            )

@@ -1,0 +1,49 @@
+"""`python -m keras_attn.convert` writes a file, or says in one sentence why it does not."""
+
+import importlib.util
+
+import checkpoint_folders
+import keras
+import pytest
+
+from keras_attn.convert.__main__ import main
+from keras_attn.export import inspect
+
+
+@pytest.fixture
+def folder(tmp_path):
+    config, weights, _ = checkpoint_folders.load_golden("gpt2")
+    return str(checkpoint_folders.write_folder(tmp_path / "gpt2", config, weights))
+
+
+def test_a_converted_file_loads_with_the_outputs_of_transformers(folder, tmp_path, capsys):
+    path = str(tmp_path / "model.keras")
+    assert main([folder, path]) == 0
+    assert "CausalLanguageModel of 2,962 weights" in capsys.readouterr().out
+    _, _, arrays = checkpoint_folders.load_golden("gpt2")
+    assert checkpoint_folders.difference(keras.models.load_model(path), arrays) <= 2e-6
+
+
+@pytest.mark.slow
+def test_a_folder_becomes_an_export(folder, tmp_path):
+    out = str(tmp_path / "exports")
+    assert main([folder, str(tmp_path / "model.keras"), "--export", out]) == 0
+    assert not inspect(out).faults
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["nowhere", "model.keras"], "The folder does not exist. Received: folder='nowhere'."),
+        (["nowhere", "model.h5"], "must end in .keras. Received: 'model.h5'."),
+    ],
+)
+def test_what_cannot_be_converted_is_named(arguments, message, capsys):
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is not None, reason="it is installed")
+def test_golden_outputs_without_transformers_name_it(folder, capsys):
+    assert main(["golden", folder]) == 2
+    assert "need torch and transformers" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""Old and new files of a configuration describe the same model."""
+
+import pytest
+
+from keras_attn.convert.hugging_face.config import Config
+from keras_attn.convert.hugging_face.layer_types import FULL, SLIDING, layer_types, windows
+from keras_attn.convert.hugging_face.rotary import read_rotary
+from keras_attn.ops.activations import gelu_tanh
+
+LINEAR = {"rope_type": "linear", "factor": 4.0}
+LLAMA3 = {
+    **{"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 16},
+    **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
+}
+# Old values, new values.
+ROTARY = {
+    "default": ({}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}),
+    "theta": ({"rope_theta": 5e5}, {"rope_parameters": {"rope_theta": 5e5}}),
+    "linear": (
+        {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 4.0}},
+        {"rope_parameters": {"rope_theta": 5e5, **LINEAR}},
+    ),
+    "llama3": (
+        {"rope_theta": 5e5, "rope_scaling": LLAMA3},
+        {"rope_parameters": {"rope_theta": 5e5, **LLAMA3}},
+    ),
+    "yarn by the trained length": (
+        {
+            "rope_scaling": {"type": "yarn", "factor": 4.0},
+            "original_max_position_embeddings": 300,
+        },
+        {
+            "rope_parameters": {
+                **{"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1},
+                **{"original_max_position_embeddings": 300, "rope_theta": 10000.0},
+            }
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("old, new", ROTARY.values(), ids=ROTARY)
+def test_rotary_positions_of_old_and_new_files_are_equal(old, new):
+    old, new = (read_rotary(Config("folder", values)) for values in (old, new))
+    assert repr(old) == repr(new)
+    assert old.max_wavelength == new.max_wavelength
+
+
+def test_gemma_3_has_a_base_for_each_type_of_layers():
+    old = {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": LINEAR}
+    new = {
+        "rope_parameters": {
+            FULL: {"rope_theta": 1e6, **LINEAR},
+            SLIDING: {"rope_theta": 1e4, "rope_type": "default"},
+        }
+    }
+    for values in (old, new):
+        config = Config("folder", values)
+        full = read_rotary(config, FULL, theta=1e6)
+        sliding = read_rotary(config, SLIDING, "rope_local_base_freq", 1e4)
+        assert (full.max_wavelength, full.scaling.factor) == (1e6, 4.0)
+        assert (sliding.max_wavelength, sliding.scaling) == (1e4, None)
+
+
+def test_layer_types_decide_where_they_are_given():
+    config = Config("folder", {"num_hidden_layers": 3, "sliding_window": 5})
+    types = layer_types(config, lambda index: index > 1)
+    assert [windows(config, types)(index) for index in range(3)] == [None, None, 5]
+    config.values["layer_types"] = [SLIDING, FULL, FULL]
+    types = layer_types(config, lambda index: index > 1)
+    assert [windows(config, types)(index) for index in range(3)] == [5, None, None]
+
+
+def test_an_option_that_is_null_has_its_default():
+    config = Config("folder", {"a": None, "b": 3, "act": "gelu_new"})
+    assert (config.size("a", 7), config.size("b"), config.number("c", 0.5)) == (7, 3, 0.5)
+    assert config.activation("act", "gelu") is gelu_tanh

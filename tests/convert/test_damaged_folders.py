@@ -1,0 +1,229 @@
+"""A folder that is damaged, or of a kind that is not converted, is refused in one sentence."""
+
+import functools
+import json
+import sys
+
+import checkpoint_folders
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from keras_attn.convert import from_hugging_face
+from keras_attn.convert.golden import FILE
+from keras_attn.convert.hugging_face import bert
+from keras_attn.convert.hugging_face.overrides import build
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+TABLE = "bert.embeddings.word_embeddings.weight"
+QUERY = "bert.encoder.layer.1.attention.self.query.bias"
+
+
+@pytest.fixture(autouse=True)
+def _one_model_of_each_size(monkeypatch):
+    """The model of the sizes that most tests share is built once."""
+    monkeypatch.setattr(bert, "build", cached_build)
+
+
+@functools.cache
+def _build(function, arguments):
+    return build(function, dict(arguments), {})
+
+
+def cached_build(function, arguments, overrides):
+    return _build(function, tuple(arguments.items()))
+
+
+def write(folder, name="bert", **options):
+    """A whole folder, in whose configuration options are changed; None removes one."""
+    config, weights, _ = checkpoint_folders.load_golden(name)
+    config = {k: v for k, v in {**config, **options}.items() if v is not None}
+    return checkpoint_folders.write_folder(folder, config, weights)
+
+
+def option(name="bert", **options):
+    return lambda folder: write(folder, name, **options)
+
+
+def rope(**options):
+    return option("llama", rope_parameters={"rope_theta": 1e4, **options})
+
+
+def bytes_of(name, change):
+    """Change the bytes of a file."""
+
+    def damage(folder):
+        path = write(folder) / name
+        path.write_bytes(change(path.read_bytes()))
+
+    return damage
+
+
+def tensors(change):
+    """Change the dict of tensors."""
+
+    def damage(folder):
+        path = write(folder) / WEIGHTS
+        found = safetensors.numpy.load_file(path)
+        found.update(change(found))
+        kept = {k: np.ascontiguousarray(x) for k, x in found.items() if x is not None}
+        safetensors.numpy.save_file(kept, path)
+
+    return damage
+
+
+def shards(change):
+    """Write two shards with an index, and change the index."""
+
+    def damage(folder):
+        path = write(folder) / WEIGHTS
+        found = safetensors.numpy.load_file(path)
+        path.unlink()
+        index = {}
+        for i, names in enumerate([sorted(found)[::2], sorted(found)[1::2]]):
+            file = f"model-{i}.safetensors"
+            safetensors.numpy.save_file({name: found[name] for name in names}, folder / file)
+            index.update(dict.fromkeys(names, file))
+        (folder / INDEX).write_text(json.dumps(change(index, folder)))
+
+    return damage
+
+
+def without(name):
+    return lambda folder: (write(folder) / name).unlink()
+
+
+def golden(change):
+    def damage(folder):
+        write(folder)
+        _, _, arrays = checkpoint_folders.load_golden("bert")
+        np.savez(folder / FILE, **arrays)
+        change(folder / FILE, arrays)
+
+    return damage
+
+
+def lose_shard(index, folder):
+    (folder / "model-1.safetensors").unlink()
+    return {"weight_map": index}
+
+
+DAMAGES = {
+    "no folder": (lambda folder: None, "does not exist"),
+    "no configuration": (without("config.json"), "no file 'config.json'"),
+    "configuration cut": (bytes_of("config.json", lambda x: x[:-9]), "'config.json' is cut"),
+    "configuration empty": (bytes_of("config.json", lambda x: b""), "'config.json' is cut"),
+    "configuration a list": (bytes_of("config.json", lambda x: b"[1]"), "no JSON object"),
+    "configuration in UTF-16": (
+        bytes_of("config.json", lambda x: x.decode().encode("utf-16")),
+        "'config.json' is cut or damaged",
+    ),
+    "no weights": (without(WEIGHTS), "no weights"),
+    "weights cut": (bytes_of(WEIGHTS, lambda x: x[:-3]), "'model.safetensors' is cut"),
+    "weights empty": (bytes_of(WEIGHTS, lambda x: b""), "'model.safetensors' is cut"),
+    "header cut": (bytes_of(WEIGHTS, lambda x: x[:20]), "'model.safetensors' is cut"),
+    "bytes added": (bytes_of(WEIGHTS, lambda x: x + b"\0" * 4), "'model.safetensors' is cut"),
+    "a pointer of Git LFS": (
+        bytes_of(WEIGHTS, lambda x: b"version https://git-lfs.github.com/spec/v1\n"),
+        "'model.safetensors' is cut",
+    ),
+    "a shard missing": (shards(lose_shard), "'model-1.safetensors', which the folder lacks"),
+    "index without a map": (shards(lambda index, _: {"metadata": {}}), "no `weight_map`"),
+    "index with a number": (shards(lambda index, _: {"weight_map": {"a": 3}}), "no `weight_map`"),
+    "a tensor missing in a shard": (
+        shards(lambda index, _: {"weight_map": {**index, "x": "model-0.safetensors"}}),
+        "only the index has the tensor 'x'",
+    ),
+    "a tensor missing in the index": (
+        shards(lambda index, _: {"weight_map": {k: v for k, v in index.items() if k != TABLE}}),
+        f"only the file has the tensor '{TABLE}'",
+    ),
+    "a shard in another folder": (
+        shards(lambda index, _: {"weight_map": {**index, TABLE: "../model-0.safetensors"}}),
+        "'../model-0.safetensors', which the folder lacks",
+    ),
+    "a tensor missing": (tensors(lambda x: {QUERY: None}), "lack the tensor 'encoder.layer.1.att"),
+    "a tensor left over": (tensors(lambda x: {"a.b": np.ones(2)}), "hold the tensor 'a.b'"),
+    "a shape": (tensors(lambda x: {QUERY: x[QUERY][:-1]}), "has the shape (11,)"),
+    "a table transposed": (tensors(lambda x: {TABLE: x[TABLE].T}), "has the shape (12, 29)"),
+    "not a number": (tensors(lambda x: {QUERY: x[QUERY] * np.nan}), "not finite"),
+    "eight bits": (tensors(lambda x: {QUERY: x[QUERY].astype("int8")}), "of dtype I8"),
+    "a tied table that differs": (
+        tensors(lambda x: {"cls.predictions.decoder.weight": x[TABLE] + 1}),
+        "differs from 'embeddings.word_embeddings.weight'",
+    ),
+    "a name in two spellings": (
+        tensors(lambda x: {QUERY.replace("bias", "beta"): x[QUERY]}),
+        "is there twice",
+    ),
+    "a name with and without the prefix": (
+        tensors(lambda x: {QUERY.removeprefix("bert."): x[QUERY]}),
+        "is there twice",
+    ),
+    "model_type unknown": (option(model_type="bort"), "The model_type 'bort' is not converted"),
+    "no model_type": (option(model_type=None), "The model_type None is not converted"),
+    "no width": (option(hidden_size=None), "`hidden_size` in config.json must be an integer"),
+    "a width in quotes": (option(hidden_size="12"), "above 0, not '12'"),
+    "a layer less": (option(num_hidden_layers=1), "and 15 more, which the model has no place"),
+    "a layer more": (option(num_hidden_layers=3), "lack the tensor 'encoder.layer.2."),
+    "heads that do not divide": (option(num_attention_heads=5), "num_heads=5"),
+    "another vocabulary": (option(vocab_size=31), "where config.json asks for (31, 12)"),
+    "padding outside the vocabulary": (option(pad_token_id=29), "pad_token_id=29 is not converted"),
+    "an epsilon below 0": (option(layer_norm_eps=-1e-5), "a number of at least 0, not -1e-05"),
+    "an unknown activation": (option(hidden_act="gulu"), "activation hidden_act='gulu'"),
+    "relative positions": (
+        option(position_embedding_type="relative_key"),
+        "position_embedding_type='relative_key' is not converted",
+    ),
+    "weights in four bits": (option(quantization_config={"bits": 4}), "quantization_config={"),
+    "code of its own": (option(auto_map={"AutoModel": "x"}), "auto_map={"),
+    "dynamic rotary positions": (rope(rope_type="dynamic", factor=2.0), "rope_type 'dynamic'"),
+    "longrope": (rope(rope_type="longrope", factor=2.0), "rope_type 'longrope'"),
+    "linear without a factor": (rope(rope_type="linear"), "need the option 'factor'"),
+    "partial rotary positions": (rope(partial_rotary_factor=0.5), "partial_rotary_factor=0.5"),
+    "yarn with another range": (
+        rope(rope_type="yarn", factor=2.0, original_max_position_embeddings=16, beta_fast=8),
+        "beta_fast=8",
+    ),
+    "a type of layers too few": (
+        option("gemma3", layer_types=["full_attention"]),
+        "for each of 3 layers",
+    ),
+    "golden outputs cut": (
+        golden(lambda path, _: path.write_bytes(path.read_bytes()[:-99])),
+        f"The file '{FILE}' is cut",
+    ),
+    "golden outputs of another model": (
+        golden(lambda path, x: np.savez(path, **{**x, "outputs": x["outputs"] + 0.01})),
+        "outputs differ",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_folder_is_refused_in_one_sentence(damage, tmp_path):
+    make, expected = DAMAGES[damage]
+    make(tmp_path / "folder")
+    with pytest.raises(ValueError) as caught:
+        from_hugging_face(tmp_path / "folder")
+    message, _, received = str(caught.value).partition(" Received: ")
+    assert expected in str(caught.value)
+    assert received and "\n" not in message and ". " not in message.rstrip(".")
+
+
+def test_a_pickle_without_torch_names_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (write(tmp_path) / WEIGHTS).rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(ImportError, match="save_pretrained.*Received: folder="):
+        from_hugging_face(tmp_path)
+
+
+def test_an_unknown_override_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="arguments of `build_model`: pattern, dropout, name. "):
+        from_hugging_face(write(tmp_path, "llama"), droput=0.1)
+
+
+def test_whole_golden_outputs_are_accepted(tmp_path):
+    golden(lambda path, _: None)(tmp_path)
+    model, tokenizer = from_hugging_face(tmp_path)
+    assert tokenizer is None and model.count_params()

@@ -1,0 +1,210 @@
+"""Models converted from folders of Hugging Face give the outputs of transformers."""
+
+import contextlib
+import functools
+
+import checkpoint_folders
+import keras
+import numpy as np
+import pytest
+from checkpoint_folders import difference
+
+from keras_attn import patterns
+from keras_attn.convert import from_hugging_face
+from keras_attn.ops.activations import gelu_tanh
+
+TOLERANCE = 2e-6  # of the largest output
+OPTIONS = [
+    "bert_relu",
+    "bert_features",
+    "distilbert_classifier",
+    "gpt2_scales",
+    "llama_biases",
+    "llama_linear",
+    "llama_yarn",
+]
+
+
+@pytest.fixture(scope="module")
+def convert(tmp_path_factory):
+    """Function from a golden file's name to its model and arrays."""
+
+    @functools.cache
+    def convert(name):
+        config, weights, arrays = checkpoint_folders.load_golden(name)
+        folder = tmp_path_factory.mktemp(name)
+        model, _ = from_hugging_face(checkpoint_folders.write_folder(folder, config, weights))
+        return model, arrays
+
+    return convert
+
+
+def blocks(model):
+    stack = next(getattr(model, n) for n in ("depth", "decoder", "encoder") if hasattr(model, n))
+    return stack.blocks
+
+
+@contextlib.contextmanager
+def changed(*attributes):
+    """Change attributes, each `(object, name, value)`; values of variables are assigned."""
+    before = []
+    for owner, name, value in attributes:
+        old = getattr(owner, name)
+        if hasattr(old, "assign"):
+            before.append((old.assign, old.numpy()))
+            old.assign(value(old.numpy()))
+        else:
+            before.append((functools.partial(setattr, owner, name), old))
+            setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for restore, old in reversed(before):
+            restore(old)
+
+
+def in_each_block(path, value):
+    """Change what is at a path in each block; `value` is a function of the old value."""
+
+    def change(model):
+        for block in blocks(model):
+            *owners, name = path.split(".")
+            owner = functools.reduce(getattr, owners, block)
+            old = getattr(owner, name)
+            yield owner, name, value if hasattr(old, "assign") else value(old)
+
+    return change
+
+
+def in_model(path, value):
+    def change(model):
+        *owners, name = path.split(".")
+        yield functools.reduce(getattr, owners, model), name, value
+
+    return change
+
+
+def transposed(kernel):
+    """Copy a square kernel as it is stored."""
+    rows = kernel.shape[0] if kernel.ndim == 2 else int(np.prod(kernel.shape[:-1]))
+    return kernel.reshape(rows, -1).T.reshape(kernel.shape)
+
+
+def heads_last(kernel):
+    """Read the heads' axis of a kernel (D, N, H) as (H, N)."""
+    width, heads, size = kernel.shape
+    return kernel.reshape(width, size, heads).swapaxes(1, 2)
+
+
+def swapped_pairs(model):
+    """Give the windows of one kind of layers to the other kind."""
+    stack = model.depth.blocks
+    for block, other in zip(stack, [*stack[1:], stack[0]], strict=True):
+        yield block.attention, "pattern", other.attention.pattern
+
+
+def swapped_gates(model):
+    for block in model.depth.blocks:
+        gate, intermediate = block.feed_forward.gate, block.feed_forward.intermediate
+        yield block.feed_forward, "gate", intermediate
+        yield block.feed_forward, "intermediate", gate
+
+
+def tiled_heads(axis):
+    """Give key head n % K to query head n, by an order of the query heads."""
+    return lambda kernel: np.take(kernel, [0, 2, 1, 3], axis=axis)
+
+
+def tiled(model):
+    yield from in_each_block("attention.query_kernel", tiled_heads(1))(model)
+    yield from in_each_block("attention.output_kernel", tiled_heads(0))(model)
+
+
+def without_scaling(model):
+    for block in model.depth.blocks:
+        yield block.attention.position, "scaling", None
+
+
+def one_wavelength(model):
+    for block in model.depth.blocks:
+        yield block.attention.position, "max_wavelength", 1e6
+
+
+def exact_gelu(x):
+    return keras.activations.gelu(x, approximate=False)
+
+
+def identity(x):
+    return x
+
+
+MISTAKES = {
+    "bert": {
+        "tanh GELU": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
+        "epsilon 1e-12": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-12),
+        "kernel not transposed": in_each_block("attention.output_kernel", transposed),
+        "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
+    },
+    "bert_classifier": {"a linear pooler": in_model("pooler.activation", identity)},
+    "distilbert": {
+        "segments of BERT": in_model("segment.table", lambda x: x + np.arange(12) / 12),
+    },
+    "gpt2": {
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "c_proj transposed": in_each_block("attention.output_kernel", transposed),
+        "id 0 is padding": in_model("embedding.mask_zero", True),
+    },
+    "llama": {
+        "epsilon 1e-6": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-6),
+        "interleaved pairs": in_each_block("attention.position.layout", lambda _: "interleaved"),
+        "no scaling": without_scaling,
+        "heads tiled": tiled,
+        "gate and up swapped": swapped_gates,
+    },
+    "mistral": {
+        "a window of one key less": in_each_block("attention.pattern", lambda _: patterns.Local(4)),
+    },
+    "qwen2": {"windows in other layers": swapped_pairs},
+    "qwen3": {"no norm of queries": in_each_block("attention.qk_norm", lambda _: identity)},
+    "gemma": {
+        "gain g": in_each_block("attention_residual.norm.offset", lambda _: 0.0),
+        "no root of D": in_model("embedding.scaled", False),
+    },
+    "gemma2": {
+        "windows in other layers": swapped_pairs,
+        "no cap of scores": in_each_block("attention.score.cap", lambda _: 1e6),
+        "no cap of logits": in_model("embedding.logits_cap", None),
+        "scale by the size of a head": in_each_block(
+            "attention.query_kernel", lambda x: x * np.float32(10 / 6) ** 0.5
+        ),
+    },
+    "gemma3": {"one wavelength": one_wavelength, "windows in other layers": swapped_pairs},
+    "vit": {
+        "patches by channel": in_model(
+            "embedding.kernel",
+            lambda x: x.reshape(3, 3, 2, -1).transpose(2, 0, 1, 3).reshape(x.shape),
+        ),
+    },
+}
+FAMILIES = list(MISTAKES)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_outputs_are_those_of_transformers(convert, name):
+    assert difference(*convert(name)) <= TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPTIONS)
+def test_outputs_with_other_options_are_those_of_transformers(convert, name):
+    assert difference(*convert(name)) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "name, mistake", [(name, mistake) for name, found in MISTAKES.items() for mistake in found]
+)
+def test_a_planted_mistake_exceeds_the_tolerance(convert, name, mistake):
+    model, arrays = convert(name)
+    with changed(*MISTAKES[name][mistake](model)):
+        assert difference(model, arrays) > 20 * TOLERANCE
+    assert difference(model, arrays) <= TOLERANCE

@@ -1,0 +1,79 @@
+"""Tensors of a folder are float32 numbers, read from one file or from shards."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from keras_attn.convert.hugging_face.checkpoint import Checkpoint
+from keras_attn.convert.hugging_face.config import Config
+from keras_attn.convert.hugging_face.tensor_files import list_tensors
+
+VALUE = np.array([[0.1, -2.5, 1e-3], [3.0, 700.0, -0.0]], "float32")
+
+
+def read(folder):
+    return {name: read() for name, (_, read) in list_tensors(folder).items()}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", ml_dtypes.bfloat16])
+def test_tensors_of_each_dtype_become_float32(dtype, tmp_path):
+    value = VALUE.astype(dtype)
+    save_file({"a": value}, tmp_path / "model.safetensors")
+    (found,) = read(tmp_path).values()
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, value.astype("float32"))
+
+
+def test_shards_hold_the_tensors_of_their_index(tmp_path):
+    index = {}
+    for i, name in enumerate("abc"):
+        index[name] = f"model-{i % 2}.safetensors"
+    for file in set(index.values()):
+        names = [name for name in index if index[name] == file]
+        save_file({name: VALUE + ord(name) for name in names}, tmp_path / file)
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    found = read(tmp_path)
+    assert sorted(found) == list("abc")
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, VALUE + ord(name))
+
+
+def checkpoint(folder, **tensors):
+    save_file(tensors, folder / "model.safetensors")
+    return Checkpoint(Config(folder, {}))
+
+
+def test_each_tensor_is_taken_once(tmp_path):
+    found = checkpoint(tmp_path, a=VALUE, b=VALUE)
+    found.take("a", VALUE.shape)
+    with pytest.raises(RuntimeError, match="'a' is taken twice"):
+        found.take("a", VALUE.shape)
+    with pytest.raises(ValueError, match="the tensor 'b', which"):
+        found.finish()
+    found.take("b", VALUE.shape)
+    found.finish()
+
+
+def test_buffers_are_no_leftovers(tmp_path):
+    names = ["embeddings.position_ids", "layers.0.self_attn.rotary_emb.inv_freq"]
+    checkpoint(tmp_path, **dict.fromkeys(names, VALUE)).finish()
+
+
+def test_prefixes_and_old_names_of_norms_are_replaced(tmp_path):
+    names = {"bert.norm.gamma": VALUE, "bert.norm.beta": VALUE, "cls.bias": VALUE}
+    found = checkpoint(tmp_path, **names)
+    found.strip("bert.")
+    for name in ("norm.weight", "norm.bias", "cls.bias"):
+        found.take(name, VALUE.shape)
+    found.finish()
+
+
+@pytest.mark.parametrize("stored, tied", [(None, True), (VALUE, True), (VALUE + 1, False)])
+def test_stored_values_decide_what_is_tied(stored, tied, tmp_path):
+    tensors = {"table": VALUE} if stored is None else {"table": VALUE, "head": stored}
+    found = checkpoint(tmp_path, **tensors)
+    assert found.is_tied("head", "table") is tied
+    assert found.has("head") is not tied
