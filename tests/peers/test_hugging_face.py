@@ -1,16 +1,13 @@
 """Converted models beside the models of the installed transformers, on other weights."""
 
 import subprocess
-import sys
 
 import checkpoint_folders
 import pytest
 from fork_server import ROOT
+from peers import PYTHON
 
 from keras_attn.convert import from_hugging_face
-
-pytest.importorskip("torch", reason="the peer needs torch")
-pytest.importorskip("transformers", reason="the peer is transformers")
 
 NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 
@@ -20,8 +17,11 @@ def peers(tmp_path_factory):
     """Folder of golden files that a process without TensorFlow writes."""
     folder = tmp_path_factory.mktemp("peers")
     program = ROOT / "tests/convert/make_goldens.py"
-    command = [sys.executable, program, "--seed", "1", "--out", folder]
-    subprocess.run(command, check=True, capture_output=True)
+    command = [PYTHON, program, "--seed", "1", "--out", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "ModuleNotFoundError" in done.stderr:
+        pytest.skip(f"{done.stderr.splitlines()[-1]}; KERAS_ATTN_PEERS_PYTHON may name another")
+    assert done.returncode == 0, done.stderr[-3000:]
     return folder
 
 
@@ -30,4 +30,6 @@ def peers(tmp_path_factory):
 def test_outputs_are_those_of_the_peer(name, peers, tmp_path):
     config, weights, arrays = checkpoint_folders.load_golden(name, peers)
     model, _ = from_hugging_face(checkpoint_folders.write_folder(tmp_path, config, weights))
-    assert checkpoint_folders.difference(model, arrays) <= 2e-6
+    # With these weights transformers in float32 differs from itself in float64 by 3e-6 for Gemma.
+    tolerance = 1e-5 if name.startswith("gemma") else 2e-6
+    assert checkpoint_folders.difference(model, arrays) <= tolerance
