@@ -139,7 +139,8 @@ def cost_table(axis, costs):
     lines = [f"| beside `{axis.plain}` | {' | '.join(costs)} |", "| --- |" + " --: |" * len(costs)]
     for value in axis.values:
         cells = [f"{cost[value]:.2f}" if value in cost else "" for cost in costs.values()]
-        lines.append(f"| `{value}` | {' | '.join(cells)} |")
+        escaped = value.replace("|", r"\|")
+        lines.append(f"| `{escaped}` | {' | '.join(cells)} |")
     return lines
 
 

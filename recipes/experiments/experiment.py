@@ -94,6 +94,8 @@ class Experiment:
         return "\n".join(lines) + "\n"
 
     def _cell(self, numbers):
+        if isinstance(numbers[0], int):  # of the model, not of the run
+            return f"{numbers[0]:,}"
         median = statistics.median(numbers)
         each = ", ".join(f"{number:.{self.digits}f}" for number in numbers)
         return f"**{median:.{self.digits}f}** ({each})"

@@ -1,4 +1,4 @@
-"""Facts that mixtures of experts remember at the active size of a dense network."""
+"""How many facts do experts remember at the active size of a dense network?"""
 
 import numpy as np
 

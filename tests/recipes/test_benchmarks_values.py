@@ -34,8 +34,8 @@ def test_the_bound_of_a_value_holds_for_a_step_of_the_asked_length():
 
 
 def test_the_table_of_costs_leaves_out_what_was_not_measured():
-    axis = values.Axis("{}", "a", {"b": None, "c": None})
-    costs = {"forward": {"b": 1.234, "c": 2.0}, "step": {"c": 3.0}}
+    axis = values.Axis("{}", "a", {"b | d": None, "c": None})
+    costs = {"forward": {"b | d": 1.234, "c": 2.0}, "step": {"c": 3.0}}
     table = values.cost_table(axis, costs)
     assert table[0] == "| beside `a` | forward | step |"
-    assert table[2:] == ["| `b` | 1.23 |  |", "| `c` | 2.00 | 3.00 |"]
+    assert table[2:] == [r"| `b \| d` | 1.23 |  |", "| `c` | 2.00 | 3.00 |"]
