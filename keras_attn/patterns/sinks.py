@@ -28,8 +28,10 @@ class Sinks(SameAs):
     Scores, biases and `Rotary` see these distances: those of positions counted within the cache,
     which holds the first `count` keys and the last `window`. No distance exceeds that of a text
     of `count + window` tokens, so a model reads a stream of any length. With true distances the
-    pattern is `Local(window) | Global(count, causal=True)`. Time O(T (window + count)) and memory
-    O(T) per head.
+    pattern is `Local(window) | Global(count, causal=True)`. Keys keep the angles of their own
+    positions, and those of `Rotary` are float32: at position p they are rounded by up to p / 2^24
+    radians, 0.06 at a million, where logits lose digits (`recipes.benchmarks.streaming`). Time
+    O(T (window + count)) and memory O(T) per head.
 
     Use it for models that read or write a stream without end in constant memory.
 
