@@ -41,6 +41,7 @@ BASES = {
     "Bias",
     "Block",
     "KernelScore",
+    "Memory",
     "Norm",
     "Position",
     "PositionMixer",

@@ -104,10 +104,10 @@ def check_cache_arguments(cache, pattern, score, positions, masks):
                 "A cache of sums needs the score and the pattern that it was made for. "
                 f"Received: score={score!r}, pattern={pattern!r}."
             )
-        if any(x is not None for x in (*positions, masks["attention_mask"])):
+        if key_positions is not None or masks["attention_mask"] is not None:
             raise ValueError(
-                "A cache of sums keeps no single keys: `query_positions`, `key_positions` and "
-                "`attention_mask` need one that does, `KVCache(max_length, whole=True)`. "
+                "A cache of sums keeps no single keys: `key_positions` and `attention_mask` need "
+                "one that does, `KVCache(max_length, whole=True)`. "
                 f"Received: a cache with {sorted(cache)} and one of these arguments."
             )
     if key_positions is None or not _may_be_ring(cache, pattern):

@@ -129,6 +129,8 @@ def resolve_positions(query, key, cache=None, query_positions=None, key_position
         keys = check_positions(key_positions, "key_positions", batch, num_keys)
     if is_complete:
         new = None
+    elif keys is None and cache is not None and "sums" in cache and query_positions is not None:
+        new = queries  # the new keys are those of the queries
     elif keys is None:
         new = queries if query_positions is None and is_aligned else PositionRange(cached, num_new)
     elif cache is None:
@@ -190,6 +192,7 @@ class AttentionInputs:
     attention_mask: object = None  # bool, four axes that broadcast to (B, N, T, S)
     slot_mask: object = None  # bool (S,), the slots of a cache that hold a key
     sums: object = None  # (B, N, M, Hv + 1), of a cache that keeps sums in place of earlier keys
+    memory: dict | None = None  # of keys and values of earlier segments, in a `KNNAttention`
     sinks: object = None  # (N,), logits beside those of the keys; None for none
     tile_sizes: TileSizes = TileSizes()
 

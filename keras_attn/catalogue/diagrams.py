@@ -202,6 +202,26 @@ DIAGRAMS = {
         "segment:\nT states -> next memory:\nlast M of both",
         ("memory:\nM states", "next memory:\nlast M of both", -0.45),
     ),
+    "memory.CompressiveMemory": diagram(
+        {
+            **{"compressed:\nC states": (0, 0), "memory:\nM states": (1.5, 0)},
+            **{"segment:\nT states": (3, 0), "layer": (1.5, 0.8), "forgotten": (-1.4, 0)},
+        },
+        "compressed:\nC states -> layer; memory:\nM states -> layer; segment:\nT states -> layer; "
+        "compressed:\nC states -> forgotten",
+        ("segment:\nT states", "memory:\nM states", -0.45),
+        ("memory:\nM states", "compressed:\nC states", -0.45),
+    ),
+    "memory.KNNMemory": diagram(
+        {
+            **{"memory: M keys\nand values": (0, 0), "best k": (1.4, 0.45), "query": (2.6, 0.9)},
+            **{"output": (4, 0.45), "segment:\nT keys": (2.6, 0)},
+        },
+        "memory: M keys\nand values -> best k; query -> best k; query -> output; "
+        "segment:\nT keys -> output",
+        ("best k", "output", 0.45),
+        ("segment:\nT keys", "memory: M keys\nand values", -0.45),
+    ),
     "memory.StatefulSegments": diagram(
         {
             **{"batch 1": (0, 0), "batch 2": (2, 0), "batch 3": (4, 0)},

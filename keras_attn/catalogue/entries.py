@@ -29,7 +29,7 @@ SECTIONS = (
 NOT_VALUES = {
     *("patterns.Pattern", "patterns.block_raster_order", "positions.Position"),
     *("positions.RotaryScaling",),
-    *("norms.Norm", "scores.Bias", "scores.KernelScore"),
+    *("memory.Memory", "norms.Norm", "scores.Bias", "scores.KernelScore"),
     *("residuals.Residual", "scores.Score", "scores.ScoreLayer", "feed_forward.PositionMixer"),
     *("models.CausalLanguageModel", "models.Classifier", "models.EncoderDecoder"),
     *("models.ImageTokens", "models.MaskedLanguageModel", "models.SequenceModel"),

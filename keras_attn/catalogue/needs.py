@@ -48,8 +48,9 @@ NEEDS = (
     ),
     (
         "read a stream, or a text in segments",
-        "patterns.Sinks memory.SegmentMemory memory.StatefulSegments scores.Relative "
-        "models.transformer_xl models.adaptive_span_transformer",
+        "patterns.Sinks memory.SegmentMemory memory.CompressiveMemory memory.KNNMemory "
+        "memory.StatefulSegments scores.Relative models.transformer_xl "
+        "models.compressive_transformer models.adaptive_span_transformer",
     ),
     (
         "generate fast",

@@ -1,7 +1,7 @@
 """The caches of a stack of blocks as one nested cache with one index."""
 
 from keras_attn.feed_forward import PositionMixer
-from keras_attn.memory.kv_cache import KVCache
+from keras_attn.memory.kv_cache import KVCache, can_keep_sums
 
 
 def initial(blocks, batch_size, max_length, whole=True):
@@ -22,6 +22,14 @@ def initial(blocks, batch_size, max_length, whole=True):
         if isinstance(block.feed_forward, PositionMixer):
             caches[-1]["feed_forward"] = block.feed_forward.initial_cache(batch_size, max_length)
     return join(caches)
+
+
+def can_be_sums(blocks):
+    """Return True if each block can keep sums in place of keys, and no other state by position."""
+    return all(
+        can_keep_sums(block.attention) and not isinstance(block.feed_forward, PositionMixer)
+        for block in blocks
+    )
 
 
 def of_block(number, cache, context_cache):

@@ -82,7 +82,7 @@ class Reversible(Stack):
         return (*x_shape[:-1], (2 if self.join == "concatenate" else 1) * x_shape[-1])
 
     def _run(self, x, calls, keep_outputs):
-        if keep_outputs or calls[0].memory is not None:
+        if keep_outputs or any(call.memory is not None for call in calls):
             raise ValueError(
                 "`memory` and `return_hidden_states` need the inputs or outputs of each block, "
                 "which a reversible stack does not keep. Received: "

@@ -142,6 +142,11 @@ class Stack(Block):
         """
         return caches.initial(self.blocks, batch_size, max_length, whole)
 
+    @property
+    def keeps_sums(self):
+        """True if a cache that is not `whole` has sums in place of the keys of every block."""
+        return caches.can_be_sums(self.blocks)
+
     def context_cache(self, context):
         """Return complete cross-attention caches of `context` (B, S, D), one a block."""
         return [block.cross_attention.context_cache(context) for block in self.blocks]
@@ -167,7 +172,8 @@ class Stack(Block):
             ]
         if memory is not None:
             memories, filled = self._memories(memory, memory_length, x)
-            calls = [call.replace(memory=m, memory_mask=filled) for m in memories]
+            pairs = zip(calls, memories, strict=True)
+            calls = [c if m is None else c.replace(memory=m, memory_mask=filled) for c, m in pairs]
         x, extras = self._run(x, calls, keep_outputs=return_hidden_states)
         results = [self._close(x)]
         if call.return_attention_scores:
@@ -175,7 +181,7 @@ class Stack(Block):
         if call.cache is not None:
             results.append(caches.join([extra["cache"] for extra in extras]))
         if memory is not None:
-            results.append(ops.stack([extra["input"] for extra in extras], axis=1))  # (B, L, T, D)
+            results.append(self._read(extras))
         if return_hidden_states:
             results.append([extra["output"] for extra in extras])
         return results[0] if len(results) == 1 else tuple(results)
@@ -223,6 +229,11 @@ class Stack(Block):
             extras = {**extras, "input": x}
         return output, {**extras, "output": output} if keep_outputs else extras
 
+    def _read(self, extras):
+        """Return what a memory is extended by, (B, L, T, D): the blocks' inputs, or new keys."""
+        looked_up = [e["cache"]["attention"]["new"] for e in extras if "cache" in e]
+        return looked_up[0] if looked_up else ops.stack([e["input"] for e in extras], axis=1)
+
     def _memories(self, memory, memory_length, x):
         """Return the memory of each block, and the mask of their filled slots."""
         batch, _, hidden_dim = x.shape
@@ -231,7 +242,7 @@ class Stack(Block):
                 "A memory keeps the inputs of blocks with one attention layer. "
                 f"Received: a memory for blocks that are stacks, {self.blocks[0]!r}."
             )
-        check_shape(memory, "memory", (batch, self.num_layers, None, hidden_dim))
+        check_shape(memory, "memory", (batch, *self._memory_shape(hidden_dim)))
         filled = None
         if memory_length is not None:
             memory_length = ops.convert_to_tensor(memory_length)
@@ -239,7 +250,21 @@ class Stack(Block):
             filled = filled_slots(memory_length, size(memory, 2))  # (B, M)
             # Zero the empty slots: NaN times 0 is NaN.
             memory = ops.where(filled[:, None, :, None], memory, 0)
+        if self.retrieving:
+            return [memory if block.retrieves else None for block in self.blocks], filled
         return ops.unstack(memory, self.num_layers, axis=1), filled
+
+    @property
+    def retrieving(self):
+        """The attention layers that look keys up in a memory, a list."""
+        return [block.attention for block in self.blocks if block.retrieves]
+
+    def _memory_shape(self, hidden_dim):
+        """Return the sizes (L, M, D) of a memory: the blocks' inputs, or of one layer its keys."""
+        if not self.retrieving:
+            return self.num_layers, None, hidden_dim
+        attention = self.retrieving[0]
+        return attention.num_key_value_heads, None, attention.key_dim + attention.value_dim
 
     def compute_output_spec(self, x, context=None, *, memory=None, cache=None, **kwargs):
         returned = kwargs.get("return_attention_scores"), kwargs.get("return_hidden_states")
@@ -250,7 +275,8 @@ class Stack(Block):
         if memory is None:
             return output
         batch, length, hidden_dim = x.shape
-        read = (batch, self.num_layers, length, hidden_dim)
+        num_layers, _, width = self._memory_shape(hidden_dim)
+        read = (batch, num_layers, length, width)
         return output, keras.KerasTensor(read, dtype=self.compute_dtype)
 
     def __repr__(self):

@@ -60,8 +60,11 @@ class Prompt(NamedTuple):
     real: object  # bool (B, size), True at slots that hold a token; None if all do
 
 
-def read_prompt(model, inputs, options, num_slots):
-    """Start `model` on `inputs`, with `num_slots` slots for new tokens unless the cache grows."""
+def read_prompt(model, inputs, options, num_slots, whole=True):
+    """Start `model` on `inputs`, with `num_slots` slots for new tokens unless the cache grows.
+
+    Unless the cache is `whole`, it has sums in place of keys.
+    """
     if model.reads_prompt:
         tokens, size, real = inputs, ops.shape(inputs)[1], ops.not_equal(inputs, 0)
         first = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)  # (B, 1)
@@ -69,7 +72,8 @@ def read_prompt(model, inputs, options, num_slots):
     else:
         tokens = ops.full((ops.shape(inputs)[0], 1), options.bos_id, dtype="int32")
         size, real, first, arguments = 1, None, ops.ones((1,), "int32"), {}
-    constants, cache = model.start(inputs, None if options.grows else size + num_slots)
+    kept = {} if whole else {"whole": False}  # a model of one's own need not know it
+    constants, cache = model.start(inputs, None if options.grows else size + num_slots, **kept)
     positions = ops.arange(size, dtype="int32")
     logits, cache = model.step(tokens, constants, cache, positions, **arguments)
     return Prompt(logits[:, 0], constants, cache, size, first, real)
@@ -82,7 +86,11 @@ def decode_tokens(model, inputs, choose, options):
     the sum of the log-probabilities of each row.
     """
     max_length, processors = options.max_length, options.processors
-    prompt = read_prompt(model, inputs, options, 0 if options.grows else max_length - 1)
+    keeps_sums = getattr(model, "keeps_sums", False)
+    if keeps_sums:  # of one size, and without slots
+        options = options._replace(grows=False)
+    num_slots = 0 if options.grows or keeps_sums else max_length - 1
+    prompt = read_prompt(model, inputs, options, num_slots, whole=not keeps_sums)
     columns = ops.arange(max_length, dtype="int32")
     states = processors.start(model, inputs, prompt.logits.shape[-1])
     token, score = choose(processors.apply(prompt.logits, states), 0)
@@ -96,7 +104,7 @@ def decode_tokens(model, inputs, choose, options):
     def body(step, token, finished, score, ids, states, cache):
         positions = prompt.positions + (step - 1)
         masks = {}
-        if prompt.real is not None:
+        if prompt.real is not None and not keeps_sums:
             num_slots = step if options.grows else max_length - 1
             masks["padding_mask"] = _pad_slots(prompt.real, num_slots)
             # Rows with shorter prompts continue at positions of their own.

@@ -11,6 +11,7 @@ from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.block import Block
 from keras_attn.layers.cross_attention_block import CrossAttentionBlock
 from keras_attn.layers.differential_attention import DifferentialAttention
+from keras_attn.layers.knn_attention import KNNAttention
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.parallel_block import ParallelBlock
@@ -30,6 +31,7 @@ __all__ = [
     "DifferentialAttention",
     "FeedForward",
     "GatedFeedForward",
+    "KNNAttention",
     "MaskedTokenHead",
     "MixtureOfExperts",
     "MultiHeadAttention",

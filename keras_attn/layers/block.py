@@ -80,7 +80,7 @@ class Block(MaskedLayer):
         context_attention_mask: passed to the cross-attention, broadcastable to (B, N, T, S).
         memory: (B, M, D), the block's inputs before `x`: more keys for the self-attention, which
             the residual normalises as it does `x`. Masks and positions of keys are then those of
-            M + T keys.
+            M + T keys. For a `KNNAttention` keys and values, (B, N, M, H + Hv).
         memory_mask: bool (B, M), True where a slot of the memory is filled; by default everywhere.
         cache: dict with the caches of `attention`, for cross-attention `cross_attention`, and of a
             `feed_forward` that mixes positions.
@@ -95,6 +95,11 @@ class Block(MaskedLayer):
     cross_attention = None
     feed_forward = None
     needs_closing_norm = False
+
+    @property
+    def retrieves(self):
+        """True if the self-attention looks keys up in a memory of its own, as `KNNAttention`."""
+        return getattr(self.attention, "retrieves", False)
 
     def apply(self, x, call):
         """Compute the block for a `CallContext`, whose masks are complete.

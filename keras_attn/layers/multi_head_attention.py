@@ -220,10 +220,9 @@ class MultiHeadAttention(HeadProjections):
         if segments is not None:
             inputs = segments.restrict(inputs)
         plan, pattern = self._choose(inputs, pattern, view, positions)
-        plans = PLANS if self.sink_logits is None else PLANS_WITH_SINKS
-        output, scores = plans[plan](inputs, pattern)
+        output, scores = self._attend(plan, inputs, pattern)
         if return_attention_scores and scores is None:
-            _, scores = plans["dense"](inputs.replace(is_recompute=True), pattern)
+            _, scores = self._attend("dense", inputs.replace(is_recompute=True), pattern)
         output = self._finish(output, query, query_mask)
         results = [output]
         if return_attention_scores:
@@ -290,7 +289,7 @@ class MultiHeadAttention(HeadProjections):
         fused kernel.
         """
         length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
-        is_ordered = inputs.query_segments or positions == (None, None)
+        is_ordered = inputs.query_segments or positions == (None, None) or inputs.sums is not None
         if length == 1 and is_ordered and pattern.simple_rule == "causal":
             # One query at the last position, as in decoding, may attend to all keys: a mask would
             # cost more than the products.
@@ -309,6 +308,11 @@ class MultiHeadAttention(HeadProjections):
             if fused.can_fuse(inputs, pattern, is_blockwise):
                 return "fused", pattern
         return "blockwise" if is_blockwise else "dense", pattern
+
+    def _attend(self, plan, inputs, pattern):
+        """Return the heads (B, N, T, Hv) by one of `PLANS`, and the scores or None."""
+        plans = PLANS if self.sink_logits is None else PLANS_WITH_SINKS
+        return plans[plan](inputs, pattern)
 
     def _finish(self, output, query, query_mask):
         """Merge the heads, project them, and pass the mask of the queries on."""

@@ -75,7 +75,7 @@ class PositionedBlock(Block):
 
     def apply(self, x, call):
         positions = block_positions(x, call.query_positions, call.cache, call.segment_ids)
-        if call.memory is not None:
+        if call.memory is not None and not self.retrieves:
             slots = size(call.memory, 1)
             if positions is None:
                 positions = PositionRange(slots, size(x, 1)).tensor()

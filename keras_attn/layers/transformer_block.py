@@ -124,7 +124,8 @@ class TransformerBlock(Block):
             what else `apply` returns, complete once all functions have run.
         """
         self._check_call(x, call)
-        asked = {"scores": call.return_attention_scores, "cache": call.cache is not None}
+        has_cache = call.cache is not None or self._looks_up(call)
+        asked = {"scores": call.return_attention_scores, "cache": has_cache}
         extras = {kind: {} for kind, is_asked in asked.items() if is_asked}
         steps = [(self.attention_residual, self._attend_to_itself)]
         if self.cross_attention is not None:
@@ -134,7 +135,7 @@ class TransformerBlock(Block):
 
     def _attend_to_itself(self, call, extras, x, context):
         value, padding_mask = x, call.padding_mask
-        if call.memory is not None:
+        if call.memory is not None and not self.retrieves:
             value = ops.concatenate([self.attention_residual.before(call.memory), x], axis=1)
             padding_mask = join_masks(
                 (call.memory, call.memory_mask, "memory_mask"), (x, padding_mask, "padding_mask")
@@ -151,10 +152,13 @@ class TransformerBlock(Block):
 
     def _attend(self, name, query, value, arguments, call, extras):
         """Call one of the attention layers, and keep its scores and its cache in `extras`."""
+        cache = None if call.cache is None else call.cache[name]
+        if name == "attention" and self._looks_up(call):
+            cache = {"memory": call.memory, "memory_mask": call.memory_mask}
         output = getattr(self, name)(
             query,
             value,
-            cache=None if call.cache is None else call.cache[name],
+            cache=cache,
             return_attention_scores=call.return_attention_scores,
             training=call.training,
             **arguments,
@@ -164,6 +168,9 @@ class TransformerBlock(Block):
             for kind, value in zip(extras, others, strict=True):
                 extras[kind][name] = value
         return self.drop(output, training=call.training)
+
+    def _looks_up(self, call):
+        return call.memory is not None and self.retrieves
 
     def _feed_forward(self, call, extras, x, context):
         arguments = {}
@@ -190,7 +197,8 @@ class TransformerBlock(Block):
                 f"Received: memory of shape {tuple(call.memory.shape)}, "
                 f"cache with {sorted(call.cache)}."
             )
-        check_shape(call.memory, "memory", (x.shape[0], None, x.shape[2]))
+        if not self.retrieves:
+            check_shape(call.memory, "memory", (x.shape[0], None, x.shape[2]))
         if isinstance(self.feed_forward, PositionMixer):
             raise ValueError(
                 "A `memory` does not fit a feed-forward layer that mixes positions, whose inputs "

@@ -29,7 +29,8 @@ class KVCache(Value):
       the state.
     - `Causal` with a score whose weights are products of M features, such as `Kernel`, keeps no
       keys, but `sums` (B, N, M, Hv + 1) over them, and an `index`. A step takes O(N M Hv) in time
-      and memory for any `max_length`, and returns no scores.
+      and memory for any `max_length`, and returns no scores. `query_positions` are those of the
+      new keys too, which follow all earlier ones.
     - `Causal`, `PerHead` of these and `LSH`, which would sort again, keep and read all, O(N M H).
 
     Several new keys at once, such as a prompt's, make a matrix of T by M scores, or T by M + T if
@@ -83,11 +84,9 @@ class KVCache(Value):
                 "`attention` must be a `MultiHeadAttention`; the cache of a depth or a model is "
                 f"its `initial_cache`. Received: attention={attention!r}."
             )
-        score, sizes = attention.score, (attention.key_dim, attention.value_dim)
-        is_plain = not (self.whole or attention.sinks)
-        if score.is_linear and attention.pattern.simple_rule == "causal" and is_plain:
-            dtype = attention.compute_dtype
-            return initial_sums(score, batch_size, attention.num_heads, *sizes, dtype)
+        if can_keep_sums(attention) and not self.whole:
+            sizes = attention.num_heads, attention.key_dim, attention.value_dim
+            return initial_sums(attention.score, batch_size, *sizes, attention.compute_dtype)
         grows = self.max_length is None
         slots = 0 if grows else self.max_length
         kept = None if self.whole or grows else attention.pattern.cache_size()
@@ -103,3 +102,11 @@ class KVCache(Value):
     def extend(self, state, key, value):
         """Write per-head `key` and `value` (B, N, T, H) into the next T slots."""
         return extend_cache(state, key, value)
+
+
+def can_keep_sums(attention):
+    """Return True if sums over the keys can replace the keys of an attention layer."""
+    score = getattr(attention, "score", None)
+    if score is None or not score.is_linear or attention.sinks:
+        return False
+    return attention.pattern.simple_rule == "causal"

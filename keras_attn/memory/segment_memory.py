@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attn.memory.memory import Memory
 from keras_attn.ops.checks import check_mask, check_shape, check_sizes
 from keras_attn.ops.shapes import pad, size, slice_axis
 from keras_attn.ops.sorting import row_starts, sort_order, take_rows
@@ -10,7 +11,7 @@ from keras_attn.registry import Configurable, Value, register
 
 
 @register
-class SegmentMemory(Value):
+class SegmentMemory(Memory, Value):
     """Keep the last inputs of each layer, so that a text can be read segment by segment.
 
         m_l' = SG([m_l; h_l]) last M,   h_l the input of layer l
@@ -53,29 +54,14 @@ class SegmentMemory(Value):
         self.memory_length = int(memory_length)
 
     def initial(self, batch_size, num_layers, hidden_dim, dtype="float32"):
-        """Return an empty state for layers of that number, width and compute dtype."""
         memory = ops.zeros((batch_size, num_layers, self.memory_length, hidden_dim), dtype)
         return {"memory": memory, "memory_length": ops.zeros((batch_size,), "int32")}
 
-    def extend(self, state, hidden, padding_mask=None):
-        """Return the state after a segment.
-
-        Args:
-            state: as before the segment; of any number of slots.
-            hidden: (B, L, T, D), the inputs of the layers, from a `Stack` called with a memory.
-            padding_mask: bool (B, T), True where a token is real. Others are not remembered.
-        """
+    def extend(self, state, hidden, padding_mask=None, depth=None):
         masks = () if padding_mask is None else (padding_mask,)
         extend = _Extend(self.memory_length)
         memory, length = extend(state["memory"], state["memory_length"], hidden, *masks)
         return {"memory": memory, "memory_length": length}
-
-    def reset(self, state, rows):
-        """Return the state with an empty memory in the rows where `rows`, bool (B,), is True."""
-        length = state["memory_length"]
-        rows = rows if hasattr(rows, "shape") else ops.convert_to_tensor(rows)
-        check_shape(rows, "rows", tuple(length.shape))
-        return {"memory": state["memory"], "memory_length": ops.where(rows, 0, length)}
 
 
 @register
@@ -87,20 +73,30 @@ class _Extend(Configurable, keras.Operation):
         self.memory_length = memory_length
 
     def call(self, memory, memory_length, hidden, padding_mask=None):
-        batch, num_layers, _, hidden_dim = hidden.shape
-        check_shape(memory, "memory", (batch, num_layers, None, hidden_dim))
-        check_shape(memory_length, "memory_length", (batch,))
-        num_slots, length = size(memory, 2), size(hidden, 2)
-        filled = ops.clip(ops.cast(memory_length, "int32"), 0, num_slots)
-        states = ops.concatenate([memory, ops.cast(hidden, memory.dtype)], axis=2)
-        real = None
-        if padding_mask is not None:
-            shape = batch, hidden.shape[2]
-            padding_mask = check_mask(padding_mask, "padding_mask", shape, broadcast=False)
-            real = ops.concatenate([filled_slots(filled, num_slots), padding_mask], axis=1)
-            length = ops.sum(ops.cast(padding_mask, "int32"), axis=1)
+        states, real, filled, length = join_states(memory, memory_length, hidden, padding_mask)
         kept = keep_last(states, self.memory_length, real)
         return ops.stop_gradient(kept), ops.minimum(filled + length, self.memory_length)
+
+
+def join_states(memory, memory_length, hidden, padding_mask=None):
+    """Join a memory (B, L, M, D) and the inputs (B, L, T, D) of a segment.
+
+    Returns:
+        The states (B, L, M + T, D); a mask of the real ones, bool (B, M + T), or None if those are
+        the last; and the numbers of filled slots and of real inputs.
+    """
+    batch, num_layers, _, hidden_dim = hidden.shape
+    check_shape(memory, "memory", (batch, num_layers, None, hidden_dim))
+    check_shape(memory_length, "memory_length", (batch,))
+    num_slots, length = size(memory, 2), size(hidden, 2)
+    filled = ops.clip(ops.cast(memory_length, "int32"), 0, num_slots)
+    states = ops.concatenate([memory, ops.cast(hidden, memory.dtype)], axis=2)
+    if padding_mask is None:
+        return states, None, filled, length
+    shape = batch, hidden.shape[2]
+    padding_mask = check_mask(padding_mask, "padding_mask", shape, broadcast=False)
+    real = ops.concatenate([filled_slots(filled, num_slots), padding_mask], axis=1)
+    return states, real, filled, ops.sum(ops.cast(padding_mask, "int32"), axis=1)
 
 
 def filled_slots(length, num_slots):

@@ -40,8 +40,8 @@ class StatefulSegments(registry.Configurable, keras.Model):
 
     Args:
         model: a functional model with a memory, such as a `CausalLanguageModel`; any with inputs
-            and outputs named `memory` and `memory_length`, an attribute `memory`, a
-            `SegmentMemory`, and a method `initial_memory(batch_size)`.
+            and outputs named `memory` and `memory_length`, an attribute `memory`, a `Memory`
+            with these names, and a method `initial_memory(batch_size)`.
         batch_size: int. Number of rows of the memory, over all replicas; by default that of the
             first batch, if its size is static, as in a dataset with `drop_remainder=True`.
 
@@ -147,7 +147,8 @@ class StatefulSegments(registry.Configurable, keras.Model):
 
     def _check_names(self, given):
         """Return the names of the given inputs of the model."""
-        known = [name for name in self.model.input if name not in ("memory", "memory_length")]
+        state = "memory", *self.model.memory.lengths
+        known = [name for name in self.model.input if name not in state]
         names = [name for name in given if name != "reset"]
         if not names or not set(names) <= set(known):
             raise ValueError(

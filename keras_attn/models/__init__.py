@@ -9,6 +9,7 @@ from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
 from keras_attn.models.papers.bert import bert
 from keras_attn.models.papers.big_bird import big_bird
+from keras_attn.models.papers.compressive_transformer import compressive_transformer
 from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
 from keras_attn.models.papers.gemma import gemma
@@ -44,6 +45,7 @@ __all__ = [
     "adaptive_span_transformer",
     "bert",
     "big_bird",
+    "compressive_transformer",
     "create",
     "decision_transformer",
     "deep_char_transformer",

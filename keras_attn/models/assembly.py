@@ -24,18 +24,24 @@ def token_input(name, optional=False):
     return keras.Input((None,), dtype="int32", name=name, optional=optional)
 
 
-def memory_inputs(depth, hidden_dim):
-    """Return the symbolic inputs of the state of a segment memory."""
+def memory_inputs(memory, depth, hidden_dim):
+    """Return the symbolic inputs of the state of a memory of segments."""
     if not isinstance(depth, Stack):
         raise ValueError(
             "`depth` must be one whose call accepts a memory, as a `Stack`'s does. "
             f"Received: depth of type {type(depth).__name__}."
         )
-    slots = (depth.num_layers, None, hidden_dim)
+    num_layers, width = memory.slot_shape(depth, hidden_dim)
+    slots = keras.Input((num_layers, None, width), dtype=depth.compute_dtype, name="memory")
     return {
-        "memory": keras.Input(slots, dtype=depth.compute_dtype, name="memory"),
-        "memory_length": keras.Input((), dtype="int32", name="memory_length"),
+        "memory": slots,
+        **{name: keras.Input((), dtype="int32", name=name) for name in memory.lengths},
     }
+
+
+def slots_of(state):
+    """Return the part of the state of a memory that a depth reads."""
+    return {name: state[name] for name in ("memory", "memory_length")}
 
 
 def position_of(identifier, embedding):

@@ -6,6 +6,7 @@ from keras_attn.hints import check_keywords
 from keras_attn.models.papers.adaptive_span_transformer import adaptive_span_transformer
 from keras_attn.models.papers.bert import bert
 from keras_attn.models.papers.big_bird import big_bird
+from keras_attn.models.papers.compressive_transformer import compressive_transformer
 from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
 from keras_attn.models.papers.gemma import gemma
@@ -71,6 +72,13 @@ PRESETS = {
         memory_length=384,
         div_val=4,
         cutoffs=_WIKITEXT103,
+    ),
+    # Rae et al. 2019, section 5.2, in the sizes of Dai et al., to which it adds the convolutions.
+    "compressive_transformer_enwik8": _preset(
+        *(compressive_transformer, 206, 24, 8, 1024, 3072, 0.15),
+        attention_dropout=0.15,
+        memory_length=768,
+        compressed_length=1152,
     ),
     # Sukhbaatar et al. 2019, by the authors' `experiments`.
     "adaptive_span_enwik8_small": _preset(

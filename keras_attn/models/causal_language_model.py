@@ -30,7 +30,8 @@ class CausalLanguageModel(Model):
         embedding: a `TokenEmbedding`; None for the `embedding` of the `head`.
         depth: of the depth axis; its blocks' pattern is causal.
         position: name or object of the position axis; None for none.
-        memory: a `keras_attn.memory.SegmentMemory`, for a `Stack`; None for none.
+        memory: a `keras_attn.memory.Memory`, such as a `SegmentMemory`, for a `Stack`; None for
+            none.
         dropout: float. Dropout rate of the embeddings.
         head: a layer from the output of `depth` to logits, by default `embedding.logits`. The
             losses of an `AdaptiveSoftmax`, without all logits, are
@@ -39,7 +40,7 @@ class CausalLanguageModel(Model):
     Call arguments:
         token_ids: int32 (B, T); 0 is padding.
         memory, memory_length: with a memory, (B, L, M, D) and int32 (B,), at first from
-            `initial_memory`.
+            `initial_memory`; more if the memory's state has more.
         segment_ids: optional without a memory, int32 (B, T), for rows of several sequences, as
             `keras_attn.text.PackedBatches` makes them: 1, 2, .. in the order of a row, 0 for
             padding. Each sequence then has the logits that it has alone in a row: it attends to
@@ -93,10 +94,10 @@ class CausalLanguageModel(Model):
         if memory is None:
             outputs = logits(depth(x))
         else:
-            state = assembly.memory_inputs(depth, embedding.hidden_dim)
+            state = assembly.memory_inputs(memory, depth, embedding.hidden_dim)
             inputs.update(state)
-            hidden, read = depth(x, **state)
-            state = memory.extend(state, read, keras_mask(x))
+            hidden, read = depth(x, **assembly.slots_of(state))
+            state = memory.extend(state, read, keras_mask(x), depth)
             outputs = {"logits": logits(hidden), **state}
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.embedding, self.depth, self.position = embedding, depth, position
@@ -109,16 +110,24 @@ class CausalLanguageModel(Model):
         return assembly.max_num_positions(self.position, self.depth)
 
     def initial_memory(self, batch_size):
-        """Return the memory before the first segment: `memory` and `memory_length`."""
+        """Return the memory before the first segment: `memory`, `memory_length` and others."""
         if self.memory is None:
             raise ValueError("`initial_memory` needs a model with a memory. Received: memory=None.")
-        dim, dtype = self.embedding.hidden_dim, self.depth.compute_dtype
-        return self.memory.initial(batch_size, self.depth.num_layers, dim, dtype)
+        _, num_layers, _, width = self.input["memory"].shape
+        return self.memory.initial(batch_size, num_layers, width, self.depth.compute_dtype)
 
-    def start(self, inputs, max_length):
-        """Return no constants, and the empty cache for `max_length` tokens; for None it grows."""
+    @property
+    def keeps_sums(self):
+        """True if a cache that is not `whole` has the same size for any number of tokens."""
+        return getattr(self.depth, "keeps_sums", False)
+
+    def start(self, inputs, max_length, whole=True):
+        """Return no constants, and the empty cache for `max_length` tokens; for None it grows.
+
+        Unless it is `whole`, which beams need, it may have sums in place of keys.
+        """
         token_ids = inputs["token_ids"] if isinstance(inputs, dict) else inputs
-        return {}, self.depth.initial_cache(ops.shape(token_ids)[0], max_length)
+        return {}, self.depth.initial_cache(ops.shape(token_ids)[0], max_length, whole)
 
     def step(self, token_ids, constants, cache, positions, last=None, **attention):
         """Return logits (B, T, V) after `token_ids` (B, T), and the new cache.

@@ -86,17 +86,23 @@ class EncoderDecoder(Model):
         """Maximum number of source tokens; None for no limit."""
         return assembly.max_num_positions(self.source_position or self.position, self.encoder)
 
-    def start(self, inputs, max_length):
+    @property
+    def keeps_sums(self):
+        """True if a cache that is not `whole` has the same size for any number of tokens."""
+        return getattr(self.decoder, "keeps_sums", False)
+
+    def start(self, inputs, max_length, whole=True):
         """Encode the source (B, S), given as ids or in a dict of inputs.
 
         Returns:
             The constants of all steps, which are the keys and values of the encoded source and its
             mask; and the empty cache for `max_length` target tokens, or for None one that grows.
+            Unless it is `whole`, which beams need, it may have sums in place of keys.
         """
         source_ids = inputs["source_ids"] if isinstance(inputs, dict) else inputs
         context, mask = self._encode(source_ids)
         constants = {"context": self.decoder.context_cache(context), "mask": mask}
-        return constants, self.decoder.initial_cache(ops.shape(mask)[0], max_length)
+        return constants, self.decoder.initial_cache(ops.shape(mask)[0], max_length, whole)
 
     def step(self, token_ids, constants, cache, positions, last=None, **attention):
         """Return logits (B, T, V) after `token_ids` (B, T), and the new cache.

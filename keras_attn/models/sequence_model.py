@@ -9,8 +9,6 @@ from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size
 
-MEMORY = ("memory", "memory_length")
-
 
 @registry.register
 class SequenceModel(Model):
@@ -29,7 +27,7 @@ class SequenceModel(Model):
         state_shape: int or tuple of ints. Shape of one state.
         embedding: a layer from states (B, T, *state_shape) to (B, T, D).
         depth: of the depth axis, one that accepts a memory; its blocks' pattern is causal.
-        memory: a `keras_attn.memory.SegmentMemory`.
+        memory: a `keras_attn.memory.Memory`, such as a `SegmentMemory`.
         heads: dict of an output's name and its layer, from (B, T, D), or the number of units of a
             float32 dense layer. By default the only output is that of `depth`, `output`.
 
@@ -71,21 +69,23 @@ class SequenceModel(Model):
             check_sizes(state_shape=length)
         assembly.check_causal(depth)
         if heads is not None:
-            heads = {name: _head(name, layer) for name, layer in heads.items()}
+            of_memory = "memory", *memory.lengths
+            heads = {name: _head(name, layer, of_memory) for name, layer in heads.items()}
         states = keras.Input((None, *state_shape), name="states")
         optional = {
             name: keras.Input((None,), dtype="bool", name=name, optional=True)
             for name in ("starts", "padding_mask")
         }
         x = embedding(states)
-        state = assembly.memory_inputs(depth, x.shape[-1])
+        state = assembly.memory_inputs(memory, depth, x.shape[-1])
         inputs = {"states": states, **optional, **state}
-        mask, remembered, kept = _Episodes()(**optional, **state)
-        x, read = depth(x, padding_mask=optional["padding_mask"], attention_mask=mask, **state)
+        slots = assembly.slots_of(state)
+        mask, remembered, kept = _Episodes()(**optional, **slots)
+        x, read = depth(x, padding_mask=optional["padding_mask"], attention_mask=mask, **slots)
         outputs = {"output": x}
         if heads is not None:
             outputs = {name: head(x) for name, head in heads.items()}
-        state = memory.extend({**state, "memory_length": kept}, read, remembered)
+        state = memory.extend({**state, "memory_length": kept}, read, remembered, depth)
         super().__init__(inputs=inputs, outputs={**outputs, **state}, **kwargs)
         self.state_shape, self.embedding = state_shape, embedding
         self.depth, self.memory, self.heads = depth, memory, heads
@@ -96,10 +96,11 @@ class SequenceModel(Model):
         return self.memory.initial(batch_size, num_layers, hidden_dim, self.depth.compute_dtype)
 
 
-def _head(name, layer):
-    if name in MEMORY:
+def _head(name, layer, of_memory):
+    if name in of_memory:
         raise ValueError(
-            f"`heads` cannot have the names {MEMORY}, which are the memory's. Received: {name!r}."
+            f"`heads` cannot have the names {of_memory}, which are the memory's. "
+            f"Received: {name!r}."
         )
     if isinstance(layer, int):
         # Outputs of a model are float32 under any policy, logits above all.

@@ -48,7 +48,11 @@ AXES = (
         "how are blocks repeated?",
         ("Stack", "Recurrent", "ACT", "ACTCell", "ACTRNN", "Reversible", "Latents"),
     ),
-    ("memory", "what survives a call?", ("KVCache", "SegmentMemory", "StatefulSegments")),
+    (
+        "memory",
+        "what survives a call?",
+        ("KVCache", "SegmentMemory", "CompressiveMemory", "KNNMemory", "StatefulSegments"),
+    ),
     (
         "loss",
         "what is learned from?",

@@ -3,7 +3,7 @@
 import math
 
 from keras_attn import models
-from keras_attn.memory import SegmentMemory
+from keras_attn.memory import CompressiveMemory
 
 from ..model_arguments import build_model
 
@@ -57,9 +57,13 @@ def _span_patterns(model):
 
 
 def with_memory(model, memory_length):
-    """Return a model of the same parts, and so the same weights, with another memory."""
+    """Return a model of the same weights with a memory of another length."""
     parts = {name: getattr(model, name) for name in model.parts}
-    return models.CausalLanguageModel(**{**parts, "memory": SegmentMemory(memory_length)})
+    config = {**model.memory.get_config(), "memory_length": memory_length}
+    other = models.CausalLanguageModel(**{**parts, "memory": model.memory.from_config(config)})
+    if isinstance(other.memory, CompressiveMemory):  # all other layers are shared
+        other.memory.set_weights(model.memory.get_weights())
+    return other
 
 
 def factor_pair(context):
@@ -90,6 +94,7 @@ _OWN = {
     "gpt": lambda options: {"max_length": options.context},
     "deep_char_transformer": lambda options: {"max_length": options.context},
     "transformer_xl": lambda options: {"memory_length": options.memory},
+    "compressive_transformer": lambda options: {"memory_length": options.memory},
     "adaptive_span_transformer": lambda options: {"max_span": options.memory},
     "reformer": lambda options: {"axial_shape": factor_pair(options.context)},
     "sparse_transformer": _sparse,

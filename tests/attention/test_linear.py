@@ -191,6 +191,19 @@ def test_padding_of_a_prompt_does_not_enter_the_sums():
     np.testing.assert_allclose(found, layer(X, X, value_mask=real), atol=1e-5)
 
 
+def test_positions_of_queries_turn_new_keys_too():
+    """Rows that begin at other positions: rotary positions have effect by their differences."""
+    layer = built(key_dim=4, position="rotary")
+    starts = np.array([[0], [5], [2]])
+    cache, outputs = KVCache(1).initial(layer, B), []
+    for first, end in ((0, 6), (6, 7), (7, T)):
+        positions = starts + np.arange(first, end)
+        part = X[:, first:end]
+        output, cache = layer(part, part, query_positions=positions, cache=cache)
+        outputs.append(output)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), layer(X, X), atol=1e-5)
+
+
 def test_float64_sums():
     layer = built(dtype="float64")
     assert KVCache(3).initial(layer, B)["sums"].dtype == "float64"
@@ -203,7 +216,7 @@ CACHE = {"sums": np.zeros((B, N, H, HV + 1), "float32"), "index": np.array(3, "i
 @pytest.mark.parametrize(
     "layer, call, sentence",
     [
-        ({}, {"query_positions": np.arange(T)}, "keeps no single keys.*whole=True"),
+        ({}, {"key_positions": np.arange(T)}, "keeps no single keys.*whole=True"),
         ({}, {"attention_mask": np.ones((T, T), bool)}, "keeps no single keys"),
         ({}, {"return_attention_scores": True}, "no scores.*return_attention_scores=True"),
         ({"dropout": 0.1}, {"training": True}, "no weights to drop.*training=True"),

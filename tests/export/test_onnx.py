@@ -62,6 +62,10 @@ TABLE = {
         lambda: models.transformer_xl(V, **SIZES, memory_length=6, cutoffs=(4,)),
         {"step": YES},
     ),
+    "compressive_transformer": (
+        lambda: models.compressive_transformer(V, **SIZES, memory_length=2, rate=2),
+        {"step": YES},
+    ),
     "adaptive_span_transformer": (
         lambda: models.adaptive_span_transformer(V, **SIZES, max_span=6),
         {"step": "Merge, _SwitchN"},

@@ -10,7 +10,7 @@ from segments import B, D, L, T
 
 from keras_attn import export, models, text
 from keras_attn.layers import TokenEmbedding
-from keras_attn.memory import SegmentMemory, StatefulSegments
+from keras_attn.memory import CompressiveMemory, SegmentMemory, StatefulSegments
 from keras_attn.models import CausalLanguageModel
 
 V = 17
@@ -112,6 +112,24 @@ def test_a_memory_without_slots_and_one_row_work(model, whole):
     np.testing.assert_allclose(outputs["logits"], whole[:1, :4], atol=2e-4)
     again = steps.step(IDS[:1, 4:], [T - 4], outputs["memory"], outputs["memory_length"])
     np.testing.assert_allclose(again["logits"], whole[:1, 4:], atol=2e-4)
+
+
+def test_steps_of_a_compressive_memory_equal_the_model():
+    memory = CompressiveMemory(2, 3, rate=2)
+    model = CausalLanguageModel(TokenEmbedding(V, D), segments.built(), memory=memory)
+    oracles.scramble(model, scale=0.8)
+    steps = export.SegmentSteps(model)
+    state, kept = steps.initial_memory(B), model.initial_memory(B)
+    for request in requests():
+        real = np.arange(request["token_ids"].shape[1]) < request["lengths"][:, None]
+        outputs = steps.step(
+            **{"segment": request["token_ids"], "lengths": request["lengths"]}, **state
+        )
+        kept = model({"token_ids": np.where(real, request["token_ids"], 0), **kept})
+        expected, logits = kept.pop("logits"), outputs.pop("logits")
+        np.testing.assert_allclose(logits[real], expected[real], atol=1e-4)
+        state = outputs
+    assert state["compressed_memory_length"].numpy().tolist() == [3, 3, 3]
 
 
 def test_outputs_are_float32_under_every_dtype_policy():

@@ -116,11 +116,14 @@ def expected_shapes(build, s):
         return table + [(s[P], d)] + layers + norm(d)
     if build.__name__ == "deep_char_transformer":
         return table + layers + s[L] * [(s[P], d)]
-    if build.__name__ == "transformer_xl":
+    if build.__name__ in ("transformer_xl", "compressive_transformer"):
         if "cutoffs" in s:
             table = clusters(s[V], d, s["cutoffs"], s.get("div_val", 1))
         distances = [(n, size), (n, size), (d, n, size)]
-        return table + s[L] * (kernels(n, d) + distances + rest)
+        shapes = table + s[L] * (kernels(n, d) + distances + rest)
+        if build.__name__ == "transformer_xl":
+            return shapes
+        return shapes + [(s[L], s.get("rate", 3) * d, d), (s[L], 1, d)]
     if build.__name__ == "adaptive_span_transformer":
         distances = [(s["max_span"], size), (n,)]
         return table + s[L] * (kernels(n, d) + distances + rest)
@@ -254,6 +257,12 @@ def test_auxiliary_losses_add_a_classifier_per_layer_and_target(abstract):
 )
 def test_parameter_counts_of_transformer_xl(name, published):
     assert rounded(name) == published
+
+
+def test_parameter_count_of_compressive_transformer():
+    """As published: without the compression's weights."""
+    s = PRESETS["compressive_transformer_enwik8"][1]
+    assert rounded("compressive_transformer_enwik8", -s[L] * (3 * s[D] + 1) * s[D]) == 277
 
 
 @pytest.mark.parametrize(

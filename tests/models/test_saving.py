@@ -25,6 +25,7 @@ from keras_attn.models import (
     CausalLanguageModel,
     adaptive_span_transformer,
     bert,
+    compressive_transformer,
     deep_char_transformer,
     gpt,
     gtrxl,
@@ -98,6 +99,9 @@ MODELS = {
     "bert": lambda: bert(11, **SIZES, max_length=5),
     "deep_char_transformer": lambda: deep_char_transformer(11, **SIZES, max_length=5),
     "transformer_xl": lambda: transformer_xl(11, **SIZES, memory_length=3, clamp_length=2),
+    "compressive_transformer": lambda: compressive_transformer(
+        11, **SIZES, memory_length=1, compressed_length=2, rate=2
+    ),
     "adaptive softmax": lambda: transformer_xl(
         11, **SIZES, memory_length=3, cutoffs=[3, 7], div_val=2
     ),
@@ -119,13 +123,16 @@ MODELS = {
 VARIANTS = ("memory", "states", "pixels", "super-resolution", "universal convolution")
 BUILDERS = [name for name in MODELS if name not in ("parts", *VARIANTS)]
 WITH_MEMORY = ("transformer_xl", "adaptive softmax", "adaptive_span_transformer")
+COMPRESSIVE = ("compressive_transformer",)
 
 
 def inputs_of(name, batch=2, length=4):
     ids, segments = IDS[:batch, :length], SEGMENTS[:batch, :length]
-    if name in WITH_MEMORY:
+    if name in (*WITH_MEMORY, *COMPRESSIVE):
         memory = oracles.random(batch, SIZES["num_layers"], 3, D)
-        return {"token_ids": ids, "memory": memory, "memory_length": np.arange(batch) + 2}
+        inputs = {"token_ids": ids, "memory": memory, "memory_length": np.arange(batch) + 2}
+        more = {"compressed_memory_length": np.arange(batch)} if name in COMPRESSIVE else {}
+        return {**inputs, **more}
     others = {
         "parts": {
             "x": oracles.random(batch, length, D),

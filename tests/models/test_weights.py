@@ -8,6 +8,7 @@ from keras_attn.memory import StatefulSegments
 from keras_attn.models import (
     adaptive_span_transformer,
     bert,
+    compressive_transformer,
     deep_char_transformer,
     gpt,
     image_transformer,
@@ -38,6 +39,8 @@ MODELS = {
     "bert": (bert, {"max_length": 5}, {"token_ids": IDS, "segment_ids": IDS % 2}),
     "deep char": (deep_char_transformer, {"max_length": 5}, {"token_ids": IDS}),
     "xl": (transformer_xl, {"memory_length": 3}, {"token_ids": IDS}),
+    # Five tokens are enough for compressed ones.
+    "compressive": (compressive_transformer, {"memory_length": 1, "rate": 2}, {"token_ids": IDS}),
     "adaptive softmax": (
         transformer_xl,
         {"memory_length": 3, "cutoffs": [4, 8], "div_val": 2},
@@ -95,6 +98,7 @@ def test_xla_trains_the_same():
         ("bert", "mixed_bfloat16"),
         ("deep char", "mixed_float16"),
         ("xl", "mixed_bfloat16"),
+        ("compressive", "mixed_bfloat16"),
         ("adaptive softmax", "mixed_float16"),
         ("span", "mixed_bfloat16"),
         ("sparse", "mixed_float16"),

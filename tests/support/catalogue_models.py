@@ -66,6 +66,11 @@ def relative_stack():
     return depth.Stack([block(score="relative")])
 
 
+def knn_block():
+    attention = layers.KNNAttention(2, 4, top_k=3, score="relative", pattern="causal")
+    return layers.TransformerBlock(attention, layers.FeedForward(11))
+
+
 def adaptive_softmax():
     return layers.AdaptiveSoftmax(layers.AdaptiveEmbedding(V, D, [4]))
 
@@ -154,6 +159,12 @@ MODELS = {
     "depth.Reversible": lambda: causal_model(depth.Reversible([block(residual="pre_norm")])),
     "depth.Stack": causal_model,
     "memory.KVCache": causal_model,
+    "memory.CompressiveMemory": lambda: causal_model(
+        relative_stack(), None, memory.CompressiveMemory(5, 4, rate=2)
+    ),
+    "memory.KNNMemory": lambda: causal_model(
+        depth.Stack([knn_block()]), None, memory.KNNMemory(12)
+    ),
     "memory.SegmentMemory": lambda: causal_model(relative_stack(), None, memory.SegmentMemory(12)),
     "memory.StatefulSegments": lambda: memory.StatefulSegments(
         causal_model(relative_stack(), None, memory.SegmentMemory(12)), batch_size=2
@@ -164,6 +175,9 @@ MODELS = {
     ),
     "models.bert": lambda: models.bert(V, **SIZES, max_length=16),
     "models.big_bird": lambda: models.big_bird(V, **SIZES, max_length=16, block_length=2),
+    "models.compressive_transformer": lambda: models.compressive_transformer(
+        V, **SIZES, memory_length=6, rate=2
+    ),
     "models.decision_transformer": lambda: models.decision_transformer(4, 4, **SIZES, max_steps=12),
     "models.deep_char_transformer": lambda: models.deep_char_transformer(V, **SIZES, max_length=16),
     "models.gpt": lambda: models.gpt(V, **SIZES, max_length=16),

@@ -13,7 +13,6 @@ from keras_attn.export.signatures.translator import IdTranslator
 from keras_attn.generation import Greedy
 from keras_attn.models.image_tokens import ImageTokens
 from keras_attn.models.masked_language_model import MaskedLanguageModel
-from keras_attn.models.sequence_model import MEMORY
 from keras_attn.positions import ImageCoordinates
 
 
@@ -108,7 +107,8 @@ def _segment_step(model, *ends):
 
     def step(*tensors):
         outputs = steps(*tensors)
-        return {f"next_{name}" if name in MEMORY else name: x for name, x in outputs.items()}
+        state = "memory", *model.memory.lengths
+        return {f"next_{name}" if name in state else name: x for name, x in outputs.items()}
 
     return tf.function(step, steps.input_signature, autograph=False)
 

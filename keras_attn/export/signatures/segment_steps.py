@@ -58,7 +58,7 @@ class SegmentSteps(ModelFunctions):
             state = model.initial_memory(batch_size)
             return {**state, "memory": tf.cast(state["memory"], tf.float32)}
 
-        def step(segment, lengths, memory, memory_length):
+        def step(segment, lengths, memory, memory_length, compressed_memory_length=None):
             """Return the outputs for a segment, and the memory after it.
 
             Of `segment`, `token_ids` [B, T] or `states` [B, T, ...], the first `lengths` [B] steps
@@ -71,7 +71,8 @@ class SegmentSteps(ModelFunctions):
             else:
                 inputs = {"states": segment, "padding_mask": mask}
             memory = tf.cast(memory, memory_input.dtype)
-            state = {"memory": memory, "memory_length": memory_length}
+            counts = memory_length, compressed_memory_length
+            state = {"memory": memory, **dict(zip(model.memory.lengths, counts))}
             outputs = model({**inputs, **state})
             # A head of the user's own may compute in another dtype.
             return {
@@ -84,7 +85,7 @@ class SegmentSteps(ModelFunctions):
             tf.TensorSpec(segment.shape, segment.dtype, name),
             tf.TensorSpec([None], tf.int32, "lengths"),
             tf.TensorSpec([None, num_layers, None, hidden_dim], tf.float32, "memory"),
-            tf.TensorSpec([None], tf.int32, "memory_length"),
+            *(tf.TensorSpec([None], tf.int32, name) for name in model.memory.lengths),
         ]
         rows = [tf.TensorSpec([], tf.int32, "batch_size")]
         self.initial_memory = tf.function(initial_memory, rows, autograph=False)

@@ -1,0 +1,191 @@
+"""A memory whose oldest inputs are compressed before they are forgotten."""
+
+import keras
+from keras import ops
+
+from keras_attn.initializers import MatrixInitializer
+from keras_attn.memory.memory import Memory
+from keras_attn.memory.reconstruction import reconstruction_loss
+from keras_attn.memory.segment_memory import join_states, keep_last
+from keras_attn.ops.checks import check_choice, check_numbers, check_shape, check_sizes
+from keras_attn.ops.shapes import ceil_div, size
+from keras_attn.ops.sorting import row_starts, take_rows
+from keras_attn.registry import LayerValue, register
+
+
+@register
+class CompressiveMemory(Memory, LayerValue):
+    """Keep the last inputs of each layer, and before them older ones, each group as one slot.
+
+        m_l' = SG(last M of [m_l; h_l]),   c_l' = SG(last C of [c_l; f_l(the older ones)])
+
+        f_l(x_1 .. x_r) = W_1 x_1 + ... + W_r x_r + b,   or the mean or maximum of x_1 .. x_r
+
+    Layers attend to [c_l; m_l; h_l]: a compressed slot is a key like others, one position long. The
+    state has the entries of a `SegmentMemory`, with `memory` (B, L, C + M + r - 1, D), and the
+    number of its slots that are compressed, `compressed_memory_length` (B,). Only whole groups of
+    r = `rate` inputs are compressed, so up to r - 1 more than M inputs wait.
+
+    The weights of f_l learn from a loss of their own, added in training if a `depth` is given: the
+    mean of |A_l(h_l, x) - A_l(h_l, f_l(x))|^2 over queries, heads and components, summed over the
+    layers, for the inputs x that are compressed now. A_l is the attention of layer l by content,
+    without positions. The gradient reaches W and b only, and no other loss does.
+
+    Reading n tokens in segments of T takes time O(n (T + C + M)), and L layers reach L (M + r C)
+    tokens back. Memory O(B L (C + M) D).
+
+    Use it for texts with references farther back than an exact memory can hold.
+
+    Args:
+        memory_length: int. Number M of inputs that each layer keeps as they are.
+        compressed_length: int. Number C of compressed slots of each layer.
+        rate: int. Number r of inputs that become one slot.
+        compression: "convolution", with weights for each layer, "mean" or "max".
+        loss_weight: float. Factor of the loss of the convolution.
+        kernel_initializer: of the convolution.
+
+    Call arguments:
+        memory, memory_length, compressed_memory_length: the state before the segment: (B, L, M, D)
+            for any M, and int32 (B,).
+        hidden, padding_mask, depth: as `extend`, by which the state is a dict.
+
+    Returns:
+        The three tensors of the next state.
+
+    Raises:
+        ValueError: if a length is below 0, `rate` < 1, or another argument is out of its range; in
+            training, if a layer's attention is no `MultiHeadAttention`.
+
+    Example:
+        >>> import keras_attn
+        >>> from keras import ops
+        >>> memory = keras_attn.memory.CompressiveMemory(4, 5, rate=2, compression="mean")
+        >>> state = memory.initial(batch_size=1, num_layers=2, hidden_dim=8)
+        >>> state = memory.extend(state, hidden=ops.ones((1, 2, 8, 8)))
+        >>> state["memory_length"].numpy().tolist()  # four inputs, and four others in two slots
+        [6]
+
+    Differs from the paper: inputs wait for a whole group; the loss is a mean, not a norm, and its
+        logits are divided by the root of the size of a head; the two other compressions are left
+        out, a dilated convolution and the most attended inputs.
+
+    Reference: [Rae et al., 2019](https://arxiv.org/abs/1911.05507), sections 3.1 and 3.2,
+        algorithms 1 and 2.
+    """
+
+    lengths = ("memory_length", "compressed_memory_length")
+
+    def __init__(
+        self,
+        memory_length,
+        compressed_length,
+        rate=3,
+        compression="convolution",
+        loss_weight=1.0,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(**{"autocast": False, **kwargs})
+        check_sizes(0, memory_length=memory_length, compressed_length=compressed_length)
+        check_sizes(rate=rate)
+        check_choice(("convolution", "mean", "max"), compression=compression)
+        check_numbers(0, loss_weight=loss_weight)
+        self.memory_length = int(memory_length)
+        self.compressed_length = int(compressed_length)
+        self.rate = int(rate)
+        self.compression = compression
+        self.loss_weight = loss_weight
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    @property
+    def num_slots(self):
+        """Number of slots of each layer: compressed ones, and inputs."""
+        return self.compressed_length + self.memory_length + self.rate - 1
+
+    def initial(self, batch_size, num_layers, hidden_dim, dtype="float32"):
+        memory = ops.zeros((batch_size, num_layers, self.num_slots, hidden_dim), dtype)
+        return {
+            "memory": memory,
+            **{name: ops.zeros((batch_size,), "int32") for name in self.lengths},
+        }
+
+    def extend(self, state, hidden, padding_mask=None, depth=None):
+        found = self(**state, hidden=hidden, padding_mask=padding_mask, depth=depth)
+        return dict(zip(("memory", *self.lengths), found, strict=True))
+
+    def build(self, memory_shape):
+        if self.compression == "convolution":
+            _, count, _, width = memory_shape
+            matrix = self.rate * width, width
+            initializer = MatrixInitializer(
+                self.kernel_initializer, matrix, (matrix[0], count, width), count, (1, 0, 2)
+            )
+            self.kernel = self.add_weight((count, *matrix), initializer, name="kernel")
+            self.bias = self.add_weight((count, 1, width), "zeros", name="bias")
+
+    def call(
+        self,
+        memory,
+        memory_length,
+        compressed_memory_length,
+        hidden,
+        padding_mask=None,
+        depth=None,
+        training=None,
+    ):
+        check_shape(compressed_memory_length, "compressed_memory_length", (hidden.shape[0],))
+        states, real, filled, length = join_states(memory, memory_length, hidden, padding_mask)
+        states, end = ops.stop_gradient(states), size(states, 2)
+        if real is not None:
+            states = keep_last(states, end, real)
+        # Now the last `total` states of a row are real, and of these the first are compressed.
+        total = filled + length
+        compressed = ops.clip(ops.cast(compressed_memory_length, "int32"), 0, filled)
+        first = end - total + compressed  # the oldest input
+        groups = ops.maximum(total - compressed - self.memory_length, 0) // self.rate  # (B,)
+        most = ceil_div(size(hidden, 2), self.rate)
+        groups = ops.minimum(groups, most)
+        slots = ops.arange(most * self.rate, dtype="int32")
+        is_old = slots < (groups * self.rate)[:, None]
+        old = _take(states, ops.minimum(first[:, None] + slots, end - 1))
+        # Zero what is in no group: NaN times 0 is NaN.
+        old = ops.where(is_old[:, None, :, None], old, 0)  # (B, L, G r, D)
+        new = self._compress(old)  # (B, L, G, D)
+        learns = self.compression == "convolution" and self.loss_weight > 0
+        if training and learns and depth is not None:
+            is_new = ops.arange(most, dtype="int32") < groups[:, None]
+            loss = reconstruction_loss(depth, hidden, padding_mask, (old, is_old), (new, is_new))
+            self.add_loss(self.loss_weight * loss)
+        rest = total - compressed - groups * self.rate
+        # From the end back: inputs, the new compressed states, the old ones.
+        back = ops.arange(self.num_slots - 1, -1, -1, dtype="int32") - rest[:, None]
+        of_new = end + groups[:, None] - 1 - back
+        of_old = (first + groups)[:, None] - 1 - back
+        of_compressed = ops.where(back < groups[:, None], of_new, of_old)
+        slots = ops.where(back < 0, end - 1 - rest[:, None] - back, of_compressed)
+        kept = _take(ops.concatenate([states, new], axis=2), ops.maximum(slots, 0))
+        rest = ops.minimum(rest, self.num_slots)
+        compressed = ops.minimum(compressed + groups, self.compressed_length)
+        compressed = ops.minimum(compressed, self.num_slots - rest)
+        return ops.stop_gradient(kept), rest + compressed, compressed
+
+    def _compress(self, x):
+        """Compress each group of `rate` states: (B, L, G r, D) -> (B, L, G, D)."""
+        batch, count, _, width = x.shape
+        batch = size(x, 0) if batch is None else batch
+        groups = size(x, 2) // self.rate
+        if self.compression == "convolution":
+            x = ops.reshape(x, (batch, count, groups, self.rate * width))
+            return ops.matmul(x, ops.cast(self.kernel, x.dtype)) + ops.cast(self.bias, x.dtype)
+        x = ops.reshape(x, (batch, count, groups, self.rate, width))
+        return ops.mean(x, axis=3) if self.compression == "mean" else ops.max(x, axis=3)
+
+    def compute_output_spec(self, memory, memory_length, *args, **kwargs):
+        batch, count, _, width = memory.shape
+        kept = keras.KerasTensor((batch, count, self.num_slots, width), memory.dtype)
+        return kept, *(keras.KerasTensor((batch,), "int32") for _ in range(2))
+
+
+def _take(states, indices):
+    """Take states (B, L, S', D) of (B, L, S, D) by their indices (B, S') in each row."""
+    return take_rows(states, row_starts(states) + indices[:, None])

@@ -1,0 +1,218 @@
+"""The keys of earlier segments: an exact search, its joins, and whole models that keep them."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import depth, layers
+from keras_attn.layers import FeedForward, KNNAttention, MultiHeadAttention, TransformerBlock
+from keras_attn.memory import KNNMemory, SegmentMemory, StatefulSegments
+from keras_attn.models import CausalLanguageModel
+from keras_attn.scores import Kernel
+
+B, T, M, N, H, HV, D, V = 2, 5, 7, 3, 4, 5, 6, 11
+X = oracles.random(B, T, D)
+MEMORY = oracles.random(B, N, M, H + HV)
+FILLED = np.array([[True] * M, [False] * 5 + [True] * 2])
+
+
+def built(**arguments):
+    given = {"value_dim": HV, "pattern": "causal", "top_k": 3, **arguments}
+    layer = KNNAttention(N, H, **given)
+    layer.build((B, T, D))
+    oracles.scramble(layer, scale=0.8)
+    return layer
+
+
+def heads(layer, x):
+    """Return normalised queries and keys, and values, (B, N, T, H) each, in float64."""
+    found = []
+    for name, norm in (("query", layer.qk_norm), ("key", layer.key_norm), ("value", None)):
+        kernel, bias = (oracles.numpy_of(getattr(layer, f"{name}_{k}")) for k in ("kernel", "bias"))
+        y = np.array([oracles.project(row.astype("float64"), kernel, bias) for row in x])
+        if norm is not None:
+            scale = np.sqrt(np.mean(y**2, axis=-1, keepdims=True) + norm.epsilon)
+            y = y / scale * oracles.numpy_of(norm.scale)
+        found.append(y)
+    return found
+
+
+def looked_up(layer, query, memory, filled):
+    """Return the keys that a query finds, by sorting: logits and values."""
+    key, value = memory[filled, :H], memory[filled, H:]
+    logits = key @ query / np.sqrt(H)
+    best = np.argsort(-logits)[: layer.top_k]
+    return logits[best], value[best]
+
+
+def expected(layer, memory=MEMORY, filled=FILLED):
+    query, key, value = heads(layer, X)
+    kernel, bias = oracles.numpy_of(layer.output_kernel), oracles.numpy_of(layer.output_bias)
+    output = np.zeros((B, T, D)) + bias
+    for b, n, t in np.ndindex(B, N, T):
+        own = key[b, n, : t + 1] @ query[b, n, t] / np.sqrt(H)
+        found, values = looked_up(layer, query[b, n, t], memory[b, n].astype("float64"), filled[b])
+        near, far = value[b, n, : t + 1], values
+        if layer.join == "softmax":
+            weights = np.exp(np.concatenate([own, found]))
+            head = weights / weights.sum() @ np.concatenate([near, far])
+        else:
+            gate = 1 / (1 + np.exp(-oracles.numpy_of(layer.gate)[n])) if len(found) else 0.0
+            head = (1 - gate) * (np.exp(own) / np.exp(own).sum()) @ near
+            if len(found):
+                head = head + gate * (np.exp(found) / np.exp(found).sum()) @ far
+        output[b, t] += head @ kernel[n]
+    return output
+
+
+def read(layer, memory=MEMORY, filled=FILLED):
+    cache = {"memory": tf.constant(memory), "memory_mask": tf.constant(filled)}
+    return layer(X, X, cache=cache)
+
+
+@pytest.mark.parametrize("implementation", ["dense", "blockwise"])
+@pytest.mark.parametrize("join", ["gate", "softmax"])
+def test_output_equals_a_sorted_search(join, implementation):
+    layer = built(join=join, implementation=implementation)
+    output, cache = read(layer)
+    np.testing.assert_allclose(output, expected(layer), atol=1e-5)
+    _, key, value = heads(layer, X)
+    np.testing.assert_allclose(cache["new"], np.concatenate([key, value], axis=-1), atol=1e-5)
+
+
+@pytest.mark.parametrize("top_k", [1, M, M + 9])
+def test_any_number_of_neighbours_is_found(top_k):
+    layer = built(top_k=top_k)
+    np.testing.assert_allclose(read(layer)[0], expected(layer), atol=1e-5)
+
+
+def test_all_slots_under_one_softmax_are_attention_over_everything():
+    """The segment's first tokens as a memory give the rest what one pass gives it."""
+    layer = built(top_k=M, join="softmax")
+    whole = layer(X, X)
+    _, cache = layer(X[:, :2], X[:, :2], cache={"memory": MEMORY[:, :, :0], "memory_mask": None})
+    output, _ = layer(X[:, 2:], X[:, 2:], cache={"memory": cache["new"], "memory_mask": None})
+    np.testing.assert_allclose(output, whole[:, 2:], atol=1e-5)
+
+
+@pytest.mark.parametrize("join", ["gate", "softmax"])
+def test_empty_slots_have_no_influence(join):
+    layer = built(join=join)
+    nothing = np.zeros((B, M), bool)
+    for garbage in (np.nan, 1e3):
+        found, _ = read(layer, np.full_like(MEMORY, garbage), nothing)
+        np.testing.assert_allclose(found, layer(X, X), atol=1e-6)
+    garbage = np.where(FILLED[:, None, :, None], MEMORY, np.nan).astype("float32")
+    np.testing.assert_array_equal(read(layer, garbage)[0], read(layer)[0])
+
+
+def test_no_gradient_passes_into_the_memory():
+    layer, memory = built(), tf.constant(MEMORY)
+    with tf.GradientTape() as tape:
+        tape.watch(memory)
+        output, _ = layer(X, X, cache={"memory": memory, "memory_mask": tf.constant(FILLED)})
+        loss = tf.reduce_sum(output * oracles.random(*output.shape))
+    crossing, gate, query = tape.gradient(
+        loss, [memory, layer.gate.value, layer.query_kernel.value]
+    )
+    assert crossing is None
+    assert np.abs(gate).min() > 1e-3 and np.abs(query).max() > 1e-3
+
+
+def test_shared_heads_keep_each_key_once():
+    layer = built(num_key_value_heads=1)
+    output, cache = read(layer, MEMORY[:, :1])
+    assert cache["new"].shape == (B, 1, T, H + HV)
+    repeated = built()
+    for weight, shared in zip(repeated.weights, layer.weights, strict=True):
+        copies = weight.shape[-2] // shared.shape[-2] if len(weight.shape) > 1 else 1
+        weight.assign(np.repeat(shared, copies, axis=-2) if copies > 1 else shared)
+    expected, _ = read(repeated, np.repeat(MEMORY[:, :1], N, axis=1))
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+def language_model(memory_length=9, **arguments):
+    def block(index):
+        make = MultiHeadAttention if index == 0 else KNNAttention
+        more = {"top_k": memory_length, **arguments} if index else {}
+        attention = make(N, H, pattern="causal", **more)
+        return TransformerBlock(attention, FeedForward(7), residual="pre_norm")
+
+    memory = KNNMemory(memory_length)
+    model = CausalLanguageModel(layers.TokenEmbedding(V, D), depth.Stack(block, 2), memory=memory)
+    oracles.scramble(model, scale=0.8)
+    return model
+
+
+def test_a_model_keeps_the_keys_of_its_layer_and_looks_them_up():
+    """Padding is not kept; the oracle is the layer itself, called with all keys so far."""
+    model = language_model()
+    ids = np.array([[3, 4, 5, 6], [7, 8, 0, 0]])
+    state = model({"token_ids": ids, **model.initial_memory(2)})
+    assert state.pop("logits").shape == (2, 4, V)
+    assert state["memory"].shape == (2, N, 9, 2 * H)
+    assert state["memory_length"].numpy().tolist() == [4, 2]
+    outputs = model({"token_ids": ids, **state})
+    assert outputs["memory_length"].numpy().tolist() == [8, 4]
+    np.testing.assert_array_equal(outputs["memory"][0, :, 1:5], state["memory"][0, :, 5:])
+    first, second = model.depth.blocks
+    x = first(model.embedding(ids))
+    normed = second.residual.before(x)
+    filled = np.arange(9) >= 9 - state["memory_length"].numpy()[:, None]
+    cache = {"memory": state["memory"], "memory_mask": tf.constant(filled)}
+    attended, _ = second.attention(normed, normed, cache=cache)
+    x = x + attended
+    x = x + second.feed_forward(second.feed_forward_residual.before(x))
+    logits = model.embedding.logits(model.depth.norm(x))
+    real = ids != 0
+    np.testing.assert_allclose(outputs["logits"][real], logits[real], atol=1e-4)
+
+
+def test_fit_save_and_load(tmp_path):
+    trained = StatefulSegments(language_model(), batch_size=2)
+    trained.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ids = np.array([[3, 4, 5, 6], [7, 8, 9, 10]])
+    gate = trained.model.depth.blocks[1].attention.gate.numpy()
+    trained.fit(ids, ids, batch_size=2, epochs=1, verbose=0)
+    np.testing.assert_array_equal(trained.model.depth.blocks[1].attention.gate, gate)
+    trained.train_on_batch(ids, ids)  # the first batch with a memory
+    assert np.all(trained.model.depth.blocks[1].attention.gate.numpy() != gate)
+    trained.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.model.memory == KNNMemory(9)
+    np.testing.assert_array_equal(again.predict_on_batch(ids), trained.predict_on_batch(ids))
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: KNNAttention(2, 4, top_k=0), "`top_k`.*at least 1"),
+        (lambda: KNNAttention(2, 4, join="sum"), "`join` must be one of 'gate', 'softmax'"),
+        (lambda: KNNAttention(2, 4, position="rotary"), "`position` must be None"),
+        (lambda: read(built(join="softmax", score=Kernel())), "a score with a sum of weights"),
+        (lambda: read(built(), MEMORY[..., 1:]), "`memory` must have shape"),
+        (
+            lambda: CausalLanguageModel(
+                layers.TokenEmbedding(V, D),
+                depth.Stack([TransformerBlock(built(), FeedForward(7))]),
+                memory=SegmentMemory(3),
+            ),
+            "needs a `KNNMemory`.*SegmentMemory",
+        ),
+        (
+            lambda: CausalLanguageModel(
+                layers.TokenEmbedding(V, D),
+                depth.Stack(
+                    [TransformerBlock(MultiHeadAttention(2, 4, pattern="causal"), FeedForward(7))]
+                ),
+                memory=KNNMemory(3),
+            ),
+            "a depth with one `KNNAttention`",
+        ),
+    ],
+)
+def test_errors(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
