@@ -26,10 +26,10 @@ class CompressiveMemory(Memory, LayerValue):
     number of its slots that are compressed, `compressed_memory_length` (B,). Only whole groups of
     r = `rate` inputs are compressed, so up to r - 1 more than M inputs wait.
 
-    The weights of f_l learn from a loss of their own, added in training if a `depth` is given: the
-    mean of |A_l(h_l, x) - A_l(h_l, f_l(x))|^2 over queries, heads and components, summed over the
-    layers, for the inputs x that are compressed now. A_l is the attention of layer l by content,
-    without positions. The gradient reaches W and b only, and no other loss does.
+    The weights of f_l learn from a loss of their own, which is added in training if a `depth` is
+    given: |A_l(h_l, x) - A_l(h_l, f_l(x))|^2 for the inputs x that are compressed now. A_l is the
+    attention of layer l by content, without positions. The loss is a mean over queries, heads and
+    components, and a sum over layers. Its gradient reaches W and b only, and no other loss does.
 
     Reading n tokens in segments of T takes time O(n (T + C + M)), and L layers reach L (M + r C)
     tokens back. Memory O(B L (C + M) D).
@@ -65,9 +65,9 @@ class CompressiveMemory(Memory, LayerValue):
         >>> state["memory_length"].numpy().tolist()  # four inputs, and four others in two slots
         [6]
 
-    Differs from the paper: inputs wait for a whole group; the loss is a mean, not a norm, and its
-        logits are divided by the root of the size of a head; the two other compressions are left
-        out, a dilated convolution and the most attended inputs.
+    Differs from the paper: inputs wait for a whole group. The loss is a mean, not a norm, and its
+        logits are divided by the root of the size of a head. Two other compressions are left out:
+        a dilated convolution, and the most attended inputs.
 
     Reference: [Rae et al., 2019](https://arxiv.org/abs/1911.05507), sections 3.1 and 3.2,
         algorithms 1 and 2.
