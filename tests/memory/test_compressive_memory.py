@@ -218,14 +218,15 @@ def test_layers_attend_to_compressed_and_plain_slots():
 def test_fit_trains_the_compression_and_keeps_the_memory(tmp_path):
     keras.utils.set_random_seed(0)
     trained = StatefulSegments(language_model(CompressiveMemory(2, 3, rate=2)), batch_size=2)
-    trained.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(True))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    trained.compile("adam", loss, run_eagerly=True)  # a few steps take less time than a trace
     ids = np.tile(np.arange(1, 9), (2, 1))
     memory = trained.model.memory
     trained.fit(ids, ids, batch_size=2, epochs=1, verbose=0)
     before = [w.numpy() for w in memory.weights]
     trained.train_on_batch(ids, ids)
     for weight, old in zip(memory.weights, before, strict=True):
-        assert np.abs(weight - old).max() > 1e-3
+        assert np.abs(weight - old).max() > 1e-4
     assert set(trained.state) == {"memory", "memory_length", "compressed_memory_length"}
     assert trained.state["compressed_memory_length"].numpy().tolist() == [3, 3]
     trained.save(tmp_path / "model.keras")

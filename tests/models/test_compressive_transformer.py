@@ -30,5 +30,6 @@ def test_later_tokens_have_no_influence(model):
     formulas.check_no_leak(model)
 
 
+@pytest.mark.slow
 def test_generation_keeps_all_keys(model):
     formulas.check_generation(model)
