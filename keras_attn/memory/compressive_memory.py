@@ -50,7 +50,7 @@ class CompressiveMemory(Memory, LayerValue):
         hidden, padding_mask, depth: as `extend`, by which the state is a dict.
 
     Returns:
-        The three tensors of the next state.
+        The next state: (B, L, C + M + r - 1, D), and twice int32 (B,).
 
     Raises:
         ValueError: if a length is below 0, `rate` < 1, or another argument is out of its range; in

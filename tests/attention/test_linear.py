@@ -192,7 +192,7 @@ def test_padding_of_a_prompt_does_not_enter_the_sums():
 
 
 def test_positions_of_queries_turn_new_keys_too():
-    """Rows that begin at other positions: rotary positions have effect by their differences."""
+    """Rows that begin at other positions, as prompts of other lengths do."""
     layer = built(key_dim=4, position="rotary")
     starts = np.array([[0], [5], [2]])
     cache, outputs = KVCache(1).initial(layer, B), []
@@ -201,7 +201,10 @@ def test_positions_of_queries_turn_new_keys_too():
         part = X[:, first:end]
         output, cache = layer(part, part, query_positions=positions, cache=cache)
         outputs.append(output)
-    np.testing.assert_allclose(np.concatenate(outputs, axis=1), layer(X, X), atol=1e-5)
+    positions = starts + np.arange(T)
+    expected = layer(X, X, query_positions=positions, key_positions=positions)
+    np.testing.assert_allclose(np.concatenate(outputs, axis=1), expected, atol=1e-5)
+    assert np.abs(expected - layer(X, X)).max() > 0.1
 
 
 def test_float64_sums():

@@ -38,8 +38,8 @@ def compressive_transformer(
     Use it for language models of books, with references far beyond a segment.
 
     Args:
-        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim, dropout,
-            attention_dropout, clamp_length: as `transformer_xl`.
+        vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `transformer_xl`.
+        dropout, attention_dropout, clamp_length: as `transformer_xl`.
         memory_length: int. Inputs M that each layer remembers as they are.
         compressed_length: int. Compressed slots C of each layer; by default M.
         rate: int. Number r of inputs that become one slot.
