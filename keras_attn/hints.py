@@ -87,7 +87,11 @@ def closest(name, known):
     plain = {_plain(word): word for word in known}
     name = _plain(name)
     synonym = _plain(_SAME_VALUES.get(name, name))
-    matches = [synonym] if synonym in plain else difflib.get_close_matches(name, plain, n=1)
+    if synonym in plain:
+        return plain[synonym]
+    matches = difflib.get_close_matches(name, plain)
+    # Of the closest few, one that begins so: "gpt2" is as close to gpt_oss_20b as to gpt2_small.
+    matches.sort(key=lambda word: not word.startswith(name))
     return plain[matches[0]] if matches else None
 
 

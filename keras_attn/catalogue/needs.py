@@ -84,7 +84,7 @@ NEEDS = (
     ("do without norms", "norms.DyT norms.NoNorm residuals.ReZero"),
     (
         "have more weights at the cost of few",
-        "feed_forward.MixtureOfExperts models.mixtral models.switch_transformer",
+        "feed_forward.MixtureOfExperts models.mixtral models.gpt_oss models.switch_transformer",
     ),
     ("act with a memory", "models.gtrxl residuals.Gate memory.SegmentMemory"),
     ("learn to act from stored episodes", "models.decision_transformer"),

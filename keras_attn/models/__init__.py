@@ -14,6 +14,7 @@ from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
 from keras_attn.models.papers.gemma import gemma
 from keras_attn.models.papers.gpt import gpt
+from keras_attn.models.papers.gpt_oss import gpt_oss
 from keras_attn.models.papers.gtrxl import gtrxl
 from keras_attn.models.papers.image_transformer import image_transformer
 from keras_attn.models.papers.llama import llama
@@ -51,6 +52,7 @@ __all__ = [
     "deep_char_transformer",
     "gemma",
     "gpt",
+    "gpt_oss",
     "gtrxl",
     "image_transformer",
     "llama",

@@ -11,6 +11,7 @@ from keras_attn.models.papers.decision_transformer import decision_transformer
 from keras_attn.models.papers.deep_char_transformer import deep_char_transformer
 from keras_attn.models.papers.gemma import gemma
 from keras_attn.models.papers.gpt import gpt
+from keras_attn.models.papers.gpt_oss import gpt_oss
 from keras_attn.models.papers.gtrxl import gtrxl
 from keras_attn.models.papers.image_transformer import image_transformer
 from keras_attn.models.papers.llama import llama
@@ -30,7 +31,7 @@ from keras_attn.models.papers.universal_transformer import universal_transformer
 from keras_attn.models.papers.vit import vit
 from keras_attn.ops.checks import check_choice
 from keras_attn.patterns import BlockLocal2D
-from keras_attn.positions import Llama3
+from keras_attn.positions import Llama3, YaRN
 
 _SIZES = "vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim", "dropout"
 
@@ -42,7 +43,13 @@ def _preset(builder, *sizes, **more):
 # Bytes and words are the papers', and one more token, 0, for padding. Where a paper evaluates with
 # another memory than it trains with, this is that of training.
 _WIKITEXT103 = [20000, 40000, 200000]
+_GPT_OSS = {
+    "num_key_value_heads": 8,
+    "key_dim": 64,
+    "scaling": YaRN(32, 4096, truncate=False),
+}
 _LLAMA3 = {"max_wavelength": 500000, "epsilon": 1e-5}
+_T5_1_1 = {"key_dim": 64, "gated": True, "tied": False}
 _REFORMER = {"attention_dropout": 0.2, "across_buckets": True, "key_dim": 64}
 PRESETS = {
     # Vaswani et al. 2017, table 3; Wu et al. 2021 (tiny).
@@ -152,6 +159,12 @@ PRESETS = {
     "t5_small": _preset(t5, 32128, 6, 8, 512, 2048, 0.1),
     "t5_base": _preset(t5, 32128, 12, 12, 768, 3072, 0.1),
     "t5_11b": _preset(t5, 32128, 24, 128, 1024, 65536, 0.1, key_dim=128),
+    # T5 1.1, by the authors' released checkpoints.
+    "t5_v1_1_small": _preset(t5, 32128, 8, 6, 512, 1024, 0.1, **_T5_1_1),
+    "t5_v1_1_base": _preset(t5, 32128, 12, 12, 768, 2048, 0.1, **_T5_1_1),
+    "t5_v1_1_large": _preset(t5, 32128, 24, 16, 1024, 2816, 0.1, **_T5_1_1),
+    "t5_v1_1_xl": _preset(t5, 32128, 24, 32, 2048, 5120, 0.1, **_T5_1_1),
+    "t5_v1_1_xxl": _preset(t5, 32128, 24, 64, 4096, 10240, 0.1, **_T5_1_1),
     # Fedus et al. 2021, table 9; the published small one, of 8 experts, has no gates.
     "switch_base_8": _preset(
         switch_transformer, 32128, 12, 12, 768, 3072, 0.1, num_experts=8, gated=False
@@ -195,6 +208,9 @@ PRESETS = {
     # Jiang et al. 2023, table 1, and 2024, table 1.
     "mistral_7b": _preset(mistral, 32000, 32, 32, 4096, 14336, 0.0, num_key_value_heads=8),
     "mixtral_8x7b": _preset(mixtral, 32000, 32, 32, 4096, 14336, 0.0, num_key_value_heads=8),
+    # OpenAI 2025, table 1.
+    "gpt_oss_20b": _preset(gpt_oss, 201088, 24, 64, 2880, 2880, 0.0, num_experts=32, **_GPT_OSS),
+    "gpt_oss_120b": _preset(gpt_oss, 201088, 36, 64, 2880, 2880, 0.0, num_experts=128, **_GPT_OSS),
     # Gemma Team 2024, table 1.
     "gemma2_2b": _preset(gemma, 256000, 26, 8, 2304, 9216, 0.0, num_key_value_heads=4, key_dim=256),
     "gemma2_9b": _preset(

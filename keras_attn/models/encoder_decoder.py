@@ -15,9 +15,9 @@ class EncoderDecoder(Model):
 
         logits = Decoder(E[y] + P, Encoder(E[x] + P)) E^T
 
-    One token table serves source, target and output. A functional `keras.Model`, called with a
-    dict of its inputs; `keras_attn.generation` runs its layers one target token at a time, by
-    `start` and `step`.
+    One token table serves source, target and, without a `head`, output. A functional
+    `keras.Model`, called with a dict of its inputs; `keras_attn.generation` runs its layers one
+    target token at a time, by `start` and `step`.
 
     Args:
         embedding: a `TokenEmbedding`.
@@ -26,6 +26,7 @@ class EncoderDecoder(Model):
         dropout: float. Dropout rate of the embeddings.
         source_position: position of the source, such as that of a smaller image; by default
             `position`.
+        head: a layer from the output of `decoder` to logits, by default `embedding.logits`.
 
     Call arguments:
         source_ids: int32 (B, S); 0 is padding.
@@ -54,13 +55,22 @@ class EncoderDecoder(Model):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3, figure 1.
     """
 
-    parts = ("embedding", "position", "encoder", "decoder", "dropout", "source_position")
+    parts = ("embedding", "position", "encoder", "decoder", "dropout", "source_position", "head")
     reads_prompt = False
     segment_inputs = {"source_segment_ids": "source_ids", "target_segment_ids": "target_ids"}
 
     def __init__(
-        self, embedding, position, encoder, decoder, dropout=0.0, source_position=None, **kwargs
+        self,
+        embedding,
+        position,
+        encoder,
+        decoder,
+        dropout=0.0,
+        source_position=None,
+        head=None,
+        **kwargs,
     ):
+        embedding = embedding or getattr(head, "embedding", None)
         assembly.check_layers(embedding=embedding, encoder=encoder, decoder=decoder)
         position = assembly.position_of(position, embedding)
         source_position = assembly.position_of(source_position, embedding)
@@ -69,9 +79,10 @@ class EncoderDecoder(Model):
         source = assembly.embed(embedding, source_position or position, inputs["source_ids"])
         target = assembly.embed(embedding, position, inputs["target_ids"])
         source, target = (assembly.drop_symbolic(drop, x) for x in (source, target))
-        hidden = decoder(target, encoder(source))
-        super().__init__(inputs=inputs, outputs=embedding.logits(hidden), **kwargs)
-        self.embedding = embedding
+        logits = embedding.logits if head is None else head
+        outputs = logits(decoder(target, encoder(source)))
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        self.embedding, self.head = embedding, head
         self.position, self.source_position = position, source_position
         self.encoder, self.decoder = encoder, decoder
         self.dropout, self.drop = dropout, drop
@@ -121,7 +132,7 @@ class EncoderDecoder(Model):
             cache=cache,
             **attention,
         )
-        return self.embedding.logits(assembly.last_states(x, last)), cache
+        return self._logits(assembly.last_states(x, last)), cache
 
     def packed(self, source_ids, target_ids, source_segment_ids, target_segment_ids):
         """Return logits (B, T, V) of packed rows, whose pairs do not see each other."""
@@ -135,7 +146,7 @@ class EncoderDecoder(Model):
             context_attention_mask=same_segment(target_segment_ids, source_segment_ids),
             segment_ids=target_segment_ids,
         )
-        return self.embedding.logits(x)
+        return self._logits(x)
 
     def cross_attention(self, inputs):
         """Return the attention of each target token to the source, for inputs as the model's.
@@ -154,6 +165,9 @@ class EncoderDecoder(Model):
             return_attention_scores=True,
         )
         return ops.stack([ops.mean(of["cross_attention"], axis=1) for of in scores], axis=1)
+
+    def _logits(self, x):
+        return self.embedding.logits(x) if self.head is None else self.head(x)
 
     def _encode(self, source_ids):
         """Return the encoded source and its padding mask."""

@@ -173,6 +173,7 @@ REFUSED = {
         "without a memory",
     ),
     "bert": (lambda: models.bert(V, **SIZES, max_length=8), "an `EncoderDecoder` or"),
+    "head": (lambda: models.t5(V, **SIZES, tied=False), "without a head of its own"),
     "gate": (
         lambda: models.transformer(V, **SIZES, residual="gate"),
         "`PostNorm` or `PreNorm`",

@@ -53,6 +53,8 @@ def weigh(layer, x, logits, mask):
     """Return values (B, T, D) weighted by the allowed part of exp(logits), (B, N, T, T)."""
     weights = np.where(mask, np.exp(logits), 0.0)
     total = weights.sum(-1, keepdims=True)
+    if layer.sinks:
+        total = total + np.exp(oracles.numpy_of(layer.sink_logits))[:, None, None]
     weights = weights / np.where(total == 0, 1, total)
     kernel = oracles.numpy_of(layer.output_kernel)
     bias = 0.0 if layer.output_bias is None else oracles.numpy_of(layer.output_bias)

@@ -51,7 +51,11 @@ def gemma(s):
     return decoder(s, norms=4)
 
 
-def t5(s, feed_forward=lambda d, f, index: [(d, f), (f, d)]):
+def t5(s, feed_forward=None):
+    def plain(d, f, index):
+        return gated(d, f) if s.get("gated") else [(d, f), (f, d)]
+
+    feed_forward = feed_forward or plain
     num_layers, n, d, f, size = sizes(s)
     attention, bias = projections(d, n, size), (32, n)
     found = [(s["vocabulary_size"], d), (d,), (d,)]
@@ -59,7 +63,7 @@ def t5(s, feed_forward=lambda d, f, index: [(d, f), (f, d)]):
         feed = feed_forward(d, f, index)
         found += attention + feed + [bias, (d,), (d,)]
         found += 2 * attention + feed + [bias, (d,), (d,), (d,)]
-    return found
+    return found + ([] if s.get("tied", True) else [(d, s["vocabulary_size"])])
 
 
 def switch_transformer(s):
@@ -109,6 +113,17 @@ def big_bird(s):
     return bert(s, 2)
 
 
+def gpt_oss(s):
+    num_layers, n, d, f, size = sizes(s)
+    shared, count = s["num_key_value_heads"], s["num_experts"]
+    biases = [(n, size), (shared, size), (shared, size), (d,), (n,)]
+    kernels = [*gated(d, f), (f,), (f,), (d,)]
+    block = projections(d, n, size, shared) + biases + experts(kernels, d, count)
+    block += [(count,), (d,), (d,)]
+    head = (d, s["vocabulary_size"])
+    return [(s["vocabulary_size"], d), *num_layers * block, (d,), head]
+
+
 def perceiver(s, max_length=2048):
     num_layers, n, d, f, key = sizes(s)
     c, value = s["latent_dim"], s["latent_dim"] // n
@@ -120,6 +135,7 @@ def perceiver(s, max_length=2048):
 
 
 SHAPES = {
+    "gpt_oss": gpt_oss,
     "longformer": longformer,
     "big_bird": big_bird,
     "decision_transformer": decision_transformer,

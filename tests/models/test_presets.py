@@ -165,6 +165,8 @@ EXACT = {
     "llama3_2_1b": 1_235_814_400,
     "mistral_7b": 7_241_732_096,
     "mixtral_8x7b": 46_702_792_704,
+    "gpt_oss_20b": 20_914_757_184,
+    "gpt_oss_120b": 116_829_156_672,
     "gemma2_2b": 2_614_341_888,
     "gemma2_9b": 9_241_705_984,
 }
@@ -178,7 +180,16 @@ def test_exact_parameter_counts(name):
 # As published: with one table of biases for all layers of a side. Ours has one a layer.
 @pytest.mark.parametrize(
     "name, published",
-    [("t5_small", 60_506_624), ("t5_base", 222_903_552), ("t5_11b", 11_307_321_344)],
+    [
+        ("t5_small", 60_506_624),
+        ("t5_base", 222_903_552),
+        ("t5_11b", 11_307_321_344),
+        ("t5_v1_1_small", 76_961_152),
+        ("t5_v1_1_base", 247_577_856),
+        ("t5_v1_1_large", 783_150_080),
+        ("t5_v1_1_xl", 2_849_757_184),
+        ("t5_v1_1_xxl", 11_135_332_352),
+    ],
 )
 def test_parameter_counts_of_t5(name, published):
     s = PRESETS[name][1]

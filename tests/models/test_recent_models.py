@@ -15,6 +15,7 @@ from keras_attn import depth, export, models
 from keras_attn.export.golden_outputs import replay
 from keras_attn.generation import generate
 from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.positions import YaRN
 
 SIZES = {
     "vocabulary_size": 17,
@@ -33,14 +34,22 @@ STEPS = {
     "states": oracles.random(2, 7, 5),
     "actions": oracles.random(2, 7, 7, seed=1),
 }
-CACHED = ["llama", "mistral", "mixtral", "gemma", "t5", "switch_transformer"]
+CACHED = ["llama", "mistral", "mixtral", "gpt_oss", "gemma", "t5", "t5 1.1", "switch_transformer"]
 # Arguments beside the sizes, and inputs.
 MODELS = {
     "llama": ({"num_key_value_heads": 1}, CAUSAL),
     "mistral": ({"window": 3}, CAUSAL),
     "mixtral": ({"num_experts": 3}, CAUSAL),
+    "gpt_oss": (
+        {
+            **{"num_layers": 2, "num_key_value_heads": 1, "key_dim": 6, "window": 3},
+            **{"num_experts": 5, "top_k": 2, "scaling": YaRN(8, 70, truncate=False)},
+        },
+        CAUSAL,
+    ),
     "gemma": ({"num_layers": 2, "key_dim": 6, "num_key_value_heads": 1, "window": 3}, CAUSAL),
     "t5": ({"key_dim": 5}, BOTH),
+    "t5 1.1": ({"key_dim": 5, "gated": True, "tied": False}, BOTH),
     "switch_transformer": ({"num_layers": 2, "num_experts": 5}, BOTH),
     "longformer": ({"num_layers": 1, "window": 2, "max_length": 9}, CAUSAL),
     "big_bird": ({"num_layers": 1, "block_length": 1, "num_random": 2, "max_length": 11}, CAUSAL),
@@ -65,7 +74,7 @@ def build(name, **more):
     arguments = {**SIZES, **MODELS[name][0], "dropout": 0.0, **more}
     if not {"token_ids", "target_ids"} & set(MODELS[name][1]):
         del arguments["vocabulary_size"]
-    return getattr(models, name)(**arguments)
+    return getattr(models, name.split()[0])(**arguments)
 
 
 @functools.cache
@@ -87,13 +96,28 @@ def test_llama_equals_the_formula():
     check_equal(found, whole_passes.llama(model, IDS))
 
 
+def test_gpt_oss_equals_the_formula():
+    model, _, found = built("gpt_oss")
+    check_equal(found, whole_passes.gpt_oss(model, IDS, window=3, yarn=(8, 70)))
+
+
+def test_gates_of_gpt_oss_are_bounded():
+    """A gate of 7 or more gives what 7 gives; no gate is too small."""
+    layer = built("gpt_oss")[0].depth.blocks[0].feed_forward.expert
+    gate, x = np.array([-9.0, 0.5, 7.0, 9.0]), np.array([-9.0, 2.0, 7.0, 9.0])
+    g, h = np.minimum(gate, 7), np.clip(x, -7, 7)
+    found = layer.join(ops.convert_to_tensor(gate), ops.convert_to_tensor(x))
+    np.testing.assert_allclose(found, g / (1 + np.exp(-1.702 * g)) * (h + 1), rtol=1e-6)
+
+
 def test_gemma_equals_the_formula():
     model, _, found = built("gemma")
     check_equal(found, whole_passes.gemma(model, IDS, window=3))
 
 
-def test_t5_equals_the_formula():
-    model, _, found = built("t5")
+@pytest.mark.parametrize("name", ["t5", "t5 1.1"])
+def test_t5_equals_the_formula(name):
+    model, _, found = built(name)
     check_equal(found, whole_passes.t5(model, SOURCE, IDS))
 
 

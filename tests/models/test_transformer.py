@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.layers import TokenEmbedding
-from keras_attn.models import CausalLanguageModel, transformer
+from keras_attn.layers import AdaptiveEmbedding, AdaptiveSoftmax, TokenEmbedding
+from keras_attn.models import CausalLanguageModel, EncoderDecoder, transformer
 
 SIZES = {
     "vocabulary_size": 17,
@@ -133,6 +133,26 @@ def test_logits_are_products_with_the_table_unscaled(model):
     np.testing.assert_allclose(
         model(IDS), np.asarray(hidden) @ model.embedding.table.numpy().T, atol=1e-5
     )
+
+
+def test_a_head_gives_the_logits_of_all_passes():
+    """An adaptive softmax gives log-probabilities, and has the embedding of the model."""
+    plain = transformer(**{**SIZES, "num_layers": 1})
+    head = AdaptiveSoftmax(AdaptiveEmbedding(17, 6, cutoffs=[3, 11]))
+    model = EncoderDecoder(None, "sinusoidal", plain.encoder, plain.decoder, head=head)
+    oracles.scramble(model, scale=0.5)
+    logits, real = np.asarray(model(IDS)), TARGET != 0
+    np.testing.assert_allclose(np.exp(logits).sum(axis=-1), 1, atol=1e-5)
+    segments = {"source_segment_ids": SOURCE != 0, "target_segment_ids": real}
+    packed = model({**IDS, **{name: ids.astype("int32") for name, ids in segments.items()}})
+    np.testing.assert_allclose(np.asarray(packed)[real], logits[real], atol=1e-5)
+    constants, cache = model.start(IDS, max_length=4)
+    found, _ = model.step(TARGET, constants, cache, ops.arange(4))
+    np.testing.assert_allclose(np.asarray(found)[real], logits[real], atol=1e-5)
+    again = EncoderDecoder.from_config(model.get_config())
+    assert again.head.embedding is again.embedding
+    again.set_weights(model.get_weights())
+    np.testing.assert_array_equal(again(IDS), logits)
 
 
 def test_dropout_applies_to_the_sum_of_embedding_and_position():

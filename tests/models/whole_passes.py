@@ -1,4 +1,4 @@
-"""Llama, Gemma 2 and T5 in float64, written from their papers, for the weights of a model."""
+"""Llama, gpt-oss, Gemma 2 and T5 in float64, from their papers, for the weights of a model."""
 
 import math
 
@@ -14,12 +14,24 @@ def rms_norm(norm, x):
     return x / np.sqrt((x**2).mean(-1, keepdims=True) + norm.epsilon) * scale
 
 
-def rotate(x, base):
-    """Turn component i of (B, N, T, H) with component i + H / 2 by t / base^(2 i / H)."""
-    half = x.shape[-1] // 2
-    angles = np.arange(x.shape[2])[:, None] * base ** (-np.arange(half) / half)
+def rotate(x, base, yarn=None):
+    """Turn component i of (B, N, T, H) with component i + H / 2 by t / base^(2 i / H).
+
+    `yarn` is its factor, by which slow components turn less, and the length of training.
+    """
+    half, amplitude = x.shape[-1] // 2, 1.0
+    frequencies = base ** (-np.arange(half) / half)
+    if yarn is not None:
+        factor, length = yarn
+        # Components that turn 32 times or more within the length keep their frequency.
+        turns = [half * math.log(length / (2 * math.pi * n)) / math.log(base) for n in (32, 1)]
+        low, high = max(turns[0], 0), turns[1]
+        slow = np.clip((np.arange(half) - low) / (high - low), 0, 1)
+        frequencies = frequencies * (1 - slow) + frequencies / factor * slow
+        amplitude = 1 + 0.1 * math.log(factor)
+    angles = np.arange(x.shape[2])[:, None] * frequencies
     a, b = x[..., :half], x[..., half:]
-    sin, cos = np.sin(angles), np.cos(angles)
+    sin, cos = amplitude * np.sin(angles), amplitude * np.cos(angles)
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
@@ -40,10 +52,10 @@ def t5_bias(layer, bidirectional, num_queries, num_keys, num_buckets=32, max_dis
     return found
 
 
-def attend(layer, x, context, mask, scale, base=None, cap=None, bias=0.0):
+def attend(layer, x, context, mask, scale, base=None, cap=None, bias=0.0, yarn=None):
     query, key = formulas.heads(layer, x, "query"), formulas.heads(layer, context, "key")
     if base is not None:
-        query, key = rotate(query, base), rotate(key, base)
+        query, key = rotate(query, base, yarn), rotate(key, base, yarn)
     logits = scale * np.einsum("bnth,bnsh->bnts", query, key) + bias
     if cap is not None:
         logits = cap * np.tanh(logits / cap)
@@ -68,6 +80,34 @@ def llama(model, ids, base=10000):
         x = x + attend(block.attention, y, y, mask, block.attention.key_dim**-0.5, base)
         y = rms_norm(block.feed_forward_residual.norm, x)
         x = x + gated(block.feed_forward, y, lambda value: value / (1 + math.exp(-value)))
+    return rms_norm(model.depth.norm, x) @ weight(model.head.kernel)
+
+
+def clipped_experts(layer, x):
+    """Return the weighted outputs of the best k experts, whose gate is clipped on one side."""
+    parts = layer.router_kernel, layer.router_bias, *layer.kernels, *layer.biases
+    router, router_bias, *parts = map(weight, parts)
+    found = np.zeros_like(x)
+    for place in np.ndindex(x.shape[:2]):
+        logits = x[place] @ router + router_bias
+        chosen = np.argsort(-logits)[: layer.top_k]
+        shares = np.exp(logits[chosen]) / np.exp(logits[chosen]).sum()
+        for share, expert in zip(shares, chosen, strict=True):
+            into_gate, into_up, out, gate_bias, up_bias, out_bias = (p[expert] for p in parts)
+            gate = np.minimum(x[place] @ into_gate + gate_bias, 7.0)
+            up = np.clip(x[place] @ into_up + up_bias, -7.0, 7.0)
+            hidden = gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+            found[place] += share * (hidden @ out + out_bias)
+    return found
+
+
+def gpt_oss(model, ids, window, yarn, base=150000):
+    x, real = weight(model.embedding.table)[ids], (ids != 0)[:, None, None]
+    for index, block in enumerate(model.depth.blocks):
+        mask = causal(ids.shape[1], None if index % 2 else window) & real
+        y, scale = rms_norm(block.attention_residual.norm, x), block.attention.key_dim**-0.5
+        x = x + attend(block.attention, y, y, mask, scale, base, yarn=yarn)
+        x = x + clipped_experts(block.feed_forward, rms_norm(block.feed_forward_residual.norm, x))
     return rms_norm(model.depth.norm, x) @ weight(model.head.kernel)
 
 
@@ -101,10 +141,14 @@ def t5(model, source_ids, target_ids):
                 y = rms_norm(block.cross_attention_residual.norm, x)
                 x = x + attend(block.cross_attention, y, context, masks[0], 1.0)
             y = rms_norm(block.feed_forward_residual.norm, x)
-            kernels = map(weight, block.feed_forward.weights)
-            x = x + np.maximum(y @ next(kernels), 0) @ next(kernels)
+            if len(block.feed_forward.weights) == 3:
+                x = x + gated(block.feed_forward, y, oracles.gelu_tanh)
+            else:
+                kernels = map(weight, block.feed_forward.weights)
+                x = x + np.maximum(y @ next(kernels), 0) @ next(kernels)
         return rms_norm(depth.norm, x)
 
     context = stack(model.encoder, table[source_ids], masks[0], True)
     mask = masks[1] & causal(target_ids.shape[1])
-    return stack(model.decoder, table[target_ids], mask, False, context) @ table.T / root
+    y = stack(model.decoder, table[target_ids], mask, False, context)
+    return y @ (table.T / root if model.head is None else weight(model.head.kernel))

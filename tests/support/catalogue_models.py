@@ -182,6 +182,9 @@ MODELS = {
     "models.deep_char_transformer": lambda: models.deep_char_transformer(V, **SIZES, max_length=16),
     "models.gpt": lambda: models.gpt(V, **SIZES, max_length=16),
     "models.gemma": lambda: models.gemma(V, **{**SIZES, "num_layers": 2}, window=4),
+    "models.gpt_oss": lambda: models.gpt_oss(
+        V, **{**SIZES, "num_layers": 2}, key_dim=4, window=4, num_experts=5
+    ),
     "models.gtrxl": lambda: models.gtrxl(4, {"policy": 4}, **SIZES, memory_length=12),
     "models.image_transformer": lambda: models.image_transformer(V, (3, 4, 1), **SIZES),
     "models.llama": lambda: models.llama(V, **SIZES),

@@ -53,11 +53,14 @@ def specification(model, max_length):
 
 
 def _stacks(model):
-    if isinstance(model, EncoderDecoder) and model.source_position is None:
-        return {"encoder": model.encoder, "decoder": model.decoder}
-    if isinstance(model, CausalLanguageModel) and model.memory is None and model.head is None:
-        return {"decoder": model.depth}
-    _refuse(model, "an `EncoderDecoder` or a `CausalLanguageModel`, of text and without a memory")
+    kinds = EncoderDecoder, CausalLanguageModel
+    if isinstance(model, kinds) and model.memory is None and model.head is None:
+        if isinstance(model, CausalLanguageModel):
+            return {"decoder": model.depth}
+        if model.source_position is None:
+            return {"encoder": model.encoder, "decoder": model.decoder}
+    names = " or ".join(f"`{kind.__name__}`" for kind in kinds)
+    _refuse(model, f"an {names}, of text, without a memory and without a head of its own")
 
 
 def _check_stack(stack, name):

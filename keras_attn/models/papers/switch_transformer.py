@@ -77,4 +77,4 @@ def switch_transformer(
         )
 
     sizes = vocabulary_size, num_layers, num_heads, hidden_dim, key_dim, dropout
-    return text_to_text(*sizes, num_buckets, max_distance, feed_forward, scale, name)
+    return text_to_text(*sizes, num_buckets, max_distance, feed_forward, scale, name=name)

@@ -4,6 +4,8 @@ import keras
 
 from keras_attn import depth, layers, norms, residuals, scores
 from keras_attn.models.encoder_decoder import EncoderDecoder
+from keras_attn.models.papers.llama import untied_head
+from keras_attn.ops.activations import gelu_tanh
 from keras_attn.ops.shapes import head_size
 
 
@@ -17,6 +19,8 @@ def t5(
     key_dim=None,
     num_buckets=32,
     max_distance=128,
+    gated=False,
+    tied=True,
     name="t5",
 ):
     """Build T5, an encoder and a decoder whose attention has a bias for each distance.
@@ -39,6 +43,8 @@ def t5(
             outputs and of the feed-forward layers' hidden layer.
         key_dim: int. Size H of a head; by default `hidden_dim` divided by `num_heads`.
         num_buckets, max_distance: as `keras_attn.scores.T5Bias`.
+        gated: bool. If True, feed-forward layers are GEGLU, as in T5 1.1, else ReLU.
+        tied: bool. If False, the logits have weights of their own, as in T5 1.1.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -53,17 +59,25 @@ def t5(
         between the layers of a side; the token table is that of the paper divided by the root of
         D, which gives the paper's embeddings and logits; nothing is dropped after the last norm.
 
-    Reference: [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1.
+    Reference: [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1; T5 1.1: the
+        authors' [released checkpoints](https://github.com/google-research/text-to-text-transfer-transformer/blob/main/released_checkpoints.md#t511).
     """
 
     def feed_forward(index):
-        kernel = scaled_normal()
-        return layers.FeedForward(
-            intermediate_dim, use_bias=False, dropout=dropout, kernel_initializer=kernel
+        kind, activation = (
+            (layers.GatedFeedForward, gelu_tanh) if gated else (layers.FeedForward, "relu")
+        )
+        return kind(
+            intermediate_dim,
+            activation,
+            use_bias=False,
+            dropout=dropout,
+            kernel_initializer=scaled_normal(),
         )
 
+    head = None if tied else untied_head(vocabulary_size, scaled_normal())
     sizes = vocabulary_size, num_layers, num_heads, hidden_dim, key_dim, dropout
-    return text_to_text(*sizes, num_buckets, max_distance, feed_forward, name=name)
+    return text_to_text(*sizes, num_buckets, max_distance, feed_forward, head=head, name=name)
 
 
 def scaled_normal(scale=1.0):
@@ -82,6 +96,7 @@ def text_to_text(
     max_distance,
     feed_forward,
     scale=1.0,
+    head=None,
     name=None,
 ):
     """Build an encoder and a decoder as T5's, of layers `feed_forward(index)`."""
@@ -120,5 +135,6 @@ def text_to_text(
         encoder=stack("dense", has_context=False),
         decoder=stack("causal", has_context=True),
         dropout=dropout,
+        head=head,
         name=name,
     )
