@@ -16,7 +16,8 @@ from keras_attn.layers import (
     MixtureOfExperts,
     MultiHeadAttention,
 )
-from keras_attn.ops.activations import gelu_tanh
+from keras_attn.models.papers.gpt_oss import ClippedGatedFeedForward
+from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
 from keras_attn.patterns import Global, Local
 
 SCRIPT = Path(__file__).with_name("transformers_layers.py")
@@ -75,31 +76,11 @@ def test_experts_of_switch_transformer():
     peers.check_close(layer(given["x"]), given["y"])
 
 
-@keras.saving.register_keras_serializable("test")
-class ClippedGate(GatedFeedForward):
-    """The experts of gpt-oss: (up + 1) gate sigmoid(1.702 gate), of clipped numbers."""
-
-    def join(self, gate, intermediate):
-        gate = ops.minimum(gate, 7.0)
-        gate = gate * ops.sigmoid(1.702 * gate)
-        return (ops.clip(intermediate, -7.0, 7.0) + 1) * gate
-
-
 def test_experts_of_gpt_oss():
     given = case("gpt_oss_experts")
-    expert = ClippedGate(7, use_bias=True)
+    expert = ClippedGatedFeedForward(7, gelu_sigmoid, use_bias=True)
     layer = built(MixtureOfExperts(expert, 5, 3, use_router_bias=True), given["x"])
-    values = {
-        "router_kernel": given["router.weight"].T,
-        "router_bias": given["router.bias"],
-        "gate_kernel": given["experts.gate_up_proj"][..., ::2],
-        "intermediate_kernel": given["experts.gate_up_proj"][..., 1::2],
-        "output_kernel": given["experts.down_proj"],
-        "gate_bias": given["experts.gate_up_proj_bias"][..., ::2],
-        "intermediate_bias": given["experts.gate_up_proj_bias"][..., 1::2],
-        "output_bias": given["experts.down_proj_bias"],
-    }
-    layer.set_weights([values[weight.name] for weight in layer.weights])
+    peers.set_experts_of_gpt_oss(layer, given)
     peers.check_close(layer(given["x"]), given["y"])
 
 

@@ -5,15 +5,19 @@ from pathlib import Path
 import numpy as np
 import peers
 import pytest
-from peers import part, set_attention, set_dense, set_norm
+from peers import part, set_attention, set_dense, set_experts_of_gpt_oss, set_norm
 
-from keras_attn import models
+from keras_attn import models, positions
 
 SCRIPT = Path(__file__).with_name("transformers_models.py")
 SIZES = {"num_layers": 2, "num_heads": 3, "hidden_dim": 12, "intermediate_dim": 11, "dropout": 0.0}
 V = 97
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 GATED = ("gate_proj", "up_proj", "down_proj")
+GPT_OSS = {
+    **{"window": 4, "key_dim": 6, "num_experts": 4, "top_k": 2},
+    "scaling": positions.YaRN(32, 4096, truncate=False),
+}
 pytestmark = pytest.mark.slow
 
 
@@ -31,6 +35,7 @@ def ids_of(given, name="ids"):
         ("llama", {}),
         ("mistral", {"window": 4, "epsilon": 1e-6}),
         ("mixtral", {"num_experts": 4}),
+        ("gpt_oss", GPT_OSS),
         ("gemma", {"window": 4, "key_dim": 6}),
     ],
 )
@@ -57,15 +62,24 @@ def test_causal_language_models(name, arguments):
             gate, up = np.split(weights["experts.gate_up_proj"].swapaxes(1, 2), 2, axis=2)
             down = weights["experts.down_proj"].swapaxes(1, 2)
             block.feed_forward.set_weights([weights["gate.weight"].T, gate, up, down])
+        elif name == "gpt_oss":
+            block.attention.sink_logits.assign(given[f"model.layers.{index}.self_attn.sinks"])
+            set_experts_of_gpt_oss(block.feed_forward, weights)
         else:
             set_dense(block.feed_forward, weights, *GATED)
     peers.check_close(model(ids_of(given)), given["y"])
 
 
-@pytest.mark.parametrize("name", ["t5", "switch_transformer"])
-def test_text_to_text_models(name):
-    given = case(name)
-    more = {"num_experts": 4, "gated": False} if name == "switch_transformer" else {}
+@pytest.mark.parametrize(
+    "name, case_name, more",
+    [
+        ("t5", "t5", {}),
+        ("t5", "t5_v1_1", {"gated": True, "tied": False}),
+        ("switch_transformer", "switch_transformer", {"num_experts": 4, "gated": False}),
+    ],
+)
+def test_text_to_text_models(name, case_name, more):
+    given = case(case_name)
     model = getattr(models, name)(V, **SIZES, key_dim=5, **more)
     model.embedding.table.assign(given["shared.weight"] / np.sqrt(SIZES["hidden_dim"]))
     for side in ("encoder", "decoder"):
@@ -91,7 +105,11 @@ def test_text_to_text_models(name):
                 )
                 block.feed_forward.set_weights([weights["router.classifier.weight"].T, wi, wo])
             else:
-                set_dense(block.feed_forward, weights, "wi", "wo")
+                into = ("wi_0", "wi_1") if "wi_0.weight" in weights else ("wi",)
+                set_dense(block.feed_forward, weights, *into, "wo")
+    if model.head is not None:
+        # This version of transformers shares the table, but for the factor of the logits.
+        set_dense(model.head, given, "lm_head" if "lm_head.weight" in given else "shared")
     found = model({"source_ids": ids_of(given, "source"), "target_ids": ids_of(given)})
     peers.check_close(found, given["y"])
 

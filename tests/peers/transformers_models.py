@@ -41,6 +41,11 @@ def causal():
                 "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
             },
         ),
+        (
+            "gpt_oss",
+            "GptOss",
+            {"sliding_window": 4, "head_dim": 6, "num_local_experts": 4, "num_experts_per_tok": 2},
+        ),
         ("gemma", "Gemma2", {"sliding_window": 4, "head_dim": 6, "query_pre_attn_scalar": 6}),
     ):
         config = getattr(transformers, f"{kind}Config")(**SIZES, **shared, **more)
@@ -52,6 +57,11 @@ def text_to_text():
     sizes = {"vocab_size": V, "d_model": D, "d_kv": 5, "d_ff": F, "num_heads": N, "num_layers": 2}
     for name, kind, more in (
         ("t5", "T5", {"num_decoder_layers": 2, "feed_forward_proj": "relu"}),
+        (
+            "t5_v1_1",
+            "T5",
+            {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        ),
         (
             "switch_transformer",
             "SwitchTransformers",

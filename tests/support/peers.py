@@ -62,6 +62,22 @@ def set_dense(target, weights, *names):
     target.set_weights(arrays)
 
 
+def set_experts_of_gpt_oss(layer, weights):
+    """Copy a router and its experts, whose gates and inputs alternate in one matrix."""
+    both, biases = weights["experts.gate_up_proj"], weights["experts.gate_up_proj_bias"]
+    values = {
+        "router_kernel": weights["router.weight"].T,
+        "router_bias": weights["router.bias"],
+        "gate_kernel": both[..., ::2],
+        "intermediate_kernel": both[..., 1::2],
+        "output_kernel": weights["experts.down_proj"],
+        "gate_bias": biases[..., ::2],
+        "intermediate_bias": biases[..., 1::2],
+        "output_bias": weights["experts.down_proj_bias"],
+    }
+    layer.set_weights([values[weight.name] for weight in layer.weights])
+
+
 def set_norm(norm, weights, name):
     """Copy a norm's gain, and its bias if it has one."""
     kinds = ("weight", "bias")
