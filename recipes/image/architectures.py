@@ -2,15 +2,15 @@
 
 import math
 
-from keras_attn import models, patterns
+from keras_attn import layers, models, patterns, positions
 
 from ..model_arguments import build_model
-from .shapes import token_grid
+from .shapes import CLASSIFIERS, token_grid
 
 
 def build(options, kind):
     """Build the model `options.model` for images of an `ImageKind`."""
-    if options.model == "vit":
+    if options.model in CLASSIFIERS:
         arguments = {
             "num_classes": kind.num_classes,
             "image_shape": kind.image_shape,
@@ -18,7 +18,8 @@ def build(options, kind):
             **options.sizes(),
             "dropout": options.dropout,
         }
-        return build_model(models.vit, arguments, options.more)
+        builder = models.vit if options.model == "vit" else perceiver
+        return build_model(builder, arguments, options.more)
     own = _image if options.model == "image_transformer" else _sparse
     arguments = {
         "vocabulary_size": kind.num_values + 2,
@@ -28,6 +29,35 @@ def build(options, kind):
         **own(options, kind),
     }
     return build_model(getattr(models, options.model), arguments, options.more)
+
+
+def perceiver(
+    num_classes,
+    image_shape,
+    patch_size,
+    num_layers,
+    num_heads,
+    hidden_dim,
+    intermediate_dim,
+    dropout,
+    num_latents=16,
+):
+    """Build a classifier of images by the encoder of `models.perceiver`, of patches for tokens."""
+    embedding = layers.PatchEmbedding(patch_size, hidden_dim, class_token=False)
+    length = embedding.num_tokens(image_shape)
+    text = models.perceiver(
+        vocabulary_size=1,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        hidden_dim=hidden_dim,
+        intermediate_dim=intermediate_dim,
+        dropout=dropout,
+        num_latents=num_latents,
+        max_length=length,
+    )
+    position = positions.Learned(length)
+    how = {"position": position, "image_shape": image_shape, "pooling": "mean"}
+    return models.Classifier(embedding, text.encoder, num_classes, **how, name="perceiver")
 
 
 def _image(options, kind):

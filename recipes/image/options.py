@@ -6,7 +6,7 @@ import os
 
 from ..model_arguments import ModelArguments
 from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
-from .shapes import DATASETS, MODELS, PATTERNS, pattern_sizes
+from .shapes import CLASSIFIERS, DATASETS, MODELS, PATTERNS, pattern_sizes
 
 _SHAPE = {"metavar": ("ROWS", "COLUMNS")}
 
@@ -27,9 +27,9 @@ class RecipeOptions(
 
     DESCRIPTION = (
         "Trains a model of images, evaluates it on held-out ones in bits per dimension, draws "
-        "samples, exports it and writes a result card; vit classifies images and is evaluated by "
-        "its accuracy. By default the images are scikit-learn's digits. The same command with the "
-        "same --out resumes a run."
+        "samples, exports it and writes a result card; vit and perceiver classify images and are "
+        "evaluated by their accuracy. By default the images are scikit-learn's digits. The same "
+        "command with the same --out resumes a run."
     )
 
     dataset: str = option("digits", choices=tuple(DATASETS))
@@ -39,7 +39,11 @@ class RecipeOptions(
     model: str = option("image_transformer", choices=MODELS)
     dropout: float | None = option({"": 0.2}, within=(0, 1))
     pattern: str | None = option(
-        {"": "block_local_1d", "sparse_transformer": "strided", "vit": "dense"},
+        {
+            "": "block_local_1d",
+            "sparse_transformer": "strided",
+            **dict.fromkeys(CLASSIFIERS, "dense"),
+        },
         "earlier tokens that a token attends to; dense: all",
         choices=PATTERNS,
     )
@@ -64,7 +68,10 @@ class RecipeOptions(
     )
     num_mixtures: int | None = option({"": 10}, "of logistics", at_least=1)
     patch_size: int | None = option(
-        None, "rows and columns of a patch of vit (default: a quarter of the image's)", at_least=1
+        None,
+        "rows and columns of a patch of vit (default: a quarter of the image's) and of perceiver "
+        "(default: 1, a pixel)",
+        at_least=1,
     )
     batch_size: int = option(32, "images of a step", at_least=1)
     train_images: int = option(60_000, "images to train on", identity=False, at_least=1)
@@ -89,7 +96,8 @@ class RecipeOptions(
         options = super(RecipeOptions, options).resolve().divide(steps)
         given = options.block_length, options.stride
         sizes = pattern_sizes(DATASETS[options.dataset], options.likelihood, *given)
-        patch_size = DATASETS[options.dataset].image_shape[0] // 4
+        height = DATASETS[options.dataset].image_shape[0]
+        patch_size = 1 if options.model == "perceiver" else height // 4
         return options.fill(**sizes, warmup_steps=options.steps // 10, patch_size=patch_size)
 
     def check(self):
@@ -107,7 +115,7 @@ class RecipeOptions(
                     "--pattern must be dense, strided or fixed for sparse_transformer. "
                     f"Received: --pattern {self.pattern}."
                 )
-        if self.model == "vit":
+        if self.model in CLASSIFIERS:
             self._check_classifier()
         if self.likelihood == "logistics" and self.temperature != 1:
             raise OptionError("--temperature is for --likelihood categorical.")
@@ -116,7 +124,7 @@ class RecipeOptions(
         kind = DATASETS[self.dataset]
         if kind.num_classes is None:
             raise OptionError(
-                f"--dataset must have classes for vit. Received: --dataset {self.dataset}."
+                f"--dataset must have classes for {self.model}. Received: --dataset {self.dataset}."
             )
         if self.likelihood != "categorical" or self.pattern != "dense":
             raise OptionError(
@@ -135,8 +143,9 @@ class RecipeOptions(
 
     def _with_preset(self):
         """Return a copy with the preset's model, sizes and pattern where none are given."""
-        # A summary is for text.
-        build, preset = self.find_preset(lambda name, x: name in MODELS and "summary" not in x)
+        # Presets with a summary, or with latents, are for text.
+        of_text = {"summary", "num_latents"}
+        build, preset = self.find_preset(lambda name, x: name in MODELS and not of_text & x.keys())
         found = {n: v for n, v in preset.items() if n not in ("vocabulary_size", "image_shape")}
         pattern = found.pop("pattern", None)
         if pattern is not None:

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-MODELS = ("image_transformer", "sparse_transformer", "vit")
+CLASSIFIERS = ("vit", "perceiver")
+MODELS = ("image_transformer", "sparse_transformer", *CLASSIFIERS)
 PATTERNS = ("dense", "block_local_1d", "block_local_2d", "strided", "fixed")
 # The Image Transformer's 1-D block; smaller images have four blocks.
 _BLOCK = 256

@@ -15,11 +15,11 @@ from ..run import TrainingRun
 from .architectures import build
 from .batches import OrderedBatches, ShuffledBatches
 from .data import Images, read_images
-from .shapes import DATASETS
+from .shapes import CLASSIFIERS, DATASETS
 
 
 def run(options, started):
-    kind = ClassifierRun if options.model == "vit" else ImageRun
+    kind = ClassifierRun if options.model in CLASSIFIERS else ImageRun
     kind(options).execute(started)
 
 

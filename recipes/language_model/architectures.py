@@ -90,6 +90,12 @@ def _windowed(options):
     return {"window": options.context // 2 + 1}
 
 
+def _gpt_oss(options):
+    # An eighth of the experts works for a token, as in the paper, but at least two.
+    experts = {"num_experts": 8, "top_k": 2}
+    return {**_windowed(options), **experts, "key_dim": options.hidden_dim // options.num_heads}
+
+
 _OWN = {
     "gpt": lambda options: {"max_length": options.context},
     "deep_char_transformer": lambda options: {"max_length": options.context},
@@ -101,6 +107,7 @@ _OWN = {
     "llama": lambda options: {},
     "mistral": _windowed,
     "mixtral": lambda options: {},
+    "gpt_oss": _gpt_oss,
     "gemma": _windowed,
 }
 # Arguments with which every query attends to all keys before it.

@@ -9,7 +9,7 @@ from ..text.options import TextOptions
 
 WITH_MEMORY = ("transformer_xl", "compressive_transformer", "adaptive_span_transformer")
 SPARSE = ("adaptive_span_transformer", "reformer", "sparse_transformer")
-RECENT = ("llama", "mistral", "mixtral", "gemma")
+RECENT = ("llama", "mistral", "mixtral", "gpt_oss", "gemma")
 MODELS = ("gpt", "deep_char_transformer", *WITH_MEMORY[:2], *SPARSE, *RECENT)
 # Arguments of a preset that --context and --memory decide, and those that follow from them.
 _LENGTHS = ("vocabulary_size", "max_length", "memory_length", "max_span")

@@ -5,6 +5,7 @@ import sys
 
 import keras
 import numpy as np
+import oracles
 import pytest
 import recipe_runs
 import tensorflow as tf
@@ -97,8 +98,9 @@ def test_a_run_writes_card_samples_and_export(tmp_path, capsys, likelihood):
 
 
 @pytest.mark.slow
-def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys):
-    options = ("--model", "vit", "--steps", "300", "--hidden-dim", "24", "--test-images", "179")
+@pytest.mark.parametrize("model", ["vit", "perceiver"])
+def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys, model):
+    options = ("--model", model, "--steps", "300", "--hidden-dim", "24", "--test-images", "179")
     assert run(tmp_path, *options, "--batch-size", "16") == 0
     value = card(tmp_path)["results"]["test"]["value"]
     assert value > 0.5 and f"accuracy {value:.4g} (179 images)" in capsys.readouterr().out
@@ -108,6 +110,17 @@ def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys):
     found = classify(images=tf.constant(images))
     assert np.mean(found["class"] == test.take_labels(range(179))) == pytest.approx(value)
     np.testing.assert_allclose(tf.reduce_sum(found["probabilities"], axis=-1), 1, atol=1e-5)
+
+
+def test_a_perceiver_reads_single_pixels_with_few_latents():
+    options = parse("--model", "perceiver", *SMALL, "--with", "num_latents=3")
+    model = build(options, DATASETS["digits"])
+    assert model.embedding.patch_size == 1 and model.encoder.num_latents == 3
+    oracles.scramble(model, scale=0.5)
+    images = np.tile(oracles.random(1, 8, 8, 1), (64, 1, 1, 1))
+    images.reshape(64, 64)[range(64), range(64)] += 1.0  # each row in another pixel
+    logits = np.asarray(model(images))
+    assert logits.shape == (64, 10) and len(np.unique(logits[:, 0])) == 64
 
 
 def test_labels_are_those_of_the_images():

@@ -7,6 +7,7 @@ import shutil
 
 import keras
 import numpy as np
+import oracles
 import pytest
 import recipe_runs
 import tensorflow as tf
@@ -17,6 +18,8 @@ from recipe_runs import run as run_recipe
 from keras_attn import text
 from keras_attn.callbacks import Resume
 from recipes.card import read_history
+from recipes.language_model.architectures import build
+from recipes.language_model.options import RECENT
 from recipes.language_model.training import LanguageModelRun
 from recipes.text.corpus import decode, encode, train_tokenizer
 
@@ -132,8 +135,21 @@ def test_auxiliary_losses_can_be_left_out(data, tmp_path):
     assert plain.compiled_model is plain.model
 
 
+@pytest.mark.parametrize("model", RECENT)
+def test_recent_models_read_the_whole_context(model):
+    """Two blocks, of which one may have a window, reach from the last token to the first."""
+    options = parse(*SMALL, "--model", model, "--hidden-dim", "8", "--max-length", "4")
+    built = build(options, vocabulary_size=17)
+    oracles.scramble(built, scale=0.7)
+    ids = np.arange(1, CONTEXT + 1)[None]
+    logits = np.asarray(built({"token_ids": ids}))[0, -1]
+    ids[0, 0] = 16
+    assert logits.shape == (17,)
+    assert np.abs(np.asarray(built({"token_ids": ids}))[0, -1] - logits).max() > 1e-4
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["llama", "mistral", "mixtral", "gemma"])
+@pytest.mark.parametrize("model", RECENT)
 def test_recent_models_run(data, tmp_path, model):
     """Heads of four numbers, which rotary positions pair."""
     assert run(data, tmp_path, "--model", model, "--hidden-dim", "8", "--max-length", "4") == 0

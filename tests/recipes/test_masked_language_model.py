@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import oracles
 import pytest
 import recipe_runs
 from recipe_runs import card
@@ -48,6 +49,17 @@ def test_a_run_learns_and_writes_card_and_export(text, tmp_path, capsys):
     assert model.count_params() == entries["parameters"]
     assert run(text, tmp_path, "--steps", "400", "--mask-rate", "0.3") == 2
     assert "started with other options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["modern_bert", "longformer", "big_bird", "perceiver"])
+def test_other_models_read_both_sides(text, tmp_path, model):
+    options = parse("--text", text, "--out", tmp_path, *SMALL, "--model", model)
+    built = MaskedLanguageModelRun(options).model
+    oracles.scramble(built, scale=0.7)
+    ids = np.tile(np.arange(11) % 4 + 4, (3, 1))
+    ids[[1, 2], [4, 6]] = 8  # the mask, before and after the place 5
+    found, before, after = np.asarray(built({"token_ids": ids}))[:, 5]
+    assert min(np.abs(found - before).max(), np.abs(found - after).max()) > 1e-4
 
 
 @pytest.mark.slow
