@@ -1,4 +1,4 @@
-"""How many facts do experts remember at the active size of a dense network?"""
+"""Facts that mixtures of experts remember at the active size of a dense network."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def run(make_feed_forward):
 
 EXPERIMENT = Experiment(
     "facts",
-    __doc__.strip(),
+    "How many facts do experts remember at the active size of a dense network?",
     "The share of 4,096 random facts (a, b) -> c that a model of one block of width 64 remembers "
     "after 1,504 steps of 256 facts. `dense_64` is `FeedForward(64)`, `experts_8_top_1` has eight "
     "such experts and computes one, `experts_16_top_2` has sixteen of half the width and computes "

@@ -220,7 +220,7 @@ def test_a_pickle_without_torch_names_the_remedy(tmp_path, monkeypatch):
 
 def test_an_unknown_override_is_refused(tmp_path):
     with pytest.raises(ValueError, match="arguments of `build_model`: pattern, dropout, name. "):
-        from_hugging_face(write(tmp_path, "llama"), droput=0.1)
+        from_hugging_face(write(tmp_path, "llama"), drop_out=0.1)
 
 
 def test_whole_golden_outputs_are_accepted(tmp_path):
