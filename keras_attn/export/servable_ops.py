@@ -27,8 +27,8 @@ _OPS_BY_VERSION = {
         Sigmoid SigmoidGrad Sin Size Slice Softmax Softplus Split SplitV Sqrt Square
         SquaredDifference Squeeze StatefulPartitionedCall StatelessWhile StaticRegexFullMatch
         StopGradient StridedSlice StridedSliceGrad StringJoin StringLength Sub Substr Sum Tanh
-        TanhGrad TensorListReserve TensorListSetItem TensorListStack TensorScatterSub TopKV2
-        Transpose UnicodeDecode UnicodeEncode Unpack VarHandleOp Where While ZerosLike
+        TanhGrad TensorListReserve TensorListSetItem TensorListStack TensorScatterSub Tile
+        TopKV2 Transpose UnicodeDecode UnicodeEncode Unpack VarHandleOp Where While ZerosLike
         SentencepieceOp SentencepieceTokenizeOp SentencepieceDetokenizeOp
     """,
     (2, 4): "StatelessRandomUniformFullIntV2 StatelessRandomUniformV2",
