@@ -39,6 +39,7 @@ def test_every_value_of_the_package_is_in_the_picture(name):
     bases = {
         "Bias",
         "KernelScore",
+        "Memory",
         "Norm",
         "Pattern",
         "Position",
