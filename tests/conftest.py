@@ -12,6 +12,9 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from fork_server import run_python  # noqa: E402
 
+# Programs for another Python, with torch and transformers.
+collect_ignore_glob = ["convert/make_*.py", "peers/transformers_*.py"]
+
 
 def pytest_collection_finish():
     """Exclude what the imports made, 440,000 objects, from each later garbage collection."""
