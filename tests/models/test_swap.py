@@ -96,9 +96,10 @@ SWAPS = {
         "depth": ("Stack(", "ACT("),
     },
     "gpt": {
-        **CAUSAL,
+        "score": ("pattern=pattern(index)", 'score="additive", pattern=pattern(index)'),
+        "pattern": ("pattern(index) if callable(pattern) else pattern", "Local(3)"),
         "position": ("Learned(max_length, embeddings_initializer=normal)", "Axial((3, 4), (2, 4))"),
-        "residual": ("residuals.PreNorm(norm=norms.LayerNorm(1e-5))", '"post_norm"'),
+        "residual": ("residuals.PreNorm(norm=norms.LayerNorm(epsilon))", '"post_norm"'),
         "depth": ("Stack(", "Reversible("),
     },
     "deep_char_transformer": {
@@ -217,7 +218,7 @@ SWAPS = {
     "vit": {
         "score": ("num_heads, head_size", 'num_heads, score="additive", key_dim=head_size'),
         "pattern": ("num_heads, head_size", 'num_heads, pattern="causal", key_dim=head_size'),
-        "norm": ("LayerNorm(1e-6)", "RMSNorm()"),
+        "norm": ("norms.LayerNorm(epsilon)", "RMSNorm()"),
         "residual": ("PreNorm", "LayerScale"),
         "depth": RECURRENT,
     },
