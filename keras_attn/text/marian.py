@@ -31,7 +31,7 @@ class Marian(Tokenizer):
 
     Args:
         source_model, target_model: bytes. Serialised SentencePiece models.
-        vocabulary: dict of the id of each piece, "<pad>", "<unk>" and "</s>" among them.
+        vocabulary: dict of the id of each piece, `<pad>`, `<unk>` and `</s>` among them.
         target_vocabulary: dict. That of the target texts, if it is another one.
 
     Raises:

@@ -37,7 +37,7 @@ class SentencePiece(Tokenizer):
         model_proto: bytes. A serialised SentencePiece model.
         template: a `Template`, the special tokens around a text. None ends each text with eos, if
             the model has that.
-        special_tokens: dict of the ids of more tokens, such as T5's "<extra_id_0>", above those of
+        special_tokens: dict of the ids of more tokens, such as T5's `<extra_id_0>`, above those of
             the model. No text becomes such an id, and `decode` drops them.
         pad_id: int. Id of padding, if the model has none.
 
