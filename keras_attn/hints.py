@@ -18,6 +18,7 @@ _SAME_ARGUMENTS = {
     "num_heads": "heads n_heads nhead n_head num_attention_heads num_query_heads",
     "num_key_value_heads": "num_kv_heads n_kv_heads",
     "num_layers": "layers n_layers n_layer num_hidden_layers num_blocks depth",
+    "pad_id": "mask_zero padding_idx pad_token_id",
     "top_k": "k",
     "top_p": "p",
     "value_dim": "d_v",

@@ -20,6 +20,7 @@ from keras_attn.layers.pixel_embedding import PixelEmbedding
 from keras_attn.layers.positioned_block import PositionedBlock
 from keras_attn.layers.segment_embedding import SegmentEmbedding
 from keras_attn.layers.token_embedding import TokenEmbedding
+from keras_attn.layers.token_head import TokenHead
 from keras_attn.layers.trajectory_embedding import TrajectoryEmbedding
 from keras_attn.layers.transformer_block import TransformerBlock
 
@@ -42,6 +43,7 @@ __all__ = [
     "SegmentEmbedding",
     "SeparableConvTransition",
     "TokenEmbedding",
+    "TokenHead",
     "TrajectoryEmbedding",
     "TransformerBlock",
 ]

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_ids, check_integers, check_sizes
+from keras_attn.ops.checks import check_ids, check_integers, check_pad_id, check_sizes
 from keras_attn.ops.shapes import flatten_rows
 
 
@@ -30,7 +30,8 @@ class AdaptiveEmbedding(registry.MaskedLayer):
             give a single cluster.
         div_val: int. By how much each cluster is narrower than the one before.
         scaled: bool. If True, embeddings are multiplied by sqrt(D).
-        mask_zero: bool. If True, id 0 is padding: the layer makes Keras's implicit mask.
+        pad_id: int. The id of padding, of which the layer makes Keras's implicit mask; None for
+            none.
         embeddings_initializer: of the tables; by default normal with standard deviation D^-1/2.
         projection_initializer: of P_i; by default normal with standard deviation d_i^-1/2. Both
             defaults together give the scaled embeddings unit variance.
@@ -66,13 +67,14 @@ class AdaptiveEmbedding(registry.MaskedLayer):
         cutoffs=(),
         div_val=1,
         scaled=True,
-        mask_zero=True,
+        pad_id=0,
         embeddings_initializer=None,
         projection_initializer=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim, div_val=div_val)
+        check_pad_id(pad_id, vocabulary_size)
         if not isinstance(cutoffs, (list, tuple)):
             raise ValueError(f"`cutoffs` must be a list of ints. Received: cutoffs={cutoffs!r}.")
         check_sizes(**{f"cutoffs[{i}]": cutoff for i, cutoff in enumerate(cutoffs)})
@@ -94,7 +96,7 @@ class AdaptiveEmbedding(registry.MaskedLayer):
         self.cutoffs = [int(cutoff) for cutoff in cutoffs]
         self.div_val = div_val
         self.scaled = scaled
-        self.mask_zero = mask_zero
+        self.pad_id = pad_id
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.projection_initializer = keras.initializers.get(projection_initializer)
         self.widths = [hidden_dim // div_val**i for i in range(len(self.bounds))]
@@ -142,7 +144,7 @@ class AdaptiveEmbedding(registry.MaskedLayer):
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 
     def compute_mask(self, inputs, previous_mask=None):
-        return ops.not_equal(inputs, 0) if self.mask_zero else previous_mask
+        return previous_mask if self.pad_id is None else ops.not_equal(inputs, self.pad_id)
 
     def compute_output_spec(self, inputs):
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)

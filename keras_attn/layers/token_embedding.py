@@ -12,6 +12,7 @@ from keras_attn.initializers import redraw
 from keras_attn.ops.checks import (
     check_ids,
     check_integers,
+    check_pad_id,
     check_shape,
     check_sizes,
     check_that,
@@ -32,7 +33,8 @@ class TokenEmbedding(registry.MaskedLayer):
         vocabulary_size: int. Number of tokens V.
         hidden_dim: int. Width D.
         scaled: bool. If True, embeddings are multiplied by sqrt(D).
-        mask_zero: bool. If True, id 0 is padding: the layer makes Keras's implicit mask.
+        pad_id: int. The id of padding, of which the layer makes Keras's implicit mask; None for
+            none.
         embeddings_initializer: of the table; by default normal with standard deviation D^-1/2,
             which gives the scaled embeddings unit variance.
         logits_cap: float. Bound c of the logits, which are then c tanh(x E^T / c); None for none.
@@ -44,8 +46,8 @@ class TokenEmbedding(registry.MaskedLayer):
         (B, T, D); `logits(x)` of (B, T, D) gives (B, T, V).
 
     Raises:
-        ValueError: if a size is below 1, `logits_cap` is not above 0, or `token_ids` are not
-            integers or, in an eager call, not ids of the vocabulary.
+        ValueError: if a size is below 1, `pad_id` is no id, `logits_cap` is not above 0, or
+            `token_ids` are not integers or, in an eager call, not ids of the vocabulary.
 
     Example:
         >>> import keras, keras_attn
@@ -66,17 +68,18 @@ class TokenEmbedding(registry.MaskedLayer):
         vocabulary_size,
         hidden_dim,
         scaled=True,
-        mask_zero=True,
+        pad_id=0,
         embeddings_initializer=None,
         logits_cap=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         check_sizes(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
+        check_pad_id(pad_id, vocabulary_size)
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.scaled = scaled
-        self.mask_zero = mask_zero
+        self.pad_id = pad_id
         if logits_cap is not None:
             is_number = isinstance(logits_cap, numbers.Real)
             check_that(is_number and logits_cap > 0, "above 0", logits_cap=logits_cap)
@@ -110,9 +113,9 @@ class TokenEmbedding(registry.MaskedLayer):
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scaled else x
 
     def compute_mask(self, inputs, previous_mask=None):
-        if keras.backend.is_float_dtype(inputs.dtype) or not self.mask_zero:
+        if keras.backend.is_float_dtype(inputs.dtype) or self.pad_id is None:
             return previous_mask
-        return ops.not_equal(inputs, 0)
+        return ops.not_equal(inputs, self.pad_id)
 
     def compute_output_spec(self, inputs, reverse=False):
         if reverse:

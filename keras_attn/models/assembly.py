@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from keras_attn import positions
-from keras_attn.attention.segments import segment_positions
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
@@ -51,6 +50,11 @@ def position_of(identifier, embedding):
     return positions.get(identifier, dtype=embedding.dtype_policy)
 
 
+def real_tokens(token_ids, pad_id):
+    """Return the padding mask (B, T) of ids; None if no id is padding."""
+    return None if pad_id is None else ops.not_equal(token_ids, pad_id)
+
+
 def embed(embedding, position, token_ids, positions=None):
     """Embed tokens and add their positions, by default 0 .. T-1, if there is a `position`."""
     x = embedding(token_ids)
@@ -63,11 +67,6 @@ def drop_symbolic(drop, x):
     Keras records the default of a call, `training=False`, and passes it to all later layers.
     """
     return drop(x, training=None)
-
-
-def embed_rows(model, position, token_ids, segment_ids):
-    """Embed packed rows, in each sequence of which positions begin at 0."""
-    return model.drop(embed(model.embedding, position, token_ids, segment_positions(segment_ids)))
 
 
 def last_states(x, last):

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.masks import keras_mask
+from keras_attn.attention.segments import segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_that
@@ -38,7 +39,8 @@ class CausalLanguageModel(Model):
             `model.head(model.depth.output, labels)`.
 
     Call arguments:
-        token_ids: int32 (B, T); 0 is padding.
+        token_ids: int32 (B, T), padded with the embedding's `pad_id`, which is 0 by default. A
+            model without one reads any id as a token: padding at the end changes no token before.
         memory, memory_length: with a memory, (B, L, M, D) and int32 (B,), at first from
             `initial_memory`; more if the memory's state has more.
         segment_ids: optional without a memory, int32 (B, T), for rows of several sequences, as
@@ -121,7 +123,7 @@ class CausalLanguageModel(Model):
         """True if a cache that is not `whole` has the same size for any number of tokens."""
         return getattr(self.depth, "keeps_sums", False)
 
-    def start(self, inputs, max_length, whole=True):
+    def start(self, inputs, max_length, padding_mask=None, whole=True):
         """Return no constants, and the empty cache for `max_length` tokens; for None it grows.
 
         Unless it is `whole`, which beams need, it may have sums in place of keys.
@@ -148,7 +150,8 @@ class CausalLanguageModel(Model):
                 f"Received: memory={self.memory!r}."
             )
         assembly.check_packable(self.depth)
-        x = assembly.embed_rows(self, self.position, token_ids, segment_ids)
+        positions = segment_positions(segment_ids)
+        x = self.drop(assembly.embed(self.embedding, self.position, token_ids, positions))
         return self._logits(self.depth(x, segment_ids=segment_ids))
 
     def span_summary(self, token_ids=None):

@@ -34,7 +34,7 @@ class Classifier(Model):
 
     Call arguments:
         images: (B, height, width, channels), with an `image_shape`.
-        token_ids: int32 (B, T) without one; 0 is padding.
+        token_ids: int32 (B, T) without one, padded with the embedding's `pad_id`.
         segment_ids: optional with a `segment`, int32 (B, T); by default all 0.
 
     Returns:

@@ -100,7 +100,9 @@ def example(model):
 
 def num_tokens(model):
     """Return the number of token ids, from 1 on, that a model certainly has."""
-    return getattr(getattr(model, "embedding", None), "vocabulary_size", 2) - 1
+    parts = [getattr(model, name, None) for name in ("embedding", "target_embedding")]
+    sizes = [getattr(part, "vocabulary_size", 2) for part in parts if part is not None]
+    return min(sizes, default=2) - 1
 
 
 def example_array(shape, dtype, tokens):

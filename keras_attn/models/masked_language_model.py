@@ -27,7 +27,7 @@ class MaskedLanguageModel(Model):
         dropout: float. Dropout rate of the embeddings.
 
     Call arguments:
-        token_ids: int32 (B, T); 0 is padding.
+        token_ids: int32 (B, T), padded with the embedding's `pad_id`, which is 0 by default.
         segment_ids: optional, int32 (B, T). With a `segment` the segments of a text, such as the
             two sentences of a pair, by default all 0. Without one the documents of packed rows, as
             `CausalLanguageModel` takes them: each then has the logits that it has alone in a row.

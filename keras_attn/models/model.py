@@ -26,6 +26,11 @@ class Model(keras.Model):
     # For each input of segment ids, the input of token ids that it belongs to.
     segment_inputs = {}
 
+    @property
+    def pad_id(self):
+        """The id of padding; None for none."""
+        return getattr(getattr(self, "embedding", None), "pad_id", None)
+
     def __init__(self, inputs, outputs, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         # Not tracked by Keras: the fingerprint is no layer of the model.
@@ -103,8 +108,12 @@ class Model(keras.Model):
 
     def get_config(self):
         parts = {name: getattr(self, name) for name in self.parts}
-        if getattr(parts.get("head"), "embedding", None) is parts["embedding"]:
-            parts["embedding"] = None  # The head saves it; a file must not make two tables of one.
+        # One part saves a table that several share: a file must not make two tables of one.
+        if parts.get("target_embedding") is parts["embedding"]:
+            parts["target_embedding"] = None
+        for name in ("embedding", "target_embedding"):
+            if name in parts and parts[name] is getattr(parts.get("head"), "embedding", None):
+                parts[name] = None
         return {"name": self.name, **registry.serialize(parts)}
 
     @classmethod

@@ -24,6 +24,13 @@ def check_sizes(least=1, **sizes):
         check_that(is_integer and size >= least, f"an integer of at least {least}", **{name: size})
 
 
+def check_pad_id(pad_id, vocabulary_size):
+    """Check that the id of padding is an id of the vocabulary, or None for none."""
+    if pad_id is not None:
+        check_sizes(least=0, pad_id=pad_id)
+        check_that(pad_id < vocabulary_size, f"below {vocabulary_size}", pad_id=pad_id)
+
+
 def check_numbers(least=None, **values):
     """Check that each value is a number, of at least `least` if given."""
     wanted = "a number" if least is None else f"a number of at least {least}"

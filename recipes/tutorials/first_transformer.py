@@ -58,7 +58,7 @@ train_labels, test_labels = (np.array(list(x.values()), "float32") for x in (tra
 """
 ## The model
 
-`TextVectorization` pads short sentences with the id 0, which `mask_zero=True` marks as padding.
+`TextVectorization` pads short sentences with the id 0, which `pad_id=0` marks as padding.
 Keras passes the mask on: blocks do not attend to padding, and the pooling averages over words only.
 Attention does not know the order of its inputs, so `Sinusoidal` adds its position to each word.
 """
@@ -67,7 +67,7 @@ to_ids = keras.layers.TextVectorization(output_sequence_length=16)
 to_ids.adapt(list(train))
 
 inputs = keras.Input((None,), dtype="int32")
-x = keras_attn.layers.TokenEmbedding(to_ids.vocabulary_size(), 64, mask_zero=True)(inputs)
+x = keras_attn.layers.TokenEmbedding(to_ids.vocabulary_size(), 64, pad_id=0)(inputs)
 x = keras_attn.positions.Sinusoidal()(x)
 for _ in range(2):
     attention = keras_attn.layers.MultiHeadAttention(num_heads=4, key_dim=16)

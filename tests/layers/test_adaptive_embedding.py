@@ -72,7 +72,7 @@ def test_default_tables_give_unit_variance_in_every_cluster():
 
 def test_padding_makes_the_implicit_mask():
     np.testing.assert_array_equal(built(CUTOFFS, DIV)(IDS)._keras_mask, IDS != 0)
-    assert getattr(built(CUTOFFS, mask_zero=False)(IDS), "_keras_mask", None) is None
+    assert getattr(built(CUTOFFS, pad_id=None)(IDS), "_keras_mask", None) is None
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
@@ -88,7 +88,7 @@ def test_conformance():
 
 
 def test_save_config():
-    layer = built(CUTOFFS, DIV, False, False, "ones", "ones", name="words")
+    layer = built(CUTOFFS, DIV, False, None, "ones", "ones", name="words")
     again = AdaptiveEmbedding.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     np.testing.assert_array_equal(again(IDS)[0, 0], np.full(D, D))  # 13 ones times 13 by 13 ones

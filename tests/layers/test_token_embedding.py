@@ -61,7 +61,7 @@ def test_default_table_gives_unit_variance():
 
 def test_padding_makes_the_implicit_mask():
     np.testing.assert_array_equal(built()(IDS)._keras_mask, IDS != 0)
-    assert getattr(built(mask_zero=False)(IDS), "_keras_mask", None) is None
+    assert getattr(built(pad_id=None)(IDS), "_keras_mask", None) is None
 
 
 def test_logits_pass_on_the_mask_of_their_input():
@@ -120,7 +120,7 @@ def test_jax_compiles_with_ids_that_are_constants():
 
 
 def test_save_config():
-    arguments = {"scaled": False, "mask_zero": False, "logits_cap": 3.0, "name": "words"}
+    arguments = {"scaled": False, "pad_id": 5, "logits_cap": 3.0, "name": "words"}
     layer = built(**arguments, embeddings_initializer="ones")
     again = TokenEmbedding.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()

@@ -15,6 +15,7 @@ from keras_attn.layers import (
     PatchEmbedding,
     SegmentEmbedding,
     TokenEmbedding,
+    TokenHead,
     TransformerBlock,
 )
 from keras_attn.norms import DyT, RMSNorm
@@ -36,6 +37,7 @@ OURS = {
     "token embedding": lambda: (TokenEmbedding(11, 6), IDS),
     "segment embedding": lambda: (SegmentEmbedding(2), X, SEGMENTS),
     "masked token head": lambda: (MaskedTokenHead(TokenEmbedding(11, 6)), X),
+    "token head": lambda: (TokenHead(TokenEmbedding(11, 6)), X),
     "block with a context": lambda: (
         block(cross_attention=MultiHeadAttention(2, 3), residual="pre_norm"),
         X,

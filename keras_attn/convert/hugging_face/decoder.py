@@ -132,7 +132,7 @@ def _build(config, decoder, is_tied, pattern, dropout, name):
     return models.CausalLanguageModel(
         embedding=layers.TokenEmbedding(
             *(vocabulary_size, width, decoder.is_scaled),
-            mask_zero=False,  # id 0 is a token
+            pad_id=None,  # id 0 is a token
             logits_cap=decoder.logits_cap,
         ),
         depth=depth.Stack(block, config.size("num_hidden_layers"), name="depth"),

@@ -30,9 +30,9 @@ def convert(checkpoint, overrides):
         "max_length": config.size("n_positions"),
         "activation": config.activation("activation_function", "gelu_new"),
         "epsilon": config.number("layer_norm_epsilon", 1e-5),
+        "pad_id": None,  # id 0 is a token
     }
     model = build(models.gpt, arguments, overrides)
-    model.embedding.mask_zero = False  # id 0 is a token
     copy_table(checkpoint, model, EMBEDDINGS)
     blocks = model.depth.blocks
     copy_blocks(checkpoint, blocks, BLOCK, "h.{}.")

@@ -19,6 +19,7 @@ def bert(
     pattern="dense",
     activation="gelu",
     epsilon=1e-12,
+    pad_id=0,
     name="bert",
 ):
     """Build BERT, a bidirectional encoder that predicts masked tokens.
@@ -42,6 +43,7 @@ def bert(
         pattern: name or object of the pattern axis, or a function of the layer's index.
         activation: name or function, of the feed-forward layers and of the head.
         epsilon: float. Of the norms.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -74,7 +76,7 @@ def bert(
         )
 
     embedding = layers.TokenEmbedding(
-        vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+        vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
     )
     return MaskedLanguageModel(
         embedding=embedding,

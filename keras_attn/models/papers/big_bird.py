@@ -16,6 +16,7 @@ def big_bird(
     block_length=64,
     num_random=3,
     num_segments=2,
+    pad_id=0,
     name="big_bird",
 ):
     """Build BigBird, a `bert` whose tokens attend to a window, to the first ones and at random.
@@ -36,6 +37,7 @@ def big_bird(
         dropout, max_length, num_segments: as `bert`.
         block_length: int. Length b of a block: the window has three, and one is global.
         num_random: int. Random blocks r of each block of queries, others in each layer.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -64,5 +66,6 @@ def big_bird(
         num_segments=num_segments,
         pattern=pattern,
         activation=gelu_tanh,
+        pad_id=pad_id,
         name=name,
     )

@@ -21,6 +21,7 @@ def gemma(
     attention_cap=50.0,
     logits_cap=30.0,
     epsilon=1e-6,
+    pad_id=0,
     name="gemma",
 ):
     """Build Gemma 2, a causal stack whose blocks attend to a window and to all keys in turn.
@@ -46,6 +47,7 @@ def gemma(
         attention_cap: float. Bound of the attention's logits.
         logits_cap: float. Bound of the model's logits.
         epsilon: float. Of the norms.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -83,7 +85,11 @@ def gemma(
 
     return CausalLanguageModel(
         embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, logits_cap=logits_cap, embeddings_initializer=normal
+            vocabulary_size,
+            hidden_dim,
+            pad_id=pad_id,
+            logits_cap=logits_cap,
+            embeddings_initializer=normal,
         ),
         depth=depth.Stack(block, num_layers, name="depth"),
         name=name,

@@ -22,6 +22,7 @@ def gpt(
     pattern="causal",
     activation=gelu_tanh,
     epsilon=1e-5,
+    pad_id=0,
     name="gpt",
 ):
     """Build GPT-2, a causal stack that predicts the next token.
@@ -48,6 +49,7 @@ def gpt(
         pattern: name or object of a causal pattern, or a function of the layer's index.
         activation: name or function, of the feed-forward layers.
         epsilon: float. Of the norms.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -58,7 +60,7 @@ def gpt(
         >>> model.output.shape
         (None, None, 100)
 
-    Differs from the paper: token id 0 is padding, not a token.
+    Differs from the paper: by default token id 0 is padding, not a token.
 
     Reference: [Radford et al., 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf),
         section 2.3.
@@ -85,7 +87,7 @@ def gpt(
 
     return CausalLanguageModel(
         embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+            vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
         ),
         position=positions.Learned(max_length, embeddings_initializer=normal),
         depth=depth.Stack(block, num_layers, name="depth"),

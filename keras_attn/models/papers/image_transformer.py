@@ -69,7 +69,7 @@ def image_transformer(
     """
     height, width, channels = integers(3, 1, image_shape=image_shape)
     pattern = causal_pattern(pattern)
-    embedding, head = layers.TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False), None
+    embedding, head = layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=None), None
     if num_mixtures is not None:
         embedding = layers.PixelEmbedding(vocabulary_size - 2, channels, hidden_dim)
         # Outputs of a model are float32 under any policy.

@@ -21,6 +21,7 @@ def llama(
     scaling=None,
     epsilon=1e-6,
     tied=False,
+    pad_id=0,
     name="llama",
 ):
     """Build Llama 1, 2 or 3, a causal stack with rotary positions and gates.
@@ -46,6 +47,7 @@ def llama(
         scaling: a `keras_attn.positions.RotaryScaling`; None for none.
         epsilon: float. Of the norms; Llama 2 and 3 have 1e-5.
         tied: bool. If True, the logits share the token table, as in the smaller ones of Llama 3.2.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -57,7 +59,7 @@ def llama(
         >>> model.output.shape
         (None, None, 100)
 
-    Differs from the paper: token id 0 is padding, not a token.
+    Differs from the paper: by default token id 0 is padding, not a token.
 
     Reference: [Touvron et al., 2023](https://arxiv.org/abs/2302.13971), section 2.2; shared
         key-value heads: [Llama 2, 2023](https://arxiv.org/abs/2307.09288), section 2.2;
@@ -83,7 +85,7 @@ def llama(
 
     return CausalLanguageModel(
         embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+            vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
         ),
         depth=depth.Stack(block, num_layers, name="depth"),
         head=None if tied else untied_head(vocabulary_size, normal),

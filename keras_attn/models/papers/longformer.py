@@ -16,6 +16,7 @@ def longformer(
     num_global=1,
     num_segments=1,
     epsilon=1e-5,
+    pad_id=0,
     name="longformer",
 ):
     """Build Longformer, a `bert` whose tokens attend to a window and to the first tokens.
@@ -36,6 +37,7 @@ def longformer(
         window: int. Width w of a window, half of it on either side.
         num_global: int. First tokens g that attend to all, and to which all attend: a token for the
             class, or a question.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -59,5 +61,6 @@ def longformer(
         num_segments=num_segments,
         pattern=local | patterns.Global(num_global),
         epsilon=epsilon,
+        pad_id=pad_id,
         name=name,
     )

@@ -16,6 +16,7 @@ def mistral(
     max_wavelength=10000,
     scaling=None,
     epsilon=1e-5,
+    pad_id=0,
     name="mistral",
 ):
     """Build Mistral, a `llama` whose queries attend to a window of keys.
@@ -36,6 +37,7 @@ def mistral(
         vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `llama`.
         dropout, num_key_value_heads, max_wavelength, scaling, epsilon: as `llama`.
         window: int. Keys w of a query, its own included.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -47,7 +49,7 @@ def mistral(
         >>> model.depth.blocks[0].attention.pattern
         Local(4)
 
-    Differs from the paper: token id 0 is padding, not a token.
+    Differs from the paper: by default token id 0 is padding, not a token.
 
     Reference: [Jiang et al., 2023](https://arxiv.org/abs/2310.06825), section 2, table 1.
     """
@@ -58,5 +60,6 @@ def mistral(
         max_wavelength=max_wavelength,
         scaling=scaling,
         epsilon=epsilon,
+        pad_id=pad_id,
         name=name,
     )

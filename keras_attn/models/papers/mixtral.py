@@ -21,6 +21,7 @@ def mixtral(
     balance_loss=0.02,
     max_wavelength=1e6,
     epsilon=1e-5,
+    pad_id=0,
     name="mixtral",
 ):
     """Build Mixtral, a `llama` with several feed-forward networks, two of them for each token.
@@ -40,6 +41,7 @@ def mixtral(
         vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `llama`.
         dropout, num_key_value_heads, max_wavelength, epsilon: as `llama`.
         num_experts, top_k, balance_loss: as `keras_attn.feed_forward.MixtureOfExperts`.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -51,9 +53,9 @@ def mixtral(
         >>> model.depth.blocks[0].feed_forward.num_experts
         3
 
-    Differs from the paper: token id 0 is padding, not a token; the loss for uneven use of experts,
-        which the paper does not mention, is that of its published configuration, and each layer
-        has its own.
+    Differs from the paper: by default token id 0 is padding, not a token; the loss for uneven use
+        of experts, which the paper does not mention, is that of its published configuration, and
+        each layer has its own.
 
     Reference: [Jiang et al., 2024](https://arxiv.org/abs/2401.04088), section 2, table 1.
     """
@@ -78,7 +80,7 @@ def mixtral(
 
     return CausalLanguageModel(
         embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+            vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
         ),
         depth=depth.Stack(block, num_layers, name="depth"),
         head=untied_head(vocabulary_size, normal),

@@ -21,6 +21,7 @@ def modern_bert(
     global_every=3,
     max_wavelength=160000,
     local_wavelength=10000,
+    pad_id=0,
     name="modern_bert",
 ):
     """Build ModernBERT, a `bert` with rotary positions, gates and windows, for long texts.
@@ -46,6 +47,7 @@ def modern_bert(
         global_every: int. The first of so many blocks attends to all tokens.
         max_wavelength, local_wavelength: floats. Base of the rotary positions in blocks that attend
             to all tokens, and in the others.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -88,7 +90,7 @@ def modern_bert(
         )
 
     embedding = layers.TokenEmbedding(
-        vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+        vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
     )
     return MaskedLanguageModel(
         embedding=embedding,

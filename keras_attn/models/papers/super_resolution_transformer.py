@@ -82,7 +82,7 @@ def super_resolution_transformer(
         )
 
     return EncoderDecoder(
-        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, mask_zero=False),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=None),
         position=image_position(image_shape, pattern, encoding),
         source_position=positions.ImageCoordinates(*source_shape, encoding=encoding),
         encoder=depth.Stack(lambda index: block("dense"), num_encoder_layers, name="encoder"),

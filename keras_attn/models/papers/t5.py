@@ -21,6 +21,7 @@ def t5(
     max_distance=128,
     gated=False,
     tied=True,
+    pad_id=0,
     name="t5",
 ):
     """Build T5, an encoder and a decoder whose attention has a bias for each distance.
@@ -45,6 +46,7 @@ def t5(
         num_buckets, max_distance: as `keras_attn.scores.T5Bias`.
         gated: bool. If True, feed-forward layers are GEGLU, as in T5 1.1, else ReLU.
         tied: bool. If False, the logits have weights of their own, as in T5 1.1.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -77,7 +79,15 @@ def t5(
 
     head = None if tied else untied_head(vocabulary_size, scaled_normal())
     sizes = vocabulary_size, num_layers, num_heads, hidden_dim, key_dim, dropout
-    return text_to_text(*sizes, num_buckets, max_distance, feed_forward, head=head, name=name)
+    return text_to_text(
+        *sizes,
+        num_buckets,
+        max_distance,
+        feed_forward,
+        head=head,
+        pad_id=pad_id,
+        name=name,
+    )
 
 
 def scaled_normal(scale=1.0):
@@ -97,6 +107,7 @@ def text_to_text(
     feed_forward,
     scale=1.0,
     head=None,
+    pad_id=0,
     name=None,
 ):
     """Build an encoder and a decoder as T5's, of layers `feed_forward(index)`."""
@@ -130,7 +141,7 @@ def text_to_text(
         return depth.Stack(block, num_layers, name="decoder" if has_context else "encoder")
 
     return EncoderDecoder(
-        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=pad_id),
         position=None,
         encoder=stack("dense", has_context=False),
         decoder=stack("causal", has_context=True),

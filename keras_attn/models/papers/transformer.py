@@ -15,6 +15,7 @@ def transformer(
     attention_dropout=0.0,
     position="sinusoidal",
     residual="post_norm",
+    pad_id=0,
     name="transformer",
 ):
     """Build the Transformer, an encoder and a decoder of attention instead of recurrence.
@@ -40,6 +41,7 @@ def transformer(
         dropout: float. Dropout rate of the embeddings and of the sublayers' outputs.
         attention_dropout: float. Dropout rate of the attention weights.
         position, residual: names or objects of these axes.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -70,7 +72,7 @@ def transformer(
         )
 
     return EncoderDecoder(
-        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
+        embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=pad_id),
         position=position,
         encoder=depth.Stack(lambda index: block("dense"), num_layers, name="encoder"),
         decoder=depth.Stack(lambda index: block("causal", cross=True), num_layers, name="decoder"),

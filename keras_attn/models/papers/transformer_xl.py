@@ -17,6 +17,7 @@ def transformer_xl(
     clamp_length=None,
     cutoffs=None,
     div_val=1,
+    pad_id=0,
     name="transformer_xl",
 ):
     """Build Transformer-XL, with a memory of earlier segments and relative positions.
@@ -46,6 +47,7 @@ def transformer_xl(
         cutoffs: ints, the first ids of the clusters of rarer words, for an adaptive softmax; None
             for one softmax over all tokens, which suits characters and subwords.
         div_val: int. Factor by which each cluster's vectors are narrower than those before.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `CausalLanguageModel` with a memory, from token ids (B, T) to logits (B, T, V).
@@ -79,9 +81,11 @@ def transformer_xl(
             dropout=dropout,
         )
 
-    embedding, head = layers.TokenEmbedding(vocabulary_size, hidden_dim), None
+    embedding, head = layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=pad_id), None
     if cutoffs is not None:
-        embedding = layers.AdaptiveEmbedding(vocabulary_size, hidden_dim, cutoffs, div_val)
+        embedding = layers.AdaptiveEmbedding(
+            vocabulary_size, hidden_dim, cutoffs, div_val, pad_id=pad_id
+        )
         head = layers.AdaptiveSoftmax(embedding, tied_projections="all_but_first")
     return CausalLanguageModel(
         embedding=embedding,

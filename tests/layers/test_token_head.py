@@ -1,0 +1,45 @@
+import keras
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn.layers import TokenEmbedding, TokenHead
+
+B, T, D, V = 2, 3, 7, 13
+X = oracles.random(B, T, D)
+
+
+def built(**arguments):
+    head = TokenHead(TokenEmbedding(V, D), **arguments)
+    head.build(X.shape)
+    oracles.scramble(head)
+    return head
+
+
+def test_output_equals_the_formula():
+    head = built()
+    expected = X @ oracles.numpy_of(head.embedding.table).T + oracles.numpy_of(head.bias)
+    np.testing.assert_allclose(head(X), expected, atol=1e-5)
+    assert head.count_params() == V + V * D
+
+
+def test_logits_are_float32_in_half_precision():
+    keras.config.set_dtype_policy("mixed_float16")
+    found = built()(X)
+    keras.config.set_dtype_policy("float32")
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    np.testing.assert_allclose(found, built()(X), atol=0.05)
+
+
+def test_save_config():
+    head = built(bias_initializer="ones", name="guess")
+    again = TokenHead.from_config(head.get_config())
+    assert again.get_config() == head.get_config()
+    again.build(X.shape)
+    np.testing.assert_array_equal(again.bias, np.ones(V))
+
+
+@pytest.mark.parametrize("given", [None, "table"])
+def test_invalid_arguments_raise(given):
+    with pytest.raises(ValueError, match="`embedding`.*Received: embedding="):
+        TokenHead(given)
