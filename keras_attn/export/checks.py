@@ -23,6 +23,13 @@ def check_lengths(model, max_length, **read_lengths):
     return limit
 
 
+def check_padding(model):
+    """Return the model's id of padding; raise a `ValueError` if it has none."""
+    wanted = "an id, by which the model knows the ends of rows of different lengths"
+    check_that(model.pad_id is not None, wanted, pad_id=None)
+    return model.pad_id
+
+
 def check_float32(model):
     """Raise a `ValueError` if a layer of the model computes in another dtype than float32."""
     dtypes = {layer.compute_dtype for layer in model.layers} - {"float32"}

@@ -3,6 +3,9 @@
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.constrained import Constrained
 from keras_attn.generation.decoding import generate
+from keras_attn.generation.forbidden import Forbidden
+from keras_attn.generation.forced import Forced
+from keras_attn.generation.no_repeat import NoRepeat
 from keras_attn.generation.sampling import Greedy, Sample, SamplePixels
 from keras_attn.generation.speculative import Speculative
 from keras_attn.generation.text_tables import allow_texts
@@ -10,7 +13,10 @@ from keras_attn.generation.text_tables import allow_texts
 __all__ = [
     "Beam",
     "Constrained",
+    "Forbidden",
+    "Forced",
     "Greedy",
+    "NoRepeat",
     "Sample",
     "SamplePixels",
     "Speculative",

@@ -9,7 +9,8 @@ from keras_attn.generation.loop import (
     read_prompt,
     slot_positions,
 )
-from keras_attn.ops.checks import check_numbers, check_sizes
+from keras_attn.generation.stopping import Stopping
+from keras_attn.ops.checks import check_choice, check_numbers, check_sizes
 from keras_attn.registry import register
 
 
@@ -18,6 +19,7 @@ class Beam(Strategy):
     """Beam search: keep the K most likely hypotheses, return the best one that ended.
 
         score(Y) = log p(Y) / ((5 + |Y|) / 6)^length_penalty,   |Y| counts the end token
+        score(Y) = log p(Y) / |Y|^length_penalty                with normalization="power"
 
     All beams of a row share one cache, in which each new token takes its own slot; a mask over
     slots marks the ancestors of each beam. Reordering the beams therefore moves booleans, not keys
@@ -25,12 +27,20 @@ class Beam(Strategy):
     the bound is exact, because log p only decreases and |Y| is at most `max_length`. A hypothesis
     of `max_length` tokens counts as complete.
 
+    With `normalization="power"` and `early_stopping=False` the ids and scores are those of Hugging
+    Face's `generate` with its defaults. Its search may stop before it finds the best hypothesis.
+
     Args:
         beams: int. Number of hypotheses K.
         length_penalty: float >= 0. 0 compares plain log-probabilities.
+        normalization: "google" or "power". Formula of the score.
+        early_stopping: None for the exact bound. The others are Hugging Face's rules, by which only
+            the K best candidates of a step may end, and a row stops after K hypotheses ended: True
+            stops at once; False when the best open one would be below all of them if it ended now;
+            "never" when it would be at `max_length`.
 
     Raises:
-        ValueError: if `beams` < 1 or `length_penalty` < 0.
+        ValueError: if `beams` < 1, `length_penalty` < 0, or another argument is unknown.
 
     Example:
         >>> from keras_attn.generation import Beam
@@ -40,21 +50,26 @@ class Beam(Strategy):
     Differs from the paper: the paper stops at input length + 50 tokens; here `max_length` does.
 
     Reference: [Wu et al., 2016](https://arxiv.org/abs/1609.08144), section 7, eq. 14, without
-        coverage; [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1.
+        coverage; [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1;
+        [Hugging Face](https://huggingface.co/docs/transformers/main_classes/text_generation).
     """
 
     # In one thread the loop's body is not rewritten for oneDNN, whose products of several queries
     # are much faster at large batches.
     runs_in_one_thread = False
 
-    def __init__(self, beams=4, length_penalty=0.6):
+    def __init__(self, beams=4, length_penalty=0.6, normalization="google", early_stopping=None):
         check_sizes(beams=beams)
         check_numbers(least=0, length_penalty=length_penalty)
+        check_choice(("google", "power"), normalization=normalization)
+        check_choice((None, False, True, "never"), early_stopping=early_stopping)
         self.beams = beams
         self.length_penalty = length_penalty
+        self.normalization = normalization
+        self.early_stopping = early_stopping
 
     def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
+        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
         beams, max_length, processors = self.beams, options.max_length, options.processors
         num_slots = 0 if options.grows else (max_length - 1) * beams
         prompt = read_prompt(model, inputs, options, num_slots)
@@ -63,32 +78,32 @@ class Beam(Strategy):
         numbers = ops.arange(beams, dtype="int32")
         # A beam ends with each of the end tokens at most, so K extensions stay open.
         num_candidates = beams * min(1 + len(options.eos_ids), vocabulary_size)
+        stopping = Stopping(self.early_stopping, beams, max_length, self._penalty)
 
         def advance(step, logits, hypotheses):
             """Return tokens and parents (B, K) of the next open hypotheses, and all hypotheses."""
-            open_scores, ids, ended, ended_ids, states = hypotheses
-            logits = processors.apply(logits, states)
-            log_probs, parents, tokens = self._candidates(logits, open_scores, num_candidates)
+            open_scores, ids, ended, ended_ids, states, is_open = hypotheses
+            log_probs, parents, tokens = self._candidates(
+                options.process(logits, states), open_scores, num_candidates, options.renormalize
+            )
             candidates = ops.where(columns == step, tokens[..., None], gather_rows(ids, parents))
-            ends = options.is_end(tokens)  # (B, C)
+            ends = ops.logical_or(options.is_end(tokens), ops.equal(step + 1, max_length))  # (B, C)
             scores = log_probs / self._penalty(step + 1)
-            ended = ops.concatenate([ended, ops.where(ends, scores, -float("inf"))], axis=1)
+            is_kept = ops.logical_and(stopping.keep(ends), is_open[:, None])
+            ended = ops.concatenate([ended, ops.where(is_kept, scores, -float("inf"))], axis=1)
             ended, best = ops.top_k(ended, beams)
             ended_ids = gather_rows(ops.concatenate([ended_ids, candidates], axis=1), best)
             open_scores, best = ops.top_k(ops.where(ends, -float("inf"), log_probs), beams)
             tokens, parents = gather_rows(tokens, best), gather_rows(parents, best)
             states = tree.map_structure(lambda state: gather_rows(state, parents), states)
             states = processors.advance(states, tokens)
-            hypotheses = open_scores, gather_rows(candidates, best), ended, ended_ids, states
-            return tokens, parents, hypotheses
-
-        def best_open(open_scores):
-            return open_scores[:, 0] / self._penalty(max_length)
+            is_open = ops.logical_and(is_open, stopping.is_open(open_scores, ended, step + 1))
+            ids = gather_rows(candidates, best)
+            return tokens, parents, (open_scores, ids, ended, ended_ids, states, is_open)
 
         def is_running(step, tokens, hypotheses, slots):
-            open_scores, _, ended, _, _ = hypotheses
-            is_reachable = best_open(open_scores) > ended[:, 0]
-            return ops.logical_and(step < max_length, ops.any(is_reachable))
+            *_, is_open = hypotheses
+            return ops.logical_and(step < max_length, ops.any(is_open))
 
         def body(step, tokens, hypotheses, slots):
             visible, cache = slots
@@ -113,37 +128,42 @@ class Beam(Strategy):
             real = ops.ones((batch_size, prompt.size), "bool")
         visible = ops.broadcast_to(real[:, None], (batch_size, beams, prompt.size))
         visible = ops.pad(visible, [[0, 0], [0, 0], [0, num_slots]])
-        ids = ops.zeros((batch_size, beams, max_length), "int32")
+        ids = ops.full((batch_size, beams, max_length), options.fill_id, "int32")
         ended = ops.full((batch_size, beams), -float("inf"))
         one_beam = ops.where(numbers == 0, 0.0, ended)
         logits = ops.broadcast_to(prompt.logits[:, None], (batch_size, beams, vocabulary_size))
         states = processors.start(model, inputs, vocabulary_size)
         states = tree.map_structure(lambda state: ops.repeat(state[:, None], beams, 1), states)
-        tokens, _, hypotheses = advance(0, logits, (one_beam, ids, ended, ids, states))
+        is_open = ops.ones((batch_size,), "bool")
+        hypotheses = one_beam, ids, ended, ids, states, is_open
+        tokens, _, hypotheses = advance(0, logits, hypotheses)
         state = ops.convert_to_tensor(1, "int32"), tokens, hypotheses, (visible, prompt.cache)
         _, _, hypotheses, _ = cache_loop(is_running, body, state, options.grows)
-        open_scores, ids, ended, ended_ids, _ = hypotheses
-        cut, best = best_open(open_scores), ended[:, 0]
-        ids = ops.where((cut > best)[:, None], ids[:, 0], ended_ids[:, 0])
-        return ids, ops.maximum(cut, best)
+        _, _, ended, ended_ids, _, _ = hypotheses
+        return ended_ids[:, 0], ended[:, 0]
 
-    def _candidates(self, logits, open_scores, count):
+    def _candidates(self, logits, open_scores, count, renormalize):
         """Return the C most likely extensions: log-probabilities, parents, tokens (B, C).
 
         The best ones of each beam are picked from the logits; their log-probabilities follow from
         that of the most likely token, whose probability is at least 1 / V, so that nothing
-        underflows.
+        underflows. Without `renormalize` the logits are log-probabilities.
         """
         kept = min(count, logits.shape[-1])
         best, tokens = ops.top_k(logits, kept)  # (B, K, kept)
-        likeliest = ops.max(ops.softmax(logits, axis=-1), axis=-1, keepdims=True)
-        # A slice of `best` instead of its maximum would keep XLA from finding its top-k kernel.
-        below = best - ops.max(best, axis=-1, keepdims=True)
-        log_probs = open_scores[..., None] + below + ops.log(likeliest)
+        if renormalize:
+            likeliest = ops.max(ops.softmax(logits, axis=-1), axis=-1, keepdims=True)
+            # A slice of `best` instead of its maximum would keep XLA from finding its top-k kernel.
+            below = best - ops.max(best, axis=-1, keepdims=True)
+            log_probs = open_scores[..., None] + below + ops.log(likeliest)
+        else:
+            log_probs = open_scores[..., None] + best
         flat = (-1, self.beams * kept)
         log_probs, chosen = ops.top_k(ops.reshape(log_probs, flat), count)
         tokens = ops.reshape(ops.cast(tokens, "int32"), flat)
         return log_probs, chosen // kept, gather_rows(tokens, chosen)
 
     def _penalty(self, length):
-        return ((5.0 + ops.cast(length, "float32")) / 6.0) ** self.length_penalty
+        length = ops.cast(length, "float32")
+        base = length if self.normalization == "power" else (5.0 + length) / 6.0
+        return base**self.length_penalty

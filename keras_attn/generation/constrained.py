@@ -3,15 +3,14 @@
 import numpy as np
 from keras import ops
 
-from keras_attn.generation.decoding import get_strategy
-from keras_attn.generation.loop import Strategy
 from keras_attn.generation.processors import LogitsProcessor
+from keras_attn.generation.wrapper import Wrapper
 from keras_attn.ops.checks import check_that
 from keras_attn.registry import register
 
 
 @register
-class Constrained(Strategy, LogitsProcessor):
+class Constrained(Wrapper, LogitsProcessor):
     """Constrained decoding: any strategy, restricted to the tokens that a table allows.
 
         logits_v = -inf if table[s, v] < 0,   s' = table[s, y]
@@ -48,14 +47,11 @@ class Constrained(Strategy, LogitsProcessor):
     """
 
     def __init__(self, strategy, table):
-        self.strategy = get_strategy(strategy)
+        super().__init__(strategy)
         self.table = _checked(table)
-        self.models = self.strategy.models
-        self.runs_in_one_thread = self.strategy.runs_in_one_thread
 
-    def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
-        return self.strategy.decode(model, inputs, options.with_processor(self))
+    def extend(self, options):
+        return options.with_processor(self)
 
     def start(self, model, inputs, vocabulary_size):
         check_that(
@@ -63,7 +59,7 @@ class Constrained(Strategy, LogitsProcessor):
             f"a table of {vocabulary_size} columns, one for each token of the model",
             table=self.table,
         )
-        return ops.zeros((ops.shape(inputs)[0],), "int32")
+        return ops.zeros((ops.shape(inputs.ids)[0],), "int32")
 
     def apply(self, logits, state):
         return ops.where(ops.take(self.table, state, axis=0) >= 0, logits, -float("inf"))

@@ -10,7 +10,7 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation.beam import Beam
-from keras_attn.generation.loop import DecodingOptions, Strategy
+from keras_attn.generation.loop import DecodingOptions, Strategy, read_inputs
 from keras_attn.generation.sampling import Greedy, Sample
 from keras_attn.ops.checks import check_sizes, check_that
 
@@ -25,7 +25,15 @@ _functions_of = weakref.WeakKeyDictionary()
 
 
 def generate(
-    model, inputs, strategy="greedy", max_length=64, *, bos_id=2, eos_id=3, jit_compile=False
+    model,
+    inputs,
+    strategy="greedy",
+    max_length=64,
+    *,
+    lengths=None,
+    bos_id=2,
+    eos_id=3,
+    jit_compile=False,
 ):
     """Generate a target for each source, or the continuation of each prompt.
 
@@ -38,10 +46,12 @@ def generate(
     Args:
         model: an `EncoderDecoder`, given sources, or a `CausalLanguageModel`, given prompts. Any
             model with their `start`, `step`, `reads_prompt`, `max_length` and `max_source_length`
-            works.
-        inputs: int (B, S), padded with 0 on the right; each row has at least one token.
+            works; its `pad_id` is 0 by default.
+        inputs: int (B, S), padded on the right; each row has at least one token.
         strategy: `"greedy"`, `"sample"`, `"beam"`, or an object, such as a `Beam`.
         max_length: int. Most tokens to generate, `eos_id` included.
+        lengths: int (B,). Number of tokens of each row, any ids after which are ignored; by default
+            a row ends before the model's `pad_id`, and without one all ids are tokens.
         bos_id: int. The token before the first target token.
         eos_id: int, or a list of several. The token that ends a sequence; -1 for never.
         jit_compile: bool. Compile with XLA: the fastest in process. Each new shape is compiled
@@ -49,8 +59,9 @@ def generate(
             your own it is required, since without it the caches grow.
 
     Returns:
-        ids int32 (B, max_length), without `bos_id`, with its end token, then 0; and scores float32
-        (B,), the log-probability under the strategy's normalisation.
+        ids int32 (B, max_length), without `bos_id`, with its end token, then the model's `pad_id`,
+        or end tokens if there is none; and scores float32 (B,), the log-probability under the
+        strategy's normalisation.
 
     Raises:
         ValueError: if `max_length` < 1, `inputs` are not ids (B, S) of the model's vocabulary, both
@@ -81,8 +92,9 @@ def generate(
         inputs = inputs[name]
     inputs = _token_ids(model, inputs)
     _check_positions(model, inputs.shape[1], max_length)
-    decode = _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile)
-    return decode(ops.cast(inputs, "int32"))
+    given = [inputs] if lengths is None else [inputs, _row_lengths(lengths, inputs.shape)]
+    decode = _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, len(given))
+    return decode(*(ops.cast(x, "int32") for x in given))
 
 
 def get_strategy(identifier):
@@ -126,6 +138,20 @@ def _token_ids(model, inputs):
     return ops.convert_to_tensor(inputs)
 
 
+def _row_lengths(lengths, shape):
+    """Return the lengths (B,) of rows of a shape as a tensor; refuse what are no lengths."""
+    is_known = not ops.is_tensor(lengths)
+    lengths = np.asarray(lengths) if is_known else lengths
+    wanted = "integers, one for each row of `inputs`"
+    is_one_each = len(lengths.shape) == 1 and lengths.shape[0] in (None, shape[0])
+    is_integer = "int" in getattr(lengths.dtype, "name", str(lengths.dtype))
+    check_that(is_integer and (is_one_each or shape[0] is None), wanted, lengths=lengths)
+    if is_known and lengths.size:
+        fits = 1 <= lengths.min() and lengths.max() <= shape[1]
+        check_that(fits, f"from 1 to {shape[1]}, the length of `inputs`", lengths=lengths)
+    return ops.convert_to_tensor(lengths)
+
+
 def check_model(model):
     """Raise a `ValueError` if the model lacks an attribute that generation reads."""
     names = ("start", "step", "reads_prompt", "max_length", "max_source_length")
@@ -155,9 +181,9 @@ def _check_positions(model, length, max_length):
         )
 
 
-def _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile):
+def _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs):
     """Return the decoding function of a model, compiled at most once for the same arguments."""
-    key = strategy, max_length, bos_id, eos_ids, jit_compile
+    key = strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs
     with _lock:
         functions = _functions_of.setdefault(model, {})
         function = functions.pop(key, None)
@@ -165,16 +191,16 @@ def _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile):
             grows = keras.backend.backend() == "tensorflow" and not jit_compile
             options = DecodingOptions(max_length, bos_id, eos_ids, grows)
             # The functions live as long as the model, so they must not keep it alive.
-            function = _compile(weakref.ref(model), strategy, options, jit_compile)
+            function = _compile(weakref.ref(model), strategy, options, jit_compile, num_inputs)
         functions[key] = function  # the last one is the most recently used
         if len(functions) > MAX_FUNCTIONS:
             del functions[next(iter(functions))]
     return function
 
 
-def _compile(model_ref, strategy, options, jit_compile):
-    def run(inputs):
-        return decode(model_ref(), inputs, strategy, options)
+def _compile(model_ref, strategy, options, jit_compile, num_inputs):
+    def run(ids, lengths=None):
+        return decode(model_ref(), ids, strategy, options, lengths)
 
     backend = keras.backend.backend()
     if backend != "tensorflow":
@@ -185,21 +211,25 @@ def _compile(model_ref, strategy, options, jit_compile):
         return run
     import tensorflow as tf
 
-    signature = None if jit_compile else [tf.TensorSpec((None, None), tf.int32)]
+    signature = [tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None,), tf.int32)]
+    signature = None if jit_compile else signature[:num_inputs]
     compiled = tf.function(run, signature, autograph=False, jit_compile=jit_compile)
     if jit_compile or not strategy.runs_in_one_thread:
         return compiled
 
-    def run_in_one_thread(inputs):
+    def run_in_one_thread(*inputs):
         # A step is hundreds of small operations in a row, and handing each to a pool of threads
         # takes as long as running it.
         with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
-            return compiled(inputs)
+            return compiled(*inputs)
 
     return run_in_one_thread
 
 
-def decode(model, inputs, strategy, options):
-    """Decode int32 inputs (B, S) with a strategy and its `DecodingOptions` in the current graph."""
+def decode(model, ids, strategy, options, lengths=None):
+    """Decode int32 ids (B, S) with a strategy and its `DecodingOptions` in the current graph."""
+    pad_id = getattr(model, "pad_id", 0)
+    fill_id = max(options.eos_ids[-1], 0) if pad_id is None else pad_id
     with loop_invariants():
-        return strategy.decode(model, inputs, options)
+        inputs = read_inputs(ids, lengths, pad_id)
+        return strategy.decode(model, inputs, options._replace(fill_id=fill_id))

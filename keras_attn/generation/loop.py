@@ -22,8 +22,25 @@ class Strategy(Value):
     runs_in_one_thread = True
 
     def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for int32 inputs (B, S) and the options."""
+        """Return ids (B, max_length) and scores (B,) for the `Inputs` and the options."""
         raise NotImplementedError(f"{type(self).__name__} must define `decode`.")
+
+
+class Inputs(NamedTuple):
+    """Prompts or sources of `generate`."""
+
+    ids: object  # int32 (B, S)
+    real: object  # bool (B, S), False after the end of a row
+
+
+def read_inputs(ids, lengths, pad_id):
+    """Return the `Inputs` of ids (B, S), whose rows have `lengths` (B,), or end before `pad_id`."""
+    if lengths is not None:
+        real = ops.arange(ops.shape(ids)[1], dtype="int32") < lengths[:, None]
+        return Inputs(ops.where(real, ids, pad_id or 0), real)
+    if pad_id is None:
+        return Inputs(ids, ops.ones_like(ids, dtype="bool"))
+    return Inputs(ids, ops.not_equal(ids, pad_id))
 
 
 class DecodingOptions(NamedTuple):
@@ -38,11 +55,22 @@ class DecodingOptions(NamedTuple):
     eos_ids: tuple  # each ends a sequence
     grows: bool
     processors: Chain = Chain()  # change the logits before the strategy chooses
+    fill_id: int = 0  # written after the end of a sequence
+    renormalize: bool = True  # normalise after the processors, not before them
 
     def is_end(self, tokens):
         """Return True where a token ends its sequence."""
         found = [ops.equal(tokens, eos_id) for eos_id in self.eos_ids]
         return functools.reduce(ops.logical_or, found)
+
+    def process(self, logits, states):
+        """Return the logits that the processors change.
+
+        They are log-probabilities for a score as they are, if `renormalize` is False.
+        """
+        if not self.renormalize:
+            logits = ops.log_softmax(logits, axis=-1)
+        return self.processors.apply(logits, states)
 
     def with_processor(self, processor):
         """Return the options with one more processor, after the others."""
@@ -65,17 +93,20 @@ def read_prompt(model, inputs, options, num_slots, whole=True):
 
     Unless the cache is `whole`, it has sums in place of keys.
     """
+    ids, real = inputs
     if model.reads_prompt:
-        tokens, size, real = inputs, ops.shape(inputs)[1], ops.not_equal(inputs, 0)
+        tokens, size = ids, ops.shape(ids)[1]
         first = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)  # (B, 1)
         arguments = {"last": ops.maximum(first - 1, 0), "padding_mask": _pad_slots(real, num_slots)}
     else:
-        tokens = ops.full((ops.shape(inputs)[0], 1), options.bos_id, dtype="int32")
-        size, real, first, arguments = 1, None, ops.ones((1,), "int32"), {}
+        tokens = ops.full((ops.shape(ids)[0], 1), options.bos_id, dtype="int32")
+        size, first, arguments = 1, ops.ones((1,), "int32"), {}
     kept = {} if whole else {"whole": False}  # a model of one's own need not know it
-    constants, cache = model.start(inputs, None if options.grows else size + num_slots, **kept)
+    slots = None if options.grows else size + num_slots
+    constants, cache = model.start(ids, slots, real, **kept)
     positions = ops.arange(size, dtype="int32")
     logits, cache = model.step(tokens, constants, cache, positions, **arguments)
+    real = real if model.reads_prompt else None
     return Prompt(logits[:, 0], constants, cache, size, first, real)
 
 
@@ -93,9 +124,9 @@ def decode_tokens(model, inputs, choose, options):
     prompt = read_prompt(model, inputs, options, num_slots, whole=not keeps_sums)
     columns = ops.arange(max_length, dtype="int32")
     states = processors.start(model, inputs, prompt.logits.shape[-1])
-    token, score = choose(processors.apply(prompt.logits, states), 0)
+    token, score = choose(options.process(prompt.logits, states), 0)
     states = processors.advance(states, token)
-    ids = ops.where(columns == 0, token[:, None], 0)
+    ids = ops.where(columns == 0, token[:, None], options.fill_id)
     finished = options.is_end(token)
 
     def is_running(step, token, finished, score, ids, states, cache):
@@ -111,9 +142,9 @@ def decode_tokens(model, inputs, choose, options):
             slots = ops.arange(prompt.size + num_slots, dtype="int32")
             masks["key_positions"] = slot_positions(prompt, 1, slots)
         logits, cache = model.step(token[:, None], prompt.constants, cache, positions, **masks)
-        token, log_prob = choose(processors.apply(logits[:, 0], states), step)
+        token, log_prob = choose(options.process(logits[:, 0], states), step)
         states = processors.advance(states, token)
-        token = ops.where(finished, 0, token)
+        token = ops.where(finished, options.fill_id, token)
         score = score + ops.where(finished, 0.0, log_prob)
         ids = ops.where(columns == step, token[:, None], ids)
         finished = ops.logical_or(finished, options.is_end(token))

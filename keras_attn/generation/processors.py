@@ -12,7 +12,7 @@ class LogitsProcessor:
     """
 
     def start(self, model, inputs, vocabulary_size):
-        """Return the state before the first token, for int32 inputs (B, S) of `generate`."""
+        """Return the state before the first token, for the `Inputs` of `generate`."""
         raise NotImplementedError(f"{type(self).__name__} must define `start`.")
 
     def apply(self, logits, state):
@@ -45,6 +45,16 @@ class Chain(NamedTuple):
         return tuple(each.advance(state, tokens) for each, state in pairs)
 
 
+class Counter(LogitsProcessor):
+    """Base class of processors whose state is the number of tokens so far, int32 (B,)."""
+
+    def start(self, model, inputs, vocabulary_size):
+        return ops.zeros((ops.shape(inputs.ids)[0],), "int32")
+
+    def advance(self, state, tokens):
+        return state + 1
+
+
 class RepetitionPenalty(LogitsProcessor):
     """Divide the positive logits of tokens seen before by r, and multiply the negative ones.
 
@@ -55,15 +65,14 @@ class RepetitionPenalty(LogitsProcessor):
         self.penalty = penalty
 
     def start(self, model, inputs, vocabulary_size):
-        batch_size, length = ops.shape(inputs)
+        ids, real = inputs
+        batch_size, length = ops.shape(ids)
         if not model.reads_prompt:
             return ops.zeros((batch_size, vocabulary_size), "bool")
-        rows = ops.arange(batch_size, dtype="int32")[:, None] + ops.zeros_like(inputs)
-        indices = ops.reshape(ops.stack([rows, inputs], axis=-1), (batch_size * length, 2))
-        ones = ops.ones((batch_size * length,), "int32")
-        counts = ops.scatter(indices, ones, (batch_size, vocabulary_size))
-        is_token = ops.arange(vocabulary_size) > 0  # 0 is padding
-        return ops.logical_and(counts > 0, is_token)
+        rows = ops.arange(batch_size, dtype="int32")[:, None] + ops.zeros_like(ids)
+        indices = ops.reshape(ops.stack([rows, ids], axis=-1), (batch_size * length, 2))
+        counted = ops.reshape(ops.cast(real, "int32"), (batch_size * length,))
+        return ops.scatter(indices, counted, (batch_size, vocabulary_size)) > 0
 
     def apply(self, logits, state):
         penalised = ops.where(logits > 0, logits / self.penalty, logits * self.penalty)
@@ -71,5 +80,4 @@ class RepetitionPenalty(LogitsProcessor):
 
     def advance(self, state, tokens):
         numbers = ops.arange(state.shape[-1], dtype="int32")
-        is_new = ops.equal(numbers, tokens[..., None])
-        return ops.logical_or(state, ops.logical_and(is_new, numbers > 0))
+        return ops.logical_or(state, ops.equal(numbers, tokens[..., None]))

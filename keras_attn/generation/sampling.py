@@ -29,19 +29,26 @@ class Greedy(Strategy):
     """
 
     def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
-        return decode_tokens(model, inputs, self.choose, options)
+        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
 
-    def choose(self, logits, step):
-        """Return tokens (B,) and their log-probabilities (B,) from logits (B, V)."""
-        # The largest of V probabilities is at least 1 / V: its logarithm is exact.
-        log_prob = ops.log(ops.max(ops.softmax(logits, axis=-1), axis=-1))
-        return ops.cast(ops.argmax(logits, axis=-1), "int32"), log_prob
+        def choose(logits, step):
+            # The largest of V probabilities is at least 1 / V: its logarithm is exact.
+            scores = ops.softmax(logits, axis=-1) if options.renormalize else logits
+            best = ops.max(scores, axis=-1)
+            log_prob = ops.log(best) if options.renormalize else best
+            return self.most_likely(logits), log_prob
 
-    def distribution(self, logits):
+        return decode_tokens(model, inputs, choose, options)
+
+    def most_likely(self, logits):
+        """Return the tokens (B,) with the largest of the logits (B, V)."""
+        return ops.cast(ops.argmax(logits, axis=-1), "int32")
+
+    def distribution(self, logits, renormalize=True):
         """Return probabilities (B, V), 1 at the choice, and log-probabilities for the score."""
         choice, vocabulary_size = ops.argmax(logits, axis=-1), logits.shape[-1]
-        return ops.one_hot(choice, vocabulary_size), ops.log_softmax(logits, axis=-1)
+        log_probs = ops.log_softmax(logits, axis=-1) if renormalize else logits
+        return ops.one_hot(choice, vocabulary_size), log_probs
 
     def with_processors(self, options):
         """Return the `DecodingOptions` as they are: greedy decoding changes no logits."""
@@ -116,15 +123,15 @@ class Sample(Strategy):
         self.min_p, self.typical_p, self.repetition_penalty = min_p, typical_p, repetition_penalty
 
     def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
-        noise = uniform((options.max_length, ops.shape(inputs)[0]), self.seed)
+        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
+        noise = uniform((options.max_length, ops.shape(inputs.ids)[0]), self.seed)
 
         def choose(logits, step):
             return self._choose(logits, ops.take(noise, step, axis=0))
 
         return decode_tokens(model, inputs, choose, self.with_processors(options))
 
-    def distribution(self, logits):
+    def distribution(self, logits, renormalize=True):
         """Return the probabilities (B, V) that tokens are drawn with, and their logarithms."""
         probabilities, tokens = self._truncate(logits)
         probabilities = probabilities / ops.sum(probabilities, axis=-1, keepdims=True)
@@ -140,6 +147,7 @@ class Sample(Strategy):
 
     def with_processors(self, options):
         """Return the `DecodingOptions` with the repetition penalty, if there is one."""
+        options = options._replace(renormalize=True)  # of the distribution that is drawn from
         if self.repetition_penalty == 1:
             return options
         return options.with_processor(RepetitionPenalty(self.repetition_penalty))
@@ -205,10 +213,10 @@ class SamplePixels(Strategy):
         self.seed = seed
 
     def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
+        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
         likelihood = self.likelihood
         count = likelihood.num_mixtures + likelihood.channels
-        noise = uniform((options.max_length, ops.shape(inputs)[0], count), self.seed)
+        noise = uniform((options.max_length, ops.shape(inputs.ids)[0], count), self.seed)
 
         def choose(parameters, step):
             values = likelihood.sample_by(parameters, ops.take(noise, step, axis=0))

@@ -59,7 +59,7 @@ class Speculative(Strategy):
         self.models = (draft,)
 
     def decode(self, model, inputs, options):
-        """Return ids (B, max_length) and scores (B,) for `inputs` (B, S), as `generate` does."""
+        """Return ids (B, max_length) and scores (B,) for `Inputs`, as `generate` does."""
         ids, scores, _ = self.decode_and_count(model, inputs, options)
         return ids, scores
 
@@ -67,7 +67,7 @@ class Speculative(Strategy):
         """Return ids, scores, and the number of steps of the model for each row, int32 (B,)."""
         _check_draft(self.draft, model)
         options, width = self.strategy.with_processors(options), self.tokens + 1
-        batch_size = ops.shape(inputs)[0]
+        batch_size = ops.shape(inputs.ids)[0]
         num_slots = 0 if options.grows else (options.max_length - 1) * width
         prompt, draft_prompt = (
             read_prompt(each, inputs, options, num_slots) for each in (model, self.draft)
@@ -107,7 +107,7 @@ class Speculative(Strategy):
                 read_draft, rows, draft_cache, numbers[:, :width], options.processors
             )
             logits, cache = read(model, prompt.constants, cache, tokens, 0)
-            p, log_p = self._distributions(options.processors.apply(logits, states))
+            p, log_p = self._distributions(logits, states, options)
             new, accepted = accept(p, q, tokens[:, 1:], numbers[:, width:])
             rows = append(rows, new, accepted, log_p, states, options)
             is_refused = ops.logical_and(is_new, offset > accepted[:, None, None])
@@ -133,14 +133,16 @@ class Speculative(Strategy):
     def _first_rows(self, model, inputs, logits, numbers, options):
         """Return the rows after the first token, which the model alone chooses."""
         states = options.processors.start(model, inputs, logits.shape[-1])
-        p, log_p = self.strategy.distribution(options.processors.apply(logits, states))
+        p, log_p = self.strategy.distribution(options.process(logits, states), options.renormalize)
         zeros = ops.zeros_like(numbers)
         rows = Rows(
             token=ops.cast(zeros, "int32"),
             length=ops.cast(zeros, "int32"),
             finished=ops.cast(zeros, "bool"),
             score=zeros,
-            ids=ops.zeros((ops.shape(inputs)[0], options.max_length), "int32"),
+            ids=ops.full(
+                (ops.shape(inputs.ids)[0], options.max_length), options.fill_id, dtype="int32"
+            ),
             steps=ops.cast(zeros, "int32"),
             states=states,
         )
@@ -169,10 +171,11 @@ class Speculative(Strategy):
         states = tree.map_structure(lambda *parts: ops.stack(parts, axis=1), *states)
         return ops.stack(tokens, axis=1), states, ops.stack(q, axis=1), cache
 
-    def _distributions(self, logits):
+    def _distributions(self, logits, states, options):
         """Return the strategy's distributions and their logarithms for logits (B, T, V)."""
-        shape = ops.shape(logits)
-        found = self.strategy.distribution(ops.reshape(logits, (-1, shape[-1])))
+        shape, logits = ops.shape(logits), options.process(logits, states)
+        rows = ops.reshape(logits, (-1, shape[-1]))
+        found = self.strategy.distribution(rows, options.renormalize)
         return [ops.reshape(x, shape) for x in found]
 
     # A configuration of the draft would not tell its weights.

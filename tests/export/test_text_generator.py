@@ -1,6 +1,7 @@
 """Signatures of causal models: continuations and log-probabilities, in Python and from the file."""
 
 import numpy as np
+import oracles
 import pytest
 import tensorflow as tf
 
@@ -179,3 +180,19 @@ def test_the_prompt_is_limited_by_the_models_positions(model):
         for run in (generator.ids, generator.score_ids):
             with pytest.raises(tf.errors.InvalidArgumentError, match="one number for each row"):
                 run([[5, 7, 9], [5, 7, 9]], lengths)
+
+
+def test_id_0_of_a_prompt_is_a_token_of_a_model_without_padding():
+    model = models.gpt(13, 1, 2, 6, 7, max_length=MAX_LENGTH + MAX_PROMPT, pad_id=None)
+    oracles.scramble(model)
+    generator = export.TokenGenerator(model, "greedy", 3, MAX_PROMPT)
+    rows = [[0, 7, 0], [5], [0, 0]]
+    padded = [[*row, *[11] * (3 - len(row))] for row in rows]
+    found = generator.ids(padded, [len(row) for row in rows])
+    scores = generator.score_ids(padded, [len(row) for row in rows])
+    for place, row in enumerate(rows):
+        ids, score = generate(model, [row], "greedy", 3)
+        assert found["ids"][place].numpy().tolist() == ids[0].numpy().tolist()
+        np.testing.assert_allclose(found["score"][place], score[0], rtol=1e-5)
+        expected = log_probability(model, np.array(row)) if len(row) > 1 else 0
+        np.testing.assert_allclose(scores["log_probability"][place], expected, rtol=1e-4)

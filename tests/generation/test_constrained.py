@@ -12,6 +12,7 @@ from decoding_models import (
     BOS,
     EOS,
     VOCABULARY,
+    Markov,
     beam_by_hand,
     decode_eagerly,
     greedy_by_hand,
@@ -65,25 +66,6 @@ def test_greedy_takes_the_most_likely_allowed_token():
         assert ids[row].tolist() == tokens
         np.testing.assert_allclose(scores[row], score, rtol=1e-4, atol=1e-4)
         assert ODD_PATTERN.match("".join(map(str, tokens)))
-
-
-class Markov:
-    """A model whose next token depends on the last one only: many are decoded in little time."""
-
-    reads_prompt, max_length, max_source_length = False, None, None
-
-    def __init__(self, seed):
-        self.logits = np.random.default_rng(seed).normal(0, 2, (VOCABULARY,) * 2).astype("float32")
-
-    def start(self, inputs, max_length):
-        return {}, tf.zeros(())
-
-    def step(self, token_ids, constants, cache, positions, **masks):
-        return tf.gather(self.logits, token_ids), cache
-
-    def log_probs(self, row, tokens):
-        logits = self.logits[tokens[-1] if tokens else BOS].astype("float64")
-        return logits - np.log(np.exp(logits).sum())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from keras import ops
 from keras_attn import models
 from keras_attn.generation import Constrained, Sample
 from keras_attn.generation.distributions import draw
+from keras_attn.generation.loop import read_inputs
 from keras_attn.generation.processors import RepetitionPenalty
 
 ROWS, VOCABULARY = 5, 13
@@ -103,7 +104,8 @@ def test_a_penalty_counts_a_token_once_and_leaves_padding_out(logits):
     class Model:
         reads_prompt = True
 
-    state = penalty.start(Model, ops.convert_to_tensor(prompts), VOCABULARY)
+    inputs = read_inputs(ops.convert_to_tensor(prompts), None, 0)
+    state = penalty.start(Model, inputs, VOCABULARY)
     state = penalty.advance(state, ops.convert_to_tensor(generated))
     found = ops.convert_to_numpy(penalty.apply(logits[:2], state))
     for row, seen in enumerate(({5, 6}, {4, 12})):
@@ -113,7 +115,7 @@ def test_a_penalty_counts_a_token_once_and_leaves_padding_out(logits):
             assert found[row, token] == pytest.approx(logit, rel=1e-6)
     assert (logits[0, [5, 6]] > 0).any() or (logits[1, [4, 12]] > 0).any()
     Model.reads_prompt = False  # a source is no text that the model wrote
-    assert not ops.any(penalty.start(Model, ops.convert_to_tensor(prompts), VOCABULARY))
+    assert not ops.any(penalty.start(Model, inputs, VOCABULARY))
 
 
 def test_penalised_sampling_equals_a_loop_over_the_whole_text():

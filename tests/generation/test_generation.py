@@ -207,7 +207,7 @@ def test_the_most_recently_used_functions_of_a_model_are_kept(monkeypatch):
     model = models.gpt(VOCABULARY, 1, 2, 8, 11, max_length=16)
 
     def compiled(length):
-        return decoding._compiled(model, Greedy(), length, BOS, EOS, False)
+        return decoding._compiled(model, Greedy(), length, BOS, EOS, False, 1)
 
     first, second = compiled(1), compiled(2)
     assert compiled(1) is first and compiled(2) is second and compiled(1) is first

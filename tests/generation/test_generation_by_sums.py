@@ -65,7 +65,7 @@ def test_the_bytes_of_the_cache_do_not_depend_on_the_length():
     model = model_of(Kernel(), Kernel())
 
     def size(length, whole):
-        _, cache = model.start(PROMPTS, length, whole)
+        _, cache = model.start(PROMPTS, length, whole=whole)
         return sum(x.numpy().nbytes for x in keras.tree.flatten(cache))
 
     sums = len(PROMPTS) * L * N * H * (H + 1) * 4 + 4  # and an index

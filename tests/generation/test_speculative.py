@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_attn import export, models
 from keras_attn.generation import Beam, Constrained, Greedy, Sample, Speculative, generate
-from keras_attn.generation.loop import DecodingOptions
+from keras_attn.generation.loop import DecodingOptions, read_inputs
 from keras_attn.generation.rounds import Rows, accept, append
 
 LENGTH = 6
@@ -32,7 +32,7 @@ def draft_of(kind):
 def counted(model, inputs, strategy, max_length, ends=(-1,), grows=False):
     """Return ids, scores and steps as arrays."""
     options = DecodingOptions(max_length, 2, ends, grows)
-    found = strategy.decode_and_count(model, tf.constant(inputs), options)
+    found = strategy.decode_and_count(model, read_inputs(tf.constant(inputs), None, 0), options)
     return [x.numpy() for x in found]
 
 
@@ -95,7 +95,7 @@ def test_the_distribution_is_that_of_the_model(arguments):
     many = np.repeat(inputs[:1], 4000, axis=0)
     options = DecodingOptions(3, 2, (-1,), False).with_processor(Constrained("greedy", NO_PADDING))
     speculative = Speculative(draft_of("causal"), 2, strategy)
-    found = speculative.decode_and_count(model, tf.constant(many), options)
+    found = speculative.decode_and_count(model, read_inputs(tf.constant(many), None, 0), options)
     ids, scores, steps = (x.numpy() for x in found)
     texts = list(itertools.product(range(1, VOCABULARY), repeat=3))
     logits = np.array([[log_probs(0, tokens[:n]) for n in range(3)] for tokens in texts])
@@ -177,7 +177,9 @@ def test_drafts_that_do_not_fit_are_refused():
     ]
     for draft, message in cases:
         with pytest.raises(ValueError, match=message):
-            Speculative(draft).decode(model, inputs, DecodingOptions(3, 2, (EOS,), True))
+            Speculative(draft).decode(
+                model, read_inputs(inputs, None, 0), DecodingOptions(3, 2, (EOS,), True)
+            )
     with pytest.raises(ValueError, match="a `Greedy` or a `Sample`. Received: strategy=Beam"):
         Speculative(draft_of("causal"), strategy=Beam())
     with pytest.raises(ValueError, match="`model` must be an `EncoderDecoder`"):

@@ -4,9 +4,10 @@ import functools
 
 import numpy as np
 import tensorflow as tf
+from beam_rules import table_of
 
 from keras_attn import models
-from keras_attn.generation.decoding import decode
+from keras_attn.generation.decoding import decode, get_strategy
 from keras_attn.generation.loop import DecodingOptions
 
 VOCABULARY, BOS, EOS = 7, 2, 3
@@ -101,12 +102,32 @@ def beam_by_hand(log_probs, row, beams, length_penalty, max_length, ends=(EOS,))
     return max(ended, key=lambda hypothesis: hypothesis[1])
 
 
+class Markov:
+    """A model whose next token depends on the last one only: many are decoded in little time."""
+
+    reads_prompt, max_length, max_source_length = False, None, None
+
+    def __init__(self, seed):
+        self.logits = table_of(seed, VOCABULARY)
+
+    def start(self, inputs, max_length, padding_mask):
+        return {}, tf.zeros(())
+
+    def step(self, token_ids, constants, cache, positions, **masks):
+        return tf.gather(self.logits, token_ids), cache
+
+    def log_probs(self, row, tokens):
+        logits = self.logits[tokens[-1] if tokens else BOS].astype("float64")
+        return logits - np.log(np.exp(logits).sum())
+
+
 # All tokens but padding may follow each other: whole passes over a text mask its padding.
 NO_PADDING = np.where(np.arange(VOCABULARY) > 0, 0, -1)[None]
 
 
-def decode_eagerly(model, inputs, strategy, max_length, ends=(EOS,), grows=False):
+def decode_eagerly(model, inputs, strategy, max_length, ends=(EOS,), grows=False, lengths=None):
     """Decode a few steps in less time than it takes to compile the loop."""
     options = DecodingOptions(max_length, BOS, ends, grows)
-    ids, scores = decode(model, tf.constant(inputs), strategy, options)
+    lengths = None if lengths is None else tf.constant(lengths)
+    ids, scores = decode(model, tf.constant(inputs), get_strategy(strategy), options, lengths)
     return ids.numpy(), scores.numpy()

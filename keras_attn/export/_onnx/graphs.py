@@ -4,8 +4,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.export.checks import has_memory
-from keras_attn.export.signatures.model_functions import mask_ids
+from keras_attn.export.checks import check_padding, has_memory
+from keras_attn.export.signatures.model_functions import length_mask, mask_ids
 from keras_attn.export.signatures.segment_steps import SegmentSteps
 from keras_attn.export.signatures.text_generator import TokenGenerator
 from keras_attn.export.signatures.token_encoder import TokenEncoder
@@ -41,9 +41,8 @@ def parts_of(model):
 class _TopKGreedy(Greedy):
     """Greedy decoding by `top_k`: Keras's argmax uses a bitcast, which ONNX lacks."""
 
-    def choose(self, logits, step):
-        _, log_prob = super().choose(logits, step)
-        return tf.math.top_k(logits, 1).indices[:, 0], log_prob
+    def most_likely(self, logits):
+        return tf.math.top_k(logits, 1).indices[:, 0]
 
 
 def _greedy(model, *ends):
@@ -58,10 +57,11 @@ def _greedy(model, *ends):
 
 def _masked(model, *ends):
     both = keras.Model(model.input, [model.encoder.output, model.output])
-    absent = dict.fromkeys(model.input)
+    absent, pad_id = dict.fromkeys(model.input), check_padding(model)
 
     def encoder(token_ids, lengths):
-        features, logits = both({**absent, "token_ids": mask_ids(token_ids, lengths)})
+        token_ids = mask_ids(token_ids, lengths, pad_id)
+        features, logits = both({**absent, "token_ids": token_ids})
         return {"features": features, "logits": logits}
 
     return tf.function(encoder, TokenEncoder.encode.input_signature, autograph=False)
@@ -69,7 +69,8 @@ def _masked(model, *ends):
 
 def _encoder(model, *ends):
     def encoder(source_ids, source_lengths):
-        constants, _ = model.start(mask_ids(source_ids, source_lengths), 1)
+        mask = length_mask(source_ids, source_lengths)
+        constants, _ = model.start(tf.where(mask, source_ids, 0), 1, mask)
         return _flatten("context", constants["context"])
 
     return tf.function(encoder, IdTranslator.ids.input_signature, autograph=False)

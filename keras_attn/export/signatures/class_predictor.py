@@ -3,6 +3,7 @@
 import tensorflow as tf
 from keras import ops
 
+from keras_attn.export.checks import check_padding
 from keras_attn.export.signatures.model_functions import ModelFunctions, mask_ids, of_ids
 
 
@@ -39,10 +40,11 @@ class ClassPredictor(ModelFunctions):
             return {"probabilities": ops.softmax(logits), "class": classes}
 
         def classify_ids(token_ids, lengths):
-            return classify(mask_ids(token_ids, lengths))
+            return classify(mask_ids(token_ids, lengths, pad_id))
 
         self._embeds = model.num_classes is None
         if model.image_shape is None:
+            pad_id = check_padding(model)
             self.classify = of_ids()(classify_ids)
         else:
             images = [tf.TensorSpec([None, *model.image_shape], tf.float32, "images")]

@@ -44,9 +44,9 @@ def length_mask(rows, lengths):
         return tf.sequence_mask(lengths, size[1])
 
 
-def mask_ids(token_ids, lengths):
-    """Set the ids (B, T) beyond `lengths` (B,) to 0."""
-    return tf.where(length_mask(token_ids, lengths), token_ids, 0)
+def mask_ids(token_ids, lengths, pad_id=0):
+    """Set the ids (B, T) beyond `lengths` (B,) to the id of padding."""
+    return tf.where(length_mask(token_ids, lengths), token_ids, pad_id)
 
 
 def ends_of(eos_id, tokenizer=None):
@@ -62,6 +62,6 @@ def close_rows(ids, ends, eos_id):
     return ids
 
 
-def blank_rows(is_empty, ids, score):
+def blank_rows(is_empty, ids, score, pad_id=0):
     """Return padding with score 0 in the place of the ids (B, L) and scores (B,) of empty rows."""
-    return tf.where(is_empty[:, None], 0, ids), tf.where(is_empty, 0.0, score)
+    return tf.where(is_empty[:, None], pad_id, ids), tf.where(is_empty, 0.0, score)

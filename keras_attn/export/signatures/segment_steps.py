@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_attn.export.checks import check_vocabularies
+from keras_attn.export.checks import check_padding, check_vocabularies
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     length_mask,
@@ -51,6 +51,7 @@ class SegmentSteps(ModelFunctions):
             check_vocabularies(model, tokenizer)
             self.tokenize, self.detokenize = _text_functions(tokenizer)
         name = "token_ids" if "token_ids" in model.input else "states"
+        pad_id = check_padding(model) if name == "token_ids" else None
         segment, memory_input = model.input[name], model.input["memory"]
 
         def initial_memory(batch_size):
@@ -67,7 +68,7 @@ class SegmentSteps(ModelFunctions):
             """
             mask = length_mask(segment, lengths)
             if name == "token_ids":
-                inputs = {"token_ids": tf.where(mask, segment, 0)}
+                inputs = {"token_ids": tf.where(mask, segment, pad_id)}
             else:
                 inputs = {"states": segment, "padding_mask": mask}
             memory = tf.cast(memory, memory_input.dtype)

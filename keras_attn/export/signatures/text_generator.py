@@ -55,8 +55,11 @@ class TokenGenerator(ModelFunctions):
             max_prompt_length = min(max_prompt_length, positions - max_length + 1)
             max_scored_length = min(max_scored_length, positions)
         options = {"max_length": max_length, "eos_id": ends}
-        self._generate = lambda ids: generate(model, ids, strategy, **options)
+        self._generate = lambda ids, lengths: generate(
+            model, ids, strategy, lengths=lengths, **options
+        )
         self._logits = lambda ids: model({"token_ids": ids})
+        self._pad_id = getattr(model, "pad_id", 0) or 0
         self._max_prompt_length = max_prompt_length
         self._max_scored_length = max_scored_length
 
@@ -85,17 +88,18 @@ class TokenGenerator(ModelFunctions):
 
     def _continue(self, token_ids, lengths):
         """Return the prompts as the model reads them, the generated ids and the score."""
-        token_ids, lengths = _mask_and_pad(token_ids, lengths)
+        token_ids, lengths = _mask_and_pad(token_ids, lengths, self._pad_id)
         read = tf.minimum(lengths, self._max_prompt_length)
         width = tf.minimum(tf.shape(token_ids)[1], self._max_prompt_length)
         last = tf.shape(token_ids)[1] - 1
         indices = tf.minimum((lengths - read)[:, None] + tf.range(width), last)
         prompt = tf.gather(token_ids, indices, batch_dims=1)
-        prompt = tf.where(tf.sequence_mask(read, width), prompt, 0)
-        return prompt, *blank_rows(lengths < 1, *self._generate(prompt))
+        prompt = tf.where(tf.sequence_mask(read, width), prompt, self._pad_id)
+        outputs = self._generate(prompt, read)
+        return prompt, *blank_rows(lengths < 1, *outputs, self._pad_id)
 
     def _log_probability(self, token_ids, lengths):
-        token_ids, lengths = _mask_and_pad(token_ids, lengths)
+        token_ids, lengths = _mask_and_pad(token_ids, lengths, self._pad_id)
         token_ids = token_ids[:, : self._max_scored_length]
         labels = token_ids[:, 1:]
         losses = crossentropy(labels, self._logits(token_ids)[:, :-1])
@@ -148,7 +152,7 @@ class TextGenerator(TokenGenerator):
         ends = ends_of(eos_id, tokenizer)
         super().__init__(model, strategy, max_length, max_prompt_length, ends)
         check_vocabularies(model, tokenizer)
-        self.tokenizer = tokenizer
+        self.tokenizer, self._pad_id = tokenizer, tokenizer.pad_id
         self._close = lambda ids: close_rows(ids, ends, tokenizer.eos_id)
 
     @property
@@ -176,7 +180,8 @@ class TextGenerator(TokenGenerator):
         return token_ids, lengths - len(self.tokenizer.template.end)
 
 
-def _mask_and_pad(token_ids, lengths):
-    """Set ids beyond `lengths` to 0, and append a column so that there is a first token."""
+def _mask_and_pad(token_ids, lengths, pad_id):
+    """Set ids beyond `lengths` to `pad_id`, and append a column so that there is a first token."""
     lengths = tf.clip_by_value(lengths, 0, tf.shape(token_ids)[1])
-    return tf.pad(mask_ids(token_ids, lengths), [[0, 0], [0, 1]]), lengths
+    token_ids = mask_ids(token_ids, lengths, pad_id)
+    return tf.pad(token_ids, [[0, 0], [0, 1]], constant_values=pad_id), lengths

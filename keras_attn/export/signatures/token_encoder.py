@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from keras_attn.export.checks import check_padding
 from keras_attn.export.signatures.model_functions import ModelFunctions, mask_ids, of_ids
 
 
@@ -30,8 +31,9 @@ class TokenEncoder(ModelFunctions):
         super().__init__(model)
         features = keras.Model(model.input, model.encoder.output)
         absent = dict.fromkeys(model.input)
-        self._features = lambda ids: features({**absent, "token_ids": ids})
-        self._logits = lambda ids: model({"token_ids": ids})
+        pad_id = check_padding(model)
+        self._features = lambda *ids: features({**absent, "token_ids": mask_ids(*ids, pad_id)})
+        self._logits = lambda *ids: model({"token_ids": mask_ids(*ids, pad_id)})
 
     @property
     def signatures(self):
@@ -43,9 +45,9 @@ class TokenEncoder(ModelFunctions):
 
         Ids beyond a row's length are padding: they are not read, and their features are undefined.
         """
-        return {"features": tf.cast(self._features(mask_ids(token_ids, lengths)), tf.float32)}
+        return {"features": tf.cast(self._features(token_ids, lengths), tf.float32)}
 
     @of_ids()
     def logits(self, token_ids, lengths):
         """Map ids [B, T] with `lengths` [B] to `logits` [B, T, V]."""
-        return {"logits": self._logits(mask_ids(token_ids, lengths))}
+        return {"logits": self._logits(token_ids, lengths)}

@@ -51,8 +51,11 @@ class IdTranslator(ModelFunctions):
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)
         options = {"max_length": max_length, "eos_id": ends}
-        self._decode = lambda ids: generate(model, ids, strategy, **options)
+        self._decode = lambda ids, lengths: generate(
+            model, ids, strategy, lengths=lengths, **options
+        )
         self._max_source_length = max_source_length
+        self._pad_id = getattr(model, "pad_id", 0) or 0
 
     @property
     def signatures(self):
@@ -66,8 +69,9 @@ class IdTranslator(ModelFunctions):
         gives padding with score 0.
         """
         source_ids = source_ids[:, : self._max_source_length]
-        outputs = self._decode(mask_ids(source_ids, source_lengths))
-        ids, score = blank_rows(source_lengths < 1, *outputs)
+        source_ids = mask_ids(source_ids, source_lengths)
+        outputs = self._decode(source_ids, source_lengths)
+        ids, score = blank_rows(source_lengths < 1, *outputs, self._pad_id)
         return {"ids": ids, "score": score}
 
 
@@ -112,7 +116,7 @@ class Translator(IdTranslator):
         ends = ends_of(eos_id, tokenizer)
         super().__init__(model, strategy, max_length, max_source_length, ends)
         check_vocabularies(model, tokenizer)
-        self.tokenizer = tokenizer
+        self.tokenizer, self._pad_id = tokenizer, tokenizer.pad_id
         self._close = lambda ids: close_rows(ids, ends, tokenizer.eos_id)
         self._cross_attention = getattr(model, "cross_attention", None)
 
@@ -126,7 +130,7 @@ class Translator(IdTranslator):
     @of_text
     def text(self, text):
         """Map strings [B] to `translation`, strings [B], and `score`, float32 [B]."""
-        _, ids, score = self._translate(text)
+        *_, ids, score = self._translate(text)
         return {"translation": self.tokenizer.decode(ids), "score": score}
 
     @of_text
@@ -138,15 +142,17 @@ class Translator(IdTranslator):
         `cross_attention`, float32 [B, L, T, S], is the mean over the heads of each of L layers: the
         row of a valid token sums to 1, any other row is 0. An empty text has no tokens.
         """
-        source_ids, ids, score = self._translate(text)
-        source_lengths = tf.math.count_nonzero(source_ids, axis=1, dtype=tf.int32)
+        source_ids, source_lengths, ids, score = self._translate(text)
         ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1, exclusive=True)
         is_valid = (ended == 0) & (source_lengths[:, None] > 0)
         lengths = tf.math.count_nonzero(is_valid, axis=1, dtype=tf.int32)
         longest = tf.reduce_max(tf.concat([lengths, [0]], axis=0))  # 0 for an empty batch
         ids, is_valid = ids[:, :longest], is_valid[:, :longest]
         read = tf.concat([tf.fill([tf.shape(ids)[0], 1], self.tokenizer.bos_id), ids], axis=1)
-        weights = self._cross_attention({"source_ids": source_ids, "target_ids": read[:, :longest]})
+        weights = self._cross_attention(
+            {"source_ids": source_ids, "target_ids": read[:, :longest]},
+            tf.sequence_mask(source_lengths, tf.shape(source_ids)[1]),
+        )
         return {
             "translation": self.tokenizer.decode(ids),
             "score": score,
@@ -173,9 +179,11 @@ class Translator(IdTranslator):
         return translations, scores
 
     def _translate(self, text):
-        """Return source ids, generated ids and score; padding and score 0 for an empty text."""
+        """Return source ids, their lengths, generated ids and score; blank for an empty text."""
         source_ids, lengths = self.tokenizer.encode(text, max_length=self._max_source_length)
         template = self.tokenizer.template
         is_empty = lengths <= len(template.start) + len(template.end)  # special tokens alone
-        ids, score = blank_rows(is_empty, *self._decode(source_ids))
-        return tf.where(is_empty[:, None], 0, source_ids), self._close(ids), score
+        outputs = self._decode(source_ids, lengths)
+        ids, score = blank_rows(is_empty, *outputs, self._pad_id)
+        source_ids = tf.where(is_empty[:, None], self._pad_id, source_ids)
+        return source_ids, tf.where(is_empty, 0, lengths), self._close(ids), score

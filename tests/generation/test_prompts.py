@@ -1,0 +1,101 @@
+"""Prompts and sources that end at given lengths, or before the model's id of padding."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from decoding_models import BOS, VOCABULARY, beam_by_hand, decode_eagerly, last, sharpened
+
+from keras_attn import models
+from keras_attn.generation import Beam, Sample, Speculative, generate
+
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11, "dropout": 0.0}
+# Ids after the lengths are no text: some lie outside the vocabulary.
+ROWS = np.array([[0, 5, 6, 99], [0, 0, 4, 5], [6, 99, -1, 0]], "int32")
+LENGTHS = np.array([3, 4, 1], "int32")
+
+
+@functools.cache
+def subject(kind):
+    """Return a model without padding, and next-token log-probabilities computed without a cache."""
+    if kind == "causal":
+        model = sharpened(models.gpt(VOCABULARY, max_length=16, pad_id=None, **SIZES), seed=8)
+    else:
+        model = sharpened(models.transformer(VOCABULARY, pad_id=None, **SIZES), seed=18)
+
+    @functools.cache
+    def log_probs(row, tokens):
+        text = ROWS[row, : LENGTHS[row]].tolist()
+        if kind == "causal":
+            return last(model(np.array([[*text, *tokens]])))
+        return last(model({"source_ids": [text], "target_ids": [[BOS, *tokens]]}))
+
+    return model, log_probs
+
+
+def by_hand(log_probs, row, max_length, end=None):
+    """Decode greedily; what follows the end token is filled with it, as no id is padding."""
+    tokens = []
+    while len(tokens) < max_length and end not in tokens:
+        tokens.append(int(log_probs(row, tuple(tokens)).argmax()))
+    return tokens + [end] * (max_length - len(tokens))
+
+
+@pytest.mark.parametrize("kind", ["causal", "encoder_decoder"])
+def test_rows_of_a_model_without_padding_end_at_their_lengths(kind):
+    model, log_probs = subject(kind)
+    end = by_hand(log_probs, 0, 2)[1]  # so that one row ends after two tokens
+    expected = [by_hand(log_probs, row, 5, end) for row in range(3)]
+    for strategy in ("greedy", Speculative(model, 2)):
+        ids, _ = decode_eagerly(model, ROWS, strategy, 5, (end,), lengths=LENGTHS)
+        assert ids.tolist() == expected
+    ids, _ = decode_eagerly(model, ROWS, Beam(2), 3, (end,), lengths=LENGTHS)
+    for row in range(3):
+        tokens, _ = beam_by_hand(log_probs, row, 2, 0.6, 3, (end,))
+        assert ids[row].tolist() == [*tokens, *[end] * (3 - len(tokens))]
+    alone, _ = decode_eagerly(model, ROWS[:1, :3], "greedy", 5, (end,))
+    assert alone.tolist() == expected[:1]  # all ids are tokens without lengths
+
+
+def test_the_penalty_counts_id_0_of_a_text_and_no_id_after_its_end():
+    model, log_probs = subject("causal")
+    strategy = Sample(top_k=1, repetition_penalty=3.0)
+    ids, _ = decode_eagerly(model, ROWS, strategy, 2, lengths=LENGTHS)
+    for row, end in enumerate(LENGTHS):
+        text = ROWS[row, :end].tolist()
+        for token in ids[row]:
+            logits = np.asarray(model(np.array([text])), "float64")[0, -1]
+            penalised = np.where(logits > 0, logits / 3, logits * 3)
+            assert token == np.where(np.isin(range(VOCABULARY), text), penalised, logits).argmax()
+            text.append(int(token))
+
+
+class Echo:
+    """A model that repeats the last token of its prompt."""
+
+    reads_prompt, max_length, max_source_length, pad_id = True, None, None, 5
+
+    def start(self, inputs, max_length, padding_mask):
+        return {}, tf.zeros((1, 1, 1))
+
+    def step(self, token_ids, constants, cache, positions, last=None, **masks):
+        if last is not None:
+            token_ids = tf.gather(token_ids, last, batch_dims=1)
+        return tf.one_hot(token_ids, VOCABULARY), cache
+
+
+def test_lengths_are_given_to_the_compiled_function():
+    model, inputs = Echo(), np.array([[6, 2, 5], [1, 0, 4]])
+    cases = {None: [2, 4], (3, 2): [5, 0], (1, 1): [6, 1]}
+    for lengths, expected in cases.items():
+        lengths = None if lengths is None else np.array(lengths)
+        ids, _ = generate(model, inputs, "greedy", 2, lengths=lengths, eos_id=6)
+        ended = [[token, 5 if token == 6 else token] for token in expected]
+        assert ids.numpy().tolist() == ended
+
+
+@pytest.mark.parametrize("lengths", [[1], [0, 2], [4, 1], [1.0, 2.0], [[1, 2]]])
+def test_lengths_that_do_not_fit_are_refused(lengths):
+    with pytest.raises(ValueError, match="`lengths` must be .* Received: lengths="):
+        generate(Echo(), np.array([[6, 2, 5], [1, 0, 4]]), lengths=lengths)
