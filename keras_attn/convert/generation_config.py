@@ -1,0 +1,130 @@
+"""Options of `generate` from the `generation_config.json` of a checkpoint."""
+
+from keras_attn.generation import Beam, Forbidden, Forced, Greedy, NoRepeat, Sample
+from keras_attn.ops.checks import check_that
+
+# Options that have no counterpart here, and their values that change nothing.
+_UNSUPPORTED = {
+    "begin_suppress_tokens": None,
+    "constraints": None,
+    "diversity_penalty": 0.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "exponential_decay_length_penalty": None,
+    "force_words_ids": None,
+    "forced_decoder_ids": None,
+    "guidance_scale": 1.0,
+    "num_beam_groups": 1,
+    "num_return_sequences": 1,
+    "penalty_alpha": None,
+    "sequence_bias": None,
+    "stop_strings": None,
+    "top_h": None,
+    "watermarking_config": None,
+}
+
+
+def generation_options(config, is_encoder_decoder):
+    """Return the arguments of `keras_attn.generation.generate` for a checkpoint's options.
+
+    The decoded ids are those of `generate` in transformers with the same options; sampled ones have
+    the same distribution. Absent options have the defaults of transformers.
+
+    Args:
+        config: dict, the content of `generation_config.json`, or of a `config.json` of before that
+            file existed.
+        is_encoder_decoder: bool. True for a model that reads a source.
+
+    Returns:
+        A dict of `strategy` and `eos_id`; for an encoder-decoder also of `bos_id` and `max_length`.
+        A model of prompts has a `max_length` only from `max_new_tokens`, since the `max_length` of
+        transformers counts the prompt.
+
+    Raises:
+        ValueError: if an option has no counterpart.
+
+    Example:
+        >>> from keras_attn import convert
+        >>> config = {"num_beams": 6, "decoder_start_token_id": 9, "eos_token_id": 0,
+        ...     "bad_words_ids": [[9]], "forced_eos_token_id": 0, "max_length": 512,
+        ...     "renormalize_logits": True}
+        >>> options = convert.generation_options(config, is_encoder_decoder=True)
+        >>> options["max_length"], options["bos_id"], type(options["strategy"]).__name__
+        (511, 9, 'Forbidden')
+
+    Differs from the paper: none.
+
+    Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
+    """
+    options = {name: value for name, value in config.items() if value is not None}
+    for name, neutral in _UNSUPPORTED.items():
+        if options.get(name, neutral) != neutral:
+            _refuse(name, options)
+    if not is_encoder_decoder and options.get("min_length", 0) > 0:
+        _refuse("min_length", options)  # it counts the prompt
+    eos_id = options.get("eos_token_id", -1)
+    found = {"strategy": _strategy(options, is_encoder_decoder), "eos_id": eos_id}
+    if "max_new_tokens" in options:
+        found["max_length"] = options["max_new_tokens"]
+    elif is_encoder_decoder:
+        found["max_length"] = options.get("max_length", 20) - 1  # without the first token
+    if is_encoder_decoder:
+        start = options.get("decoder_start_token_id", options.get("bos_token_id"))
+        check_that(start is not None, "the id of a token", decoder_start_token_id=start)
+        found["bos_id"] = start
+    return found
+
+
+def _strategy(options, is_encoder_decoder):
+    strategy = _choice(options, is_encoder_decoder)
+    renormalize = options.get("renormalize_logits", False)
+    least = max(options.get("min_length", 0) - 1, options.get("min_new_tokens", 0))
+    ends = [options.get(f"forced_{name}_token_id") for name in ("bos", "eos")]
+    if least > 0 or ends != [None, None]:
+        strategy = Forced(strategy, *ends, min_length=max(least, 0), renormalize=renormalize)
+    size = options.get("no_repeat_ngram_size", 0)
+    strategy = NoRepeat(strategy, size, renormalize) if size else strategy
+    words = options.get("bad_words_ids", [])
+    if any(len(word) > 1 for word in words):
+        _refuse("bad_words_ids", options)
+    forbidden = sorted({token for word in words for token in word})
+    forbidden += [x for x in options.get("suppress_tokens", []) if x not in forbidden]
+    return Forbidden(strategy, forbidden, renormalize) if forbidden else strategy
+
+
+def _choice(options, is_encoder_decoder):
+    """Return greedy decoding, sampling or a beam search."""
+    beams, is_sampled = options.get("num_beams", 1), options.get("do_sample", False)
+    penalty = options.get("repetition_penalty", 1.0)
+    # Transformers penalises the first token of a target, too.
+    if penalty != 1 and (beams > 1 or is_encoder_decoder):
+        _refuse("repetition_penalty", options)
+    if beams > 1:
+        if is_sampled:
+            _refuse("do_sample", options)
+        early_stopping = options.get("early_stopping", False)
+        return Beam(beams, options.get("length_penalty", 1.0), "power", early_stopping)
+    if is_sampled:
+        return Sample(
+            temperature=options.get("temperature", 1.0),
+            top_k=options.get("top_k", 50) or None,
+            top_p=_share(options, "top_p"),
+            min_p=options.get("min_p"),
+            typical_p=_share(options, "typical_p"),
+            repetition_penalty=penalty,
+        )
+    return Greedy() if penalty == 1 else Sample(top_k=1, repetition_penalty=penalty)
+
+
+def _share(options, name):
+    share = options.get(name, 1.0)
+    return None if share == 1 else share
+
+
+def _refuse(name, options):
+    raise ValueError(
+        f"The option `{name}` of the checkpoint has no counterpart; give `generate` other "
+        f"arguments. Received: {name}={options[name]!r}."
+    )
