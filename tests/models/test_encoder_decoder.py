@@ -1,4 +1,4 @@
-"""`EncoderDecoder` with tables, norms and a head of its own, as Marian, BART have."""
+"""`EncoderDecoder` with tables, norms and a head of its own, as Marian and BART have."""
 
 import functools
 
