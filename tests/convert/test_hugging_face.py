@@ -152,7 +152,7 @@ MISTAKES = {
     "gpt2": {
         "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
         "c_proj transposed": in_each_block("attention.output_kernel", transposed),
-        "id 0 is padding": in_model("embedding.mask_zero", True),
+        "id 0 is padding": in_model("embedding.pad_id", 0),
     },
     "llama": {
         "epsilon 1e-6": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-6),

@@ -24,6 +24,7 @@ def gpt_oss(
     balance_loss=0.01,
     max_wavelength=150000,
     scaling=None,
+    pad_id=0,
     name="gpt_oss",
 ):
     """Build gpt-oss, a `mixtral` with sinks, and with a window in every other block.
@@ -51,6 +52,7 @@ def gpt_oss(
         max_wavelength: float. Base of the rotary positions.
         scaling: a `keras_attn.positions.RotaryScaling`; the presets have
             `YaRN(32, 4096, truncate=False)`. None for none.
+        pad_id: int. The id of padding; None for none.
 
     Returns:
         A `CausalLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -62,8 +64,8 @@ def gpt_oss(
         >>> [block.attention.pattern for block in model.depth.blocks]
         [Local(4), Causal()]
 
-    Differs from the paper: token id 0 is padding, not a token; the paper does not mention the loss
-        for uneven use of experts; no weight is quantized.
+    Differs from the paper: by default token id 0 is padding, not a token; the paper does not
+        mention the loss for uneven use of experts; no weight is quantized.
 
     Reference: [OpenAI, 2025](https://arxiv.org/abs/2508.10925), section 2, table 1.
     """
@@ -92,7 +94,7 @@ def gpt_oss(
 
     return CausalLanguageModel(
         embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=normal
+            vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
         ),
         depth=depth.Stack(block, num_layers, name="depth"),
         head=untied_head(vocabulary_size, normal),
