@@ -10,11 +10,12 @@ class GatedFeedForward(FeedForward):
 
         FFN(x) = (activation(x W_g) * (x W_1)) W_2
 
-    The activation names the kind: silu SwiGLU, gelu GEGLU, relu ReGLU, sigmoid GLU. Three kernels
-    of width F hold as many weights as the two of a `FeedForward` of width 3/2 F, so models give it
-    two thirds of the width. Time O(T D F), memory O(T F), with `chunks` c memory O(T D + T F / c).
+    The layer is SwiGLU with silu, GEGLU with gelu, ReGLU with relu, and GLU with sigmoid. Three
+    kernels of width F hold as many weights as the two of a `FeedForward` of width 3/2 F, so models
+    give it two thirds of the width. Time O(T D F), memory O(T F), with `chunks` c memory
+    O(T D + T F / c).
 
-    Use it for models as they are built today.
+    Use it for language models as they are built since Llama.
 
     Args:
         intermediate_dim: int. Width F of the hidden layer.

@@ -1,4 +1,4 @@
-"""Feed-forward networks of which each position uses few."""
+"""Feed-forward networks, of which each position uses a few."""
 
 import keras
 from keras import ops
@@ -19,7 +19,7 @@ from keras_attn.ops.sorting import permute, sort_order
 class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
     """Feed-forward networks of which a router chooses the best few for each position.
 
-        y = sum_e w_e FFN_e(x) over the k experts with the greatest logits l = x W_r
+        y = sum_e w_e FFN_e(x) + shared(x),   over the k experts with the greatest logits l = x W_r
 
         renormalized:   w_e = p_e / (sum of the chosen p),   p = softmax(l)
         probability:    w_e = p_e
@@ -30,16 +30,17 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
 
         balance_loss E sum_e f_e mean(p_e) + z_loss mean(logsumexp(l)^2)
 
-    where f_e is the share of assignments that went to e; the first is least, 1, for uniform use.
+    where f_e is the share of assignments that went to e. E sum_e f_e mean(p_e) is least, 1, if all
+    experts are used alike.
     Time O(T D (k F + E)), memory O(T k (D + F)), weights E times those of an expert.
 
-    Use it for more weights at the cost of few.
+    Use it for a model of many weights at the cost of a small one.
 
     Args:
         expert: an unbuilt `FeedForward` or `GatedFeedForward`: the settings of each expert.
         num_experts: int. Number of experts E.
         top_k: int. Number k of experts for each position.
-        router: "renormalized" or "probability".
+        router: "renormalized" or "probability": the weights w_e of the chosen experts.
         balance_loss: float. Weight of the loss for uneven use.
         z_loss: float. Weight of the loss for large logits of the router.
         shared: layer that computes all positions, whose output is added; or None.
@@ -55,8 +56,8 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
 
     Raises:
         ValueError: if `expert` is built or of another kind or has `chunks`, `top_k` exceeds
-            `num_experts`, a size is below 1, a loss below 0, or one expert is renormalized: its
-            weight is always 1, so the router would not learn.
+            `num_experts`, a size is below 1, a loss below 0, or `top_k` is 1 with "renormalized":
+            the weight would always be 1, and the router would not learn.
 
     Example:
         >>> from keras_attn.layers import GatedFeedForward, MixtureOfExperts

@@ -1,4 +1,4 @@
-"""Dynamic tanh in the place of a norm."""
+"""Dynamic tanh, which replaces a norm."""
 
 import keras
 from keras import ops
@@ -14,10 +14,10 @@ class DyT(Norm):
 
         DyT(x) = g tanh(a x) + b
 
-    a is one number, g and b (D,) are one a channel; all are learned, and computed in float32. No
-    number depends on another. Time and memory O(T D).
+    a is one number, g and b (D,) have one for each channel; all are learned, and computed in
+    float32. Nothing is averaged: an output depends on its own input alone. Time and memory O(T D).
 
-    Use it for finding out what a network needs of a norm.
+    Use it for comparing a norm with a layer that computes no statistics.
 
     Args:
         alpha: float. Initial value of a.

@@ -11,7 +11,7 @@ from keras_attn.registry import register
 class LayerNorm(Norm):
     """Normalise each position to mean 0 and variance 1, then scale and shift it.
 
-        LayerNorm(x) = (x - mean(x)) / sqrt(var(x) + epsilon) g + b
+        LayerNorm(x) = g (x - mean(x)) / sqrt(var(x) + epsilon) + b
 
     Mean and variance are those of a position's D numbers, in float32; g and b (D,) are learned.
     Time and memory O(T D).

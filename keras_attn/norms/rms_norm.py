@@ -12,13 +12,13 @@ from keras_attn.registry import register
 class RMSNorm(Norm):
     """Divide each position by the root of its mean square, then scale it.
 
-        RMSNorm(x) = x / sqrt(mean(x^2) + epsilon) (offset + g)
+        RMSNorm(x) = (offset + g) x / sqrt(mean(x^2) + epsilon)
 
     The mean square is that of a position's D numbers; it and the product with g (D,) are float32.
     There is no mean to subtract and no bias to add. The paper measures the quality of `LayerNorm`
     in 7 to 64 % less time. Time and memory O(T D).
 
-    Use it for models as they are built today.
+    Use it for language models as they are built since Llama.
 
     Args:
         epsilon: float. Added to the mean square.
