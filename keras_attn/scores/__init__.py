@@ -1,4 +1,4 @@
-"""Score axis: the measure of how alike a query and a key are."""
+"""Score axis: the logit of a query and a key."""
 
 from keras_attn import registry
 from keras_attn.scores.additive import Additive

@@ -112,17 +112,17 @@ class T5Bias(Bias):
 
         bias_n(i, j) = b[bucket(i - j), n]
 
-    Half of the buckets hold one distance each, the others ever more up to `max_distance`; the last
-    one holds all beyond. Without `bidirectional`, keys after the query share the bucket of the
-    query's own position; with it, they have half of the buckets. Time and memory O(T S) per head,
-    and O(T + S) for the buckets where positions follow each other.
+    Half of the buckets hold one distance each; the ranges of the others grow with the distance, and
+    the last one also holds all beyond `max_distance`. Without `bidirectional`, keys after the query
+    share the bucket of the query's own position; with it, half of the buckets are for them. Time
+    and memory O(T S) per head, and O(T + S) for the buckets where positions follow each other.
 
     Use it for encoders and decoders like T5's, with `DotProduct(scaled=False)`.
 
     Args:
         num_buckets: int. Number of buckets.
-        max_distance: int. Distance from which on all share a bucket.
-        bidirectional: bool. True for encoders.
+        max_distance: int. All distances from this one on share a bucket.
+        bidirectional: bool. If True, as in encoders, keys after the query have their own buckets.
 
     Call arguments and returns:
         As `Bias`: a term of a sum, which is not called by itself.

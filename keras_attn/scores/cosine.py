@@ -17,9 +17,9 @@ class Cosine(ScoreLayer):
 
         logit_n(q, k) = min(exp(t_n), max_scale) q . k / (||q|| ||k||)
 
-    t_n is learned, one number for each head: the inverse of a temperature. Logits are at most
-    `max_scale`, however long the vectors are. Lengths and scales are float32 under any dtype
-    policy; a vector of zeros scores 0. Time O(T S H), memory O(T S) per head.
+    t_n is learned, one number for each head; exp(t_n) is the inverse of a temperature. Logits are
+    at most `max_scale`, however long the vectors are. Lengths and scales are float32 under any
+    dtype policy; a vector of zeros scores 0. Time O(T S H), memory O(T S) per head.
 
     Use it for deep or wide models whose logits grow in training.
 

@@ -25,16 +25,17 @@ class Disentangled(DistanceScore):
 
         logit(i, j) = (q_i . k_j + q_i . K[c] + k_j . Q[c]) / sqrt(3 H),   c = bucket(i - j)
 
-    K and Q (2 num_buckets, N, H) are learned: keys and queries that a distance has. Half of the
-    buckets of each side hold one distance each, the others ever more, up to `max_distance`; all
-    beyond share one. Where positions follow each other, time is O(T (T + S) H) and memory
-    O(T (T + S)) per head, else O((T + S) H num_buckets) more; so is that of a decoding step.
+    K and Q (2 num_buckets, N, H) are learned: a key and a query for each bucket of distances. Half
+    of the buckets of each side hold one distance each; the ranges of the others grow with the
+    distance up to `max_distance`, and all beyond share one. Where positions follow each other, time
+    is O(T (T + S) H) and memory O(T (T + S)) per head. Positions in any order, and a decoding step,
+    take O((T + S) H num_buckets) more.
 
     Use it for encoders that read whole texts, such as masked language models.
 
     Args:
         num_buckets: int. Number of buckets on each side, an even one.
-        max_distance: int. Distance from which on all share a bucket; None for as many distances
+        max_distance: int. All distances from this one on share a bucket; None for as many distances
             as buckets, each with its own.
 
     Call arguments and returns:

@@ -43,7 +43,7 @@ class FAVOR(KernelScore, ScoreLayer):
     Under `Dense` and `Causal`, time O(T M (H + Hv)) and memory O(T M) per head; a decoding step
     with a `KVCache` takes O(M Hv) in time and memory, after any number of keys. Other patterns take
     the logits, as with `Kernel`. The w_r (M, H) are shared by all heads, saved with the layer and
-    not trained. The estimate of one weight is off by a third for M = 64 and H = 16, and by more for
+    not trained. The relative error of one weight is a third for M = 64 and H = 16, and larger for
     longer vectors.
 
     Use it for very long sequences where attention must resemble that of a dot product.
@@ -65,7 +65,7 @@ class FAVOR(KernelScore, ScoreLayer):
 
     Differs from the paper: features of keys are divided by a bound that depends on the w_r alone,
         not by the greatest of all positions, which would depend on later ones; nothing is added to
-        them. New w_r are drawn by `redraw` only, not every so many steps.
+        them. New w_r are drawn by `redraw` only, not at regular steps of training.
 
     Reference: [Choromanski et al., 2021](https://arxiv.org/abs/2009.14794), section 2.3, lemma 1,
         and section 2.4.

@@ -32,11 +32,11 @@ class KernelScore(Score):
         raise NotImplementedError(f"{type(self).__name__} must define `count_features`.")
 
     def query_features(self, query):
-        """Return features (B, N, T, M), above 0 and at least float32; any factor of each query."""
+        """Return features (B, N, T, M), above 0, at least float32, up to a factor per query."""
         raise NotImplementedError(f"{type(self).__name__} must define `query_features`.")
 
     def key_features(self, key):
-        """Return features (B, N, S, M), above 0 and at least float32; any factor of all keys."""
+        """Return features (B, N, S, M), above 0, at least float32, up to a factor of all keys."""
         raise NotImplementedError(f"{type(self).__name__} must define `key_features`.")
 
     def logits(self, query, key):

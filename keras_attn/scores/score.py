@@ -4,7 +4,7 @@ from keras_attn import registry
 
 
 class Score(registry.Value):
-    """A measure of how alike a query and a key are.
+    """The logit of a query and a key, before the softmax.
 
         (query (B, N, T, H), key (B, N, S, H), query_positions, key_positions)
             -> logits (B, N, T, S)
@@ -16,10 +16,10 @@ class Score(registry.Value):
         shares_query: True asks the layer to project queries and keys by one projection.
         uses_positions: True if logits depend on positions too: plans ask such a score for a
             `distance_table`.
-        has_weights: True if the score has weights: those of all heads, in an order that only the
-            score knows.
-        is_linear: True for a `KernelScore`, whose weights are products of features: attention with
-            it may take linear time.
+        has_weights: True if the score has weights, which are those of all heads: it then gets all
+            heads at once.
+        is_linear: True for a `KernelScore`, whose attention weights are products of features:
+            attention with it may take linear time.
     """
 
     shares_query = False
