@@ -21,7 +21,7 @@ class AxialRotary(Position):
     The dot product of a query and a key depends on the two distances between their rows and between
     their columns. No weights; all else is as in `Rotary`. Time and memory O(T H) per head.
 
-    Use it for images, whose pixels or patches stand row after row.
+    Use it for images, whose pixels or patches are in raster order.
 
     Args:
         shape: (n_1, n_2), rows and columns of the grid.

@@ -22,12 +22,13 @@ class Rotary(Position):
 
     The dot product of a query and a key that have been turned so depends on their distance alone:
     moving all positions by the same number changes nothing. No weights, no maximum length, and
-    vectors keep their lengths. Angles and products are float32 under any dtype policy; the result
-    has the dtype of `x`. Time and memory O(T H) per head.
+    vectors keep their lengths, except for the amplitude of a `scaling`. Angles and products are
+    float32 under any dtype policy; the result has the dtype of `x`. Time and memory O(T H) per
+    head.
 
     `MultiHeadAttention(..., position="rotary")` turns queries and keys, not values, before scores
-    and patterns, and keys before a cache keeps them: a step of decoding turns one key, and a kept
-    key has its first position, whatever `key_positions` later calls give.
+    and patterns. A cache keeps turned keys: a step of decoding turns one key, and a kept key has
+    its first position, whatever `key_positions` later calls give.
 
     Use it for language models that decode with a cache and need relative positions without weights.
 

@@ -20,10 +20,10 @@ class RotaryScaling(Value):
     keys as they were turned first.
 
     Args:
-        factor: float. Number s of trained lengths that the text may have.
+        factor: float. Ratio s of the longest text to the trained length.
 
     Attributes:
-        amplitude: float. Factor of turned queries and of turned keys, so of logits by its square.
+        amplitude: float. Factor of turned queries and of turned keys; logits get its square.
     """
 
     amplitude = 1.0
@@ -48,7 +48,7 @@ class Interpolation(RotaryScaling):
     Use it for models that are trained a little more on the longer texts.
 
     Args:
-        factor: float. Number s.
+        factor: float. Ratio s of the longest text to the trained length.
 
     Example:
         >>> from keras_attn import positions
@@ -74,7 +74,7 @@ class NTK(RotaryScaling):
     Use it for longer texts without more training.
 
     Args:
-        factor: float. Number s.
+        factor: float. Ratio s of the longest text to the trained length.
 
     Example:
         >>> from keras_attn import positions
@@ -94,8 +94,9 @@ class NTK(RotaryScaling):
 class YaRN(RotaryScaling):
     """Divide the angles of slow pairs, keep those of fast pairs, and raise the logits.
 
-        f_i = (1 - r_i) f + r_i f / s,   f = base^(-2i/R),   r_i = clip((i - low) / (high - low)),
-        low = c(32),   high = c(1),   c(t) = R log(L / (2 pi t)) / (2 log base)
+        f_i = (1 - r_i) f + r_i f / s,   f = base^(-2i/R)
+        r_i = clip((i - low) / (high - low), 0, 1),   low = c(32),   high = c(1),
+        c(t) = R log(L / (2 pi t)) / (2 log base)
 
     c(t) is the pair that turns t times in L positions; `amplitude` is 1 + log(s) / 10.
 
@@ -104,7 +105,7 @@ class YaRN(RotaryScaling):
     Use it for longer texts with little training.
 
     Args:
-        factor: float. Number s.
+        factor: float. Ratio s of the longest text to the trained length.
         length: int. Trained length L.
         truncate: bool. If True, low and high are whole numbers.
 
@@ -114,7 +115,7 @@ class YaRN(RotaryScaling):
 
     Differs from the paper: `truncate`, which the authors' code has.
 
-    Reference: [Peng et al., 2023](https://arxiv.org/abs/2309.00071), section 3.2 to 3.4.
+    Reference: [Peng et al., 2023](https://arxiv.org/abs/2309.00071), sections 3.2 to 3.4.
     """
 
     def __init__(self, factor, length, truncate=True):
@@ -143,18 +144,19 @@ class YaRN(RotaryScaling):
 
 @register
 class Llama3(RotaryScaling):
-    """Divide the angles of pairs that turn less than once in the trained length.
+    """Divide the angles of slow pairs, which turn less than once in the trained length.
 
-        f_i = t_i f + (1 - t_i) f / s,   f = base^(-2i/R),   t_i = clip((L f / (2 pi) - 1) / 3)
+        f_i = t_i f + (1 - t_i) f / s,   f = base^(-2i/R)
+        t_i = clip((L f / (2 pi) - 1) / 3, 0, 1)
 
-    Pairs that turn four times and more stay as they are.
+    Pairs that turn four times and more in L positions stay as they are, those between are mixed.
 
     Cost: that of `Rotary`.
 
     Use it for checkpoints of Llama 3.1 and later.
 
     Args:
-        factor: float. Number s.
+        factor: float. Ratio s of the longest text to the trained length.
         length: int. Trained length L.
 
     Example:
@@ -191,7 +193,7 @@ class LongRoPE(RotaryScaling):
     Use it for checkpoints that come with such factors.
 
     Args:
-        factor: float. Number s.
+        factor: float. Ratio s of the longest text to the trained length.
         length: int. Trained length L.
         factors: floats, one for each pair.
 
