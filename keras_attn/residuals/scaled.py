@@ -25,7 +25,8 @@ class ReZero(_ScaledOutput):
         before(x) = norm(x),   after(x, y) = x + a y
 
     At first each block is the identity, so deep stacks train without a norm and without a warm-up.
-    Weight decay pulls a to 0: exclude it. Time and memory O(T D).
+    Weight decay pulls a to 0: `optimizer.exclude_from_weight_decay(var_names=["factor"])`. Time and
+    memory O(T D).
 
     Use it for deep stacks without norms.
 
@@ -64,7 +65,7 @@ class LayerScale(_ScaledOutput):
     Use it for deep encoders of images.
 
     Args:
-        initial: float. The paper has 0.1 for 18 layers, 1e-5 for 24 and 1e-6 for 36.
+        initial: float. The paper has 0.1 up to 18 layers, 1e-5 up to 24 and 1e-6 beyond.
         norm: value of the norm axis.
 
     Call arguments and returns:
