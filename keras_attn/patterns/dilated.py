@@ -21,7 +21,7 @@ class Dilated(Pattern):
     The window reaches `dilation` times as far as that of `Local` at the same cost. Layers of
     different dilations, or heads of different ones by `PerHead`, fill the gaps. The sequence is
     folded into `dilation` columns, in which the window has no gaps. Time O(T window) and memory
-    O(T) per head. A cache keeps the last `window` times `dilation` keys.
+    O(T) per head. A cache keeps the last (`window` - 1) `dilation` + 1 keys.
 
     Use it for long sequences in which few layers must reach far.
 
@@ -29,7 +29,7 @@ class Dilated(Pattern):
         window: int. Number of keys that a query attends to, itself included; without `causal`, to
             each side.
         dilation: int. Distance of neighbouring keys of the window.
-        causal: bool.
+        causal: bool. If False, the window reaches to both sides.
 
     Raises:
         ValueError: if `window` < 1 or `dilation` < 1.

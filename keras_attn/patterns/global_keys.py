@@ -1,4 +1,4 @@
-"""First positions that attend to all, and to which all attend."""
+"""The first positions, which attend to all keys and to which all queries attend."""
 
 from keras import ops
 
@@ -19,10 +19,10 @@ class Global(Pattern):
         allowed(i, j) = (j < count  and  j <= i)        causal
 
     Joined to a window it is Longformer's pattern, `Local(129, causal=False) | Global(16)`, and with
-    random blocks BigBird's, `Local(97, causal=False) | Global(64) | Random(64, 3, 4096)`: put
-    `Local` first, whose plan is the fastest of an unrestricted pattern. Put a question, or other
-    positions that need the whole text, first in the sequence. Time O(T count + S count) and memory
-    O(T + S) per head. Causal, a cache keeps the first `count` keys.
+    random blocks BigBird's, `Local(97, causal=False) | Global(64) | Random(64, 3, 4096)`. Put
+    `Local` first in such a union, since the later patterns test each pair for those before. Put a
+    question, or other positions that need the whole text, first in the sequence. Time
+    O((T + S) count) and memory O(T + S) per head. If causal, a cache keeps the first `count` keys.
 
     Use it for long texts in which a few positions summarise the whole.
 

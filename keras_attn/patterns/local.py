@@ -24,7 +24,7 @@ class Local(Pattern):
     Args:
         window: int. Number of keys that a query attends to, itself included; without `causal`, to
             each side.
-        causal: bool.
+        causal: bool. If False, the window reaches to both sides.
 
     Raises:
         ValueError: if `window` < 1.

@@ -20,8 +20,8 @@ class Random(Pattern):
     R[b] has `num_blocks` different blocks, none of them the first, b or a neighbour of b, which a
     window and global positions cover: `Local(97, causal=False) | Global(64) | Random(64, 3, 4096)`
     is BigBird. A pair in several of its parts counts once. Rows of R are shorter where fewer blocks
-    are left. R depends on the arguments alone: layers and heads differ by their `seed`, those of a
-    layer by `PerHead`. Time O(T num_blocks block_length) and memory O(T) per head.
+    are left. R depends on the arguments alone: give each layer a `seed` of its own, or each head by
+    `PerHead`. Time O(T num_blocks block_length) and memory O(T) per head.
 
     Use it for long texts, beside a window, so that few layers connect all positions.
 
@@ -79,7 +79,7 @@ class Random(Pattern):
         self._check(inputs.key.shape[2])
         keys = self._keys()
         starts = np.arange(len(keys) + 1) * self.block_length
-        # The table has no other pairs.
+        # The lists hold allowed keys alone; -1 fills the short ones.
         return attend_block_sparse(inputs, starts, keys, lambda i, j: j >= 0, log_weight=log_weight)
 
     def keys_per_query(self, num_keys):

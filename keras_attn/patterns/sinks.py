@@ -1,4 +1,4 @@
-"""A window and first keys, for streams without end."""
+"""A window and the first keys of a sequence, for streams without end."""
 
 from keras import ops
 
@@ -25,13 +25,13 @@ class Sinks(SameAs):
         distance(i, j) = min(i, count + window - 1) - j     to the first keys, j < count
         distance(i, j) = i - j                              to others
 
-    Scores, biases and `Rotary` see these distances: those of positions counted within the cache,
+    Scores, biases and `Rotary` get these distances: those of positions counted within the cache,
     which holds the first `count` keys and the last `window`. No distance exceeds that of a text
     of `count + window` tokens, so a model reads a stream of any length. With true distances the
     pattern is `Local(window) | Global(count, causal=True)`. Keys keep the angles of their own
     positions, and those of `Rotary` are float32: at position p they are rounded by up to p / 2^24
     radians, 0.06 at a million, where logits lose digits (`recipes.benchmarks.streaming`). Time
-    O(T (window + count)) and memory O(T) per head.
+    O(T (window + count)) and memory O(T) per head; packed rows take the whole matrix of scores.
 
     Use it for models that read or write a stream without end in constant memory.
 
