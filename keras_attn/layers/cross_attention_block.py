@@ -21,7 +21,7 @@ class CrossAttentionBlock(registry.MaskedLayer):
         attention: an attention layer, called with `(query, context)`.
         feed_forward: a layer, called with `(x)`.
         residual: name or object of the residual axis, whose norm the context has too.
-        adds_query: bool. If False, x is at first the attention's output alone.
+        adds_query: bool. If False, the first x is the attention's output, without R_1's sum.
         normalizes_context: bool. If False, the context is read as it is.
         dropout: float. Dropout rate of each sublayer's output.
 

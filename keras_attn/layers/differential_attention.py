@@ -1,4 +1,4 @@
-"""Attention as the difference of two maps."""
+"""Attention by the difference of two attention maps."""
 
 import math
 
@@ -13,16 +13,16 @@ from keras_attn.ops.checks import check_numbers, check_sizes, check_that
 
 @registry.register
 class DifferentialAttention(MultiHeadAttention):
-    """Attention of pairs of heads, each the difference of two maps of the same values.
+    """Attention by the difference of two attention maps over the same values.
 
-        head = (1 - l_0) RMSNorm((A_1 - l A_2) V),   A = softmax(score(Q, K))
+        head = (1 - c) RMSNorm((A_1 - lambda A_2) V),   A = softmax(score(Q, K))
 
-        l = exp(a_1 . b_1) - exp(a_2 . b_2) + l_0,   l_0 = 0.8 - 0.6 exp(-0.3 layer_index)
+        lambda = exp(a_1 . b_1) - exp(a_2 . b_2) + c,   c = 0.8 - 0.6 exp(-0.3 layer_index)
 
     Heads n and N/2 + n are a pair, whose values are of size 2 H; a_1, b_1, a_2, b_2 (H,) are
-    learned, one of each for all pairs. What both maps give to keys that do not matter cancels. The
-    norm has no weights; it and the difference are at least float32. Any score, pattern and cache
-    goes with it. Cost: that of `MultiHeadAttention` with as many heads and `value_dim` 2 H; the
+    learned, one of each for all pairs. Weights that both maps give to irrelevant keys cancel. The
+    norm has no weights; it and the difference are at least float32. It takes any score, pattern and
+    cache. Cost: that of `MultiHeadAttention` with as many heads and `value_dim` 2 H; the
     projections are those of `value_dim` H.
 
     Use it for long contexts of which little matters, in place of `MultiHeadAttention`.
@@ -88,7 +88,7 @@ class DifferentialAttention(MultiHeadAttention):
         ]
 
     def scale(self):
-        """Return the factor l of the second maps."""
+        """Return lambda, the factor of the second maps."""
         a_1, b_1, a_2, b_2 = self.scale_vectors
         return ops.exp(ops.sum(a_1 * b_1)) - ops.exp(ops.sum(a_2 * b_2)) + self.scale_at_start
 

@@ -1,4 +1,4 @@
-"""Attention that also looks up the keys of a long memory that are most like each query."""
+"""Attention to the segment, and to the best keys of a long memory."""
 
 from keras import ops
 
@@ -20,7 +20,7 @@ from keras_attn.registry import register
 
 @register
 class KNNAttention(MultiHeadAttention):
-    """Attend to the segment, and to the k keys of a long memory that are most like the query.
+    """Attend to the segment, and to the k keys of a long memory with the largest logits.
 
         A = softmax(score(Q, K)) V,   A_m = softmax(Q K_m^T / sqrt(H)) V_m over the k best keys
 
@@ -31,7 +31,8 @@ class KNNAttention(MultiHeadAttention):
     the product of each query with all M keys. Logits of the memory have neither a bias of the score
     nor a position, and no gradient passes into it. Queries and keys are normalised by `qk_norm`, so
     that keys of older weights remain alike. Where the memory is empty, and without one, as in
-    generation, this is `MultiHeadAttention`. Beside it, time O(T N M H) and memory O(N T M).
+    generation, this is `MultiHeadAttention`. The memory takes time O(T N M H) more, and memory
+    O(N T (M + k Hv)).
 
     Use it for one layer of a language model, to look up names and definitions of long ago.
 
@@ -123,7 +124,7 @@ class KNNAttention(MultiHeadAttention):
         if self.join == "gate":
             output, scores = super()._attend(plan, inputs, pattern)
             gate = ops.sigmoid(at_least_float32(self.gate))[:, None, None]
-            gate = ops.where(log_weight > FORBIDDEN, gate, 0.0)  # nothing is found: the segment
+            gate = ops.where(log_weight > FORBIDDEN, gate, 0.0)  # 0 where the memory is empty
             gate = ops.cast(gate, output.dtype)
             return (1 - gate) * output + gate * found, scores
         check_that(
@@ -139,7 +140,7 @@ class KNNAttention(MultiHeadAttention):
         """Return attention to the best keys of the memory, and its log weight (B, N, T, 1)."""
         memory, mask = inputs.memory["memory"], inputs.memory["memory_mask"]
         mask = ops.ones((1, size(memory, 2)), "bool") if mask is None else mask
-        # The best k are asked of at least k slots.
+        # `top_k` needs at least k slots.
         num_slots = memory.shape[2]
         missing = self.top_k if num_slots is None else max(self.top_k - num_slots, 0)
         memory, mask = pad(memory, missing, 0), pad(mask, missing, 0, axis=1)

@@ -46,8 +46,9 @@ class MultiHeadAttention(HeadProjections):
     under that of float64. Returning scores does not change the output.
 
     Attention is computed either from the whole matrix of scores, in O(T S N H) time and O(N T S)
-    memory, or by the pattern's plan, which leaves out what the pattern forbids and keeps one tile
-    of scores at a time: its class says at what cost. The projections take O(T D N H).
+    memory, or by the pattern's plan. A plan leaves out what the pattern forbids and keeps one tile
+    of scores at a time, at the cost that the pattern's class names. A `KernelScore` takes linear
+    time under `Dense` and `Causal`. The projections take O(T D N H).
 
     Args:
         num_heads: int. Number of heads N.
@@ -61,19 +62,20 @@ class MultiHeadAttention(HeadProjections):
             and another the keys, before their position; by default none. Logits then keep their
             scale at a high learning rate.
         sinks: bool. If True, each head learns a logit s beside those of the keys, so that a query
-            may attend to little: weight_j = exp(z_j) / (exp(s) + sum of exp(z)).
+            may attend to little: weight_j = exp(z_j) / (exp(s) + sum of exp(z)). No key has it,
+            unlike the first keys of `patterns.Sinks`.
         use_gate: bool. If True, the heads' outputs are multiplied by sigmoid(X W_g + b_g).
-        num_key_value_heads: int. Heads of keys and values, each shared by N divided by it heads
-            of queries; by default N.
+        num_key_value_heads: int. Heads of keys and values, each shared by equally many heads of
+            queries; by default N.
         dropout: float. Dropout rate of the attention weights.
         output_shape: int. Size of the output; by default that of `query`.
         implementation: "dense" for the whole matrix of scores, "blockwise" for the pattern's plan,
-            or "auto": the plan where it is known to compute fewer or to need much less memory;
-            positions, an `attention_mask` or a cache given to a call always take the matrix. With
+            or "auto" for the plan where it computes fewer scores or needs much less memory. Calls
+            with positions, an `attention_mask` or a cache of keys always take the matrix. With
             "auto", on JAX and a GPU, in half precision, `keras.ops.dot_product_attention` replaces
             both where it gives the same to the rounding of the dtype.
         seed: int. Seed of the dropout.
-        use_bias: bool. If True, the four projections have biases.
+        use_bias: bool. If True, all projections have biases.
         kernel_initializer: of the projections. Each is drawn as the matrix that it is: Keras's own
             layer draws a (D, N, H) kernel as if it were a convolution's, several times too narrow.
         query_initializer, value_initializer, output_initializer: of one projection; by default

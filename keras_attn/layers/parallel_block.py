@@ -11,16 +11,16 @@ class ParallelBlock(TransformerBlock):
         y = x + Attention(norm(x)) + FFN(norm(x)),      one norm for both
         y = x + Attention(norm_1(x)) + FFN(norm_2(x)),  with `shared_norm=False`
 
-    The sublayers do not wait for each other, so accelerators join their matrix products. With
+    The sublayers do not wait for each other, so an accelerator may compute them at once. With
     another residual R, y = R_2(R_1(x, Attention), FFN), where both sublayers read x. Cost: that of
     a `TransformerBlock`, without one norm if it is shared.
 
-    Use it for large decoders; GPT-J, PaLM and Falcon have one norm, GPT-NeoX has two.
+    Use it for large decoders; GPT-J, PaLM and Falcon-7B have one norm, GPT-NeoX and Falcon-40B two.
 
     Args:
         attention, feed_forward, dropout: as `TransformerBlock`.
         residual: name or object of the residual axis.
-        shared_norm: bool. True if one residual, with its norm, serves both sublayers; False if each
+        shared_norm: bool. If True, one residual, with its norm, serves both sublayers; else each
             has a copy of its own.
 
     Call arguments and returns:

@@ -14,10 +14,11 @@ class TrajectoryEmbedding(registry.MaskedLayer):
 
         x_3t = LN(r_t W_r + b_r + P_t),   x_3t+1 = LN(s_t W_s + b_s + P_t),   x_3t+2 likewise of a_t
 
-    P_t belongs to the step of the episode, not to the place in the input. Time O(T (S + A) D).
+    P_t is the vector of the step of the episode, whatever its index in the input. Time
+    O(T (S + A) D).
 
     Args:
-        action_size: int. Numbers A of an action, or number of choices if actions are `discrete`.
+        action_size: int. Size A of an action, or number of choices if actions are `discrete`.
         hidden_dim: int. Width D.
         max_steps: int. Steps of the longest episode.
         discrete: bool. If True, actions are integers, each with a vector of its own.

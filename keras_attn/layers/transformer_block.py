@@ -40,9 +40,9 @@ class TransformerBlock(Block):
         masks, positions, a memory or a cache to (B, T, D).
 
     Raises:
-        ValueError: if only one of context and cross-attention is given, if a memory comes with a
-            cache, if a sublayer is not a layer of its kind, if the score of `cross_attention`
-            depends on distances, or if `dropout` is outside [0, 1).
+        ValueError: if only one of context and cross-attention is given, a memory comes with a
+            cache, a sublayer is not a layer of its kind, the score of `cross_attention` depends on
+            distances, or `dropout` is outside [0, 1).
 
     Example:
         >>> import keras
@@ -175,13 +175,14 @@ class TransformerBlock(Block):
     def _feed_forward(self, call, extras, x, context):
         arguments = {}
         # With a cache the padding mask is that of its slots.
-        caches = call.cache is not None and isinstance(self.feed_forward, PositionMixer)
-        if caches or call.cache is None and getattr(self.feed_forward, "takes_padding_mask", False):
+        has_cache = call.cache is not None and isinstance(self.feed_forward, PositionMixer)
+        takes_mask = getattr(self.feed_forward, "takes_padding_mask", False)
+        if has_cache or call.cache is None and takes_mask:
             arguments["padding_mask"] = call.padding_mask
-        if caches:
+        if has_cache:
             arguments |= {"cache": call.cache["feed_forward"], **_of_pairs(call)}
         output = self.feed_forward(x, training=call.training, **arguments)
-        if caches:
+        if has_cache:
             output, extras["cache"]["feed_forward"] = output
         return self.drop(output, training=call.training)
 
