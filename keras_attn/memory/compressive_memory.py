@@ -15,9 +15,10 @@ from keras_attn.registry import LayerValue, register
 
 @register
 class CompressiveMemory(Memory, LayerValue):
-    """Keep the last inputs of each layer, and before them older ones, each group as one slot.
+    """Keep the last inputs of each layer, and older ones in groups, each compressed to one slot.
 
-        m_l' = SG(last M of [m_l; h_l]),   c_l' = SG(last C of [c_l; f_l(the older ones)])
+        m_l' = SG(last M of [m_l; h_l]),   c_l' = SG(last C of [c_l; f_l(the older ones)]),
+        h_l the input of layer l,   SG stops the gradient
 
         f_l(x_1 .. x_r) = W_1 x_1 + ... + W_r x_r + b,   or the mean or maximum of x_1 .. x_r
 
@@ -34,7 +35,7 @@ class CompressiveMemory(Memory, LayerValue):
     Reading n tokens in segments of T takes time O(n (T + C + M)), and L layers reach L (M + r C)
     tokens back. Memory O(B L (C + M) D).
 
-    Use it for texts with references farther back than an exact memory can hold.
+    Use it for texts with references farther back than a `SegmentMemory` can hold.
 
     Args:
         memory_length: int. Number M of inputs that each layer keeps as they are.
@@ -145,9 +146,9 @@ class CompressiveMemory(Memory, LayerValue):
         groups = ops.maximum(total - compressed - self.memory_length, 0) // self.rate  # (B,)
         most = ceil_div(size(hidden, 2), self.rate)
         groups = ops.minimum(groups, most)
-        slots = ops.arange(most * self.rate, dtype="int32")
-        is_old = slots < (groups * self.rate)[:, None]
-        old = _take(states, ops.minimum(first[:, None] + slots, end - 1))
+        offset = ops.arange(most * self.rate, dtype="int32")
+        is_old = offset < (groups * self.rate)[:, None]
+        old = _take(states, ops.minimum(first[:, None] + offset, end - 1))
         # Zero what is in no group: NaN times 0 is NaN.
         old = ops.where(is_old[:, None, :, None], old, 0)  # (B, L, G r, D)
         new = self._compress(old)  # (B, L, G, D)
@@ -157,13 +158,14 @@ class CompressiveMemory(Memory, LayerValue):
             loss = reconstruction_loss(depth, hidden, padding_mask, (old, is_old), (new, is_new))
             self.add_loss(self.loss_weight * loss)
         rest = total - compressed - groups * self.rate
-        # From the end back: inputs, the new compressed states, the old ones.
+        # Indices in [states; new] of the next slots: from the last slot back these are inputs, the
+        # new compressed states, and the old ones. `back` counts from the last compressed one.
         back = ops.arange(self.num_slots - 1, -1, -1, dtype="int32") - rest[:, None]
         of_new = end + groups[:, None] - 1 - back
         of_old = (first + groups)[:, None] - 1 - back
         of_compressed = ops.where(back < groups[:, None], of_new, of_old)
-        slots = ops.where(back < 0, end - 1 - rest[:, None] - back, of_compressed)
-        kept = _take(ops.concatenate([states, new], axis=2), ops.maximum(slots, 0))
+        sources = ops.where(back < 0, end - 1 - rest[:, None] - back, of_compressed)
+        kept = _take(ops.concatenate([states, new], axis=2), ops.maximum(sources, 0))
         rest = ops.minimum(rest, self.num_slots)
         compressed = ops.minimum(compressed + groups, self.compressed_length)
         compressed = ops.minimum(compressed, self.num_slots - rest)

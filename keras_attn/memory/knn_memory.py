@@ -7,18 +7,18 @@ from keras_attn.registry import register
 
 @register
 class KNNMemory(SegmentMemory):
-    """Keep the last keys and values of one layer, in which each query looks up the best.
+    """Keep the last keys and values of one layer, among which each query finds the best.
 
-        m' = SG([m; (k_1, v_1) .. (k_T, v_T)]) last M
+        m' = SG(last M of [m; (k_1, v_1) .. (k_T, v_T)]),   SG stops the gradient
 
     For a depth with one block whose attention is a `keras_attn.layers.KNNAttention`: its queries
-    find the `top_k` keys of the memory that are most like them, and the other blocks read the
+    find the `top_k` keys of the memory with the largest logits, and the other blocks read the
     segment alone. The state is that of a `SegmentMemory`, with heads in place of layers: `memory`
     (B, N, M, H + Hv), for N heads of keys, and `memory_length` (B,). Keys are kept as they were
     computed, so those of older weights differ in training. Time O(T N M H) for a segment of T, and
     memory O(B N M (H + Hv)).
 
-    Use it for texts in which names and definitions of many thousand tokens ago matter.
+    Use it for texts that refer to names and definitions many thousand tokens back.
 
     Args:
         memory_length: int. Number M of keys to keep.

@@ -21,17 +21,19 @@ class KVCache(Value):
     The layer's pattern determines the kept keys, and the keys that a step with one query reads:
 
     - `Local` keeps the last `window` W keys only. Position p is in slot p mod W, a step takes
-      O(N W H) for any `max_length`, and the cache never runs full. `Dilated` does likewise.
-    - `Local(W) | Global(g, causal=True)` keeps the first g keys and the last W, in g + W slots:
-      position p is in slot p if p < g, else in slot g + (p - g) mod W.
-    - `Strided`, `Fixed`, `BlockLocal2D`, `Random` and a `p | q` of these keep all M keys, and a
-      step gathers those that it may attend to. XLA writes the new key in place; other graphs copy
-      the state.
-    - `Causal` with a score whose weights are products of M features, such as `Kernel`, keeps no
-      keys, but `sums` (B, N, M, Hv + 1) over them, and an `index`. A step takes O(N M Hv) in time
+      O(N W H) for any `max_length`, and the cache never runs full. `Dilated`,
+      `BlockLocal1D`, `AdaptiveSpan` and `PerHead` of windows do likewise.
+    - `Sinks(g, W)` and `Local(W) | Global(g, causal=True)` keep the first g keys and the last W, in
+      g + W slots: position p is in slot p if p < g, else in slot g + (p - g) mod W.
+    - `Strided`, `Fixed`, `BlockLocal2D`, `Random`, `Prefix` and a `p | q` of these keep all M keys,
+      and a step gathers those that it may attend to. XLA writes the new key in place; other graphs
+      copy the state.
+    - `Causal` with a score whose weights are products of R features, such as `Kernel`, keeps no
+      keys, but `sums` (B, N, R, Hv + 1) over them, and an `index`. A step takes O(N R Hv) in time
       and memory for any `max_length`, and returns no scores. `query_positions` are those of the
       new keys too, which follow all earlier ones.
-    - `Causal`, `PerHead` of these and `LSH`, which would sort again, keep and read all, O(N M H).
+    - All other patterns keep and read all keys, O(N M H): `Causal`, other `PerHead`, and `LSH`,
+      which would sort again.
 
     Several new keys at once, such as a prompt's, make a matrix of T by M scores, or T by M + T if
     only the last keys are kept; read a long prompt in pieces. The columns of masks given to a call

@@ -14,7 +14,7 @@ from keras_attn.registry import Configurable, Value, register
 class SegmentMemory(Memory, Value):
     """Keep the last inputs of each layer, so that a text can be read segment by segment.
 
-        m_l' = SG([m_l; h_l]) last M,   h_l the input of layer l
+        m_l' = SG(last M of [m_l; h_l]),   h_l the input of layer l,   SG stops the gradient
 
     The state is explicit: a dict of `memory` (B, L, M, D) and `memory_length` (B,), the number of
     filled slots, which are the last ones. It is an argument and a result of the model's call on a
