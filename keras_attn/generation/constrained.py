@@ -28,7 +28,7 @@ class Constrained(Wrapper, LogitsProcessor):
             allows one token at least. `allow_texts` makes the table of a list of texts.
 
     Raises:
-        ValueError: if the table is no such table, or has not one column for each token.
+        ValueError: if the table is not as described, or has not one column for each token.
 
     Example:
         >>> import keras_attn, numpy as np

@@ -1,4 +1,4 @@
-"""Changes of the logits that depend on the tokens so far: base class, chain, repetition penalty."""
+"""Logits processors, which depend on the tokens so far: base class, chain, repetition penalty."""
 
 from typing import NamedTuple
 

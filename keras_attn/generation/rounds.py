@@ -1,4 +1,4 @@
-"""Rounds of speculative decoding: which proposals are accepted, and the state of the rows."""
+"""Rounds of speculative decoding: the accepted proposals, and the state of the rows."""
 
 from typing import NamedTuple
 

@@ -75,10 +75,10 @@ class Sample(Strategy):
         seed: int. None gives different text at every call.
         min_p: float in [0, 1]. Choose from tokens at least `min_p` times as likely as the most
             likely one; None for all.
-        typical_p: float in (0, 1]. Choose from the smallest set with this probability of the
-            tokens whose -log p is closest to the entropy; None for all.
-        repetition_penalty: float > 0. The r of tokens in the prompt or generated before: above 1
-            makes them less likely. A token counts once, padding not at all; 1 for no penalty.
+        typical_p: float in (0, 1]. Choose from the tokens whose -log p is closest to the entropy:
+            the smallest set of them with this probability; None for all.
+        repetition_penalty: float > 0. The factor r for tokens in the prompt or generated before:
+            above 1 makes them less likely. A token counts once, padding does not; 1 for no penalty.
 
     Raises:
         ValueError: if an argument is outside its range.

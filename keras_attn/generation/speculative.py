@@ -18,14 +18,14 @@ class Speculative(Strategy):
         accept x_i ~ q with probability min(1, p(x_i) / q(x_i)); at the first refusal draw from
         max(0, p - q), normalised; if all G are accepted, draw one more from p
 
-    The result has exactly the distribution of `strategy` with the model alone; greedy decoding
-    gives its tokens. With acceptance rate a, a step of the model gives (1 - a^(G + 1)) / (1 - a)
+    The result has exactly the distribution of `strategy` with the model alone; with "greedy" it has
+    the same tokens. With acceptance rate a, a step of the model gives (1 - a^(G + 1)) / (1 - a)
     tokens on average. Rows accept differently: a round takes G + 1 slots of both caches, a mask
     hides the refused ones, and each row has positions of its own.
 
-    Use it where a step of the model costs much more than G + 1 steps of a draft that agrees. A step
-    of a small model on a CPU does not: for a translator of two layers and a draft of 27,000
-    weights, 3.3 tokens a step took up to four times as long as `Greedy`.
+    Use it where a step of the model costs much more than G + 1 steps of a draft that agrees. Small
+    models on a CPU gain nothing: a translator of two layers with a draft of 27,000 weights took up
+    to four times as long as `Greedy`, at 3.3 tokens a step.
 
     Args:
         draft: a smaller model of the same kind and vocabulary, with no fewer positions.
@@ -152,7 +152,7 @@ class Speculative(Strategy):
         return append(rows, token[:, None], none, log_p[:, None], of_step, options)
 
     def _propose(self, read_draft, rows, cache, numbers, processors):
-        """Return what the draft proposes.
+        """Draw the proposals of one round from the draft.
 
         Returns:
             tokens (B, G + 1): the newest token and the G proposals.
@@ -178,7 +178,7 @@ class Speculative(Strategy):
         found = self.strategy.distribution(rows, options.renormalize)
         return [ops.reshape(x, shape) for x in found]
 
-    # A configuration of the draft would not tell its weights.
+    # Equal configurations of two drafts do not mean equal weights.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
