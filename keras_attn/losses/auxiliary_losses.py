@@ -1,4 +1,4 @@
-"""Auxiliary losses of training: of every layer, and of targets further ahead."""
+"""Auxiliary losses in training: of every layer, and of targets further ahead."""
 
 import collections
 
@@ -32,15 +32,15 @@ class AuxiliaryLosses(Configurable, keras.Model):
         CE_lk = mean over t of -log softmax(h_l(t) W_lk + b_lk)(y_{t+k-1}),   p = step / total_steps
 
     where n is the number of layers, y_t the label of position t, which is the next token, and
-    loss_n1 the compiled loss of the model's own logits. Every mean is over all positions, which is
-    the first auxiliary loss of the paper. a_l(p) is 1 until p = l / (2n) and then 0 ("step"), so no
+    loss_n1 the compiled loss of the model's own logits. Every mean is over all positions, as in the
+    first auxiliary loss of the paper. a_l(p) is 1 until p = l / (2n) and then 0 ("step"), so no
     intermediate loss is left after half of the training. Each layer and each k has a classifier of
     its own. The last k - 1 positions of a row have no target y_{t+k-1} and do not count.
 
     It wraps the model that is used afterwards: `fit` the wrapper, and take `.model`, which has no
     classifiers, to generate and export. `evaluate` and `predict` are those of the model. The step
-    is a weight that only training increments, saved and restored with the others. A loss whose time
-    is over is not computed; before, each costs a softmax, O(B T D V). Losses are float64 where
+    is a weight that only training increments, saved and restored with the others. Each loss costs
+    a softmax, O(B T D V), until its a_l is 0; then it is not computed. Losses are float64 where
     logits are, else float32, and divided by the tokens of all replicas.
 
     With `block`, target k >= 2 of the last layer has a block of its own, and the classifier is the
@@ -71,9 +71,9 @@ class AuxiliaryLosses(Configurable, keras.Model):
         The model's logits (B, T, V); while `fit` trains, with the outputs of the layers and blocks.
 
     Raises:
-        ValueError: if `model` has no such depth or output or its depth is `Reversible`, a size is
-            below 1, `target_weight` below 0, `schedule` is unknown, or `block` gives no block, or
-            not K - 1, or the model has one layer.
+        ValueError: if `model` has no such depth or output, a size is below 1, `target_weight` is
+            below 0, or `schedule` is unknown; with `block`, if it does not give K - 1 blocks, or
+            the model has one layer.
 
     Example:
         >>> import keras_attn, numpy as np

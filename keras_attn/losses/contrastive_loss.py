@@ -11,7 +11,7 @@ from keras_attn.ops.checks import check_choice, check_numbers, check_shape, chec
 from keras_attn.ops.token_losses import crossentropy
 from keras_attn.registry import Configurable, register
 
-# Of each kind the initial factor of the cosines, and the greatest one.
+# kind -> (initial factor s of the cosines, greatest one)
 SCALES = {"softmax": (1 / 0.07, 100.0), "sigmoid": (10.0, math.inf)}
 
 
@@ -24,17 +24,17 @@ class ContrastiveLoss(ReplicaLosses, Configurable, keras.layers.Layer):
         softmax:  mean over i of -(log softmax_j(l_ij)(i) + log softmax_j(l_ji)(i)) / 2,   b = 0
         sigmoid:  mean over i of sum_j -log sigmoid(l_ij if i = j else -l_ij)
 
-    t, and for `sigmoid` b, are learned. The layer ends a model of two encoders: it adds the loss by
-    `add_loss`, so `compile` needs none. Under `tf.distribute` the rows of all replicas are
-    negatives, with gradients, and two replicas train as one. Everything is float64 if the inputs
-    are, else float32. Time O(A B D) and memory O(A B) for B rows of a replica and A of all.
+    t is learned, and with "sigmoid" b, from -10 on. The layer ends a model of two encoders: it adds
+    the loss by `add_loss`, so `compile` needs none. Under `tf.distribute` the rows of all replicas
+    are negatives, with gradients, and two replicas train as one. Everything is float64 if the
+    inputs are, else float32. Time O(A B D) and memory O(A B) for B rows of a replica and A of all.
 
     Use it for encoders of pairs, such as images and captions, or questions and answers.
 
     Args:
         kind: "softmax", as CLIP, or "sigmoid", as SigLIP.
-        scale: float. Initial s; by default 1 / 0.07 for `softmax`, where s stays at most 100, and
-            10 for `sigmoid`.
+        scale: float. Initial s; by default 1 / 0.07 for "softmax", where s stays at most 100, and
+            10 for "sigmoid".
 
     Call arguments:
         x: (B, D), vectors of the first encoder.

@@ -21,7 +21,7 @@ class Distillation(Configurable, keras.Model):
 
     where L is the compiled loss of the model's logits z, v are the teacher's logits, and T is the
     temperature. The mean is over the real tokens of all replicas. No gradient reaches the teacher,
-    which runs as in inference and whose weights are set to be fixed.
+    which runs as in inference; its `trainable` is set to False.
 
     It wraps the model that is used afterwards: `fit` the wrapper, and take `.model` to generate and
     export. `evaluate` and `predict` are those of the model. Everything is float64 if the logits
@@ -32,8 +32,8 @@ class Distillation(Configurable, keras.Model):
     Args:
         model: a functional model whose output is logits (..., V).
         teacher: another such model, with the same inputs and V.
-        temperature: float. T, which flattens both distributions.
-        weight: float in [0, 1]. Share of the second term.
+        temperature: float. T; a value above 1 flattens both distributions.
+        weight: float in [0, 1]. Weight of the teacher's term.
         ignore_class: int. Positions with this label do not count; None counts all.
 
     Call arguments:

@@ -1,4 +1,4 @@
-"""Weights of the intermediate losses in the course of a training."""
+"""Weights of the intermediate losses during training."""
 
 from keras import ops
 
