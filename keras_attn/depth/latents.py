@@ -14,17 +14,17 @@ class Latents(registry.MaskedLayer):
 
         z = Read(Z, x),   z = Depth(z),   y_t = Write(P_t, z)
 
-    Z (N, C) is learned, and so is P. The depth takes time O(N^2) whatever the length is; reading
-    and writing take O(T N).
+    Z (N, C) is learned, P are the vectors of `position`. The depth takes time O(N^2), whatever the
+    length T is; reading and writing take O(T N).
 
-    Use it for long inputs whose content fits into few vectors.
+    Use it for long inputs whose content fits into N vectors.
 
     Args:
         depth: of the depth axis, for vectors of width C.
         read, write: `CrossAttentionBlock`s.
         num_latents: int. Number of vectors N.
         latent_dim: int. Width C.
-        position: name or object of the position axis, the queries of `write`.
+        position: name or object of the position axis, whose vectors are the queries of `write`.
         latents_initializer: of Z.
 
     Call arguments:

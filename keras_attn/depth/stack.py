@@ -37,10 +37,10 @@ class Stack(Block):
         training with `drop`:  x_l = x_{l-1} + b_l (block_l(x_{l-1}) - x_{l-1}),
         b_l = 1 / p_l with probability p_l = 1 - drop l / L, else 0,   for each row of the batch
 
-    If the blocks' residual leaves the sum unnormalised (`PreNorm`), a norm of the same
-    kind ends the stack. With `drop`, stochastic depth, a row leaves blocks out at random, and the
-    mean over b_l is the block of inference. A block that is left out is computed: it writes caches,
-    and takes its time. Cost: the sum of the blocks.
+    If the blocks' residual leaves the sum unnormalised (`PreNorm`), a norm of the same kind ends
+    the stack. `drop` is stochastic depth: each row leaves out blocks at random, and the mean over
+    b_l is the block of inference. A block that is left out is computed all the same: it writes
+    caches, and saves no time. Cost: the sum of the blocks.
 
     Use it for every model of separate blocks; set `remat=True` to train in less memory.
 
@@ -56,15 +56,16 @@ class Stack(Block):
     Call arguments:
         x: (B, T, D). It and the arguments not listed here are those of `keras_attn.layers.Block`.
         memory, memory_length: the state of a `keras_attn.memory.SegmentMemory`, (B, L, M, D) and
-            (B,): each block's inputs before `x`. Without a length all slots are filled.
+            (B,): each block's inputs before `x`. That of a `KNNMemory` has keys and values of one
+            block. Without a length all slots are filled.
         cache: from `initial_cache`; with cross-attention also `context_cache`, from the method of
             that name, in place of `context`.
         return_hidden_states: bool.
 
     Returns:
-        (B, T, D); then, if asked for, a list of each block's scores; then, with `cache`, the new
-        cache, or with `memory` each block's input, (B, L, T, D), to extend the memory by;
-        then, if asked for, a list of each block's output.
+        (B, T, D), alone or first of a tuple. Then follow, if asked for, a list of each block's
+        scores; with `cache` the new cache, or with `memory` each block's input, (B, L, T, D), to
+        extend the memory by; and, if asked for, a list of each block's output.
 
     Raises:
         ValueError: if `num_layers` < 1 or differs from the length of a list of blocks, or `block`

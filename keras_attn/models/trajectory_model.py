@@ -13,14 +13,14 @@ from keras_attn.ops.checks import check_sizes
 class TrajectoryModel(Model):
     """Predict each action from the wanted return, the state, and all steps before.
 
-        action_t = f(R_1, s_1, a_1, .., R_t, s_t) = act(Depth(Embedding(R, s, a))_3t+1 W + b)
+        action_t = f(R_0, s_0, a_0, .., R_t, s_t) = act(Depth(Embedding(R, s, a))_3t+1 W + b)
 
-    A functional `keras.Model`, called with a dict of its inputs, which learns from stored episodes:
-    R_t is there the sum of the rewards from step t on. To act, give the return that is wanted less
+    A functional `keras.Model`, called with a dict of its inputs. It learns from stored episodes, in
+    which R_t is the sum of the rewards from step t on. To act, give as R_t the wanted return less
     the rewards so far, and any last action, which is not read.
 
     Args:
-        state_size: int. Numbers S of a state.
+        state_size: int. Size S of a state.
         embedding: a `TrajectoryEmbedding`.
         depth: of the depth axis; its blocks' pattern is causal.
         activation: name or function, of the actions; by default tanh, or none for discrete actions,

@@ -27,8 +27,8 @@ def big_bird(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | local + global + random | learned | post | stack | - | masked LM |
 
-    Cost: time O(L T D (b r + F)) and memory O(L T (D + F)), for blocks of b tokens, of which a
-    query attends to about r + 4.
+    Cost: time O(L T D (b r + F)) and memory O(L T (D + F)), for blocks of b tokens: a query attends
+    to about r + 4 blocks.
 
     Use it for long documents, in which random links connect all tokens within few layers.
 
@@ -36,7 +36,8 @@ def big_bird(
         vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `bert`.
         dropout, max_length, num_segments: as `bert`.
         block_length: int. Length b of a block: the window has three, and one is global.
-        num_random: int. Random blocks r of each block of queries, others in each layer.
+        num_random: int. Number r of random blocks for each block of queries; each layer draws its
+            own.
         pad_id: int. The id of padding; None for none.
 
     Returns:

@@ -28,7 +28,7 @@ def decision_transformer(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | causal | learned, one a step | pre | stack | - | squared error |
 
-    Train it to repeat stored episodes, then ask for a high return.
+    Train it to repeat the actions of stored episodes, then give it a high return to reach.
 
     Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores, for 3 T
     vectors of T steps.
@@ -36,8 +36,8 @@ def decision_transformer(
     Use it for learning to act from stored episodes, without an environment.
 
     Args:
-        state_size: int. Numbers of a state.
-        action_size: int. Numbers of an action, or number of choices.
+        state_size: int. Size S of a state.
+        action_size: int. Size A of an action, or number of choices.
         discrete: bool. If True, actions are integers and outputs their logits.
         num_layers, num_heads, hidden_dim, intermediate_dim: as `gpt`.
         dropout: float. Dropout rate of the embeddings, of the attention weights and of the

@@ -42,7 +42,8 @@ def gemma(
         vocabulary_size, num_layers, num_heads, hidden_dim, dropout: as `llama`.
         intermediate_dim: int. Width F of the gated feed-forward layers.
         num_key_value_heads: int. Heads of keys and values; by default `num_heads`.
-        key_dim: int. Size H of a head; by default `hidden_dim` divided by `num_heads`.
+        key_dim: int. Size H of a head; by default `hidden_dim` divided by `num_heads`; the presets
+            have 256.
         window: int. Keys w of a query in the first block and every other one.
         attention_cap: float. Bound of the attention's logits.
         logits_cap: float. Bound of the model's logits.

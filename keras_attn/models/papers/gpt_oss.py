@@ -31,7 +31,7 @@ def gpt_oss(
 
         x = x + SelfAttention(RMSNorm(x)),  x = x + sum_e w_e FFN_e(RMSNorm(x)),
         weight of key j = exp(z_j) / (exp(s) + sum_i exp(z_i)),
-        FFN(x) = (gelu(min(x W_g, 7)) * (clip(x W_1, -7, 7) + 1)) W_2
+        FFN(x) = (f(min(x W_g, 7)) * (clip(x W_1, -7, 7) + 1)) W_2,   f(x) = x sigmoid(1.702 x)
 
     | score | pattern | position | residual | depth | memory | loss |
     | --- | --- | --- | --- | --- | --- | --- |
@@ -40,7 +40,7 @@ def gpt_oss(
     Cost: time O(L T D (T + k F)), and memory O(L T (N T + k F)) with the matrices of scores, for k
     experts a token. Half of the blocks attend to w keys only, and cache no more.
 
-    Use it for language models of long texts, with many weights at the cost of few.
+    Use it for language models of long texts, with many weights at the cost of a small model.
 
     Args:
         vocabulary_size, num_layers, num_heads, hidden_dim, dropout: as `llama`.

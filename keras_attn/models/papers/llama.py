@@ -35,7 +35,7 @@ def llama(
     Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores. A cache
     has `num_key_value_heads` heads of keys and values.
 
-    Use it for language models as they are built today.
+    Use it for language models, and for the checkpoints of many families that follow Llama.
 
     Args:
         vocabulary_size, num_layers, num_heads, hidden_dim: as `gpt`.

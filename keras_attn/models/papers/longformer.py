@@ -35,8 +35,8 @@ def longformer(
         vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `bert`.
         dropout, max_length, num_segments, epsilon: as `bert`.
         window: int. Width w of a window, half of it on either side.
-        num_global: int. First tokens g that attend to all, and to which all attend: a token for the
-            class, or a question.
+        num_global: int. Number g of first tokens that attend to all, and to which all attend: a
+            token for the class, or a question.
         pad_id: int. The id of padding; None for none.
 
     Returns:

@@ -31,11 +31,12 @@ def mistral(
 
     Cost: time O(L T D (w + F)), memory O(L T (D + F)) and a cache of w keys, for windows of w.
 
-    Use it for long texts, with a cache that does not grow.
+    Use it for long texts, with a cache of fixed size.
 
     Args:
         vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `llama`.
-        dropout, num_key_value_heads, max_wavelength, scaling, epsilon: as `llama`.
+        dropout, num_key_value_heads, max_wavelength, scaling, epsilon: as `llama`; the paper has 8
+            heads of keys and values.
         window: int. Keys w of a query, its own included.
         pad_id: int. The id of padding; None for none.
 

@@ -24,7 +24,7 @@ def mixtral(
     pad_id=0,
     name="mixtral",
 ):
-    """Build Mixtral, a `llama` with several feed-forward networks, two of them for each token.
+    """Build Mixtral, a `llama` with several feed-forward networks, of which each token uses two.
 
         x = x + CausalSelfAttention(RMSNorm(x)),  x = x + sum_e w_e SwiGLU_e(RMSNorm(x))
 
@@ -53,9 +53,9 @@ def mixtral(
         >>> model.depth.blocks[0].feed_forward.num_experts
         3
 
-    Differs from the paper: by default token id 0 is padding, not a token; the loss for uneven use
-        of experts, which the paper does not mention, is that of its published configuration, and
-        each layer has its own.
+    Differs from the paper: by default token id 0 is padding, not a token. The paper does not
+        mention the loss for uneven use of experts; its weight is that of the published
+        configuration, whose loss is one of all layers and not divided by `top_k`.
 
     Reference: [Jiang et al., 2024](https://arxiv.org/abs/2401.04088), section 2, table 1.
     """

@@ -34,8 +34,8 @@ def modern_bert(
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | local, dense | rotary | pre | stack | - | masked LM |
 
-    Cost: time O(L T D (T + F)), of which two blocks in three take O(T D (w + F)); memory O(L T (N T
-    + F)) with the matrices of scores.
+    Cost: time O(L T D (T + F)), of which two blocks in three take O(T D (w + F)); memory
+    O(L T (N T + F)) with the matrices of scores.
 
     Use it for classifying and tagging long texts, by features that see both sides.
 
@@ -43,10 +43,10 @@ def modern_bert(
         vocabulary_size, num_layers, num_heads, hidden_dim: as `gpt`.
         intermediate_dim: int. Width F of the gated feed-forward layers.
         dropout: float. Dropout rate of the sublayers' outputs.
-        window: int. Width w of a window, which has half of it on either side of the query.
-        global_every: int. The first of so many blocks attends to all tokens.
+        window: int. Width w of a window, half of it on either side of the query.
+        global_every: int. The first of each `global_every` blocks attends to all tokens.
         max_wavelength, local_wavelength: floats. Base of the rotary positions in blocks that attend
-            to all tokens, and in the others.
+            to all tokens, and in blocks with a window.
         pad_id: int. The id of padding; None for none.
 
     Returns:
@@ -116,4 +116,5 @@ class AttentionWithoutNormBlock(layers.TransformerBlock):
 
     @property
     def residual(self):
+        # With a norm, of which the stack adds a copy at its end.
         return self.feed_forward_residual

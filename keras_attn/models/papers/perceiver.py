@@ -20,17 +20,19 @@ def perceiver(
     max_length=2048,
     name="perceiver",
 ):
-    """Build Perceiver IO, a masked language model whose blocks see a few latent vectors only.
+    """Build Perceiver IO, a masked language model whose blocks run on a few latent vectors.
 
-        z = Z + Attention(Z, E[x] + P);  z = z + SelfAttention(LN(z)),  z = z + FFN(LN(z)), L times
-        logits_t = Attention(Q_t, z) E^T
+        z = Read(Z, E[x] + P);  z = z + SelfAttention(LN(z)),  z = z + FFN(LN(z)), L times
+        logits_t = Write(Q_t, z) E^T
+
+    where Read and Write are blocks of cross-attention and a feed-forward layer.
 
     | score | pattern | position | residual | depth | memory | loss |
     | --- | --- | --- | --- | --- | --- | --- |
     | scaled dot | dense, of latents | learned | pre | latents, stack | - | masked LM |
 
     Cost: time O(L N C (N + F) + T N (D + C)) and memory O(L N (N + F) + T N), for N latents of
-    width C: the blocks do not depend on the length T.
+    width C. The cost of the blocks does not depend on the length T.
 
     Use it for long texts by bytes, in which a `bert` would take too long.
 
@@ -75,7 +77,7 @@ def perceiver(
 
     read = parts(latent_dim, intermediate_dim)
     write = parts(hidden_dim, hidden_dim)
-    # The stack ends with the norm of what is written from.
+    # The stack ends with a norm, so `write` reads normalised latents.
     options = {"residual": residual, "adds_query": False, "normalizes_context": False}
     return MaskedLanguageModel(
         embedding=layers.TokenEmbedding(

@@ -20,7 +20,7 @@ def switch_transformer(
     max_distance=128,
     name="switch_transformer",
 ):
-    """Build the Switch Transformer, a `t5` of which every other block has experts.
+    """Build the Switch Transformer, a `t5` in which every other block has experts.
 
         x = x + SelfAttention(RMSNorm(x)),  x = x + p_e FFN_e(RMSNorm(x)) for the most probable e
 
@@ -37,7 +37,8 @@ def switch_transformer(
         intermediate_dim: int. Width F of the feed-forward layers and of each expert.
         dropout, key_dim, num_buckets, max_distance: as `t5`.
         num_experts: int. Number of experts E.
-        expert_every: int. One of so many blocks has experts; with 2 the second, the fourth, ..
+        expert_every: int. The last of each `expert_every` blocks has experts: with 2 the second,
+            the fourth and so on.
         gated: bool. If True, feed-forward layers are GEGLU, else ReLU.
         balance_loss: float. Weight of the loss for uneven use of experts.
 
@@ -56,7 +57,7 @@ def switch_transformer(
 
     Reference: [Fedus et al., 2021](https://arxiv.org/abs/2101.03961), section 2, table 9.
     """
-    # The paper's tenth of the usual variance, without which large models diverge.
+    # A tenth of the usual variance, with which the paper's large models are stable.
     scale = 0.1
 
     def feed_forward(index):

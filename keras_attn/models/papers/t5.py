@@ -45,7 +45,8 @@ def t5(
         key_dim: int. Size H of a head; by default `hidden_dim` divided by `num_heads`.
         num_buckets, max_distance: as `keras_attn.scores.T5Bias`.
         gated: bool. If True, feed-forward layers are GEGLU, as in T5 1.1, else ReLU.
-        tied: bool. If False, the logits have weights of their own, as in T5 1.1.
+        tied: bool. If True, the logits share the token table; else they have their own weights, as
+            in T5 1.1.
         pad_id: int. The id of padding; None for none.
 
     Returns:
@@ -58,8 +59,8 @@ def t5(
         ['source_ids', 'target_ids']
 
     Differs from the paper: each layer has a table of biases of its own, which the paper shares
-        between the layers of a side; the token table is that of the paper divided by the root of
-        D, which gives the paper's embeddings and logits; nothing is dropped after the last norm.
+        between the layers of a side. The token table is that of the paper divided by the root of
+        D, which gives the paper's embeddings and logits. Nothing is dropped after the last norm.
 
     Reference: [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1; T5 1.1: the
         authors' [released checkpoints](https://github.com/google-research/text-to-text-transfer-transformer/blob/main/released_checkpoints.md#t511).
@@ -91,7 +92,7 @@ def t5(
 
 
 def scaled_normal(scale=1.0):
-    """Return an initializer of normal numbers whose variance is `scale` by number of inputs."""
+    """Return an initializer of normal numbers of variance `scale` / number of inputs."""
     return keras.initializers.VarianceScaling(scale, "fan_in", "untruncated_normal")
 
 
@@ -110,7 +111,7 @@ def text_to_text(
     pad_id=0,
     name=None,
 ):
-    """Build an encoder and a decoder as T5's, of layers `feed_forward(index)`."""
+    """Build T5's encoder and decoder, whose block `index` has the layer `feed_forward(index)`."""
     key_dim = head_size(hidden_dim, num_heads) if key_dim is None else key_dim
 
     def attention(pattern, *bias):
