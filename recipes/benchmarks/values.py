@@ -27,7 +27,7 @@ class Axis:
         plain: string. The value that others are compared with.
         values: dict of string to a greatest cost of a step relative to `plain`, or None.
         lengths: tuple of int. Positions.
-        asked_at: int. Positions at which the greatest cost is asked.
+        asked_at: int. Number of positions for which the greatest cost holds.
         jit_compile: bool. True for XLA.
     """
 
@@ -64,7 +64,7 @@ AXES = {
             "MultiHeadAttention(4, 32, pattern='causal', qk_norm='rms_norm')": None,
             "MultiHeadAttention(4, 32, pattern='causal', sinks=True)": None,
             "MultiHeadAttention(4, 32, pattern='causal', use_gate=True)": None,
-            "DifferentialAttention(2, 32, layer_index=3, pattern='causal')": None,
+            "DifferentialAttention(4, 32, layer_index=3, pattern='causal')": None,
         },
     ),
     "pattern": Axis(
