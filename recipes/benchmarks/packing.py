@@ -25,9 +25,9 @@ METHOD = (
     "and padding among them. A rate counts real tokens. **segment ids** are PackedBatches in rows "
     "of that length, whose layers get `segment_ids`; **attention mask** are the same batches and "
     "weights, whose layers get a mask (B, T, T) and positions. **naive padding** takes paragraphs "
-    "as they come, and **TokenBatches** such of similar length. Steps are those of `model.fit` of "
-    "a `gpt` of 4 layers of width {hidden_dim} without XLA on batches spread over an epoch, "
-    "float32, {steps} a call. Each contender is a process of its own and all are asked in turn, "
+    "in their order, and **TokenBatches** batches of similar length. Steps are those of "
+    "`model.fit` of a `gpt` of 4 layers of width {hidden_dim} without XLA on batches spread over "
+    "an epoch, float32, {steps} a call. Each contender is a process of its own and all are asked in turn, "
     "{repetitions} times."
 )
 

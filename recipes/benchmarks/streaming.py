@@ -8,14 +8,14 @@ from .harness import Contender, measure
 
 PLACE = f"{__package__}.contenders.streaming"
 POSITIONS = (10_000, 100_000, 1_000_000)
-FULL = 100_000  # most positions of the cache with all keys
+MOST_KEYS = 100_000  # of the cache with all keys
 COUNT, WINDOW = 4, 252
-# Of the last position over the first.
+# Greatest ratios of the last position to the first.
 MOST_TIME, MOST_MEMORY = 1.2, 1.1
 METHOD = (
     "One more token of a stream, 2 layers of width 64 with rotary positions, float32. **Sinks** is "
     f"`export.TokenStream` with `patterns.Sinks({COUNT}, {WINDOW})`: it has read the whole stream "
-    "up to the position, as many tokens as the row says, and goes on one token a call. **all "
+    "up to the position, as many tokens as the row says, and reads one more token a call. **all "
     "keys** is `patterns.Causal` with a cache that holds a key for each position; its keys are "
     "zeros. Peak MB is of the whole process, the reading included. Each contender is a process of "
     "its own and all are asked in turn, {repetitions} times."
@@ -33,7 +33,7 @@ def main():
         sizes = {"position": position, "count": COUNT, "window": WINDOW}
         contenders.append(Contender(f"Sinks, {position:,}", f"{PLACE}:sinks", sizes))
     for position in arguments.positions:
-        if position <= FULL:
+        if position <= MOST_KEYS:
             sizes = {"position": position}
             contenders.append(Contender(f"all keys, {position:,}", f"{PLACE}:all_keys", sizes))
     rows, skipped = measure(contenders, arguments.repetitions)
@@ -58,10 +58,11 @@ def comparisons(rows, first, last):
 
 
 def logit_error(position, size=16, distances=WINDOW):
-    """Return the error of logits by float32 angles at a position, over the logits' scale.
+    """Return the error of logits by float32 angles at a position, relative to the logits.
 
-    Rotary turns queries and keys by angles that float32 rounds, more the farther the position.
-    Queries and keys are normal numbers, and keys are up to `distances` positions before.
+    Both are root mean squares. `Rotary` turns queries and keys by angles, which float32 rounds by
+    more at farther positions. Queries and keys are normal numbers, and keys are up to `distances`
+    positions before.
     """
     from keras_attn.positions import Rotary
 
@@ -78,7 +79,7 @@ def logit_error(position, size=16, distances=WINDOW):
 def angles_table(positions):
     """Return Markdown: the error of logits over the position."""
     return [
-        "| position | error of logits by float32 angles, of their root mean square |",
+        "| position | error of logits by float32 angles, relative to the logits |",
         "| --: | --: |",
         *(f"| {position:,} | {logit_error(position):.1e} |" for position in positions),
     ]

@@ -19,14 +19,14 @@ CARDS = pathlib.Path(__file__).parent / "cards"
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A question.
+    """One question, the runs that answer it, and their card.
 
     Args:
         name: string. The name of its module and its card.
         question: string. One sentence.
         method: string. Model, data and budget.
-        values: dict of the name of a value to anything that `run` understands.
-        run: function of a value that trains a model, and returns a dict of column to number.
+        values: dict of the name of a value to the argument of `run`.
+        run: function that trains a model, and returns a dict of column to number.
         digits: int. Decimals on the card.
     """
 
@@ -50,9 +50,9 @@ class Experiment:
         options = parser.parse_args(arguments)
         path = options.out / f"{self.name}.json"
         runs = read_object(path, "delete it", "runs")["runs"] if path.exists() else []
-        missing = [(seed, value) for seed in options.seeds for value in options.values]
+        wanted = [(seed, value) for seed in options.seeds for value in options.values]
         done = {(run["seed"], run["value"]) for run in runs}
-        for seed, value in missing:
+        for seed, value in wanted:
             if (seed, value) not in done:
                 runs.append(self._run(seed, value))
                 self._write(options.out, runs)
@@ -94,7 +94,7 @@ class Experiment:
         return "\n".join(lines) + "\n"
 
     def _cell(self, numbers):
-        if isinstance(numbers[0], int):  # of the model, not of the run
+        if isinstance(numbers[0], int):  # a count of weights, the same for all seeds
             return f"{numbers[0]:,}"
         median = statistics.median(numbers)
         each = ", ".join(f"{number:.{self.digits}f}" for number in numbers)

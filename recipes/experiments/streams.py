@@ -28,7 +28,7 @@ EXPERIMENT = Experiment(
     "A model of 3 layers of width 64 with rotary positions trains 700 steps on 32 texts of 128 "
     "characters, each with all earlier keys. Then its pattern is replaced, and the last 64 "
     "characters of longer texts are scored. `window` keeps 128 keys; the two with first keys keep "
-    "4 and 124: `sinks` at the distances of the cache, `true_distances` where they stand.",
+    "4 and 124: `sinks` at the distances within the cache, `true_distances` at their own.",
     {
         "all_keys": patterns.Causal,
         "window": lambda: patterns.Local(128),
