@@ -136,7 +136,8 @@ class T5Bias(Bias):
         >>> score = scores.DotProduct(scaled=False) + scores.T5Bias(bidirectional=True)
         >>> layer = layers.MultiHeadAttention(8, 64, score=score)
 
-    Differs from the paper: each layer has its own table, which the paper shares between layers.
+    Differs from the paper: each layer has its own table, which the paper shares between layers. Its
+        initial deviation is (N H)^-1/2, where the authors' code has D^-1/2.
 
     Reference: [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1.
     """

@@ -27,8 +27,8 @@ METHOD = (
     "weights, whose layers get a mask (B, T, T) and positions. **naive padding** takes paragraphs "
     "in their order, and **TokenBatches** batches of similar length. Steps are those of "
     "`model.fit` of a `gpt` of 4 layers of width {hidden_dim} without XLA on batches spread over "
-    "an epoch, float32, {steps} a call. Each contender is a process of its own and all are asked in turn, "
-    "{repetitions} times."
+    "an epoch, float32, {steps} a call. Each contender is a process of its own and all are asked "
+    "in turn, {repetitions} times."
 )
 
 

@@ -34,9 +34,9 @@ def gemma(
     | scaled dot, capped | local, causal | rotary | sandwich, RMSNorm | stack | KV cache | LM |
 
     Cost: time O(L T D (T + F)), and memory O(L T (N T + F)) with the matrices of scores; half of
-    the blocks attend to w keys only, and cache no more.
+    the blocks attend to w keys only.
 
-    Use it for language models whose logits must stay bounded, with half the usual cache.
+    Use it for language models whose logits must stay bounded.
 
     Args:
         vocabulary_size, num_layers, num_heads, hidden_dim, dropout: as `llama`.

@@ -38,7 +38,7 @@ def gpt_oss(
     | scaled dot, sinks | local, causal | rotary | pre, RMSNorm, experts | stack | KV cache | LM |
 
     Cost: time O(L T D (T + k F)), and memory O(L T (N T + k F)) with the matrices of scores, for k
-    experts a token. Half of the blocks attend to w keys only, and cache no more.
+    experts a token. Half of the blocks attend to w keys only.
 
     Use it for language models of long texts, with many weights at the cost of a small model.
 

@@ -29,9 +29,10 @@ def mistral(
 
     L blocks with windows of w read L (w - 1) tokens back.
 
-    Cost: time O(L T D (w + F)), memory O(L T (D + F)) and a cache of w keys, for windows of w.
+    Cost: time O(L T D (w + F)) and memory O(L T (D + F)), for windows of w. In a stream
+    (`keras_attn.export.TokenStream`) the cache keeps w keys; `generate` keeps all.
 
-    Use it for long texts, with a cache of fixed size.
+    Use it for long texts, and for streams with a cache of fixed size.
 
     Args:
         vocabulary_size, num_layers, num_heads, hidden_dim, intermediate_dim: as `llama`.
