@@ -25,8 +25,8 @@ class ReZero(_ScaledOutput):
         before(x) = norm(x),   after(x, y) = x + a y
 
     At first each block is the identity, so deep stacks train without a norm and without a warm-up.
-    Weight decay pulls a to 0: `optimizer.exclude_from_weight_decay(var_names=["factor"])`. Time and
-    memory O(T D).
+    Weight decay would pull a to 0; exclude it by
+    `optimizer.exclude_from_weight_decay(var_names=["factor"])`. Time and memory O(T D).
 
     Use it for deep stacks without norms.
 

@@ -84,8 +84,8 @@ def test_a_step_reads_the_candidates_and_no_more(pattern, count, grows):
 
 
 @pytest.mark.parametrize("index", [0, 3, 5, 6, 23])
-def test_a_ring_is_read_with_what_it_forgets(index):
-    """Its first new query still meets what the last new key overwrites."""
+def test_a_ring_is_read_before_new_keys_overwrite_it(index):
+    """Its first new query still attends to a key that the last new key overwrites."""
     keys = oracles.random(1, 2, 40, 3)
     slots = np.zeros((1, 2, 5, 3), "float32")
     for p in range(max(0, index - 5), index):

@@ -77,7 +77,7 @@ def test_gradient_of_an_empty_row_is_zero():
     assert np.all(gradient.numpy()[~MASK] == 0)
 
 
-def test_drop_falls_on_what_meets_the_values_only():
+def test_dropout_changes_the_output_and_not_the_returned_weights():
     output, weights = attend_logits(LOGITS, VALUE, MASK, drop=lambda w: w * 0)
     assert np.all(np.asarray(output) == 0)
     np.testing.assert_array_equal(weights, attend_logits(LOGITS, VALUE, MASK)[1])

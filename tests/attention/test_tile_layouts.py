@@ -57,7 +57,7 @@ def test_neighbouring_blocks(block, before, after):
     assert_equal(found, expected((apart >= -before) & (apart <= after)))
 
 
-def test_a_bias_of_positions_and_of_what_comes_with_the_queries():
+def test_a_bias_may_depend_on_positions_and_on_extras_of_the_queries():
     slope = oracles.random(B, N, T, 1, seed=7)
     distance = PLACES[:, None] - PLACES
 

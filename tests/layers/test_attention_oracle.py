@@ -130,7 +130,7 @@ def test_use_causal_mask_is_the_pattern_causal():
     )
 
 
-def test_positions_decide_who_sees_whom():
+def test_the_given_positions_decide_the_allowed_pairs():
     """Shuffled keys with their positions, and rows that start at different positions."""
     layer = built(QUERY, SELF, pattern="causal")
     order = np.array([3, 0, 4, 1, 2])

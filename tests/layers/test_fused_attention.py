@@ -163,7 +163,7 @@ class Doubled(DotProduct):
     ],
     ids=str,
 )
-def test_what_the_kernel_does_not_compute(arguments, call, kernel):
+def test_arguments_that_the_kernel_does_not_support_take_another_plan(arguments, call, kernel):
     built(**arguments)(X, X, **call)
     assert not kernel
 
@@ -174,7 +174,7 @@ def test_a_cache_is_read_by_the_matrix(kernel):
     assert not kernel
 
 
-def test_keras_can_be_told_to_use_none(kernel, monkeypatch):
+def test_keras_flag_disables_the_kernel(kernel, monkeypatch):
     monkeypatch.setattr(keras.config, "is_flash_attention_enabled", lambda: False)
     built()(X, X)
     assert not kernel

@@ -35,7 +35,7 @@ def output(pattern, implementation="blockwise", **masks):
     ],
     ids=repr,
 )
-def test_limit(pattern, limit):
+def test_limiting_cases_equal_other_patterns(pattern, limit):
     found, expected = (output(p, value_mask=REAL) for p in (pattern, limit))
     np.testing.assert_allclose(found, expected, atol=1e-5)
 

@@ -229,7 +229,7 @@ def test_padding_changes_nothing(arguments):
         np.testing.assert_allclose(found, way(pattern, query, value), atol=1e-5)
 
 
-def test_a_query_meets_itself_only_where_there_is_no_other():
+def test_a_query_attends_to_itself_only_where_there_is_no_other_key():
     value = oracles.random(B, N, 12, HV)
     same = np.broadcast_to(oracles.random(B, N, 1, H), (B, N, 12, H)).copy()
     alone = plan(LSH(CHUNK), same, value)

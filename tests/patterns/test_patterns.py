@@ -169,7 +169,7 @@ def test_errors(make, message):
         make()
 
 
-def test_what_does_not_say_whom_it_meets_is_no_pattern():
+def test_a_pattern_without_mask_mod_raises():
     with pytest.raises(TypeError, match="OfContent must define `mask_mod"):
         OfContent().allowed(np.arange(2), np.arange(2))
 

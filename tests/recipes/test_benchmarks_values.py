@@ -33,7 +33,7 @@ def test_the_bound_of_a_value_holds_for_a_step_of_the_asked_length():
         assert found["met"] is (False if (length, backward) == (2048, True) else None)
 
 
-def test_the_table_of_costs_leaves_out_what_was_not_measured():
+def test_the_table_of_costs_leaves_out_missing_measurements():
     axis = values.Axis("{}", "a", {"b | d": None, "c": None})
     costs = {"forward": {"b | d": 1.234, "c": 2.0}, "step": {"c": 3.0}}
     table = values.cost_table(axis, costs)

@@ -8,7 +8,7 @@ from recipes.experiments import deep_residuals, facts, lengths, streams
 from recipes.experiments.experiment import Experiment
 
 
-def test_an_experiment_runs_what_its_card_lacks(tmp_path):
+def test_an_experiment_runs_only_the_missing_runs_of_its_card(tmp_path):
     seen = []
 
     def run(value):
