@@ -114,7 +114,7 @@ class KNNAttention(MultiHeadAttention):
             return inputs, view, cache
         rows = ops.concatenate([inputs.key, inputs.value], axis=-1)
         repeats = self.num_heads // self.num_key_value_heads
-        rows = rows if repeats == 1 else rows[:, ::repeats]
+        rows = rows if repeats == 1 else rows[:, ::repeats]  # each shared head once
         return inputs.replace(memory=memory), view, {"new": rows}
 
     def _attend(self, plan, inputs, pattern):

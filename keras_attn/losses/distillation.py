@@ -103,8 +103,8 @@ class Distillation(Configurable, keras.Model):
         check_shape(labels, "y", tuple(logits.student.shape[:-1]))
         dtype = keras.backend.result_type(logits.student.dtype, "float32")
         student, teacher = (ops.cast(x, dtype) / self.temperature for x in logits)
-        known = ops.log_softmax(ops.stop_gradient(teacher))
-        losses = ops.sum(ops.exp(known) * (known - ops.log_softmax(student)), axis=-1)
+        student, teacher = ops.log_softmax(student), ops.log_softmax(ops.stop_gradient(teacher))
+        losses = ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
         real = token_weights(labels, self.ignore_class, dtype=dtype)
         losses = ops.where(ops.equal(real, 0.0), 0.0, losses)
         if sample_weight is not None:

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn.attention.block_sparse import attend_block_sparse
 from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -59,8 +60,8 @@ class Random(Pattern):
 
     def blocks(self):
         """Return the drawn blocks R, int32 (blocks, num_blocks), in order; -1 for none."""
-        length = -(-self.max_length // self.block_length)
-        return _draw(length, self.num_blocks, self.causal, self.seed)
+        count = ceil_div(self.max_length, self.block_length)
+        return _draw(count, self.num_blocks, self.causal, self.seed)
 
     def mask_mod(self, i, j):
         table = self.blocks()
@@ -105,14 +106,14 @@ class Random(Pattern):
 
 
 @functools.lru_cache(maxsize=64)
-def _draw(length, num_blocks, causal, seed):
+def _draw(count, num_blocks, causal, seed):
     # NumPy keeps the numbers of this generator the same in all versions, so that a saved pattern
     # draws the same blocks again.
     generator = np.random.RandomState(seed)
-    table = np.full((length, num_blocks), -1, "int32")
+    table = np.full((count, num_blocks), -1, "int32")
     for block, row in enumerate(table):
         near = (0, block - 1, block, block + 1)
-        others = [n for n in range(block if causal else length) if n not in near]
+        others = [n for n in range(block if causal else count) if n not in near]
         drawn = sorted(generator.permutation(others)[:num_blocks].astype("int32"))
         row[: len(drawn)] = drawn
     return table

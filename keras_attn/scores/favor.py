@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn.attention.softmax import at_least_float32
 from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.shapes import ceil_div
 from keras_attn.registry import register
 from keras_attn.scores.kernel import KernelScore
 from keras_attn.scores.score import ScoreLayer
@@ -22,7 +23,7 @@ def orthogonal_features(count, size, seed=None):
 
     Each is distributed as a vector of standard normal numbers.
     """
-    groups = -(-count // size)
+    groups = ceil_div(count, size)
     normal = keras.initializers.RandomNormal(stddev=1.0, seed=seed)
     numbers = normal((2 * groups, size, size), dtype="float32")
     basis, triangle = ops.qr(numbers[:groups])
