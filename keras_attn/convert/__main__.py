@@ -1,4 +1,4 @@
-"""Convert a checkpoint of Hugging Face, or write golden outputs beside it."""
+"""Convert a checkpoint of Hugging Face, or a model to one; write golden outputs beside it."""
 
 import argparse
 import sys
@@ -8,8 +8,13 @@ from keras_attn.convert import commands
 
 def main(arguments=None):
     """Run the command line; return the exit status."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if (options.folder == "to-hugging-face") != (options.target is not None):
+        parser.error("to-hugging-face, and it alone, takes MODEL.keras and FOLDER")
     try:
+        if options.target is not None:
+            return commands.write_folder(options.out, options.target)
         if options.folder == "golden":
             return commands.write_golden_outputs(options.out)
         return commands.convert(options.folder, options.out, options.export)
@@ -23,10 +28,17 @@ def _parser():
         prog="python -m keras_attn.convert",
         description=__doc__,
         epilog="`python -m keras_attn.convert golden FOLDER` computes outputs by transformers, "
-        "which needs torch, and writes them into FOLDER: each later conversion compares.",
+        "which needs torch, and writes them into FOLDER: each later conversion compares. "
+        "`python -m keras_attn.convert to-hugging-face MODEL.keras FOLDER` writes a checkpoint.",
     )
-    parser.add_argument("folder", help="the checkpoint's folder, or the word golden")
-    parser.add_argument("out", help="the .keras file to write; after golden, the folder")
+    parser.add_argument(
+        "folder", help="the checkpoint's folder, or the word golden or to-hugging-face"
+    )
+    parser.add_argument(
+        "out",
+        help="the .keras file to write; after golden the folder, after to-hugging-face the file",
+    )
+    parser.add_argument("target", nargs="?", help="after to-hugging-face, the folder to write")
     parser.add_argument("--export", metavar="PATH", help="write a SavedModel to PATH/VERSION too")
     return parser
 

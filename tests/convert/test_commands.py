@@ -4,9 +4,12 @@ import importlib.util
 
 import checkpoint_folders
 import keras
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from keras_attn.convert.__main__ import main
+from keras_attn.convert.hugging_face.tensor_files import SINGLE
 from keras_attn.export import inspect
 
 
@@ -25,6 +28,16 @@ def test_a_converted_file_loads_with_the_outputs_of_transformers(folder, tmp_pat
 
 
 @pytest.mark.slow
+def test_a_file_becomes_a_folder_again(folder, tmp_path, capsys):
+    path, out = str(tmp_path / "model.keras"), tmp_path / "out"
+    assert main([folder, path]) == main(["to-hugging-face", path, str(out)]) == 0
+    assert "out: a checkpoint of gpt2" in capsys.readouterr().out
+    before, after = (load_file(path / SINGLE) for path in (tmp_path / "gpt2", out))
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(value, after[name]) for name, value in before.items())
+
+
+@pytest.mark.slow
 def test_a_folder_becomes_an_export(folder, tmp_path):
     out = str(tmp_path / "exports")
     assert main([folder, str(tmp_path / "model.keras"), "--export", out]) == 0
@@ -35,6 +48,7 @@ def test_a_folder_becomes_an_export(folder, tmp_path):
     "arguments, message",
     [
         (["nowhere", "model.keras"], "The folder does not exist. Received: folder='nowhere'."),
+        (["to-hugging-face", "nowhere.keras", "out"], "must be there and end in .keras"),
         (["nowhere", "model.h5"], "must end in .keras. Received: 'model.h5'."),
     ],
 )

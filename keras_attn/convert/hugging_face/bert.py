@@ -1,8 +1,16 @@
 """BERT: its names on disk, and the model for them."""
 
 from keras_attn import models
+from keras_attn.convert.hugging_face.config import activation_name
+from keras_attn.convert.hugging_face.family import Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
-from keras_attn.convert.hugging_face.text_classifier import convert_classifier
+from keras_attn.convert.hugging_face.text_classifier import (
+    build_alike,
+    copy_classifier,
+    head_options,
+    pooling_files,
+    read_classifier,
+)
 from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table
 
 EMBEDDINGS = {
@@ -28,18 +36,34 @@ HEAD = {
 }
 
 
+POOLER, CLASSIFIER = "pooler.dense", "classifier"
+FIRST = "encoder.blocks.0"
+# Of each option of `config.json`, where the model has it.
+OPTIONS = {
+    "vocab_size": "embedding.vocabulary_size",
+    "num_hidden_layers": "encoder.num_layers",
+    "num_attention_heads": f"{FIRST}.attention.num_heads",
+    "hidden_size": "embedding.hidden_dim",
+    "intermediate_size": f"{FIRST}.feed_forward.intermediate_dim",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": f"{FIRST}.attention.dropout",
+    "max_position_embeddings": "position.max_length",
+    "type_vocab_size": "segment.num_segments",
+    "layer_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
+}
+
+
 def convert(checkpoint, overrides):
     """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint."""
     checkpoint.strip("bert.")
     checkpoint.drop_copy("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
     checkpoint.drop_copy("cls.predictions.decoder.bias", "cls.predictions.bias")
     model = build(models.bert, arguments(checkpoint.config), overrides)
-    copy_table(checkpoint, model, EMBEDDINGS, "embeddings.")
-    copy_blocks(checkpoint, model.encoder.blocks, BLOCK, "encoder.layer.{}.")
-    if not checkpoint.has("cls.predictions.bias"):
-        return convert_classifier(checkpoint, model, pooler="pooler.dense", classifier="classifier")
-    checkpoint.ignore("cls.seq_relationship.*", "pooler.*")  # of the pretraining's other task
-    copy_table(checkpoint, model, HEAD, "cls.predictions.")
+    if checkpoint.has("cls.predictions.bias"):
+        checkpoint.ignore("cls.seq_relationship.*", "pooler.*")  # of the pretraining's other task
+    else:
+        model = read_classifier(checkpoint, model, POOLER, CLASSIFIER)
+    copy_weights(checkpoint, model)
     return model
 
 
@@ -58,3 +82,36 @@ def arguments(config):
         "activation": config.activation("hidden_act", "gelu"),
         "epsilon": config.number("layer_norm_eps", 1e-12),
     }
+
+
+def copy_weights(checkpoint, model):
+    """Copy the tensors of a model, in either direction."""
+    copy_table(checkpoint, model, EMBEDDINGS, "embeddings.")
+    copy_blocks(checkpoint, model.encoder.blocks, BLOCK, "encoder.layer.{}.")
+    if not isinstance(model, models.Classifier):
+        copy_table(checkpoint, model, HEAD, "cls.predictions.")
+    elif model.pooling == "mean":  # transformers has a pooler even so
+        width = model.embedding.hidden_dim
+        checkpoint.fill(f"{POOLER}.weight", (width, width))
+        checkpoint.fill(f"{POOLER}.bias", (width,))
+    else:
+        copy_classifier(checkpoint, model, POOLER, CLASSIFIER)
+
+
+def options(model):
+    """Return the options of `config.json` for a model."""
+    return {
+        **read_options(model, OPTIONS),
+        "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
+        **head_options(model, "Bert"),
+    }
+
+
+FAMILY = Family(
+    options=options,
+    build=lambda config, model: build_alike(models.bert(**arguments(config)), model, "tanh"),
+    copy_weights=copy_weights,
+    prefix="bert.",
+    heads=("cls.", CLASSIFIER),
+    files=pooling_files,
+)

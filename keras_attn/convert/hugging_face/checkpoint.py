@@ -97,6 +97,18 @@ class Checkpoint:
             self.refuse(f"The tensor {name!r} holds numbers that are not finite.")
         return value
 
+    def transfer(self, name, fold):
+        """Read a tensor into the variables of a `Fold`."""
+        fold.assign(self.take(name, fold.shape))
+
+    def leave_out(self, variable):
+        """Set a variable to 0 that the family does not have."""
+        variable.assign(np.zeros(variable.shape))
+
+    def fill(self, name, shape):
+        """Leave out a tensor that nothing of ours reads."""
+        self.ignore(name)
+
     def _read(self, name):
         return self._tensors[name][1]()
 

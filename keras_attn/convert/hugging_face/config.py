@@ -1,7 +1,7 @@
 """The configuration of a checkpoint: options by their old and new keys, checked when read."""
 
 from keras_attn.convert.hugging_face.tensor_files import read_json, refuse
-from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
+from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh, get_activation
 
 FILE = "config.json"
 _ACTIVATIONS = {
@@ -18,6 +18,23 @@ _OPTIONS = {
     "pruned_heads": {},
     "quantization_config": None,
 }
+
+
+def activation_name(function, tanh="gelu_pytorch_tanh"):
+    """Return the option for an activation of a layer; `tanh` is the name of the tanh form of GELU.
+
+    Raises:
+        ValueError: if transformers has no such activation.
+    """
+    if function is gelu_tanh:
+        return tanh
+    for name, value in _ACTIVATIONS.items():
+        if get_activation(value) is function:
+            return name
+    raise ValueError(
+        "A checkpoint must have one of the activations "
+        f"{', '.join(_ACTIVATIONS)}. Received: activation={function!r}."
+    )
 
 
 class Config:

@@ -8,7 +8,7 @@ import keras
 from keras_attn import depth, layers, models, norms, patterns, residuals
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import (
-    assign,
+    Fold,
     copy,
     copy_part,
     copy_projection,
@@ -88,19 +88,15 @@ def convert_decoder(checkpoint, overrides, decoder):
         config.refuse("A cap of logits is converted with tied embeddings only.")
 
     def build_model(pattern=decoder.pattern, dropout=0.0, name=config.get("model_type")):
-        return _build(config, decoder, is_tied, pattern, dropout, name)
+        return build_decoder(config, decoder, is_tied, pattern, dropout, name)
 
     model = build(build_model, {}, overrides)
-    copy_part(checkpoint, model, "embedding", "embed_tokens")
-    copy_part(checkpoint, model, "depth.norm", "norm")
-    if not is_tied:
-        copy_part(checkpoint, model, "head", "lm_head")
-    for index, block in enumerate(model.depth.blocks):
-        _copy_block(checkpoint, block, decoder, f"layers.{index}.")
+    copy_weights(checkpoint, model, decoder)
     return model
 
 
-def _build(config, decoder, is_tied, pattern, dropout, name):
+def build_decoder(config, decoder, is_tied, pattern, dropout=0.0, name=None):
+    """Return a `CausalLanguageModel` with the sizes of a configuration."""
     width, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
     vocabulary_size, intermediate_dim = config.size("vocab_size"), config.size("intermediate_size")
     key_dim = config.size("head_dim", head_size(width, num_heads))
@@ -141,6 +137,16 @@ def _build(config, decoder, is_tied, pattern, dropout, name):
     )
 
 
+def copy_weights(checkpoint, model, decoder):
+    """Copy the tensors of a model, in either direction."""
+    copy_part(checkpoint, model, "embedding", "embed_tokens")
+    copy_part(checkpoint, model, "depth.norm", "norm")
+    if model.head is not None:
+        copy_part(checkpoint, model, "head", "lm_head")
+    for index, block in enumerate(model.depth.blocks):
+        _copy_block(checkpoint, block, decoder, f"layers.{index}.")
+
+
 def _copy_block(checkpoint, block, decoder, prefix):
     attention = block.attention
     scale = decoder.query_scale(attention.key_dim)
@@ -153,8 +159,9 @@ def _copy_block(checkpoint, block, decoder, prefix):
         )
     if decoder.has_qk_norm:
         gain, offset = attention.qk_norm.scale, attention.qk_norm.offset
-        value = checkpoint.take(f"{prefix}self_attn.q_norm.weight", gain.shape)
-        assign(gain, value if scale is None else (value + offset) * scale - offset)
+        scales = None if scale is None else (scale,)
+        scaled = Fold([gain], tuple(gain.shape), scales=scales, offset=offset)
+        checkpoint.transfer(f"{prefix}self_attn.q_norm.weight", scaled)
         copy(checkpoint, attention.key_norm.scale, f"{prefix}self_attn.k_norm.weight")
     copy_table(checkpoint, block, SANDWICH_NORMS if decoder.is_sandwich else PRE_NORMS, prefix)
     copy_table(checkpoint, block, FEED_FORWARD, prefix)

@@ -3,13 +3,21 @@
 import numpy as np
 
 from keras_attn import models
+from keras_attn.convert.hugging_face.config import activation_name
+from keras_attn.convert.hugging_face.family import Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
-from keras_attn.convert.hugging_face.text_classifier import convert_classifier
-from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table
+from keras_attn.convert.hugging_face.text_classifier import (
+    build_alike,
+    copy_classifier,
+    head_options,
+    pooling_files,
+    read_classifier,
+)
+from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table, numbers
+from keras_attn.ops.activations import get_activation
 
 PARTS = {
     "embedding": "embeddings.word_embeddings",
-    "position": "embeddings.position_embeddings",
     "norm": "embeddings.LayerNorm",
 }
 HEAD = {
@@ -29,13 +37,37 @@ BLOCK = {
 }
 
 
+POOLER, CLASSIFIER, POOLER_ACTIVATION = "pre_classifier", "classifier", "relu"
+FIRST = "encoder.blocks.0"
+# Of each option of `config.json`, where the model has it.
+OPTIONS = {
+    "vocab_size": "embedding.vocabulary_size",
+    "n_layers": "encoder.num_layers",
+    "n_heads": f"{FIRST}.attention.num_heads",
+    "dim": "embedding.hidden_dim",
+    "hidden_dim": f"{FIRST}.feed_forward.intermediate_dim",
+    "dropout": "dropout",
+    "attention_dropout": f"{FIRST}.attention.dropout",
+    "max_position_embeddings": "position.max_length",
+}
+EPSILON = 1e-12
+
+
 def convert(checkpoint, overrides):
     """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint."""
-    config = checkpoint.config
-    config.require(pad_token_id=0)
     checkpoint.strip("distilbert.")
     checkpoint.drop_copy("vocab_projector.weight", "embeddings.word_embeddings.weight")
-    arguments = {
+    model = build(models.bert, arguments(checkpoint.config), overrides)
+    if not checkpoint.has("vocab_projector.bias"):
+        model = read_classifier(checkpoint, model, POOLER, CLASSIFIER, POOLER_ACTIVATION)
+    copy_weights(checkpoint, model)
+    return model
+
+
+def arguments(config):
+    """Return the arguments of `models.bert` for a configuration."""
+    config.require(pad_token_id=0)
+    return {
         "vocabulary_size": config.size("vocab_size"),
         "num_layers": config.size("n_layers"),
         "num_heads": config.size("n_heads"),
@@ -45,12 +77,62 @@ def convert(checkpoint, overrides):
         "max_length": config.size("max_position_embeddings"),
         "num_segments": 1,
         "activation": config.activation("activation", "gelu"),
+        "epsilon": EPSILON,
     }
-    model = build(models.bert, arguments, overrides)
-    model.segment.table.assign(np.zeros(model.segment.table.shape))
+
+
+def copy_weights(checkpoint, model):
+    """Copy the tensors of a model, in either direction."""
     copy_table(checkpoint, model, PARTS)
+    checkpoint.transfer("embeddings.position_embeddings.weight", _Positions(model))
     copy_blocks(checkpoint, model.encoder.blocks, BLOCK, "transformer.layer.{}.")
-    if not checkpoint.has("vocab_projector.bias"):
-        return convert_classifier(checkpoint, model, "pre_classifier", "classifier", "relu")
-    copy_table(checkpoint, model, HEAD)
-    return model
+    if isinstance(model, models.Classifier):
+        copy_classifier(checkpoint, model, POOLER, CLASSIFIER)
+    else:
+        copy_table(checkpoint, model, HEAD)
+
+
+class _Positions:
+    """The table of positions, to which the vector of the one segment is added."""
+
+    def __init__(self, model):
+        self.table, self.segment = model.position.table, model.segment.table
+        self.shape = tuple(self.table.shape)
+
+    def assign(self, tensor):
+        self.table.assign(tensor)
+        self.segment.assign(np.zeros(self.segment.shape))
+
+    def tensor(self):
+        return numbers(self.table) + numbers(self.segment)
+
+
+def fits(model):
+    """Return True for an encoder without segments that its pooler does not make a BERT."""
+    if read_part(model, "segment.num_segments") != 1 or model.norm.epsilon != EPSILON:
+        return False
+    pooler = getattr(model, "pooler", None)
+    return pooler is None or pooler.activation is get_activation(POOLER_ACTIVATION)
+
+
+def options(model):
+    """Return the options of `config.json` for a model."""
+    return {
+        **read_options(model, OPTIONS),
+        "activation": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
+        **head_options(model, "DistilBert"),
+    }
+
+
+def _build(config, model):
+    return build_alike(models.bert(**arguments(config)), model, POOLER_ACTIVATION)
+
+
+FAMILY = Family(
+    options=options,
+    build=_build,
+    copy_weights=copy_weights,
+    prefix="distilbert.",
+    heads=("vocab_", POOLER, CLASSIFIER),
+    files=pooling_files,
+)

@@ -1,15 +1,30 @@
 """Llama 2 and 3."""
 
 from keras_attn.convert.hugging_face.decoder import PROJECTIONS, Decoder, convert_decoder
+from keras_attn.convert.hugging_face.decoder_family import FIRST, decoder_family
+from keras_attn.convert.hugging_face.family import read_options
 from keras_attn.convert.hugging_face.rotary import read_rotary
 
 
 def convert(checkpoint, overrides):
     """Return a `CausalLanguageModel` with the weights of a checkpoint."""
-    config = checkpoint.config
-    decoder = Decoder(
+    return convert_decoder(checkpoint, overrides, _read(checkpoint.config))
+
+
+def _read(config):
+    return Decoder(
         position=lambda index: read_rotary(config),
         biases=tuple(PROJECTIONS) if config.flag("attention_bias") else (),
         feed_forward_bias=config.flag("mlp_bias"),
     )
-    return convert_decoder(checkpoint, overrides, decoder)
+
+
+def _more_options(model):
+    paths = {
+        "attention_bias": f"{FIRST}.attention.use_bias",
+        "mlp_bias": f"{FIRST}.feed_forward.use_bias",
+    }
+    return read_options(model, paths)
+
+
+FAMILY = decoder_family("LlamaForCausalLM", _read, _more_options)

@@ -1,28 +1,53 @@
 """Qwen 2 and 3: Llama with biases, or with norms of queries and keys."""
 
 from keras_attn.convert.hugging_face.decoder import PROJECTIONS, Decoder, convert_decoder
+from keras_attn.convert.hugging_face.decoder_family import (
+    FIRST,
+    decoder_family,
+    model_windows,
+    window_options,
+)
+from keras_attn.convert.hugging_face.family import read_part
 from keras_attn.convert.hugging_face.layer_types import layer_types, windows
 from keras_attn.convert.hugging_face.rotary import read_rotary
 
 
 def convert_2(checkpoint, overrides):
     """Return a `CausalLanguageModel` with the weights of a checkpoint of Qwen 2."""
-    return _convert(checkpoint, overrides, biases=("query", "key", "value"))
+    return convert_decoder(checkpoint, overrides, _read_2(checkpoint.config))
 
 
 def convert_3(checkpoint, overrides):
     """Return a `CausalLanguageModel` with the weights of a checkpoint of Qwen 3."""
-    biases = tuple(PROJECTIONS) if checkpoint.config.flag("attention_bias") else ()
-    return _convert(checkpoint, overrides, biases=biases, has_qk_norm=True)
+    return convert_decoder(checkpoint, overrides, _read_3(checkpoint.config))
 
 
-def _convert(checkpoint, overrides, **options):
-    config = checkpoint.config
+def _read_2(config):
+    return _read(config, biases=("query", "key", "value"))
+
+
+def _read_3(config):
+    biases = tuple(PROJECTIONS) if config.flag("attention_bias") else ()
+    return _read(config, biases=biases, has_qk_norm=True)
+
+
+def _read(config, **options):
     first = config.get("max_window_layers", 28) if config.flag("use_sliding_window") else None
     types = layer_types(config, lambda index: first is not None and index >= first)
-    decoder = Decoder(
+    return Decoder(
         position=lambda index: read_rotary(config),
         window=windows(config, types),
         **options,
     )
-    return convert_decoder(checkpoint, overrides, decoder)
+
+
+def _options_2(model):
+    return {**window_options(model), "use_sliding_window": any(model_windows(model))}
+
+
+def _options_3(model):
+    return {**_options_2(model), "attention_bias": read_part(model, f"{FIRST}.attention.use_bias")}
+
+
+FAMILY_2 = decoder_family("Qwen2ForCausalLM", _read_2, _options_2)
+FAMILY_3 = decoder_family("Qwen3ForCausalLM", _read_3, _options_3)

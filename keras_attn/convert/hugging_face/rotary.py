@@ -2,6 +2,8 @@
 
 from keras_attn import positions
 
+_LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
 
 def read_rotary(config, kind=None, theta_key="rope_theta", theta=10000.0):
     """Return the `Rotary` of a configuration.
@@ -29,6 +31,41 @@ def read_rotary(config, kind=None, theta_key="rope_theta", theta=10000.0):
     return positions.Rotary(base, layout="half", scaling=_read_scaling(config, options))
 
 
+def rotary_options(position):
+    """Return the options of `config.json` for a `Rotary`.
+
+    Raises:
+        ValueError: if the position is another one, or transformers has no such scaling.
+    """
+    kinds = {
+        type(None): "default",
+        positions.Interpolation: "linear",
+        positions.Llama3: "llama3",
+        positions.YaRN: "yarn",
+    }
+    scaling = getattr(position, "scaling", None)
+    if type(position) is not positions.Rotary or type(scaling) not in kinds:
+        raise ValueError(
+            "`model` fits no family of checkpoints: its decoder's positions must be `Rotary`, "
+            "without a scaling or with `Interpolation`, `Llama3` or `YaRN`. "
+            f"Received: position={position!r}."
+        )
+    found = {"rope_type": kinds[type(scaling)], "rope_theta": float(position.max_wavelength)}
+    if scaling is None:
+        return {"rope_parameters": found}
+    found["factor"] = scaling.factor
+    if type(scaling) is positions.Interpolation:
+        return {"rope_parameters": found}
+    found["original_max_position_embeddings"] = scaling.length
+    if type(scaling) is positions.Llama3:
+        found |= _LLAMA3
+    elif not scaling.truncate:
+        found["truncate"] = False
+    # Transformers would have a length of its own for each family.
+    length = round(scaling.factor * scaling.length)
+    return {"rope_parameters": found, "max_position_embeddings": length}
+
+
 def _read_scaling(config, options):
     kind = options.get("rope_type", options.get("type", "default"))
     if kind == "default":
@@ -42,7 +79,7 @@ def _read_scaling(config, options):
         return positions.Interpolation(factor)
     length = _needed(config, options, kind, "original_max_position_embeddings")
     if kind == "llama3":
-        _require(config, options, low_freq_factor=1.0, high_freq_factor=4.0)
+        _require(config, options, **_LLAMA3)
         return positions.Llama3(factor, length)
     scaling = positions.YaRN(factor, length, truncate=options.get("truncate", True))
     _require(config, options, beta_fast=32, beta_slow=1, mscale=None, mscale_all_dim=None)

@@ -13,13 +13,20 @@ POOLING = "1_Pooling/config.json"
 
 
 def convert_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
-    """Return a `Classifier` of the parts of a masked language model, which has its weights.
+    """Return a `Classifier` with the weights of a checkpoint, from a `MaskedLanguageModel`."""
+    found = read_classifier(checkpoint, model, pooler, classifier, activation)
+    copy_classifier(checkpoint, found, pooler, classifier)
+    return found
+
+
+def read_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
+    """Return the `Classifier` whose tensors a checkpoint has, of a masked language model's parts.
 
     Without a classifier in the checkpoint its outputs are features: those of the pooler, if there
     is one, at the first position; in a folder of a sentence encoder the mean of all positions.
 
     Args:
-        checkpoint: whose other tensors are taken.
+        checkpoint: a `Checkpoint`.
         model: a `MaskedLanguageModel`.
         pooler, classifier: names of linear layers.
         activation: of the pooler.
@@ -30,10 +37,22 @@ def convert_classifier(checkpoint, model, pooler, classifier, activation="tanh")
     pooling = _read_pooling(checkpoint.config) if num_classes is None else "first"
     if pooling == "mean":
         checkpoint.ignore(f"{pooler}.*")
-    dense = None
-    if num_classes is not None or checkpoint.has(f"{pooler}.weight"):
-        dense = keras.layers.Dense(model.embedding.hidden_dim, activation, name="pooler")
-    found = models.Classifier(
+    is_pooled = num_classes is not None or checkpoint.has(f"{pooler}.weight")
+    return build_classifier(model, num_classes, pooling, activation if is_pooled else None)
+
+
+def build_classifier(model, num_classes, pooling, activation):
+    """Return a `Classifier` of the parts of a masked language model.
+
+    Args:
+        model: a `MaskedLanguageModel`.
+        num_classes, pooling: as `Classifier`.
+        activation: of the pooler; None for no pooler.
+    """
+    pooler = None
+    if activation is not None:
+        pooler = keras.layers.Dense(model.embedding.hidden_dim, activation, name="pooler")
+    return models.Classifier(
         embedding=model.embedding,
         encoder=model.encoder,
         num_classes=num_classes,
@@ -42,13 +61,61 @@ def convert_classifier(checkpoint, model, pooler, classifier, activation="tanh")
         dropout=model.dropout,
         segment=model.segment,
         norm=model.norm,
-        pooler=dense,
+        pooler=pooler,
         name=model.name,
     )
+
+
+def copy_classifier(checkpoint, model, pooler, classifier):
+    """Copy the tensors of the pooler and of the classifier, by the names of the linear layers."""
     for part, name in (("pooler", pooler), ("head", classifier)):
-        if getattr(found, part) is not None:
-            copy_part(checkpoint, found, part, name)
-    return found
+        if getattr(model, part) is not None:
+            copy_part(checkpoint, model, part, name)
+
+
+def build_alike(masked, model, activation):
+    """Return a model of a family's parts with the head that `model` has.
+
+    Args:
+        masked: a `MaskedLanguageModel` of the family.
+        model: a `MaskedLanguageModel` or a `Classifier`.
+        activation: of the family's pooler.
+    """
+    if not isinstance(model, models.Classifier):
+        return masked
+    has_pooler = model.num_classes is not None or model.pooler is not None
+    return build_classifier(
+        masked, model.num_classes, model.pooling, activation if has_pooler else None
+    )
+
+
+def head_options(model, name):
+    """Return the options that say which head a model has; `name` is that of a family's classes."""
+    if not isinstance(model, models.Classifier):
+        return {"architectures": [f"{name}ForMaskedLM"]}
+    if model.num_classes is None:
+        return {"architectures": [f"{name}Model"]}
+    return {
+        "architectures": [f"{name}ForSequenceClassification"],
+        **label_options(model.num_classes),
+    }
+
+
+def label_options(num_classes):
+    """Return the options for the number of classes, which are names of the classes."""
+    names = [f"LABEL_{index}" for index in range(num_classes)]
+    return {
+        "id2label": {str(index): name for index, name in enumerate(names)},
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
+
+
+def pooling_files(model):
+    """Return the file that names the pooling of a sentence encoder, by its name."""
+    if getattr(model, "pooling", "first") == "first":
+        return {}
+    width = model.embedding.hidden_dim
+    return {POOLING: {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True}}
 
 
 def _read_pooling(config):

@@ -1,8 +1,11 @@
 """The Vision Transformer: its names on disk, and the model for them."""
 
 from keras_attn import models
+from keras_attn.convert.hugging_face.config import activation_name
+from keras_attn.convert.hugging_face.family import Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
-from keras_attn.convert.hugging_face.weights import copy, copy_blocks, copy_part
+from keras_attn.convert.hugging_face.text_classifier import label_options
+from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part
 
 BLOCK = {
     "attention.query": "attention.attention.query",
@@ -16,14 +19,35 @@ BLOCK = {
 }
 
 
+FIRST = "encoder.blocks.0"
+# Of each option of `config.json`, where the model has it.
+OPTIONS = {
+    "patch_size": "embedding.patch_size",
+    "num_hidden_layers": "encoder.num_layers",
+    "num_attention_heads": f"{FIRST}.attention.num_heads",
+    "hidden_size": "embedding.hidden_dim",
+    "intermediate_size": f"{FIRST}.feed_forward.intermediate_dim",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": f"{FIRST}.attention.dropout",
+    "layer_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
+}
+
+
 def convert(checkpoint, overrides):
     """Return a `Classifier` with the weights of a checkpoint."""
-    config = checkpoint.config
-    config.require(qkv_bias=True)
     checkpoint.strip("vit.")
+    num_classes = checkpoint.shape("classifier.weight")[0]
+    model = build(models.vit, arguments(checkpoint.config, num_classes), overrides)
+    copy_weights(checkpoint, model)
+    return model
+
+
+def arguments(config, num_classes):
+    """Return the arguments of `models.vit` for a configuration."""
+    config.require(qkv_bias=True)
     size, channels = config.size("image_size", 224), config.size("num_channels", 3)
-    arguments = {
-        "num_classes": checkpoint.shape("classifier.weight")[0],
+    return {
+        "num_classes": num_classes,
         "image_shape": (size, size, channels),
         "patch_size": config.size("patch_size", 16),
         "num_layers": config.size("num_hidden_layers"),
@@ -34,22 +58,44 @@ def convert(checkpoint, overrides):
         "activation": config.activation("hidden_act", "gelu"),
         "epsilon": config.number("layer_norm_eps", 1e-12),
     }
-    model = build(models.vit, arguments, overrides)
-    _copy_embeddings(checkpoint, model, arguments["patch_size"], channels)
+
+
+def copy_weights(checkpoint, model):
+    """Copy the tensors of a model, in either direction."""
+    _copy_embeddings(checkpoint, model)
     copy_part(checkpoint, model, "encoder.norm", "layernorm")
     copy_part(checkpoint, model, "head", "classifier")
     copy_blocks(checkpoint, model.encoder.blocks, BLOCK, "encoder.layer.{}.")
-    return model
 
 
-def _copy_embeddings(checkpoint, model, size, channels):
+def _copy_embeddings(checkpoint, model):
     """Copy the kernel of the patches, stored (D, C, row, column), and the tables with batch 1."""
     patches, table = model.embedding, model.position.table
-    width = patches.hidden_dim
-    kernel = checkpoint.take(
-        "embeddings.patch_embeddings.projection.weight", (width, channels, size, size)
-    )
-    patches.kernel.assign(kernel.transpose(2, 3, 1, 0).reshape(-1, width))
+    width, size, channels = patches.hidden_dim, patches.patch_size, model.image_shape[-1]
+    kernel = Fold([patches.kernel], (width, channels, size, size), axes=(2, 3, 1, 0))
+    checkpoint.transfer("embeddings.patch_embeddings.projection.weight", kernel)
     copy(checkpoint, patches.bias, "embeddings.patch_embeddings.projection.bias")
-    patches.token.assign(checkpoint.take("embeddings.cls_token", (1, 1, width))[0, 0])
-    table.assign(checkpoint.take("embeddings.position_embeddings", (1, *table.shape))[0])
+    checkpoint.transfer("embeddings.cls_token", Fold([patches.token], (1, 1, width)))
+    checkpoint.transfer("embeddings.position_embeddings", Fold([table], (1, *table.shape)))
+
+
+def options(model):
+    """Return the options of `config.json` for a model."""
+    height, _, channels = model.image_shape
+    return {
+        **read_options(model, OPTIONS),
+        "image_size": height,
+        "num_channels": channels,
+        "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
+        "architectures": ["ViTForImageClassification"],
+        **label_options(read_part(model, "num_classes")),
+    }
+
+
+FAMILY = Family(
+    options=options,
+    build=lambda config, model: models.vit(**arguments(config, model.num_classes)),
+    copy_weights=copy_weights,
+    prefix="vit.",
+    heads=("classifier",),
+)

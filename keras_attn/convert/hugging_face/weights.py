@@ -1,13 +1,71 @@
-"""Copies of a checkpoint's tensors into the parts of a model.
+"""Copies of tensors between a checkpoint and the parts of a model, in either direction.
 
 A table has the path of a part in the model, and the name of its tensors: `name.weight` and
-`name.bias`. PyTorch's linear layers store a kernel (out, in), Keras's (in, out).
+`name.bias`. PyTorch's linear layers store a kernel (out, in), Keras's (in, out). A `Checkpoint` is
+read into the variables, and a `StoredModel` reads them: one table serves both directions.
 """
+
+import dataclasses
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_attn.layers.head_projections import HeadProjections
+
+
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """The variables for which a checkpoint has one tensor.
+
+        the tensor, its axes in the order `axes`, cut along the last one = variables / scales
+
+    Args:
+        variables: list of variables, which have equal shares of the last axis, and any shapes.
+        shape: of the tensor.
+        axes: order of the tensor's axes; None for that of the file.
+        scales: factors of the variables; None for 1.
+        offset: float. Added to the numbers where a factor multiplies them.
+    """
+
+    variables: list
+    shape: tuple
+    axes: tuple | None = None
+    scales: tuple | None = None
+    offset: float = 0.0
+
+    def assign(self, tensor):
+        """Assign the numbers of a tensor to the variables."""
+        parts = np.split(np.transpose(tensor, self._order), len(self.variables), axis=-1)
+        for variable, part, scale in self._with_scales(parts):
+            if scale != 1:
+                part = (part + self.offset) * np.float32(scale) - self.offset
+            variable.assign(np.reshape(part, variable.shape))
+
+    def tensor(self):
+        """Return the tensor for the numbers of the variables, float32."""
+        shape = [self.shape[axis] for axis in self._order]
+        shape[-1] //= len(self.variables)
+        parts = []
+        for variable, shape, scale in self._with_scales([shape] * len(self.variables)):
+            part = np.reshape(numbers(variable), shape)
+            if scale != 1:
+                part = (part + self.offset) / np.float32(scale) - self.offset
+            parts.append(part)
+        return np.transpose(np.concatenate(parts, axis=-1), np.argsort(self._order))
+
+    @property
+    def _order(self):
+        return range(len(self.shape)) if self.axes is None else self.axes
+
+    def _with_scales(self, values):
+        scales = self.scales or (1.0,) * len(self.variables)
+        return zip(self.variables, values, scales, strict=True)
+
+
+def numbers(variable):
+    """Return the numbers of a variable, float32."""
+    return ops.convert_to_numpy(variable.value).astype("float32")
 
 
 def copy_table(checkpoint, part, table, prefix=""):
@@ -23,7 +81,7 @@ def copy_blocks(checkpoint, blocks, table, prefix):
 
 
 def copy_part(checkpoint, part, path, name):
-    """Copy the tensors `name` into what is at `path` in `part`, "" for itself, by its kind."""
+    """Copy the tensors `name` of what is at `path` in `part`, "" for itself, by its kind."""
     *steps, last = path.split(".")
     for step in steps:
         part = getattr(part, step)
@@ -46,24 +104,24 @@ def copy_part(checkpoint, part, path, name):
 def copy(checkpoint, variable, name, transpose=False):
     """Copy one tensor of the variable's shape, or of the transposed one."""
     shape = tuple(variable.shape)
-    value = checkpoint.take(name, shape[::-1] if transpose else shape)
-    variable.assign(value.T if transpose else value)
+    fold = Fold([variable], shape[::-1], (1, 0)) if transpose else Fold([variable], shape)
+    checkpoint.transfer(name, fold)
 
 
 def copy_projection(checkpoint, attention, projection, name, has_bias=True, scale=None):
-    """Copy a linear layer of all heads, times `scale`, into a projection of an attention.
+    """Copy a linear layer of all heads: times `scale` it is a projection of an attention.
 
     Where a family has biases in three of the four only, the others are 0: `has_bias=False`.
     """
     kernel = getattr(attention, f"{projection}_kernel")
     bias = getattr(attention, f"{projection}_bias")
     inputs, outputs = matrix_shape(kernel, projection)
-    value = checkpoint.take(f"{name}.weight", (outputs, inputs)).T
-    assign(kernel, value, scale)
-    if bias is None:
-        return
-    value = checkpoint.take(f"{name}.bias", (outputs,)) if has_bias else np.zeros(outputs)
-    assign(bias, value, scale)
+    scales = None if scale is None else (scale,)
+    checkpoint.transfer(f"{name}.weight", Fold([kernel], (outputs, inputs), (1, 0), scales))
+    if bias is not None and has_bias:
+        checkpoint.transfer(f"{name}.bias", Fold([bias], (outputs,), scales=scales))
+    elif bias is not None:
+        checkpoint.leave_out(bias)
 
 
 def matrix_shape(kernel, projection):
@@ -71,9 +129,3 @@ def matrix_shape(kernel, projection):
     split = 2 if projection == "output" else 1  # (N, H, D) and (D, N, H)
     shape = tuple(kernel.shape)
     return int(np.prod(shape[:split])), int(np.prod(shape[split:]))
-
-
-def assign(variable, value, scale=None):
-    """Assign a matrix to a variable whose shape splits its axes."""
-    value = value if scale is None else value * np.float32(scale)
-    variable.assign(np.reshape(value, variable.shape))

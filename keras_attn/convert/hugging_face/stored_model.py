@@ -1,0 +1,55 @@
+"""The tensors of a model, by the names of a family."""
+
+import numpy as np
+
+from keras_attn.convert.hugging_face.weights import numbers
+
+
+class StoredModel:
+    """Tensors that are read from a model, with the methods by which a `Checkpoint` is copied.
+
+    Args:
+        config: the `Config` of the family that the model is of.
+        prefix: str. Beginning of the names of all tensors but those of heads.
+        heads: tuple of beginnings of the names of heads.
+
+    Attributes:
+        tensors: dict of names and `(shape, read)`; `read()` gives a float32 array.
+    """
+
+    def __init__(self, config, prefix="", heads=()):
+        self.config = config
+        self.tensors = {}
+        self._prefix, self._heads = prefix, tuple(heads)
+
+    def transfer(self, name, fold):
+        """Store the variables of a `Fold` as a tensor."""
+        self._add(name, fold.shape, fold.tensor)
+
+    def leave_out(self, variable):
+        """Refuse a variable that the family does not have, unless it is 0."""
+        if np.any(numbers(variable)):
+            raise ValueError(
+                f"The weight {variable.path!r} must be 0: checkpoints of "
+                f"{self.config.get('model_type')} have no such weight. "
+                f"Received: a largest number of {np.abs(numbers(variable)).max():.3g}."
+            )
+
+    def fill(self, name, shape):
+        """Store zeros for a tensor that nothing of ours reads."""
+        self._add(name, shape, lambda: np.zeros(shape, np.float32))
+
+    def _add(self, name, shape, read):
+        name = name if name.startswith(self._heads) else self._prefix + name
+        if name in self.tensors:
+            raise RuntimeError(f"The tensor {name!r} is stored twice.")
+        self.tensors[name] = tuple(shape), lambda: _finite(name, read())
+
+
+def _finite(name, tensor):
+    if not np.isfinite(tensor).all():
+        raise ValueError(
+            "The weights must be finite numbers, which the model's are not. "
+            f"Received: the tensor {name!r}."
+        )
+    return tensor

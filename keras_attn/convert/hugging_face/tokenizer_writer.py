@@ -1,0 +1,194 @@
+"""Files of a tokenizer, as transformers reads them: the way back of `read_tokenizer`."""
+
+from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
+from keras_attn.text.byte_level_words import PATTERNS
+
+_SENTENCEPIECE = {
+    "llama": "LlamaTokenizer",
+    "mistral": "LlamaTokenizer",
+    "gemma": "GemmaTokenizer",
+    "gemma2": "GemmaTokenizer",
+    "gemma3_text": "GemmaTokenizer",
+}
+_NO_CHANGES = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+
+
+def tokenizer_files(tokenizer, model_type):
+    """Return the files of a tokenizer: their contents by names, bytes or dicts for JSON.
+
+    Raises:
+        ValueError: if no files give transformers the ids of the tokenizer.
+    """
+    writers = {
+        WordPiece: _wordpiece,
+        ByteLevelBPE: _byte_level,
+        SentencePiece: lambda tokenizer: _sentencepiece(tokenizer, model_type),
+        Marian: _marian,
+    }
+    if type(tokenizer) not in writers:
+        names = ", ".join(f"`{kind.__name__}`" for kind in writers)
+        raise ValueError(
+            f"`tokenizer` must be one of {names}, which transformers has too. "
+            f"Received: tokenizer={tokenizer!r}."
+        )
+    return writers[type(tokenizer)](tokenizer)
+
+
+def _wordpiece(tokenizer):
+    given, pieces = tokenizer.get_config(), tokenizer.vocabulary()
+    marks = [mark for mark in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if mark in pieces]
+    end = (tokenizer.eos_id,)
+    is_bert = tokenizer.template == Template((tokenizer.bos_id,), end, end, second_segment=1)
+    content = {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": given["strip_accents"],
+            "lowercase": given["lower_case"],
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": {piece: index for index, piece in enumerate(pieces)},
+        },
+    }
+    names = {"[PAD]": "pad", "[UNK]": "unk", "[CLS]": "cls", "[SEP]": "sep", "[MASK]": "mask"}
+    settings = {
+        # The class puts BERT's special tokens around a text, whatever the file says.
+        "tokenizer_class": "BertTokenizer" if is_bert else "PreTrainedTokenizerFast",
+        "do_lower_case": given["lower_case"],
+        "strip_accents": given["strip_accents"],
+        **{f"{names[mark]}_token": mark for mark in marks},
+    }
+    special = {mark: pieces.index(mark) for mark in marks}
+    return {
+        "tokenizer.json": _with_specials(content, tokenizer, special),
+        "tokenizer_config.json": settings,
+        "vocab.txt": "".join(f"{piece}\n" for piece in pieces).encode(),
+    }
+
+
+def _byte_level(tokenizer):
+    given = tokenizer.get_config()
+    merges = [merge.split(" ") for merge in given["merges"]]
+    by_bytes = {"type": "ByteLevel", "add_prefix_space": given["add_space"], "trim_offsets": True}
+    if given["pattern"] == "gpt2":
+        words = {**by_bytes, "use_regex": True}
+    else:
+        pattern = {"Regex": PATTERNS[given["pattern"]]}
+        split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+        steps = [split, {**by_bytes, "use_regex": False}]
+        words = {"type": "Sequence", "pretokenizers": steps}
+    content = {
+        "normalizer": given["normal_form"] and {"type": given["normal_form"]},
+        "pre_tokenizer": words,
+        "decoder": {**by_bytes, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "byte_fallback": False,
+            "ignore_merges": given["ignore_merges"],
+            "vocab": given["vocabulary"],
+            "merges": merges,
+        },
+    }
+    merges = "\n".join(["#version: 0.2", *given["merges"], ""])
+    return {
+        "tokenizer.json": _with_specials(content, tokenizer, given["special_tokens"]),
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **_mark_settings(tokenizer),
+        },
+        "vocab.json": given["vocabulary"],
+        "merges.txt": merges.encode(),
+    }
+
+
+def _sentencepiece(tokenizer, model_type):
+    given = tokenizer.get_config()
+    start, end = tokenizer.template.start, tokenizer.template.end
+    if (
+        model_type not in _SENTENCEPIECE
+        or given["special_tokens"]
+        or start not in ((), (tokenizer.bos_id,))
+        or end not in ((), (tokenizer.eos_id,))
+        or tokenizer.template != Template(start, end + start, end)
+    ):
+        raise ValueError(
+            f"The special tokens of `tokenizer` are not those of {model_type} in transformers: "
+            "write the model without it. Received: tokenizer with the template "
+            f"{tokenizer.template!r}."
+        )
+    return {
+        "tokenizer.model": given["model_proto"],
+        "tokenizer_config.json": {
+            "tokenizer_class": _SENTENCEPIECE[model_type],
+            "add_bos_token": bool(start),
+            "add_eos_token": bool(end),
+            "legacy": True,
+            **_mark_settings(tokenizer),
+        },
+    }
+
+
+def _marian(tokenizer):
+    given = tokenizer.get_config()
+    files = {
+        "source.spm": given["source_model"],
+        "target.spm": given["target_model"],
+        "vocab.json": given["vocabulary"],
+        "tokenizer_config.json": {
+            "tokenizer_class": "MarianTokenizer",
+            "separate_vocabs": given["target_vocabulary"] is not None,
+        },
+    }
+    if given["target_vocabulary"] is not None:
+        files["target_vocab.json"] = given["target_vocabulary"]
+    return files
+
+
+def _mark_settings(tokenizer):
+    """Return the texts of padding, of the first and of the last token, if there are any."""
+    pieces = tokenizer.vocabulary()
+    ids = {name: getattr(tokenizer, f"{name}_id") for name in ("pad", "bos", "eos")}
+    return {f"{name}_token": pieces[i] for name, i in ids.items() if i is not None}
+
+
+def _with_specials(content, tokenizer, special):
+    """Return the content of `tokenizer.json` with the special tokens and their template."""
+    template, pieces = tokenizer.template, tokenizer.vocabulary()
+    first, second = 0, template.second_segment
+
+    def marks(ids, segment):
+        return [{"SpecialToken": {"id": pieces[i], "type_id": segment}} for i in ids]
+
+    def text(name, segment):
+        return [{"Sequence": {"id": name, "type_id": segment}}]
+
+    one = [*marks(template.start, first), *text("A", first)]
+    ids = sorted({*template.start, *template.middle, *template.end})
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": i, "content": token, "special": True, **_NO_CHANGES}
+            for token, i in sorted(special.items(), key=lambda item: item[1])
+        ],
+        **content,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [*one, *marks(template.end, first)],
+            "pair": [
+                *(*one, *marks(template.middle, first)),
+                *(*text("B", second), *marks(template.end, second)),
+            ],
+            "special_tokens": {
+                pieces[i]: {"id": pieces[i], "ids": [i], "tokens": [pieces[i]]} for i in ids
+            },
+        },
+    }

@@ -1,0 +1,145 @@
+"""Conversion of a model to a folder of Hugging Face."""
+
+import os
+
+from keras_attn import models, positions
+from keras_attn.convert.hugging_face import (
+    bert,
+    decoder_family,
+    distilbert,
+    gemma,
+    gpt2,
+    llama,
+    mistral,
+    qwen,
+    vit,
+)
+from keras_attn.convert.hugging_face.config import FILE, Config
+from keras_attn.convert.hugging_face.family import check_fit
+from keras_attn.convert.hugging_face.stored_model import StoredModel
+from keras_attn.convert.hugging_face.tensor_writer import write_file, write_tensors
+from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
+from keras_attn.ops.atomic_files import atomic_directory
+from keras_attn.ops.checks import check_paths, check_sizes
+
+# The way back of each `model_type`.
+FAMILIES = {
+    "bert": bert.FAMILY,
+    "distilbert": distilbert.FAMILY,
+    "gemma": gemma.FAMILY_1,
+    "gemma2": gemma.FAMILY_2,
+    "gemma3_text": gemma.FAMILY_3,
+    "gpt2": gpt2.FAMILY,
+    "llama": llama.FAMILY,
+    "mistral": mistral.FAMILY,
+    "qwen2": qwen.FAMILY_2,
+    "qwen3": qwen.FAMILY_3,
+    "vit": vit.FAMILY,
+}
+
+
+def to_hugging_face(
+    model, folder, tokenizer=None, generation_config=None, shard_size=5_000_000_000
+):
+    """Write a model to a folder that `from_pretrained` of transformers loads, with equal outputs.
+
+    The folder has `config.json` and `model.safetensors`, in float32. The model may come from
+    `from_hugging_face` or from `keras_attn.models`, trained or not; its parts decide the family.
+    Neither transformers nor the network is needed. The folder appears complete or not at all.
+
+    Args:
+        model: a `MaskedLanguageModel`, a `CausalLanguageModel` or a `Classifier`, of the parts of
+            a family: BERT, DistilBERT, GPT-2, Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, ViT.
+        folder: path, where nothing may be yet.
+        tokenizer: of `keras_attn.text`, whose files are written too; None for none.
+        generation_config: dict, the content of `generation_config.json`; None for no such file.
+        shard_size: int. Bytes of the largest file of weights; above it they become several files
+            with an index.
+
+    Returns:
+        The `model_type` of the folder.
+
+    Raises:
+        ValueError: if something is at `folder`, a part of the model is none of the family's, a
+            weight is not finite, or the tokenizer has more ids than the model or no files.
+
+    Example:
+        >>> import os, tempfile
+        >>> import keras_attn
+        >>> from keras_attn import convert
+        >>> model = keras_attn.models.bert(100, num_layers=1, num_heads=2, hidden_dim=8)
+        >>> folder = os.path.join(tempfile.mkdtemp(), "bert")
+        >>> convert.to_hugging_face(model, folder)
+        'bert'
+        >>> sorted(os.listdir(folder))
+        ['config.json', 'model.safetensors']
+
+    Differs from the paper: none.
+
+    Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
+    """
+    check_paths(folder=folder)
+    check_sizes(shard_size=shard_size)
+    if os.path.exists(folder):
+        raise ValueError(
+            f"`folder` must not exist yet: choose another path. Received: {os.fspath(folder)!r}."
+        )
+    model_type = _model_type(model)
+    family = FAMILIES[model_type]
+    options = {"model_type": model_type, "dtype": "float32", **family.options(model)}
+    config = Config(folder, options)
+    check_fit(model, family.build(config, model), model_type, family.free)
+    # The class without a head has no prefix before its names.
+    is_whole = getattr(model, "num_classes", 1) is not None
+    stored = StoredModel(config, family.prefix if is_whole else "", family.heads)
+    family.copy_weights(stored, model)
+    files = family.files(model)
+    if tokenizer is not None:
+        _check_sizes(model, tokenizer)
+        files = {**files, **tokenizer_files(tokenizer, model_type)}
+    if generation_config is not None:
+        files["generation_config.json"] = dict(generation_config)
+    files[FILE] = {**options, **_ids(model, tokenizer)}  # last: without it nothing loads a folder
+    with atomic_directory(folder) as temporary:
+        write_tensors(temporary, stored.tensors, shard_size)
+        for name, content in files.items():
+            write_file(temporary, name, content)
+    return model_type
+
+
+def _model_type(model):
+    """Return the `model_type` of the family that a model may be of, by a few of its features."""
+    if type(model) is models.CausalLanguageModel:
+        is_learned = isinstance(model.position, positions.Learned)
+        return "gpt2" if is_learned else decoder_family.model_type(model)
+    if type(model) is models.Classifier and model.image_shape is not None:
+        return "vit"
+    if type(model) in (models.MaskedLanguageModel, models.Classifier):
+        return "distilbert" if distilbert.fits(model) else "bert"
+    raise ValueError(
+        "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel` or a `Classifier`. "
+        f"Received: model={model!r}."
+    )
+
+
+def _check_sizes(model, tokenizer):
+    size = getattr(model.embedding, "vocabulary_size", 0)
+    if tokenizer.vocabulary_size > size:
+        raise ValueError(
+            "`tokenizer` must have at most as many ids as the model. Received: "
+            f"{tokenizer.vocabulary_size} ids for a model of {size}."
+        )
+
+
+def _ids(model, tokenizer):
+    """Return the ids of special tokens, instead of those that each class has by default."""
+    if not hasattr(model.embedding, "vocabulary_size"):
+        return {}
+    pad = 0 if model.embedding.mask_zero else None
+    if tokenizer is None or type(model) is not models.CausalLanguageModel:
+        return {"pad_token_id": pad, "bos_token_id": None, "eos_token_id": None}
+    return {
+        "pad_token_id": pad if tokenizer.pad_id is None else tokenizer.pad_id,
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token_id": tokenizer.eos_id,
+    }

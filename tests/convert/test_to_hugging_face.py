@@ -1,0 +1,239 @@
+"""Folders written by `to_hugging_face` have the tensors and options that made the model."""
+
+import json
+import os
+
+import checkpoint_folders
+import keras
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from keras_attn import models, patterns
+from keras_attn.convert import from_hugging_face, to_hugging_face
+from keras_attn.convert.hugging_face import writing
+from keras_attn.convert.hugging_face.config import Config
+from keras_attn.convert.hugging_face.stored_model import StoredModel
+from keras_attn.convert.hugging_face.tensor_files import INDEX, SINGLE, list_tensors
+from keras_attn.convert.hugging_face.tensor_writer import write_tensors
+from keras_attn.convert.hugging_face.weights import Fold
+
+# Of families whose parts are those of others the tests are slow ones.
+FAST = ["gpt2", "llama"]
+SLOW = [
+    *("vit", "bert", "bert_classifier", "bert_features", "distilbert", "distilbert_classifier"),
+    *("llama_biases", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gemma"),
+]
+# Factors of the scores become part of the weights, and a pretraining's other head is left out.
+FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3"]
+# Options that a model does not have, or has by other names.
+OTHER = {
+    *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),
+    *("bos_token_id", "eos_token_id", "pad_token_id"),
+}
+OTHER_FOLDED = {
+    "architectures",
+    *("query_pre_attn_scalar", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"),
+}
+
+
+def both(fast, slow):
+    return [*fast, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
+
+
+@pytest.fixture(scope="module")
+def convert(tmp_path_factory):
+    """Function from a golden file's name to its model, configuration and weights."""
+    made = {}
+
+    def convert(name):
+        if name not in made:
+            config, weights, _ = checkpoint_folders.load_golden(name)
+            folder = tmp_path_factory.mktemp(name)
+            checkpoint_folders.write_folder(folder, config, weights)
+            made[name] = from_hugging_face(folder)[0], config, weights
+        return made[name]
+
+    return convert
+
+
+def different_options(folder, config):
+    """The options that a folder has with other values than a configuration."""
+    written = json.loads((folder / "config.json").read_text())
+    return {k for k, value in written.items() if k in config and config[k] != value}
+
+
+@pytest.mark.parametrize("name", both(FAST, SLOW))
+def test_the_tensors_and_options_of_a_folder_come_back(name, convert, tmp_path):
+    model, config, weights = convert(name)
+    assert to_hugging_face(model, tmp_path / "out") == config["model_type"]
+    written = safetensors.numpy.load_file(tmp_path / "out" / SINGLE)
+    assert written.keys() == weights.keys()
+    for key, value in weights.items():
+        np.testing.assert_array_equal(written[key], value, key)
+    assert different_options(tmp_path / "out", config) <= OTHER
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*FAST, *SLOW, *FOLDED])
+def test_a_folder_that_is_read_again_gives_the_same_model(name, convert, tmp_path):
+    model, config, _ = convert(name)
+    to_hugging_face(model, tmp_path / "out")
+    again, _ = from_hugging_face(tmp_path / "out")
+    for ours, theirs in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), ours.path)
+    assert different_options(tmp_path / "out", config) <= OTHER | OTHER_FOLDED
+
+
+def sizes(**options):
+    given = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
+    return {**given, **options}
+
+
+OWN = {
+    "bert": (models.bert, {"vocabulary_size": 13, "max_length": 7}),
+    "gpt2": (models.gpt, {"vocabulary_size": 13, "max_length": 7}),
+    "llama": (models.llama, {"vocabulary_size": 13}),
+    "mistral": (models.mistral, {"vocabulary_size": 13, "window": 3}),
+    "gemma2": (models.gemma, {"vocabulary_size": 13, "window": 3}),
+    "vit": (models.vit, {"num_classes": 3, "image_shape": (4, 4, 1), "patch_size": 2}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", OWN)
+def test_models_of_papers_are_written(family, tmp_path):
+    make, options = OWN[family]
+    model = make(**sizes(**options))
+    assert to_hugging_face(model, tmp_path / "out") == family
+    again, _ = from_hugging_face(tmp_path / "out")
+    shape = [1 if size is None else size for size in model.inputs[0].shape]
+    x = np.ones([5 if i == 1 and len(shape) == 2 else n for i, n in enumerate(shape)], "int32")
+    np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
+
+
+@pytest.mark.slow
+def test_a_sentence_encoder_keeps_its_pooling(tmp_path):
+    bert = models.bert(13, **sizes(num_layers=1, max_length=7))
+    parts = ("embedding", "encoder", "position", "segment", "norm")
+    parts = {name: getattr(bert, name) for name in parts}
+    model = models.Classifier(**parts, num_classes=None, pooling="mean")
+    to_hugging_face(model, tmp_path / "out")
+    again, _ = from_hugging_face(tmp_path / "out")
+    assert again.pooling == "mean" and again.pooler is None
+    x = np.array([[3, 5, 4, 0]])
+    np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
+    # transformers makes a pooler, which it would draw at random.
+    assert "pooler.dense.weight" in safetensors.numpy.load_file(tmp_path / "out" / SINGLE)
+
+
+def misfit(make, **options):
+    return lambda: make(13, **sizes(num_layers=1, **options))
+
+
+UNFIT = {
+    "a pattern": (
+        misfit(models.bert, pattern=patterns.Local(3, causal=False)),
+        "`model.encoder.block[0].attention.pattern` must be Dense(), as in a model of bert. "
+        "Received: model.encoder.block[0].attention.pattern=Local(3, causal=False).",
+    ),
+    "a window in one layer": (
+        lambda: models.gpt(13, **sizes(pattern=lambda i: patterns.Local(3) if i else "causal")),
+        "`model.depth.block[1].attention.pattern` must be Causal(), as in a model of gpt2. ",
+    ),
+    "an activation": (misfit(models.bert, activation="selu"), "Received: activation=<function "),
+    "a depth": (
+        lambda: models.universal_transformer(13, **sizes(num_layers=1)),
+        "",
+    ),
+    "experts": (misfit(models.mixtral), "`model.depth.blocks.0.feed_forward` has no "),
+    "a pooling": (
+        lambda: models.vit(3, (4, 4, 1), 2, **sizes(pooling="mean")),
+        "`model.embedding.class_token` must be True",
+    ),
+    "positions": (
+        misfit(models.transformer_xl),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "part", both(["a pattern"], [name for name in UNFIT if name != "a pattern"])
+)
+def test_a_part_that_no_family_has_is_named(part, tmp_path):
+    make, expected = UNFIT[part]
+    with pytest.raises(ValueError, match="Received: ") as caught:
+        to_hugging_face(make(), tmp_path / "out")
+    assert expected in str(caught.value) and not list(tmp_path.iterdir())
+
+
+def test_shards_hold_the_tensors_of_one_file(tmp_path):
+    config, weights, _ = checkpoint_folders.load_golden("gpt2")
+    one = checkpoint_folders.write_folder(tmp_path / "one", config, weights)
+    out = tmp_path / "out"
+    out.mkdir()
+    write_tensors(out, list_tensors(one), shard_size=2000)
+    index = json.loads((out / INDEX).read_text())
+    files = sorted(set(index["weight_map"].values()))
+    assert files[0] == f"model-00001-of-{len(files):05}.safetensors" and len(files) > 3
+    assert index["metadata"]["total_size"] == sum(value.nbytes for value in weights.values())
+    for file in files:
+        held = safetensors.numpy.load_file(out / file).values()
+        assert len(held) == 1 or sum(value.nbytes for value in held) <= 2000
+    found = list_tensors(out)
+    for key, value in weights.items():
+        np.testing.assert_array_equal(found[key][1](), value, key)
+
+
+def test_a_run_that_ends_early_leaves_no_folder(convert, tmp_path, monkeypatch):
+    """The configuration, without which nothing loads a folder, is the last file."""
+    seen = []
+
+    def fail(folder, name, content):
+        seen.extend(os.listdir(folder))
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(writing, "write_file", fail)
+    with pytest.raises(OSError, match="No space"):
+        to_hugging_face(convert("gpt2")[0], tmp_path / "out")
+    assert seen == [SINGLE] and not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_exists_is_kept(convert, tmp_path):
+    with pytest.raises(ValueError, match="`folder` must not exist yet"):
+        to_hugging_face(convert("gpt2")[0], tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_refused():
+    stored = StoredModel(Config("folder", {"model_type": "gpt2"}), "model.", ("head",))
+    for name in ("head.bias", "bias"):
+        stored.transfer(name, Fold([keras.Variable([1.0, np.nan])], (2,)))
+    assert [*stored.tensors] == ["head.bias", "model.bias"]
+    with pytest.raises(ValueError, match="finite.*'model.bias'"):
+        stored.tensors["model.bias"][1]()
+
+
+def test_a_weight_that_the_family_lacks_must_be_zero():
+    stored = StoredModel(Config("folder", {"model_type": "qwen2"}))
+    stored.leave_out(keras.Variable([0.0, 0.0]))
+    with pytest.raises(ValueError, match="must be 0: checkpoints of qwen2 have no such weight"):
+        stored.leave_out(keras.Variable([0.0, -2.0]))
+
+
+@pytest.mark.parametrize("scale", [None, 3.0])
+def test_a_fold_is_inverted(scale):
+    """Three variables of other shapes share a tensor with other axes."""
+    random = np.random.default_rng(0)
+    tensor = random.normal(size=(15, 2, 7)).astype("float32")
+    variables = [keras.Variable(np.zeros((2, 7, 5), "float32")) for _ in range(3)]
+    scales = None if scale is None else (scale, 1.0, 1 / scale)
+    fold = Fold(variables, tensor.shape, (1, 2, 0), scales, offset=1.0)
+    fold.assign(tensor)
+    parts = tensor.transpose(1, 2, 0).reshape(2, 7, 3, 5)
+    for index, factor in enumerate(scales or (1, 1, 1)):
+        expected = (parts[:, :, index] + 1) * factor - 1
+        np.testing.assert_allclose(variables[index].numpy(), expected, atol=1e-6)
+    if scale is None:
+        np.testing.assert_array_equal(fold.tensor(), tensor)
+    np.testing.assert_allclose(fold.tensor(), tensor, atol=1e-6)

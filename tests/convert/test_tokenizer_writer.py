@@ -1,0 +1,70 @@
+"""Files written for a tokenizer are read as the same tokenizer."""
+
+import json
+import os
+import pathlib
+
+import pytest
+
+from keras_attn import text
+from keras_attn.convert.hugging_face.tensor_writer import write_file
+from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
+from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
+
+GOLDEN = pathlib.Path(os.environ.get("GOLDEN_IDS", pathlib.Path(__file__).parent / "golden_ids"))
+BERT = pytest.param("bert", marks=pytest.mark.slow)
+NAMES = [BERT, "gpt2", "roberta", "qwen2", "llama3", "marian"]
+
+
+def written(tokenizer, folder, model_type="gpt2"):
+    for name, content in tokenizer_files(tokenizer, model_type).items():
+        write_file(folder, name, content)
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_are_read_as_the_same_tokenizer(name, tmp_path):
+    tokenizer = read_tokenizer(GOLDEN / name)
+    again = read_tokenizer(written(tokenizer, tmp_path))
+    assert type(again) is type(tokenizer) and again.get_config() == tokenizer.get_config()
+
+
+@pytest.mark.parametrize("name", [BERT, "gpt2", "roberta"])
+def test_the_files_of_older_versions_agree(name, tmp_path):
+    tokenizer = read_tokenizer(GOLDEN / name)
+    (written(tokenizer, tmp_path) / "tokenizer.json").unlink()
+    if name != "bert":
+        settings = {"tokenizer_class": {"gpt2": "GPT2Tokenizer"}.get(name, "RobertaTokenizer")}
+        marks = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+        settings |= marks if name == "roberta" else {}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    again = read_tokenizer(tmp_path)
+    lines = ["Naïve words, 12345!", " two  spaces\n", "日本"]
+    ours, theirs = (t.encode_as_lists(lines) for t in (tokenizer, again))
+    assert [row.tolist() for row in ours] == [row.tolist() for row in theirs]
+    for part in ("start", "middle", "end"):
+        assert getattr(again.template, part) == getattr(tokenizer.template, part)
+
+
+@pytest.mark.parametrize("ends", [(True, False), (False, False), (True, True)])
+def test_a_sentencepiece_model_keeps_its_bytes(ends, tmp_path):
+    lines = ["the cat sat", "a dog ran", "the dogs sat on a mat"]
+    model = text.SentencePiece.train(lines, 40)
+    start, end = (
+        (i,) if is_added else ()
+        for i, is_added in zip((model.bos_id, model.eos_id), ends, strict=True)
+    )
+    tokenizer = text.SentencePiece(model.to_bytes(), text.Template(start, end + start, end))
+    again = read_tokenizer(written(tokenizer, tmp_path, "llama"))
+    assert again.get_config() == tokenizer.get_config()
+
+
+def test_another_template_is_refused(tmp_path):
+    tokenizer = text.SentencePiece.train(["the cat sat", "a dog ran"], 30)
+    with pytest.raises(ValueError, match="special tokens of `tokenizer` are not those of gpt2"):
+        tokenizer_files(tokenizer, "gpt2")
+
+
+def test_a_tokenizer_without_a_counterpart_is_refused():
+    with pytest.raises(ValueError, match="`tokenizer` must be one of `WordPiece`, .*Received"):
+        tokenizer_files(text.Characters("abc"), "gpt2")
