@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_attn import models
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.family import Family, read_options, read_part
+from keras_attn.convert.hugging_face.family import FIRST, Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.text_classifier import (
     build_alike,
@@ -38,7 +38,6 @@ BLOCK = {
 
 
 POOLER, CLASSIFIER, POOLER_ACTIVATION = "pre_classifier", "classifier", "relu"
-FIRST = "encoder.blocks.0"
 # Of each option of `config.json`, where the model has it.
 OPTIONS = {
     "vocab_size": "embedding.vocabulary_size",

@@ -11,6 +11,17 @@ _FREE = {
     *("name", "remat", "seed", "trainable"),
 }
 _FREE_ENDINGS = ("_constraint", "_initializer", "_regularizer")
+# Where encoders have the options of `config.json` that several families share.
+FIRST = "encoder.blocks.0"
+ENCODER_OPTIONS = {
+    "num_hidden_layers": "encoder.num_layers",
+    "num_attention_heads": f"{FIRST}.attention.num_heads",
+    "hidden_size": "embedding.hidden_dim",
+    "intermediate_size": f"{FIRST}.feed_forward.intermediate_dim",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": f"{FIRST}.attention.dropout",
+    "layer_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,13 @@
 
 from keras_attn import models
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.family import Family, read_options, read_part
+from keras_attn.convert.hugging_face.family import (
+    ENCODER_OPTIONS,
+    FIRST,
+    Family,
+    read_options,
+    read_part,
+)
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.text_classifier import label_options
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_part
@@ -19,18 +25,8 @@ BLOCK = {
 }
 
 
-FIRST = "encoder.blocks.0"
 # Of each option of `config.json`, where the model has it.
-OPTIONS = {
-    "patch_size": "embedding.patch_size",
-    "num_hidden_layers": "encoder.num_layers",
-    "num_attention_heads": f"{FIRST}.attention.num_heads",
-    "hidden_size": "embedding.hidden_dim",
-    "intermediate_size": f"{FIRST}.feed_forward.intermediate_dim",
-    "hidden_dropout_prob": "dropout",
-    "attention_probs_dropout_prob": f"{FIRST}.attention.dropout",
-    "layer_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
-}
+OPTIONS = {**ENCODER_OPTIONS, "patch_size": "embedding.patch_size"}
 
 
 def convert(checkpoint, overrides):
