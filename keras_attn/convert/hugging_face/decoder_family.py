@@ -48,7 +48,7 @@ def decoder_family(architecture, read, more):
         ),
         prefix="model.",
         heads=("lm_head",),
-        free=("mask_zero",),  # padding is at the end, where no token sees it
+        free=("pad_id",),  # padding is at the end, where no token sees it
     )
 
 

@@ -102,5 +102,5 @@ FAMILY = Family(
     build=lambda config, model: _build(config, {}),
     copy_weights=copy_weights,
     prefix="transformer.",
-    free=("mask_zero",),  # padding is at the end, where no token sees it
+    free=("pad_id",),  # padding is at the end, where no token sees it
 )

@@ -86,7 +86,12 @@ def to_hugging_face(
         )
     model_type = _model_type(model)
     family = FAMILIES[model_type]
-    options = {"model_type": model_type, "dtype": "float32", **family.options(model)}
+    options = {
+        "model_type": model_type,
+        "dtype": "float32",
+        **_ids(model, tokenizer),
+        **family.options(model),
+    }
     config = Config(folder, options)
     check_fit(model, family.build(config, model), model_type, family.free)
     # The class without a head has no prefix before its names.
@@ -99,7 +104,7 @@ def to_hugging_face(
         files = {**files, **tokenizer_files(tokenizer, model_type)}
     if generation_config is not None:
         files["generation_config.json"] = dict(generation_config)
-    files[FILE] = {**options, **_ids(model, tokenizer)}  # last: without it nothing loads a folder
+    files[FILE] = options  # last: without it nothing loads a folder
     with atomic_directory(folder) as temporary:
         write_tensors(temporary, stored.tensors, shard_size)
         for name, content in files.items():
@@ -135,7 +140,7 @@ def _ids(model, tokenizer):
     """Return the ids of special tokens, instead of those that each class has by default."""
     if not hasattr(model.embedding, "vocabulary_size"):
         return {}
-    pad = 0 if model.embedding.mask_zero else None
+    pad = model.embedding.pad_id
     if tokenizer is None or type(model) is not models.CausalLanguageModel:
         return {"pad_token_id": pad, "bos_token_id": None, "eos_token_id": None}
     return {
