@@ -176,6 +176,13 @@ class ScheduleOptions(Options):
         epochs = min(self.epochs, steps)
         return dataclasses.replace(self, epochs=epochs, steps=math.ceil(steps / epochs) * epochs)
 
+    def passes(self, num_batches):
+        """Return the number of passes over so many batches: those in `steps`, but at least one.
+
+        Without `steps` it is `epochs`.
+        """
+        return self.epochs if self.steps is None else max(1, self.steps // num_batches)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SizeOptions(Options):
@@ -188,7 +195,7 @@ class SizeOptions(Options):
 
     def check(self):
         super().check()
-        if self.hidden_dim % self.num_heads:
+        if self.hidden_dim and self.hidden_dim % self.num_heads:
             raise OptionError(
                 "--num-heads must divide --hidden-dim. "
                 f"Received: {self.num_heads} and {self.hidden_dim}."

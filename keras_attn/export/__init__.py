@@ -17,7 +17,9 @@ from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.signatures.class_predictor import ClassPredictor
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.segment_steps import SegmentSteps
+from keras_attn.export.signatures.text_classifier import TextClassifier
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
+from keras_attn.export.signatures.text_tagger import TextTagger
 from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
@@ -29,7 +31,9 @@ __all__ = [
     "ImageGenerator",
     "Inspection",
     "SegmentSteps",
+    "TextClassifier",
     "TextGenerator",
+    "TextTagger",
     "TokenEncoder",
     "TokenGenerator",
     "TokenStream",

@@ -53,3 +53,22 @@ def check_vocabularies(model, tokenizer):
             "`model` and `tokenizer` must have vocabularies of the same size. "
             f"Received: {sizes[0]} and {sizes[1]}."
         )
+
+
+def check_reads(model, tokenizer):
+    """Raise a `ValueError` if the model reads no ids, or lacks ids that the tokenizer has.
+
+    It may have more: that of a mask, or rows that make the size of its table even.
+    """
+    size = getattr(tokenizer, "vocabulary_size", None)
+    check_that(size is not None, "one of `keras_attn.text`", tokenizer=tokenizer)
+    known = getattr(model.embedding, "vocabulary_size", 0)
+    wanted = f"one of at most {known} ids, those of the model's embedding"
+    check_that(size <= known, wanted, tokenizer=tokenizer)
+
+
+def check_labels(labels, num_classes):
+    """Raise a `ValueError` unless there is one string for each class."""
+    is_text = all(isinstance(label, str) for label in labels)
+    wanted = f"a list of {num_classes} strings, one for each class"
+    check_that(is_text and len(labels) == num_classes, wanted, labels=labels)

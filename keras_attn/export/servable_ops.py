@@ -29,7 +29,7 @@ _OPS_BY_VERSION = {
         StopGradient StridedSlice StridedSliceGrad StringJoin StringLength Sub Substr Sum Tanh
         TanhGrad TensorListReserve TensorListSetItem TensorListStack TensorScatterSub Tile
         TopKV2 Transpose UnicodeDecode UnicodeEncode Unpack VarHandleOp Where While ZerosLike
-        SentencepieceOp SentencepieceTokenizeOp SentencepieceDetokenizeOp
+        SentencepieceOp SentencepieceTokenizeOp SentencepieceDetokenizeOp NormalizeUTF8
     """,
     (2, 4): "StatelessRandomUniformFullIntV2 StatelessRandomUniformV2",
     # TensorFlow 2.21 writes DisableCopyOnRead into every SavedModel, to save variables again.

@@ -116,6 +116,11 @@ class Classifier(Model):
         self.dropout, self.head = dropout, head
         self.segment, self.norm, self.pooler = segment, norm, pooler
 
+    @property
+    def max_length(self):
+        """Maximum number of tokens; None for no limit."""
+        return assembly.max_num_positions(self.position, self.encoder)
+
 
 class _Pool(keras.layers.Layer):
     """Reduce (B, T, D) to (B, D), by the first position or by the mean of all but padding."""

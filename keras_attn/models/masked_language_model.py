@@ -68,6 +68,11 @@ class MaskedLanguageModel(Model):
         self.dropout, self.drop = dropout, drop
 
     @property
+    def max_length(self):
+        """Maximum number of tokens; None for no limit."""
+        return assembly.max_num_positions(self.position, self.encoder)
+
+    @property
     def segment_inputs(self):
         """For an input of segment ids that is none of the graph, the input that it belongs to."""
         return {} if "segment_ids" in self.input else {"segment_ids": "token_ids"}

@@ -36,9 +36,7 @@ class TranslationRun(TrainingRun):
 
     @property
     def epochs(self):
-        if self.options.steps is None:
-            return self.options.epochs
-        return max(1, self.options.steps // len(self.batches))
+        return self.options.passes(len(self.batches))
 
     def training_data(self):
         free_axes = () if self.options.packing else (0, 1)

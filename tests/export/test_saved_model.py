@@ -203,12 +203,12 @@ def test_unservable_ops_are_found(tmp_path):
         def __call__(self, x):
             import tensorflow_text
 
-            return tensorflow_text.normalize_utf8(x)
+            return tensorflow_text.case_fold_utf8(x)
 
     for module, found in (
         (Compiled(), "_XlaMustCompile"),
         (FromPython(), "EagerPyFunc"),
-        (FromText(), "NormalizeUTF8"),
+        (FromText(), "CaseFoldUTF8"),
     ):
         directory = str(tmp_path / found)
         tf.saved_model.save(module, directory)

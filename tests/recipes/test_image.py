@@ -13,7 +13,6 @@ from matplotlib.image import imread
 from recipe_runs import card, error_of
 
 from keras_attn import patterns
-from keras_attn.callbacks import Resume
 from recipes.card import read_history
 from recipes.image.architectures import build
 from recipes.image.batches import ShuffledBatches
@@ -53,14 +52,7 @@ def train(out):
 
 @pytest.mark.slow
 def test_a_killed_run_ends_like_an_undisturbed_one(tmp_path, monkeypatch):
-    on_epoch_end = Resume.on_epoch_end
-
-    def save_and_die(self, epoch, logs=None):
-        on_epoch_end(self, epoch, logs)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Resume, "on_epoch_end", save_and_die)
+    with recipe_runs.killed_after_an_epoch(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "killed")
     weights, losses = train(tmp_path / "killed")

@@ -7,7 +7,6 @@ import pytest
 import recipe_runs
 from recipe_runs import card
 
-from keras_attn.callbacks import Resume
 from recipes.masked_language_model.batches import MaskedSegments, mask_tokens
 from recipes.masked_language_model.training import MaskedLanguageModelRun
 
@@ -78,14 +77,7 @@ def test_a_killed_run_ends_like_an_undisturbed_one(monkeypatch, text, tmp_path):
         started.train()
         return started.model.get_weights()
 
-    on_epoch_end = Resume.on_epoch_end
-
-    def save_and_die(self, epoch, logs=None):
-        on_epoch_end(self, epoch, logs)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Resume, "on_epoch_end", save_and_die)
+    with recipe_runs.killed_after_an_epoch(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train("killed")
     for one, other in zip(train("killed"), train("whole"), strict=True):

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 import recipe_runs
@@ -16,6 +15,7 @@ from recipe_runs import card, error_of
 
 from keras_attn.text import PackedBatches
 from recipes.settings import save_settings
+from recipes.translate.options import RecipeOptions
 from recipes.translate.task import parallel_text
 from recipes.translate.training import TranslationRun
 
@@ -206,7 +206,7 @@ def test_bad_options_are_reported(capsys, broken, tmp_path):
 def test_a_run_takes_no_more_steps_than_asked(steps, epochs, length):
     """Whole epochs, here of seven batches, or a part of the first one."""
     run = object.__new__(TranslationRun)
-    run.options = SimpleNamespace(steps=steps, epochs=48, packing=None)
+    run.options = RecipeOptions(steps=steps, epochs=48)
     run.batches, run._batches = range(7), lambda split: range(2)
     train, valid = run.training_data()
     assert (run.epochs, len(train), len(valid)) == (epochs, length, 2)

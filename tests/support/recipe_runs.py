@@ -1,8 +1,10 @@
 """Recipes run in the process of the tests."""
 
+import contextlib
 import importlib
 import json
 
+from keras_attn.callbacks import Resume
 from recipes import cli
 
 
@@ -30,3 +32,17 @@ def error_of(capsys, recipe, *arguments):
 def card(out):
     """Return the card of a run."""
     return json.loads((out / "card.json").read_text())
+
+
+@contextlib.contextmanager
+def killed_after_an_epoch(monkeypatch):
+    """Within the context a training raises `KeyboardInterrupt` once it has saved an epoch."""
+    on_epoch_end = Resume.on_epoch_end
+
+    def save_and_die(self, epoch, logs=None):
+        on_epoch_end(self, epoch, logs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Resume, "on_epoch_end", save_and_die)
+        yield

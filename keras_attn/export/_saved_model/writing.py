@@ -11,7 +11,9 @@ from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.signatures.class_predictor import ClassPredictor
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.segment_steps import SegmentSteps
+from keras_attn.export.signatures.text_classifier import TextClassifier
 from keras_attn.export.signatures.text_generator import TextGenerator, TokenGenerator
+from keras_attn.export.signatures.text_tagger import TextTagger
 from keras_attn.export.signatures.token_encoder import TokenEncoder
 from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
@@ -22,7 +24,7 @@ from keras_attn.models.classifier import Classifier
 from keras_attn.models.masked_language_model import MaskedLanguageModel
 from keras_attn.models.model import Model
 from keras_attn.models.sequence_model import SequenceModel
-from keras_attn.ops.checks import check_choice
+from keras_attn.ops.checks import check_choice, check_that
 from keras_attn.positions import ImageCoordinates
 
 
@@ -38,6 +40,7 @@ def saved_model(
     version=None,
     stream=False,
     eos_id=None,
+    labels=None,
 ):
     """Write `path`/`version`/, a SavedModel whose signatures fit the kind of model.
 
@@ -63,6 +66,20 @@ def saved_model(
 
         classify: images (float32, [B, H, W, C]), or token_ids and lengths -> probabilities
             (float32, [B, K]), class (int32, [B])
+
+    Classifier of texts, with a tokenizer:
+
+        classify: text (string, [B]) -> label (string, [B]), probabilities (float32, [B, K]),
+            labels (string, [B, K])
+        classify_pair: text, second_text (string, [B]) -> label, probabilities, labels
+        ids: token_ids (int32, [B, T]), lengths (int32, [B]) -> probabilities, class
+
+    With one class `regress` gives a value (float32, [B]) in place of these outputs, without classes
+    `embed` gives features (float32, [B, D]).
+
+    Masked language model whose head gives classes, with a tokenizer and `labels`:
+
+        tag: text (string, [B]) -> words, labels (string, [B, W]), probabilities (float32, [B, W])
 
     Model with a memory:
 
@@ -115,14 +132,15 @@ def saved_model(
         stream: bool. If True, the signatures of a causal model are those of a `TokenStream`.
         eos_id: int, or a list of several. The token that ends a generated text, by default that of
             the tokenizer, or 3.
+        labels: list of the names of the classes of texts, by default their numbers, or of words.
 
     Returns:
         The directory of the version, a string.
 
     Raises:
         ValueError: if the version exists or is not positive, the model has too few positions for
-            `max_length`, a tokenizer does not fit the model, or the graph has an operation that
-            TensorFlow Serving does not run.
+            `max_length`, a tokenizer or `labels` do not fit the model, or the graph has an
+            operation that TensorFlow Serving does not run.
         ImportError: if tensorflow-serving-api is not installed.
 
     Example:
@@ -141,7 +159,7 @@ def saved_model(
     copied = contextlib.nullcontext((model, ())) if quantize is None else quantized(model)
     with copied as (model, variables):
         ends = max_length, max_source_length, eos_id
-        module = _module(model, tokenizer, strategy, ends, stream)
+        module = _module(model, tokenizer, strategy, ends, stream, labels)
         module.extra_variables = variables
         with new_version(path, version) as (temporary, directory):
             # A server computes no gradients, whose functions can be half the file.
@@ -156,8 +174,14 @@ def saved_model(
     return directory
 
 
-def _module(model, tokenizer, strategy, ends, stream):
+def _module(model, tokenizer, strategy, ends, stream, labels):
     """Return the module of functions that fits the model; `ends` are its lengths and end tokens."""
+    if isinstance(model, Classifier) and tokenizer is not None and model.image_shape is None:
+        return TextClassifier(model, tokenizer, labels, ends[1])
+    if isinstance(model, MaskedLanguageModel) and None not in (tokenizer, labels):
+        return TextTagger(model, tokenizer, labels, ends[1])
+    wanted = "None, but for classes of texts or words with a `tokenizer`"
+    check_that(labels is None, wanted, labels=labels)
     kind, make = None, None
     if stream:
         kind, make = "A stream", TokenStream

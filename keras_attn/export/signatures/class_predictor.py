@@ -12,7 +12,8 @@ class ClassPredictor(ModelFunctions):
 
         probabilities = softmax(logits),   class = argmax(logits)
 
-    Without classes the function is `embed`, which gives the features.
+    Without classes the function is `embed`, which gives the features; with one class it is
+    `regress`, which gives the logit as a `value`.
 
     Args:
         model: a `keras_attn.models.Classifier`.
@@ -31,18 +32,21 @@ class ClassPredictor(ModelFunctions):
     def __init__(self, model):
         super().__init__(model)
 
-        def classify(images):
-            """Return `probabilities` [B, K] and the `class` [B] of each row, or `features`."""
-            logits = model(images)
+        def classify(inputs):
+            """Return `probabilities` [B, K] and the `class` [B] of each row, or its one output."""
+            logits = model(inputs)
             if model.num_classes is None:
                 return {"features": logits}
+            if model.num_classes == 1:
+                return {"value": logits[:, 0]}
             classes = tf.argmax(logits, axis=-1, output_type=tf.int32)
             return {"probabilities": ops.softmax(logits), "class": classes}
 
         def classify_ids(token_ids, lengths):
             return classify(mask_ids(token_ids, lengths, pad_id))
 
-        self._embeds = model.num_classes is None
+        self.predict = classify
+        self.kind = {None: "embed", 1: "regress"}.get(model.num_classes, "classify")
         if model.image_shape is None:
             pad_id = check_padding(model)
             self.classify = of_ids()(classify_ids)
@@ -52,5 +56,4 @@ class ClassPredictor(ModelFunctions):
 
     @property
     def signatures(self):
-        name = "embed" if self._embeds else "classify"
-        return {name: self.classify, "serving_default": self.classify}
+        return {self.kind: self.classify, "serving_default": self.classify}

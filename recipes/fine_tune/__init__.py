@@ -1,0 +1,1 @@
+"""A trained model, or a new one, trained on texts of the user's with labels."""

@@ -1,0 +1,8 @@
+"""Fine-tune a model on texts with labels, evaluate it and export it; see README.md."""
+
+import sys
+
+from .. import cli
+
+if __name__ == "__main__":
+    sys.exit(cli.main(__package__))

@@ -1,0 +1,39 @@
+"""Early stopping of a run that may be resumed."""
+
+import keras
+
+from keras_attn.callbacks.npz import read_arrays, write_arrays
+
+from ..card import read_history
+
+
+class BestEpoch(keras.callbacks.Callback):
+    """Keep the weights of the epoch with the lowest validation loss, and stop some epochs later.
+
+    The losses of earlier epochs are read from the run's history, and the weights from a file, so
+    that a resumed run counts the epochs before it.
+
+    Args:
+        path: str. File of the weights, `.npz`.
+        history: str. The run's `history.csv`.
+        patience: int. Epochs without a lower loss that end the training.
+    """
+
+    def __init__(self, path, history, patience):
+        super().__init__()
+        self._path, self._history, self._patience = path, history, patience
+        self._losses = []
+
+    def on_train_begin(self, logs=None):
+        self._losses = [row["val_loss"] for row in read_history(self._history)]
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not self._losses or logs["val_loss"] < min(self._losses):
+            write_arrays(self._path, self.model.get_weights())
+        self._losses.append(logs["val_loss"])
+        best = self._losses.index(min(self._losses))
+        if len(self._losses) - 1 - best >= self._patience:
+            self.model.stop_training = True
+
+    def on_train_end(self, logs=None):
+        self.model.set_weights(read_arrays(self._path)[0])

@@ -1,0 +1,97 @@
+"""Texts with labels: those of the user's files, or made offline."""
+
+import datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import files
+from ..translate.dates import date_pairs
+from .python_source import code_lines, docstrings_by_package
+from .tables import read_columns
+
+SPLITS = ("train", "valid", "test")
+
+
+class Examples(NamedTuple):
+    """Texts, second texts (None without them), and labels, lists of one length."""
+
+    texts: list
+    seconds: list | None
+    labels: list
+
+    def __len__(self):
+        return len(self.texts)
+
+    def digest(self):
+        """Return a hash of all texts and labels."""
+        return files.digest(*map(repr, (*self.texts, *(self.seconds or ()), *self.labels)))
+
+
+def read_examples(options):
+    """Return the name of the data, and a dict of `Examples` by split; `test` may be missing."""
+    if options.train is None:
+        name, rows = _made_offline(options.task, options.seed)
+    else:
+        name = options.train
+        given = {"train": options.train, "valid": options.valid, "test": options.test}
+        rows = {split: _read(path, options) for split, path in given.items() if path}
+    if "valid" not in rows:
+        rows["train"], rows["valid"] = _divide(rows["train"], options, name)
+    return name, {split: _examples(rows[split], options) for split in SPLITS if split in rows}
+
+
+def _read(path, options):
+    """Return the rows of a file: texts, second texts, labels; "" where a task has no labels."""
+    columns = [name for name in (options.text_column, options.second_column) if name is not None]
+    labels = [] if options.task == "language_model" else [options.label_column]
+    rows = read_columns(path, *columns, *labels)
+    kinds = (str, list) if options.task == "tokens" else str
+    for number, row in enumerate(rows, start=1):
+        for column, value in zip(columns, row, strict=False):
+            if not isinstance(value, kinds):
+                raise ValueError(
+                    f"The column {column!r} of the file {path} must have texts. "
+                    f"Received: {value!r} in row {number}."
+                )
+    return rows if labels else [[*row, ""] for row in rows]
+
+
+def _divide(rows, options, name):
+    """Return the rows for training, and those held out, drawn by the seed."""
+    held_out = round(len(rows) * options.valid_share)
+    if not 0 < held_out < len(rows):
+        raise ValueError(
+            "--valid-share must hold out a row and leave one, or give --valid. "
+            f"Received: --valid-share {options.valid_share} of {len(rows)} rows of {name}."
+        )
+    order = np.random.default_rng(options.seed).permutation(len(rows))
+    rows = [rows[i] for i in order]
+    return rows[held_out:], rows[:held_out]
+
+
+def _examples(rows, options):
+    columns = [*map(list, zip(*rows, strict=True))]
+    return Examples(columns[0], columns[1] if options.second_column else None, columns[-1])
+
+
+def _made_offline(task, seed):
+    """Return the name of data that need no file, and their rows by split."""
+    if task == "regression":
+        pairs = date_pairs(5000, 500, 500, seed=seed, locales=("de", "en", "fr"))
+        rows = {split: [(text, _day_of_year(iso)) for text, iso in pairs[split]] for split in pairs}
+        rows["valid"] = rows.pop("val")
+        return "day of the year of a date", rows
+    if task == "tokens":
+        name, rows = "kinds of words of Python", code_lines()
+    else:
+        name, rows = "package of a docstring", docstrings_by_package()
+    if task == "language_model":
+        name, rows = "docstrings", [(text, "") for text, _ in rows]
+    order = np.random.default_rng(seed).permutation(len(rows))
+    rows, held_out = [rows[i] for i in order], len(rows) // 10
+    return name, {"train": rows[held_out:], "test": rows[:held_out]}
+
+
+def _day_of_year(iso):
+    return datetime.date.fromisoformat(iso).timetuple().tm_yday

@@ -1,0 +1,129 @@
+"""Options of the recipe."""
+
+import dataclasses
+
+from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
+
+TASKS = ("classification", "regression", "tokens", "language_model")
+# Options of a new model, without `--model`.
+_NEW = ("num_layers", "num_heads", "hidden_dim", "intermediate_dim", "vocabulary_size")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecipeOptions(
+    SizeOptions,
+    ScheduleOptions,
+    RunOptions,
+    out="runs/fine_tune",
+    num_layers={"new": 2},
+    num_heads={"new": 4},
+    hidden_dim={"new": 128},
+    intermediate_dim={"new": 512},
+    learning_rate={"": 0.0001, "new": 0.001},
+):
+    """Options of `recipes.fine_tune`."""
+
+    DESCRIPTION = (
+        "Trains a model of a folder of Hugging Face or of a .keras file further, on texts with "
+        "labels, evaluates it, exports it with its tokenizer and writes a result card. Without "
+        "--model the model is a new bert; without --train the data are made offline, from "
+        "docstrings and dates. The same command with the same --out resumes a run."
+    )
+
+    task: str = option("classification", choices=TASKS)
+    model: str | None = option(
+        None, "a folder of Hugging Face, or a .keras file (default: a new bert)"
+    )
+    tokenizer: str | None = option(
+        None, "of a .keras file (default: tokenizer.model beside it)", metavar="FILE"
+    )
+    from_scratch: bool = option(False, "keep the sizes of --model, and draw its weights anew")
+    train: str | None = option(
+        None, "a .csv, .tsv or .jsonl, each [.gz]; default: made offline", identity=False
+    )
+    valid: str | None = option(
+        None, "such a file (default: a share of --train)", identity=False, metavar="FILE"
+    )
+    test: str | None = option(
+        None, "such a file, evaluated at the end", identity=False, metavar="FILE"
+    )
+    valid_share: float = option(0.1, "of --train for validation, without --valid", within=(0, 0.9))
+    text_column: str = option("text", "name of the column", metavar="NAME")
+    second_column: str | None = option(
+        None, "column of a second text, for pairs (default: none)", metavar="NAME"
+    )
+    label_column: str = option("label", "name of the column", metavar="NAME")
+    max_length: int = option(128, "most tokens of a text; a longer one loses its end", at_least=3)
+    vocabulary_size: int | None = option(
+        {"new": 2000}, "most subwords of a new model's tokenizer", at_least=1
+    )
+    pooling: str | None = option(
+        None,
+        "of the model's outputs (default: the saved classifier's, or mean)",
+        choices=("first", "mean"),
+    )
+    pattern: str | None = option(
+        None, "in place of the model's (default: as it is)", choices=("dense", "local")
+    )
+    window: int | None = option(None, "of --pattern local, in tokens to each side", at_least=1)
+    dropout: float | None = option(
+        None, "in place of the model's (default: as it is)", within=(0, 1)
+    )
+    class_weights: str | None = option(
+        None, "weigh each class by the inverse of its frequency", choices=("balanced",)
+    )
+    batch_size: int = option(32, "texts of a step", at_least=1)
+    epochs: int = changed(
+        *(ScheduleOptions, "epochs", 10, "passes over the training data"), identity=False
+    )
+    steps: int | None = changed(
+        *(ScheduleOptions, "steps", None),
+        "in place of --epochs: whole epochs up to so many steps, or a part of one",
+        identity=False,
+    )
+    warmup_steps: int | None = changed(
+        ScheduleOptions, "warmup_steps", None, "steps up to the peak (default: a tenth of all)"
+    )
+    patience: int = option(
+        3,
+        "epochs without a lower validation loss that end the training; the weights are those of "
+        "the best epoch in any case",
+        at_least=1,
+        identity=False,
+    )
+
+    @property
+    def case(self):
+        return "" if self.model else "new"
+
+    def check(self):
+        super().check()
+        if self.model:
+            self._check_without(_NEW, "--model, which has sizes and a tokenizer of its own")
+        else:
+            self._check_without(("tokenizer",), "a new model; give --model")
+        if not self.train:
+            own = ("valid", "test", "second_column")
+            self._check_without(own, "the data that the recipe makes; give --train")
+        if (self.pattern == "local") != (self.window is not None):
+            raise OptionError(
+                "--pattern local and --window need each other. "
+                f"Received: --pattern {self.pattern} and --window {self.window}."
+            )
+        if self.from_scratch and not self.model:
+            raise OptionError("--from-scratch is for --model. Received: no --model.")
+        if self.task in ("tokens", "language_model"):
+            reason = f"--task {self.task}, which reads one text"
+            self._check_without(("second_column", "pooling"), reason)
+        if self.class_weights and self.task != "classification":
+            raise OptionError(
+                f"--class-weights is for --task classification. Received: --task {self.task}."
+            )
+
+    def _check_without(self, names, reason):
+        for name in names:
+            if getattr(self, name) is not None:
+                flag = f"--{name.replace('_', '-')}"
+                raise OptionError(
+                    f"{flag} does not fit {reason}. Received: {flag} {getattr(self, name)}."
+                )

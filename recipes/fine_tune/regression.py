@@ -1,0 +1,64 @@
+"""A number for a text, or for a pair of texts."""
+
+import math
+
+import keras
+import numpy as np
+
+from .scores import number_scores
+from .task import Task, classifier_of, outputs_of
+
+
+class Regression(Task):
+    """Numbers of texts, of mean 0 and deviation 1 in training and in their units after it.
+
+    Raises:
+        ValueError: if a label is no finite number, or all labels of the training rows are equal.
+    """
+
+    metric, curve = "mean_absolute_error", "val_loss"
+
+    def __init__(self, splits, options):
+        super().__init__(splits, options)
+        values = {split: self._values(splits[split]) for split in splits}
+        self._mean, self._deviation = values["train"].mean(), values["train"].std()
+        if self._deviation == 0:
+            raise ValueError(
+                f"The column {options.label_column!r} must have two different numbers at least. "
+                f"Received: only {self._mean:g}."
+            )
+
+    def model_of(self, start):
+        return classifier_of(start, 1, self.options.pooling)
+
+    def targets(self, examples):
+        """Return the standardised numbers, float32 (N,)."""
+        return ((self._values(examples) - self._mean) / self._deviation).astype("float32")
+
+    def compile_arguments(self):
+        return {"loss": keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")}
+
+    def evaluate(self, model, batches, examples):
+        """Return the mean absolute error and R squared."""
+        found = np.concatenate([outputs[:, 0] for outputs, _ in outputs_of(model, batches)])
+        return number_scores(self._values(examples), found, self._mean)
+
+    def finish(self, model):
+        """Give the trained model's output the units of the labels."""
+        kernel, bias = model.head.get_weights()
+        model.head.set_weights([kernel * self._deviation, bias * self._deviation + self._mean])
+
+    def _values(self, examples):
+        return np.array([self._number(label) for label in examples.labels])
+
+    def _number(self, label):
+        try:
+            value = float(label)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise ValueError(
+                f"The column {self.options.label_column!r} must have finite numbers. "
+                f"Received: {label!r}."
+            )
+        return value

@@ -1,0 +1,92 @@
+"""The base of the tasks: labels as targets of a model, its loss and its results."""
+
+import numpy as np
+
+from keras_attn import models
+
+from .rows import RowBatches, Rows, encode
+
+
+class Task:
+    """A task on texts.
+
+    A subclass defines `model_of(start)`, `targets(examples)`, `compile_arguments()` and
+    `evaluate(model, batches, examples)`, whose results are a dict with a `value` of the `metric`.
+
+    Args:
+        splits: dict of `Examples`.
+        options: the recipe's.
+
+    Attributes:
+        kinds: classes of models that a run may begin with.
+        metric: name of the result.
+        curve: name of the metric of `history.csv` that is drawn.
+    """
+
+    kinds = (models.MaskedLanguageModel, models.Classifier)
+    metric = curve = None
+
+    def __init__(self, splits, options):
+        self.options = options
+
+    def new_model(self, vocabulary_size, **arguments):
+        """Return a new model to begin with."""
+        return models.bert(vocabulary_size, **arguments)
+
+    def rows(self, model, tokenizer, examples, is_training=False):
+        """Return `Rows` of texts."""
+        inputs, lengths = encode(tokenizer, examples, model, self.options.max_length)
+        targets = self.targets(examples)
+        weights = self.weights(targets) if is_training else np.ones(len(targets))
+        return Rows(inputs, lengths, targets, weights.astype("float32"))
+
+    def weights(self, targets):
+        """Return a weight of each training row."""
+        return np.ones(len(targets))
+
+    def batches(self, rows, seed=None):
+        """Return batches of `Rows`, shuffled by a seed, or in their order without one."""
+        return RowBatches(rows, self.options.batch_size, seed)
+
+    def finish(self, model):
+        """Change the weights after the training, if the outputs should then differ."""
+
+    def labels(self):
+        """Return the entries of `labels.json`."""
+        return {}
+
+    def export_arguments(self, tokenizer):
+        """Return arguments of `export.saved_model`."""
+        return {"tokenizer": tokenizer, "max_source_length": self.options.max_length}
+
+
+def classifier_of(model, num_classes, pooling=None):
+    """Return a `Classifier` that shares the parts of a model and has a new head.
+
+    Args:
+        model: a `MaskedLanguageModel` or a `Classifier`.
+        num_classes: int.
+        pooling: "first" or "mean"; None for that of a `Classifier`, or "mean".
+    """
+    is_classifier = isinstance(model, models.Classifier)
+    return models.Classifier(
+        embedding=model.embedding,
+        encoder=model.encoder,
+        num_classes=num_classes,
+        position=model.position,
+        pooling=pooling or (model.pooling if is_classifier else "mean"),
+        dropout=model.dropout,
+        segment=model.segment,
+        norm=model.norm,
+        pooler=model.pooler if is_classifier else None,
+        name=model.name,
+    )
+
+
+def outputs_of(model, batches):
+    """Return a list of the outputs of a model for each batch, with the targets."""
+    found = []
+    for index in range(len(batches)):
+        inputs, targets, _ = batches.batch(0, index)
+        found.append((model.predict_on_batch(inputs), targets))
+    return found

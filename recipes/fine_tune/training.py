@@ -1,0 +1,107 @@
+"""One run of the recipe: data, model, training, evaluation, export and card."""
+
+import dataclasses
+import json
+
+from ..epoch_dataset import EpochDataset
+from ..files import digest, write
+from ..optimizer import JIT_COMPILE, adam
+from ..run import TrainingRun
+from .best_epoch import BestEpoch
+from .classification import Classification
+from .examples import read_examples
+from .language_model import LanguageModel
+from .regression import Regression
+from .saved_model import TOKENIZER, load_or_build
+from .tagging import Tagging
+from .vary import check_positions
+
+TASKS = {
+    "classification": Classification,
+    "regression": Regression,
+    "tokens": Tagging,
+    "language_model": LanguageModel,
+}
+
+
+def run(options, started):
+    FineTuneRun(options).execute(started)
+
+
+class FineTuneRun(TrainingRun):
+    """Training, evaluation and export of a fine-tuned model in the directory `options.out`."""
+
+    def __init__(self, options):
+        self.name, self.splits = read_examples(options)
+        data = digest(*(f"{split}{x.digest()}" for split, x in self.splits.items()))
+        super().__init__(options, {"sha256": data, **options.identity()})
+        self.task = TASKS[options.task](self.splits, options)
+        with self.scope():
+            start, self.tokenizer = load_or_build(self.task, self.splits["train"].texts)
+            self.model = self.task.model_of(start)
+        check_positions(self.model, options.max_length)
+        self.rows = {split: self._rows(split) for split in self.splits}
+        self.batches = self.task.batches(self.rows["train"], options.seed)
+        steps = self.epochs * len(self.training_data()[0])
+        schedule = dataclasses.replace(options, steps=steps).fill(warmup_steps=steps // 10)
+        with self.scope():
+            self.model.compile(
+                adam(schedule), jit_compile=JIT_COMPILE, **self.task.compile_arguments()
+            )
+
+    @property
+    def curve(self):
+        return self.task.curve
+
+    @property
+    def epochs(self):
+        return self.options.passes(len(self.batches))
+
+    def training_data(self):
+        train = EpochDataset(self.batches, (0, 1), stop=self.options.steps)
+        return train, EpochDataset(self.task.batches(self.rows["valid"]), (0, 1))
+
+    def train(self):
+        """Train, or resume training, and take the weights of the best epoch."""
+        options = self.options
+        best = BestEpoch(self.path("best.npz"), self.path("history.csv"), options.patience)
+        if not self.fit(*self.training_data(), callbacks=[best]):
+            best.set_model(self.model)  # the checkpoint has the last epoch's weights
+            best.on_train_end()
+        self.task.finish(self.model)
+
+    def data_bytes(self):
+        return sum(rows.nbytes for rows in self.rows.values())
+
+    def save_settings(self):
+        super().save_settings()
+        self.tokenizer.save(self.path(TOKENIZER))
+        write(self.path("labels.json"), json.dumps(self.task.labels(), indent=1))
+
+    def evaluate(self):
+        """Return the results on the held-out splits."""
+        found = {}
+        for split in self.splits:
+            if split != "train":
+                batches = self.task.batches(self.rows[split])
+                results = self.task.evaluate(self.model, batches, self.splits[split])
+                found[split] = {"metric": self.task.metric, **results}
+        return found
+
+    def export(self):
+        super().export(**self.task.export_arguments(self.tokenizer))
+
+    def card_entries(self):
+        return {
+            "task": self.name,
+            "texts": {split: len(examples) for split, examples in self.splits.items()},
+            "vocabulary_size": self.tokenizer.vocabulary_size,
+        }
+
+    def _rows(self, split):
+        rows = self.task.rows(self.model, self.tokenizer, self.splits[split], split == "train")
+        most = self.options.max_length
+        cut = int((rows.lengths >= most).sum())
+        if cut:
+            print(f"{split}: {cut} of {len(rows.lengths)} texts fill --max-length {most}.")
+        return rows

@@ -1,0 +1,102 @@
+"""Signatures of classifiers of texts: labels, values and features."""
+
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import export, text
+from keras_attn.models import Classifier, bert, vit
+
+TOKENIZER = text.Characters("abcde")
+LABELS = ["first", "zweites", "третий"]
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return bert(11, num_layers=1, num_heads=2, hidden_dim=6, intermediate_dim=7, max_length=5)
+
+
+def classifier(parts, num_classes, pooling="mean"):
+    model = Classifier(
+        parts.embedding,
+        parts.encoder,
+        num_classes,
+        position=parts.position,
+        pooling=pooling,
+        segment=parts.segment,
+        norm=parts.norm,
+    )
+    oracles.scramble(model)
+    return model
+
+
+@pytest.mark.slow
+def test_a_text_gets_the_label_of_its_highest_probability(parts):
+    model = classifier(parts, 3)
+    module = export.TextClassifier(model, TOKENIZER, LABELS)
+    texts = ["a", "bcd", "eeeeeeeee", ""]
+    found = module.text(texts)
+    assert [label.decode() for label in found["labels"][1].numpy()] == LABELS
+    for row, sentence in enumerate(texts):
+        (ids,) = TOKENIZER.encode_as_lists([sentence])
+        ids = np.append(ids[:4], 3)[None]  # five positions
+        logits = np.asarray(model({"token_ids": ids}))[0].astype("float64")
+        expected = np.exp(logits) / np.exp(logits).sum()
+        np.testing.assert_allclose(found["probabilities"][row], expected, atol=1e-5)
+        assert found["label"][row].numpy().decode() == LABELS[logits.argmax()]
+
+
+@pytest.mark.slow
+def test_a_pair_is_read_with_its_segments(parts):
+    model = classifier(parts, 3)
+    tokenizer = text.Characters("abcde")
+    tokenizer.template = text.Template(middle=(3,), end=(3,), second_segment=1)
+    module = export.TextClassifier(model, tokenizer, LABELS)
+    found = module.pair(["a"], ["b"])["probabilities"]
+    ids = {"token_ids": np.array([[4, 3, 5, 3]]), "segment_ids": np.array([[0, 0, 1, 1]])}
+    logits = np.asarray(model(ids))
+    np.testing.assert_allclose(found, np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
+    single = np.asarray(model({"token_ids": ids["token_ids"]}))
+    assert np.abs(single - logits).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_one_class_is_a_value_and_no_class_gives_features(parts):
+    model = classifier(parts, 1)
+    module = export.TextClassifier(model, TOKENIZER)
+    assert set(module.signatures) == {"regress", "regress_pair", "ids", "serving_default"}
+    found = module.text(["ab"])
+    expected = np.asarray(model({"token_ids": np.array([[4, 5, 3]])}))[:, 0]
+    np.testing.assert_allclose(found["value"], expected, atol=1e-6)
+    model = classifier(parts, None)
+    module = export.TextClassifier(model, TOKENIZER)
+    features = module.text(["ab"])["features"]
+    np.testing.assert_allclose(features, model(np.array([[4, 5, 3]])), atol=1e-6)
+
+
+def test_labels_and_tokenizers_that_do_not_fit_are_refused(parts, tmp_path):
+    model = classifier(parts, 3)
+    with pytest.raises(ValueError, match="list of 3 strings.*Received: labels=\\['a', 'b'\\]"):
+        export.TextClassifier(model, TOKENIZER, ["a", "b"])
+    with pytest.raises(ValueError, match="`tokenizer` must be one of at most 11 ids"):
+        export.TextClassifier(model, text.Characters("abcdefgh"), LABELS)
+    with pytest.raises(ValueError, match="`labels` must be None, but for classes of texts"):
+        export.saved_model(model, tmp_path, labels=LABELS)
+    images = vit(3, (4, 4, 1), 2, num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16)
+    with pytest.raises(ValueError, match="classifier.*without a `tokenizer`"):
+        export.saved_model(images, tmp_path, tokenizer=TOKENIZER)
+
+
+@pytest.mark.slow
+def test_an_export_answers_as_python(parts, tmp_path, assert_warmup_records_match):
+    model = classifier(parts, 3, pooling="first")
+    path = export.saved_model(model, tmp_path, tokenizer=TOKENIZER, labels=LABELS)
+    signatures = tf.saved_model.load(path).signatures
+    assert_warmup_records_match(path, signatures)
+    found = signatures["serving_default"](text=tf.constant(["a", "edcba"]))
+    module = export.TextClassifier(model, TOKENIZER, LABELS)
+    expected = module.text(["a", "edcba"])
+    assert set(found) == set(expected) == {"label", "labels", "probabilities"}
+    np.testing.assert_array_equal(found["label"], expected["label"])
+    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-6)

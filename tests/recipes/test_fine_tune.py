@@ -1,0 +1,291 @@
+"""The recipe from the command line: labels, early stopping, a saved model, exports, bad input."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import recipe_runs
+from fork_server import ROOT
+from recipe_runs import card, error_of
+
+from keras_attn import models, patterns, text
+from recipes.fine_tune.best_epoch import BestEpoch
+from recipes.fine_tune.examples import read_examples
+from recipes.fine_tune.saved_model import load_or_build
+from recipes.fine_tune.task import Task
+from recipes.fine_tune.training import FineTuneRun
+
+SMALL = [
+    *("--num-layers", "1", "--num-heads", "2", "--hidden-dim", "16", "--intermediate-dim", "32"),
+    *("--vocabulary-size", "60", "--max-length", "13", "--batch-size", "16"),
+]
+FRUIT, CITY = ("apple", "pear", "plum"), ("paris", "rome", "oslo")
+
+
+def parse(*options):
+    return recipe_runs.parse("fine_tune", *map(str, options))
+
+
+def write(path, rows, columns=("text", "label")):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([columns, *rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Sentences about fruit, and fewer about cities."""
+    generator = np.random.default_rng(3)
+
+    def sentence(words):
+        return " ".join(generator.choice([*words, "the", "a", "is", "here"], 5)) + " " + words[0]
+
+    rows = [(sentence(FRUIT), "fruit") for _ in range(90)]
+    rows += [(sentence(CITY), "city") for _ in range(30)]
+    return write(tmp_path_factory.mktemp("data") / "rows.csv", rows)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A masked language model with its tokenizer, as a run leaves them."""
+    folder = tmp_path_factory.mktemp("saved")
+    tokenizer = text.Characters.train(["abcdefghijklmnopqrstuvwxyz "])
+    tokenizer.save(folder / "tokenizer.model")
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 7}
+    model = models.bert(tokenizer.vocabulary_size + 1, **sizes, max_length=17)
+    oracles.scramble(model)
+    model.save(folder / "model.keras")
+    return folder / "model.keras"
+
+
+def loaded(*options):
+    return load_or_build(Task({}, parse(*options)), [])
+
+
+def test_training_stops_after_epochs_without_a_lower_loss_and_takes_the_best_weights(tmp_path):
+    """Also where a history of earlier epochs is there."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    history = tmp_path / "history.csv"
+    history.write_text("epoch,val_loss\n0,3.0\n1,1.0\n")
+    callback = BestEpoch(tmp_path / "best.npz", history, patience=2)
+    callback.set_model(model)
+    model.stop_training = False
+    callback.on_train_begin()
+    for epoch, (loss, stops) in enumerate([(0.5, False), (0.7, False), (0.6, True)], start=2):
+        model.set_weights([np.full((1, 1), epoch), np.zeros(1)])
+        callback.on_epoch_end(epoch, {"val_loss": loss})
+        assert model.stop_training == stops
+    callback.on_train_end()
+    assert model.get_weights()[0] == 2
+
+
+def test_a_saved_model_keeps_its_weights_under_another_pattern_and_dropout(saved):
+    model, tokenizer = loaded("--model", saved)
+    assert tokenizer.vocabulary_size == model.embedding.vocabulary_size - 1
+    changed = ("--pattern", "local", "--window", 2, "--dropout", 0.3)
+    other, _ = loaded("--model", saved, *changed)
+    attention = other.encoder.blocks[0].attention
+    assert attention.pattern == patterns.Local(2, causal=False)
+    assert attention.dropout == other.dropout == 0.3
+    for one, same in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, same)
+    ids = np.array([[5, 6, 7, 8, 9]])
+    far = np.array([[5, 6, 7, 8, 4]])
+    first = [np.asarray(x({"token_ids": i}))[0, 0] for x in (model, other) for i in (ids, far)]
+    assert np.abs(first[0] - first[1]).max() > 1e-4
+    np.testing.assert_array_equal(first[2], first[3])
+
+
+@pytest.mark.slow
+def test_weights_from_scratch_differ_from_the_saved_ones(saved):
+    model, _ = loaded("--model", saved, "--from-scratch")
+    table = keras.models.load_model(saved).embedding.get_weights()[0]
+    assert model.embedding.get_weights()[0].shape == table.shape
+    assert np.abs(model.embedding.get_weights()[0] - table).max() > 0.1
+
+
+TASKS = {"classification": str, "regression": int, "tokens": str, "language_model": str}
+
+
+SLOW = [pytest.param(task, marks=pytest.mark.slow) for task in ("classification", "language_model")]
+
+
+@pytest.mark.parametrize("task", ["regression", "tokens", *SLOW])
+def test_data_made_offline_have_labels_and_a_test(task):
+    _, splits = read_examples(parse("--task", task))
+    assert [*splits] == ["train", "valid", "test"]
+    assert all(isinstance(x, TASKS[task]) for x in splits["test"].labels)
+    assert (len({*splits["train"].labels}) > 2) == (task != "language_model")
+    assert not {*splits["train"].texts} & {*splits["test"].texts}
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--pattern", "local"], "--pattern local and --window need each other"),
+        (["--model", "a", "--num-layers", "3"], "--num-layers does not fit --model"),
+        (["--tokenizer", "a"], "--tokenizer does not fit a new model; give --model"),
+        (["--valid", "a.csv"], "--valid does not fit the data that the recipe makes"),
+        (["--from-scratch"], "--from-scratch is for --model"),
+        (["--task", "regression", "--class-weights", "balanced"], "for --task classification"),
+        (["--task", "tokens", "--pooling", "mean"], "--pooling does not fit --task tokens"),
+    ],
+)
+def test_bad_options_are_reported(options, message, capsys):
+    assert message in error_of(capsys, "fine_tune", *options)
+
+
+@pytest.mark.parametrize(
+    "rows, options, message",
+    [
+        (
+            [("a", "x"), ("b", "x")],
+            ("--valid", "x"),
+            "'label' must have two labels at least. Received: only 'x'",
+        ),
+        ([("a", "x"), ("b", "y")], ("--valid", "z"), "rows of valid have the label 'z', which no"),
+        ([("a", "x")], ("--valid-share", "0.5"), "--valid-share must hold out a row"),
+        ([("a", "x"), ("b", "y")], ("--text-column", "t"), "no column 't' in line 2"),
+        ([("a", "1"), ("b", "y")], ("--task", "regression", "--valid", "2"), "finite numbers.*'y'"),
+        ([("a", "1"), ("b", "1")], ("--task", "regression", "--valid", "2"), "two different num"),
+        ([("a", "x"), ("b", "y")], ("--valid", "x", "--max-length", "18"), "and 17 positions"),
+        ([("a", "x"), ("b", "y")], ("--valid", "x", "--model", "none.keras"), "does not exist"),
+        ([("a", "x"), ("b", "y")], ("--valid", "x", "--tokenizer", "none"), "no tokenizer file"),
+    ],
+)
+def test_bad_data_are_refused_in_one_sentence(rows, options, message, saved, tmp_path):
+    options = list(options)
+    if "--valid" in options:
+        place = options.index("--valid") + 1
+        options[place] = write(tmp_path / "valid.csv", [("c", options[place])])
+    given = {"--model": saved, "--max-length": 17, "--out": tmp_path / "out"}
+    given |= dict(zip(options[::2], options[1::2], strict=True))
+    train = write(tmp_path / "train.csv", rows)
+    arguments = [x for pair in given.items() for x in pair]
+    with pytest.raises(ValueError, match=message) as error:
+        FineTuneRun(parse("--train", train, *arguments))
+    assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
+
+
+def run(out, *options):
+    return recipe_runs.run("fine_tune", "--out", out, *map(str, options))
+
+
+@pytest.mark.slow
+def test_a_run_learns_and_its_export_answers_in_another_process(data, tmp_path, capsys):
+    options = ("--train", data, *SMALL, "--learning-rate", 0.01, "--class-weights", "balanced")
+    assert run(tmp_path, *options, "--epochs", 8) == 0
+    entries = card(tmp_path)
+    result = entries["results"]["valid"]
+    assert result["value"] > 0.9 > result["baseline"] and result["macro_f1"] > 0.9
+    names = ("model.keras", "curve.png", "labels.json", "tokenizer.model", "export/1", "best.npz")
+    assert all((tmp_path / name).exists() for name in names)
+    program = """
+import sys, tensorflow as tf, tensorflow_text
+signatures = tf.saved_model.load(sys.argv[1]).signatures
+found = signatures["serving_default"](text=tf.constant(["a plum is here", "the rome a oslo"]))
+print([label.decode() for label in found["label"].numpy()])
+pair = signatures["classify_pair"](text=tf.constant(["a"]), second_text=tf.constant(["plum"]))
+print(pair["probabilities"].shape, pair["labels"].numpy().tolist())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "export/1"],
+        cwd=ROOT.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == [
+        "['fruit', 'city']",
+        "(1, 2) [[b'city', b'fruit']]",
+    ], done.stderr[-2000:]
+    capsys.readouterr()
+    assert run(tmp_path, *options, "--max-length", 12) == 2
+    assert "started with other options" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_of_pairs_from_a_saved_model(saved, tmp_path):
+    """A second text decides the label."""
+    generator = np.random.default_rng(5)
+    rows = [(word, str(n), "ab"[n]) for word in "cdefghijkl" * 6 for n in generator.permutation(2)]
+    rows = [(one, "yes" if number == "1" else "no", label) for one, number, label in rows]
+    train = write(tmp_path / "pairs.csv", rows, ("text", "other", "label"))
+    options = ("--model", saved, "--second-column", "other", "--max-length", 9)
+    options = (*options, "--learning-rate", 0.01, "--epochs", 8)
+    assert run(tmp_path / "out", "--train", train, *options) == 0
+    assert card(tmp_path / "out")["results"]["valid"]["value"] > 0.9
+
+
+@pytest.mark.slow
+def test_a_regression_learns_and_exports_values(tmp_path):
+    import tensorflow as tf
+
+    generator = np.random.default_rng(7)
+    counts = generator.integers(1, 6, 200)
+    rows = [{"text": " ".join(["ab"] * n + ["c"] * 2), "label": int(n) * 100} for n in counts]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    sizes = ("--train", path, *SMALL, "--vocabulary-size", 12, "--learning-rate", 0.01)
+    assert run(tmp_path / "out", "--task", "regression", *sizes, "--epochs", 20) == 0
+    result = card(tmp_path / "out")["results"]["valid"]
+    assert result["value"] < 0.3 * result["baseline"] and result["r2"] > 0.8
+    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
+    found = signatures["regress"](text=tf.constant(["ab c c", "ab ab ab ab ab c c"]))["value"]
+    assert abs(found[0] - 100) < 60 and abs(found[1] - 500) < 60
+
+
+@pytest.mark.slow
+def test_words_are_labelled_by_an_export_as_in_training(tmp_path):
+    import tensorflow as tf
+
+    generator = np.random.default_rng(11)
+    names = {"cat": "noun", "dog": "noun", "runs": "verb", "eats": "verb", "the": "other"}
+    rows = [generator.choice([*names], generator.integers(2, 4)) for _ in range(150)]
+    rows = [(" ".join(words), " ".join(names[word] for word in words)) for words in rows]
+    train = write(tmp_path / "rows.tsv", rows)
+    train.write_text("\n".join("\t".join(row) for row in [("text", "label"), *rows]))
+    options = (*SMALL, "--vocabulary-size", 30, "--learning-rate", 0.02, "--epochs", 15)
+    assert run(tmp_path / "out", "--task", "tokens", "--train", train, *options) == 0
+    result = card(tmp_path / "out")["results"]["valid"]
+    assert result["value"] > 0.95 and set(result["f1"]) == {"noun", "verb", "other"}
+    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
+    found = signatures["tag"](text=tf.constant(["the dog eats", "runs"]))["labels"].numpy()
+    assert found.tolist() == [[b"other", b"noun", b"verb"], [b"verb", b"", b""]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["causal", "masked"])
+def test_a_language_model_learns_texts(kind, saved, tmp_path):
+    import tensorflow as tf
+
+    train = write(tmp_path / "rows.csv", [("abcabcabca",)] * 64, ("text",))
+    model = ("--model", saved) if kind == "masked" else (*SMALL, "--vocabulary-size", 9)
+    options = ("--task", "language_model", "--train", train, *model, "--max-length", 13)
+    options = (*options, "--learning-rate", 0.02, "--epochs", 20)
+    assert run(tmp_path / "out", *options, "--batch-size", 16) == 0
+    most = 2 if kind == "causal" else 5  # of 31 tokens
+    assert card(tmp_path / "out")["results"]["valid"]["value"] < most
+    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
+    if kind == "causal":
+        found = signatures["serving_default"](text=tf.constant(["abcab"]))["continuation"]
+        assert found.numpy()[0].decode() == "cabca"
+    else:
+        assert "encode" in signatures
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_ends_like_an_undisturbed_one(data, saved, tmp_path, monkeypatch):
+    options = ("--train", data, "--model", saved, "--max-length", 17, "--epochs", 3)
+    with recipe_runs.killed_after_an_epoch(monkeypatch):
+        assert run(tmp_path / "killed", *options) == 130
+    found = []
+    for out in ("killed", "whole"):
+        assert run(tmp_path / out, *options) == 0
+        found.append(keras.models.load_model(tmp_path / out / "model.keras").get_weights())
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)

@@ -1,0 +1,135 @@
+"""Labels and texts as targets: classes, numbers, labels of words, tokens of language models."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import oracles
+import pytest
+import recipe_runs
+
+from keras_attn import models, text
+from recipes.fine_tune import language_model
+from recipes.fine_tune.classification import Classification
+from recipes.fine_tune.examples import Examples
+from recipes.fine_tune.language_model import LanguageModel
+from recipes.fine_tune.regression import Regression
+from recipes.fine_tune.rows import RowBatches, Rows
+from recipes.fine_tune.scores import class_scores, number_scores
+from recipes.fine_tune.tagging import Tagging
+
+
+def parse(*options):
+    return recipe_runs.parse("fine_tune", *options)
+
+
+def classification(labels, *options):
+    examples = Examples(list(labels), None, list(labels))
+    return Classification({"train": examples}, parse(*options))
+
+
+def test_balanced_weights_give_each_class_the_same_sum():
+    task = classification("aaab", "--class-weights", "balanced")
+    weights = task.weights(task.targets(Examples("aaab", None, "aaab")))
+    np.testing.assert_allclose(weights, [2 / 3, 2 / 3, 2 / 3, 2])
+    assert classification("aaab").weights(np.array([0, 1])).tolist() == [1, 1]
+
+
+def test_scores_of_classes_count_each_class():
+    found = class_scores(np.array([0, 0, 1, 0]), np.array([0, 1, 1, 0]), ["a", "b", "c"], "texts")
+    assert found["value"] == 0.75 and found["baseline"] == 0.75
+    assert found["f1"] == pytest.approx({"a": 0.8, "b": 2 / 3, "c": 0})
+
+
+def test_labels_of_json_are_named_as_json_writes_them():
+    assert classification([True, 7, "no"]).names == ["7", "no", "true"]
+
+
+NUMBERS = Examples("abc", None, ["1", 3.0, "8"])
+
+
+def test_a_regression_trains_on_standardised_numbers():
+    task = Regression({"train": NUMBERS}, parse("--task", "regression"))
+    targets = task.targets(NUMBERS)
+    np.testing.assert_allclose([targets.mean(), targets.std()], [0, 1], atol=1e-6)
+    results = number_scores(np.array([1.0, 3.0, 8.0]), np.array([1.0, 4.0, 9.0]), 4)
+    assert results["value"] == pytest.approx(2 / 3) and results["baseline"] == pytest.approx(8 / 3)
+
+
+@pytest.mark.slow
+def test_a_regression_ends_in_the_units_of_its_labels():
+    task = Regression({"train": NUMBERS}, parse("--task", "regression"))
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 2, "intermediate_dim": 3}
+    model = task.model_of(models.bert(5, **sizes))
+    oracles.scramble(model)
+    ids = np.array([[1, 2], [3, 4]])
+    before = np.asarray(model(ids))
+    task.finish(model)
+    np.testing.assert_allclose(np.asarray(model(ids)), before * np.sqrt(26 / 3) + 4, rtol=1e-5)
+
+
+def test_each_epoch_has_all_rows_once_in_an_order_of_its_own():
+    lengths = np.array([3, 1, 2, 5, 4])
+    ids = np.arange(25).reshape(5, 5)
+    batches = RowBatches(Rows({"token_ids": ids}, lengths, np.arange(5), np.ones(5)), 2, seed=1)
+    orders = []
+    for epoch in (0, 1, 0):
+        found = [batches.batch(epoch, index) for index in range(len(batches))]
+        orders.append(np.concatenate([targets for _, targets, _ in found]).tolist())
+        for inputs, targets, _ in found:
+            width = lengths[targets].max()
+            np.testing.assert_array_equal(inputs["token_ids"], ids[targets, :width])
+    assert sorted(orders[0]) == sorted(orders[1]) == [0, 1, 2, 3, 4]
+    assert orders[0] == orders[2] != orders[1]
+
+
+PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] un ##able able to ##s go".split()
+
+
+def test_the_first_token_of_a_word_has_its_label():
+    """As the export reads words; a word without tokens, or beyond the length, has none."""
+    examples = Examples(
+        ["unable to  gos", ["go", "\u200b", "to"]], None, ["A B A", ["B", "A", "A"]]
+    )
+    task = Tagging({"train": examples}, parse("--task", "tokens", "--max-length", "6"))
+    rows = task.rows(SimpleNamespace(pad_id=0), text.WordPiece(PIECES), examples)
+    assert rows.inputs["token_ids"].tolist() == [[2, 5, 6, 8, 10, 3], [2, 10, 8, 3, 0, 0]]
+    assert rows.targets.tolist() == [[-1, 0, -1, 1, 0, -1], [-1, 1, 0, -1, -1, -1]]
+    assert rows.lengths.tolist() == [6, 4]
+
+
+def test_a_row_needs_a_label_for_each_word():
+    examples = Examples(["a b", "c d e"], None, ["x y", "x y"])
+    with pytest.raises(ValueError, match="Row 2 of train .* Received: 3 words and 2 labels"):
+        Tagging({"train": examples}, parse("--task", "tokens"))
+
+
+def test_a_causal_model_predicts_each_next_token_up_to_the_end():
+    tokenizer = text.Characters("ab")
+    task = LanguageModel({}, parse("--task", "language_model"))
+    start = models.gpt(6, num_layers=1, num_heads=1, hidden_dim=2, intermediate_dim=3)
+    rows = task.rows(task.model_of(start), tokenizer, Examples(["abb", "a"], None, ["", ""]))
+    assert rows.inputs["token_ids"].tolist() == [[4, 5, 5], [4, 3, 0]]
+    assert rows.targets.tolist() == [[5, 5, 3], [3, -1, -1]]
+    (inputs, targets, _) = task.batches(Rows(*rows)).batch(0, 0)
+    assert inputs["token_ids"].shape == targets.shape == (2, 3)
+
+
+def test_special_tokens_are_not_masked(monkeypatch):
+    monkeypatch.setattr(language_model, "_RATE", 0.5)
+    task = LanguageModel({}, parse("--task", "language_model", "--batch-size", "200"))
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 2, "intermediate_dim": 3}
+    model = task.model_of(models.bert(len(PIECES), **sizes))
+    examples = Examples(["unable to gos"] * 199 + ["go"], None, [""] * 200)
+    rows = task.rows(model, text.WordPiece(PIECES), examples)
+    inputs, targets, _ = task.batches(rows).batch(0, 0)
+    ids, tokens = rows.inputs["token_ids"], inputs["token_ids"]
+    is_special = np.isin(ids, [0, 2, 3])
+    np.testing.assert_array_equal(tokens[is_special], ids[is_special])
+    assert (targets[is_special] == -1).all()
+    chosen = targets >= 0
+    np.testing.assert_array_equal(targets[chosen], ids[chosen])
+    np.testing.assert_array_equal(tokens[~chosen], ids[~chosen])
+    assert 0.4 < chosen[~is_special].mean() < 0.6
+    assert 0.7 < (tokens == 4)[chosen].mean() < 0.9 and tokens.max() < len(PIECES)
+    again = task.batches(rows).batch(0, 0)[0]["token_ids"]
+    np.testing.assert_array_equal(tokens, again)
