@@ -20,6 +20,7 @@ from keras_attn.compat.keras_masks import get_keras_mask
 from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
 from keras_attn.compat.replica_losses import in_stateless_scope
 from keras_attn.compat.tensorflow_control_flow import has_gradient
+from keras_attn.compat.unallocated import without_values
 
 
 def test_flatten_layers_lists_each_layer_inside_once():
@@ -46,6 +47,17 @@ def test_a_stateless_scope_is_noticed():
     assert (inside, in_stateless_scope()) == (True, False), (
         "compat/replica_losses.py: `in_stateless_scope` no longer notices `keras.StatelessScope`"
     )
+
+
+def test_layers_are_built_without_values():
+    with without_values():
+        layer = keras.layers.Dense(2)
+        layer.build((None, 3))
+    with keras.StatelessScope():
+        pass  # which initializes the variables that wait for a value
+    message = "compat/unallocated.py: variables get values, or wait for them in another list"
+    assert layer.kernel.shape == (3, 2), message
+    assert variable_values.stored_value(layer.kernel) is None, message
 
 
 def test_a_variable_gives_its_stored_value_and_takes_another():

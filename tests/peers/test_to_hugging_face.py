@@ -8,6 +8,7 @@ import checkpoint_folders
 import numpy as np
 import pytest
 import safetensors.numpy
+import tensorflow as tf
 from fork_server import ROOT
 from peers import PYTHON
 
@@ -16,6 +17,12 @@ from keras_attn.convert import from_hugging_face, to_hugging_face
 pytestmark = pytest.mark.slow
 NAMES = sorted(path.stem for path in checkpoint_folders.GOLDEN.glob("*.npz"))
 TOLERANCE = 2e-6  # of the largest output
+STEP_TOLERANCE = 2e-5  # of the largest change of a tensor, or of its largest number
+# One folder of each family.
+STEPS = [
+    *("bert", "distilbert", "gpt2", "vit", "llama", "mistral", "qwen2", "qwen3"),
+    *("gemma", "gemma2", "gemma3"),
+]
 QUERY = "model.layers.0.self_attn.q_proj.weight"
 NORM = "model.layers.0.input_layernorm.weight"
 TABLE = "model.embed_tokens.weight"
@@ -97,6 +104,41 @@ def test_transformers_loads_a_folder_with_equal_outputs(name, written):
     # With these weights transformers in float32 differs from itself in float64 by 3e-6 for Gemma.
     tolerance = 1e-5 if name.startswith("gemma") else TOLERANCE
     assert difference(models[name], out / name) <= tolerance
+
+
+def frozen(name, model):
+    """Weights of ours that the family does not have, and that would be trained."""
+    if name == "distilbert":
+        return [model.segment.table]
+    if name == "qwen2":
+        return [block.attention.output_bias for block in model.depth.blocks]
+    return []
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_of_gradient_descent_is_that_of_transformers(name, written, tmp_path):
+    _, out = written
+    model, _ = from_hugging_face(out / name)
+    with np.load(out / name / "keras_attn_golden.npz") as file:
+        inputs = {k.removeprefix("input_"): x for k, x in file.items() if k.startswith("input_")}
+        mask = file["mask"]
+    kept = {id(variable) for variable in frozen(name, model)}
+    variables = [x for x in model.trainable_variables if id(x) not in kept]
+    with tf.GradientTape() as tape:
+        outputs = model(inputs)
+        factors = np.random.RandomState(1).standard_normal(outputs.shape).astype("float32")
+        loss = tf.reduce_sum(outputs * (factors * mask[..., None]))
+    for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+        if gradient is not None:  # a table that no token of the batch reads
+            variable.assign(variable - tf.convert_to_tensor(gradient))
+    to_hugging_face(model, tmp_path / "step")
+    files = out / name, out / name / "step", tmp_path / "step"
+    before, theirs, ours = (safetensors.numpy.load_file(x / "model.safetensors") for x in files)
+    for key, start in before.items():
+        size = np.abs(theirs[key] - start).max()
+        error = np.abs(ours[key] - theirs[key]).max()
+        assert error <= STEP_TOLERANCE * max(size, np.abs(start).max()), key
+        assert size > 0, key
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -3,6 +3,7 @@
 import os
 
 from keras_attn import models, positions
+from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face import (
     bert,
     decoder_family,
@@ -93,7 +94,9 @@ def to_hugging_face(
         **family.options(model),
     }
     config = Config(folder, options)
-    check_fit(model, family.build(config, model), model_type, family.free)
+    with without_values():
+        reference = family.build(config, model)
+    check_fit(model, reference, model_type, family.free)
     # The class without a head has no prefix before its names.
     is_whole = getattr(model, "num_classes", 1) is not None
     stored = StoredModel(config, family.prefix if is_whole else "", family.heads)
