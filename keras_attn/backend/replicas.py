@@ -1,5 +1,7 @@
 """The replicas that train a model: their number, sums over them, and the values of each."""
 
+import contextlib
+
 import keras
 from keras import ops
 
@@ -36,6 +38,12 @@ def num_shares():
     """Return the number of devices among which a batch is divided; JAX's variables stay whole."""
     distribution = keras.distribution.distribution()
     return 1 if distribution is None else distribution.num_model_replicas
+
+
+@per_backend
+def model_scope(model):
+    """Return the scope in which variables of `model` are made."""
+    return contextlib.nullcontext()
 
 
 @per_backend

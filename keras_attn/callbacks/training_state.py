@@ -4,8 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.backend.replicas import replicas_of
-from keras_attn.distribution.workers import model_scope
+from keras_attn.backend.replicas import model_scope, replicas_of
 from keras_attn.ops.checks import check_that
 
 

@@ -1,6 +1,5 @@
 """Worker processes: their addresses, the index of this one, and the failure of another."""
 
-import contextlib
 import json
 import os
 import re
@@ -150,13 +149,6 @@ def worker_of_strategy(strategy):
 def worker_suffix(worker, workers):
     """Return the suffix of the names of one worker's files in a directory that workers share."""
     return f"-worker-{worker}-of-{workers}" if workers > 1 else ""
-
-
-def model_scope(model):
-    """Return the scope in which variables of `model` are made."""
-    if keras.backend.backend() != "tensorflow":
-        return contextlib.nullcontext()
-    return model.distribute_strategy.scope()
 
 
 # Messages of TensorFlow 2.21 and JAX 0.10 when a collective or the coordination service fails.

@@ -12,6 +12,7 @@ from keras_attn.backend.loop_invariants import loop_invariants
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.loop import DecodingOptions, Strategy, read_inputs
 from keras_attn.generation.sampling import Greedy, Sample
+from keras_attn.layers.lora import num_changes
 from keras_attn.ops.checks import check_sizes, check_that
 
 # Compiled functions that are kept for each model.
@@ -183,7 +184,8 @@ def _check_positions(model, length, max_length):
 
 def _compiled(model, strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs):
     """Return the decoding function of a model, compiled at most once for the same arguments."""
-    key = strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs
+    changes = num_changes(model)
+    key = strategy, max_length, bos_id, eos_ids, jit_compile, num_inputs, changes
     with _lock:
         functions = _functions_of.setdefault(model, {})
         function = functions.pop(key, None)

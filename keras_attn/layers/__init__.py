@@ -1,4 +1,4 @@
-"""Layers: attention, feed-forward, the blocks that join them, embeddings and output heads."""
+"""Layers: attention, feed-forward, the blocks that join them, embeddings and heads; adapters."""
 
 from keras_attn.feed_forward import (
     FeedForward,
@@ -12,6 +12,8 @@ from keras_attn.layers.block import Block
 from keras_attn.layers.cross_attention_block import CrossAttentionBlock
 from keras_attn.layers.differential_attention import DifferentialAttention
 from keras_attn.layers.knn_attention import KNNAttention
+from keras_attn.layers.lora import add_lora, merge_lora
+from keras_attn.layers.lora_files import load_lora, save_lora
 from keras_attn.layers.masked_token_head import MaskedTokenHead
 from keras_attn.layers.multi_head_attention import MultiHeadAttention
 from keras_attn.layers.parallel_block import ParallelBlock
@@ -46,4 +48,8 @@ __all__ = [
     "TokenHead",
     "TrajectoryEmbedding",
     "TransformerBlock",
+    "add_lora",
+    "load_lora",
+    "merge_lora",
+    "save_lora",
 ]

@@ -11,11 +11,11 @@ from keras_attn.attention.inputs import positions_tensor
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.ops.checks import check_shape, check_sizes
-from keras_attn.ops.kernel_layer import KernelLayer
+from keras_attn.ops.low_rank import LowRankKernels
 from keras_attn.ops.shapes import rows_to_heads, rows_to_sequence
 
 
-class HeadProjections(KernelLayer):
+class HeadProjections(LowRankKernels):
     """Projections of queries, keys and values to heads, and of heads to the output.
 
         Q = X W_q + b_q,   K = Y W_k + b_k,   V = Y W_v + b_v,   out = [head_1 ...] W_o + b_o
@@ -217,4 +217,16 @@ class HeadProjections(KernelLayer):
     def kernel_of(self, name, kind="kernel"):
         """Return the kernel or bias of a projection; that of queries for shared keys."""
         name = "query" if name == "key" and self.shares_query else name
-        return getattr(self, f"{name}_{kind}")
+        weight = getattr(self, f"{name}_{kind}")
+        return self.updated(name, weight) if kind == "kernel" and name in self.updates else weight
+
+    def kernel_names(self):
+        """Return the names of the projections that have a kernel of their own."""
+        names = ("query", "key", "gate", "value", "output")
+        return [name for name in names if hasattr(self, f"{name}_kernel")]
+
+    def kernel_axes(self, name):
+        """Return the input axes and the output axes of a kernel."""
+        shape = tuple(getattr(self, f"{name}_kernel").shape)
+        inputs = 2 if name == "output" else 1
+        return shape[:inputs], shape[inputs:]

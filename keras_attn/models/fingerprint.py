@@ -7,11 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.layers.adapted_projections import merged_weights
+from keras_attn.ops.checksums import checksum, checksums_differ
+
 LENGTH = 3
 # Relative to the largest output: other machines and backends sum in another order.
 ANSWERS_DIFFER = {"float64": 1e-3, "float32": 1e-3, "float16": 0.05, "bfloat16": 0.1}
-# Relative to a weight's norm: loading may change a weight's precision only.
-WEIGHTS_DIFFER = 1e-2
 
 
 class Fingerprint(keras.layers.Layer):
@@ -34,8 +35,9 @@ class Fingerprint(keras.layers.Layer):
         return np.concatenate(numbers)
 
     def projections(self):
-        """Return one number for each weight of the model, and the weight's norm, (weights, 2)."""
-        return np.array([_projection(weight) for weight in self._model().weights], "float32")
+        """Return a checksum of each weight that a file of the model holds, (weights, 2)."""
+        values = [value for _, value in merged_weights(self._model())]
+        return np.array([checksum(value) for value in values], "float32")
 
     def save_own_variables(self, store):
         store["answer"] = self.answer()
@@ -55,9 +57,10 @@ class Fingerprint(keras.layers.Layer):
                 f"The model {model.name!r} was saved with {len(saved)} weights. "
                 f"Received: a model with {len(found)}."
             )
-        differ = np.abs(saved - found)[:, 0] > WEIGHTS_DIFFER * saved[:, 1]
+        differ = checksums_differ(saved, found)
         if differ.any():
-            paths = [w.path for w, differs in zip(model.weights, differ, strict=True) if differs]
+            weights = [weight for weight, _ in merged_weights(model)]
+            paths = [w.path for w, differs in zip(weights, differ, strict=True) if differs]
             raise ValueError(
                 f"The file is not as {model.name!r} was saved: {len(paths)} of its weights differ. "
                 f"Received: others at {', '.join(paths[:3])}."
@@ -75,14 +78,6 @@ class Fingerprint(keras.layers.Layer):
             f"The layers of {model.name!r} are of another version than those it was saved with. "
             f"Received: {received}."
         )
-
-
-def _projection(weight):
-    """Return the dot product of a weight with fixed numbers, and its norm."""
-    numbers = ops.convert_to_numpy(ops.cast(weight.value, "float32"))
-    rows = numbers.reshape(-1, numbers.shape[-1] if numbers.ndim else 1)
-    first, last = (np.cos(np.arange(size), dtype="float32") for size in rows.shape)
-    return first @ (rows @ last), np.linalg.norm(rows)
 
 
 def example(model):

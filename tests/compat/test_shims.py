@@ -18,6 +18,7 @@ from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.compat.keras_masks import get_keras_mask
 from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
+from keras_attn.compat.layer_weights import remove_weight, unlocked
 from keras_attn.compat.replica_losses import in_stateless_scope
 from keras_attn.compat.tensorflow_control_flow import has_gradient
 from keras_attn.compat.unallocated import without_values
@@ -31,6 +32,19 @@ def test_flatten_layers_lists_each_layer_inside_once():
     message = "compat/keras_layers.py: `Layer._flatten_layers` no longer lists all layers inside"
     assert found[0] is model and found.count(inner) == 1, message
     assert any(isinstance(layer, keras.layers.LSTMCell) for layer in found), message
+
+
+def test_a_built_layer_gains_and_loses_a_weight():
+    layer = keras.layers.Dense(2)
+    layer.build((None, 3))
+    with unlocked(layer):
+        layer.more = layer.add_weight((5,), name="more")
+    message = "compat/layer_weights.py: a built layer no longer"
+    assert [w.name for w in layer.weights] == ["kernel", "bias", "more"], f"{message} gains one"
+    with pytest.raises(ValueError):
+        layer.add_weight((5,), name="another")
+    remove_weight(layer, "more")
+    assert layer.more is None and len(layer.variables) == 2, f"{message} loses one"
 
 
 def test_the_implicit_mask_is_found():

@@ -27,6 +27,10 @@ def num_shares():
     return num_replicas()
 
 
+def model_scope(model):
+    return model.distribute_strategy.scope()
+
+
 def replicas_of(variable):
     value = variable.value
     if not isinstance(value, tf.distribute.DistributedValues):

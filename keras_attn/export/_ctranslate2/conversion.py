@@ -8,6 +8,7 @@ from keras import ops
 from keras_attn.export._ctranslate2.specification import specification
 from keras_attn.export.checks import check_float32, check_vocabularies
 from keras_attn.export.golden_outputs import outputs_match
+from keras_attn.layers.lora import check_merged
 from keras_attn.ops.atomic_files import atomic_directory
 from keras_attn.ops.checks import check_sizes
 from keras_attn.text import Tokenizer
@@ -73,6 +74,7 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
             "CTranslate2 is not installed: pip install 'keras_attn[ctranslate2]'"
         ) from error
     check_float32(model)
+    check_merged(model)
     if tokenizer is not None:
         check_vocabularies(model, tokenizer)
     if model.position is not None and model.position.max_length is not None:

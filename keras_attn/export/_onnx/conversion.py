@@ -11,6 +11,7 @@ from keras_attn.export._onnx.graphs import parts_of
 from keras_attn.export._onnx.op_handlers import handlers
 from keras_attn.export.checks import check_float32
 from keras_attn.export.golden_outputs import outputs_match
+from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.fingerprint import num_tokens
 from keras_attn.ops.atomic_files import atomic_file
@@ -88,6 +89,7 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024, eos_i
     what = next(iter(parts)) if what is None else what
     check_choice(parts, what=what)
     check_float32(model)
+    check_merged(model)
     try:
         import onnxruntime  # noqa: F401
         import tf2onnx.convert  # noqa: F401

@@ -19,6 +19,7 @@ from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 from keras_attn.export.versions import new_version
 from keras_attn.generation.decoding import check_model
+from keras_attn.layers.lora import check_merged
 from keras_attn.memory import StatefulSegments
 from keras_attn.models.classifier import Classifier
 from keras_attn.models.masked_language_model import MaskedLanguageModel
@@ -155,6 +156,7 @@ def saved_model(
     if isinstance(model, StatefulSegments):
         model = model.model
     check_choice((None, "int8"), quantize=quantize)
+    check_merged(model)
     prediction_log()  # raises before anything slow if its package is missing
     copied = contextlib.nullcontext((model, ())) if quantize is None else quantized(model)
     with copied as (model, variables):

@@ -1,0 +1,154 @@
+"""Projections of a model that an adapter can be added to, by their paths."""
+
+from fnmatch import fnmatchcase
+
+import keras
+from keras import ops
+
+from keras_attn.compat.layer_weights import remove_weight
+from keras_attn.ops.low_rank import LowRankKernels
+
+
+class KernelProjection:
+    """A projection whose kernel is a weight of a layer with several, such as attention.
+
+    An adapter's `parts` are its weights A and B; `kernel` is the weight W that it updates.
+    """
+
+    def __init__(self, path, layer, name):
+        self.path, self.layer, self.name = path, layer, name
+
+    @property
+    def kernel(self):
+        return getattr(self.layer, f"{self.name}_kernel")
+
+    @property
+    def axes(self):
+        """The input axes and the output axes of the kernel."""
+        return self.layer.kernel_axes(self.name)
+
+    @property
+    def scale(self):
+        """The factor of the product A B; None without an adapter."""
+        return self.layer.updates.get(self.name)
+
+    @property
+    def parts(self):
+        return self.layer.update_weights(self.name)
+
+    def add(self, rank, alpha):
+        self.layer.add_update(self.name, rank, alpha / rank)
+
+    def merge(self):
+        self.layer.merge_update(self.name)
+
+
+class DenseProjection:
+    """A `keras.layers.Dense`, whose adapter is that of Keras's `enable_lora`."""
+
+    def __init__(self, path, layer):
+        self.path, self.layer = path, layer
+
+    @property
+    def kernel(self):
+        is_enabled, self.layer.lora_enabled = self.layer.lora_enabled, False
+        kernel = self.layer.kernel  # the weight itself: with an adapter Keras returns a sum
+        self.layer.lora_enabled = is_enabled
+        return kernel
+
+    @property
+    def axes(self):
+        rows, columns = self.kernel.shape
+        return (rows,), (columns,)
+
+    @property
+    def scale(self):
+        return self.layer.lora_alpha / self.layer.lora_rank if self.layer.lora_enabled else None
+
+    @property
+    def parts(self):
+        return self.layer.lora_kernel_a, self.layer.lora_kernel_b
+
+    def add(self, rank, alpha):
+        self.layer.enable_lora(rank, lora_alpha=alpha)
+
+    def merge(self):
+        kernel, (a, b) = self.kernel, self.parts
+        kernel.assign(kernel + self.scale * ops.matmul(a, b))
+        for name in ("lora_kernel_a", "lora_kernel_b"):
+            remove_weight(self.layer, name)
+        self.layer.lora_enabled, self.layer.lora_rank, self.layer.lora_alpha = False, None, None
+
+
+def projections(model):
+    """Return the projections of a model, by path, such as `depth/blocks/0/attention/query`.
+
+    A path has the names of attributes, the indices of lists, and in a model made by Keras's
+    functional API the names of layers.
+    """
+    found, seen = {}, set()
+
+    def visit(path, layer):
+        if id(layer) in seen:
+            return  # shared by several parts: it has one kernel
+        seen.add(id(layer))
+        if isinstance(layer, LowRankKernels) and layer.built:
+            for name in layer.kernel_names():
+                own = "/".join((*path, name))
+                found[own] = KernelProjection(own, layer, name)
+        elif isinstance(layer, keras.layers.Dense) and layer.built:
+            # `output` is an attribute of every Keras layer, so a dense layer cannot have the name.
+            own = "/".join(path).removesuffix("_dense")
+            if layer.quantization_mode is None:
+                found[own] = DenseProjection(own, layer)
+        for name, part in _parts(layer):
+            visit((*path, name), part)
+
+    visit((), model)
+    return found
+
+
+def _parts(layer):
+    """Yield the names and the layers of the public attributes, then those of a model's graph."""
+    for name, value in vars(layer).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, keras.layers.Layer):
+            yield name, value
+        elif isinstance(value, (list, tuple)):
+            yield from (
+                (f"{name}/{index}", part)
+                for index, part in enumerate(value)
+                if isinstance(part, keras.layers.Layer)
+            )
+    if isinstance(layer, keras.Model):
+        yield from ((part.name, part) for part in layer.layers)
+
+
+def adapted(model):
+    """Return the projections of a model that have an adapter, by path."""
+    return {path: p for path, p in projections(model).items() if p.scale is not None}
+
+
+def matching(model, targets):
+    """Return the projections that each target names, all of them by path; refuse one without."""
+    known, found = projections(model), {}
+    for target in targets:
+        paths = [p for p in known if fnmatchcase(p, target) or fnmatchcase(p, f"*/{target}")]
+        if not paths:
+            names = sorted({"/".join(path.split("/")[-2:]) for path in known})
+            raise ValueError(
+                "`targets` must be names of projections, ends of their paths, or patterns with "
+                f"`*`. The model has {', '.join(names) or 'none'}. Received: targets={target!r}."
+            )
+        found |= {path: known[path] for path in paths}
+    return found
+
+
+def merged_weights(model):
+    """Return pairs of a weight and its value as a file of the model holds it, without adapters."""
+    found = adapted(model).values()
+    parts = {id(part) for projection in found for part in projection.parts}
+    values = {id(p.kernel): p.kernel + p.scale * ops.tensordot(*p.parts, 1) for p in found}
+    weights = [weight for weight in model.weights if id(weight) not in parts]
+    return [(weight, values.get(id(weight), weight.value)) for weight in weights]

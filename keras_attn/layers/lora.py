@@ -1,0 +1,193 @@
+"""LoRA: training small adapters of projections instead of all weights."""
+
+import weakref
+
+import keras
+import numpy as np
+
+from keras_attn.backend.replicas import model_scope
+from keras_attn.layers.adapted_projections import adapted, matching, projections
+from keras_attn.ops.checks import check_sizes, check_that
+
+# How often the weights of a model were exchanged, and those that its adapters have frozen.
+_changes, _frozen = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
+
+
+def add_lora(model, rank, targets=("query", "value"), alpha=None):
+    """Add LoRA adapters to projections of a built model, and freeze all its other weights.
+
+        y = x (W + alpha / r  A B) + b
+
+    A (D, r) is random and B (r, ...) zero, so outputs are equal to the bit at first. Only A and B
+    train, and an optimizer keeps its state for them alone. They are float32 at least. A step takes
+    the time of one without adapters: the product A B, in O(D r F), joins the kernel before x does.
+
+    Compile the model after this. `layers.save_lora` writes the adapters alone. A `.keras` file, and
+    `save_weights`, hold the sums as kernels: they load as a model without adapters.
+
+    Use it for fine-tuning a large model, or one model for many tasks.
+
+    Args:
+        model: a built `keras.Model` with layers of `keras_attn.layers` or dense layers of Keras.
+        rank: int. Rank r of each adapter.
+        targets: list of strings. The last names of projections: of attention and cross-attention
+            "query", "key", "value", "gate" and "output", of feed-forward layers "intermediate",
+            "gate" and "output"; or ends of their paths, in which `*` stands for any text:
+            "attention/output", "feed_forward/*", "depth/blocks/0/*".
+        alpha: float. Scale of the adapters; by default the rank.
+
+    Returns:
+        List of the paths of the adapted projections.
+
+    Raises:
+        ValueError: if the model is not built, `rank` is below 1, `alpha` is not above 0, a target
+            names no projection, or a projection has an adapter or a constraint of its kernel.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.gpt(100, num_layers=1, num_heads=2, hidden_dim=8)
+        >>> keras_attn.layers.add_lora(model, rank=2)
+        ['depth/blocks/0/attention/query', 'depth/blocks/0/attention/value']
+        >>> len(model.trainable_variables)
+        4
+
+    Differs from the paper: A is drawn uniformly, as in Keras; there is no dropout before it.
+
+    Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1, eq. 3.
+    """
+    check_adaptable(model)
+    check_sizes(rank=rank)
+    alpha = rank if alpha is None else alpha
+    is_positive = isinstance(alpha, (int, float)) and alpha > 0
+    check_that(is_positive, "a number above 0", alpha=alpha)
+    targets = [targets] if isinstance(targets, str) else list(targets)
+    check_that(targets, "names of projections", targets=targets)
+    found = matching(model, targets)
+    add_adapters(model, {projection: (rank, alpha) for projection in found.values()})
+    return list(found)
+
+
+def merge_lora(model):
+    """Add the adapters of a model to its kernels, and remove them.
+
+        W <- W + alpha / r  A B
+
+    The outputs stay equal to the rounding of the dtype, and the weights that were frozen train
+    again. Compile the model after this. Exports need it. Cost: one product A B for each adapter.
+
+    Use it for exports, and before new adapters are added.
+
+    Args:
+        model: a model with adapters of `layers.add_lora`.
+
+    Returns:
+        List of the paths of the projections that had adapters.
+
+    Raises:
+        ValueError: if the model has no adapters.
+
+    Example:
+        >>> import keras_attn
+        >>> model = keras_attn.models.gpt(100, num_layers=1, num_heads=2, hidden_dim=8)
+        >>> paths = keras_attn.layers.add_lora(model, 2, targets=["feed_forward/*"])
+        >>> keras_attn.layers.merge_lora(model) == paths
+        True
+
+    Reference: [Hu et al., 2021](https://arxiv.org/abs/2106.09685), section 4.1.
+    """
+    found = adapters_of(model)
+    for projection in found.values():
+        projection.merge()
+    for weight in _frozen.pop(model):
+        weight.trainable = True
+    _forget_functions(model)
+    return list(found)
+
+
+def set_adapters(model, values):
+    """Give projections, by path, the values (A, B, scale), in new adapters where there are none.
+
+    The axes of A and B may be joined or separate.
+    """
+    known = projections(model)
+    others, new = [path for path in adapted(model) if path not in values], {}
+    for path, (_, b, scale) in values.items():
+        rank, projection = len(b), known[path]
+        if projection.scale is None:
+            new[projection] = rank, scale * rank
+        elif projection.parts[1].shape[0] != rank or not np.isclose(projection.scale, scale):
+            others.append(path)
+    if others:
+        raise ValueError(
+            "The model must have no other adapters than those to be loaded: call `merge_lora`, or "
+            f"make the model again. Received: adapters at {', '.join(others[:3])}."
+        )
+    add_adapters(model, new)
+    for path, (a, b, _) in values.items():
+        for part, value in zip(known[path].parts, (a, b), strict=True):
+            part.assign(np.reshape(value, part.shape))
+
+
+def add_adapters(model, sizes):
+    """Add an adapter of (rank, alpha) to each projection of a dict; freeze all other weights."""
+    for projection in sizes:
+        if projection.scale is not None:
+            raise ValueError(
+                "A projection must have one adapter: call `merge_lora` before adding others. "
+                f"Received: an adapter at {projection.path!r}."
+            )
+        if projection.layer.kernel_constraint is not None:
+            raise ValueError(
+                "An adapter needs a kernel without a `kernel_constraint`, which it would break. "
+                f"Received: {projection.layer.kernel_constraint} at {projection.path!r}."
+            )
+    if not model.trainable:
+        model.trainable = True  # or it would hide its adapters
+    before = model.trainable_variables
+    with model_scope(model):
+        for projection, (rank, alpha) in sizes.items():
+            projection.add(rank, alpha)
+    parts = {id(part) for projection in adapted(model).values() for part in projection.parts}
+    _frozen.setdefault(model, []).extend(w for w in before if id(w) not in parts)
+    for weight in model.weights:
+        weight.trainable = id(weight) in parts
+    _forget_functions(model)
+
+
+def check_adaptable(model):
+    """Raise a `ValueError` unless `model` is a built model."""
+    is_built = isinstance(model, keras.Model) and model.built
+    check_that(is_built, "a built `keras.Model`", model=model)
+
+
+def adapters_of(model):
+    """Return the adapted projections of a model, by path; refuse one without."""
+    check_adaptable(model)
+    found = adapted(model)
+    if not found:
+        raise ValueError(
+            "`model` must have adapters: add them by `layers.add_lora(model, rank)`. "
+            f"Received: {model.name!r}, without adapters."
+        )
+    return found
+
+
+def check_merged(model):
+    """Raise a `ValueError` if the model has adapters that are not part of its kernels."""
+    found = adapted(model) if isinstance(model, keras.Model) else {}
+    if found:
+        raise ValueError(
+            "`model` must have no adapters: add them to its kernels by `layers.merge_lora(model)`. "
+            f"Received: {len(found)} adapters, as at {next(iter(found))!r}."
+        )
+
+
+def num_changes(model):
+    """Return how often adapters were added to a model or merged, which outdates its functions."""
+    return _changes.get(model, 0)
+
+
+def _forget_functions(model):
+    """Let a model compile its functions anew, with the weights that it has now."""
+    _changes[model] = num_changes(model) + 1
+    model.train_function = model.test_function = model.predict_function = None
