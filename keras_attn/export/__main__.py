@@ -63,7 +63,9 @@ def _parser():
     command.add_argument("path", help="directory that holds the versions")
     command.add_argument("--beams", type=int, default=1, help="1 is greedy (default: %(default)s)")
     command.add_argument("--length-penalty", type=float, default=0.6, help="default: %(default)s")
-    command.add_argument("--quantize", choices=["int8"], help="store large weights in eight bits")
+    command.add_argument(
+        "--quantize", choices=["int8", "int4"], help="store large weights in 8 or 4 bits"
+    )
     command.add_argument("--version", type=int, help="default: one more than the highest version")
     command.add_argument(
         "--stream",

@@ -1,4 +1,4 @@
-"""Exports whose large weights are stored in eight bits."""
+"""Exports whose large weights are stored in eight or four bits."""
 
 import glob
 import os
@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from keras_attn import export, models
 from keras_attn.export.__main__ import main
-from keras_attn.export._saved_model.quantization import MIN_SIZE, round_to_int8
+from keras_attn.export._saved_model.quantization import MIN_SIZE
+from keras_attn.export._saved_model.rounding import restore_int4, round_to_int4, round_to_int8
 from keras_attn.generation import Sample
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 53}
@@ -39,13 +40,17 @@ def rounded_by(weight, axis):
     return found
 
 
-def rounded_model(model):
+def rounded_model(model, kind="int8"):
     """A copy of the model with each large weight rounded."""
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model))
     again.set_weights(model.get_weights())
     for weight in again.weights:
         if len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE:
             array = np.asarray(weight)
+            if kind == "int4":
+                arrays = map(tf.constant, round_to_int4(array))
+                weight.assign(restore_int4(*arrays, array.shape))
+                continue
             choices = [rounded_by(array, axis) for axis in (0, -1)]
             weight.assign(min(choices, key=lambda choice: np.square(choice - array).sum()))
     return again
@@ -76,6 +81,35 @@ def test_rounding_is_by_the_better_axis(shape):
     np.testing.assert_array_equal(round_to_int8(np.zeros(shape, "float32"))[0], np.zeros(shape))
 
 
+@pytest.mark.parametrize("shape", [(7, 11), (5, 3, 64), (1, 31)])
+def test_four_bits_have_a_scale_for_each_32_weights(shape):
+    """Each group in loops: with the step of its largest weight, or with a smaller and less error.
+
+    One group is much larger than the rest, one has a single large weight, one is zero.
+    """
+    weight = oracles.random(*shape)
+    flat = weight.reshape(-1)
+    flat[:32], flat[32:64] = 50 * flat[:32], 0
+    flat[-1] = 20
+    codes, scale = round_to_int4(weight)
+    groups = -(-weight.size // 32)
+    assert codes.shape == (groups, 16) and codes.dtype == np.uint8
+    assert scale.shape == (groups, 1) and scale.dtype == np.float16
+    found = np.asarray(restore_int4(tf.constant(codes), tf.constant(scale), shape))
+    is_clipped = []
+    for group in range(groups):
+        part = flat[32 * group : 32 * group + 32].astype("float64")
+        step, own = float(scale[group, 0]), found.reshape(-1)[32 * group : 32 * group + 32]
+        levels = [max(-8, min(7, round(w / step))) if step else 0 for w in part]
+        np.testing.assert_allclose(own, np.multiply(levels, step), rtol=1e-6, atol=1e-6)
+        widest = max(part, key=abs) / -8
+        plain = np.clip(np.round(part / (widest or 1)), -8, 7) * widest
+        assert np.square(own - part).sum() <= 1.01 * np.square(plain - part).sum() + 1e-9
+        assert step * widest >= 0 and abs(step) <= 1.001 * abs(widest)
+        is_clipped.append(abs(step) < 0.99 * abs(widest))
+    assert any(is_clipped) or groups < 9  # most groups gain nothing
+
+
 def assert_close(found, expected):
     np.testing.assert_allclose(np.asarray(found)[IS_VALID], expected, atol=1e-4)
 
@@ -104,6 +138,16 @@ def test_outputs_are_those_of_rounded_weights(model, tmp_path):
     assert tf.saved_model.experimental.read_fingerprint(directory).checkpoint_hash
 
 
+@pytest.mark.slow
+def test_four_bits_give_the_outputs_of_rounded_weights(model, tmp_path):
+    directory = export.saved_model(model, tmp_path, quantize="int4")
+    expected = logits(rounded_model(model, "int4"))
+    assert np.abs(logits(model) - expected).max() > 1e-2
+    assert_close(tf.saved_model.load(directory).signatures["logits"](**INPUTS)["logits"], expected)
+    inspection = export.inspect(directory)
+    assert set(inspection.answers.values()) == {"same"} and not inspection.faults
+
+
 def all_files(directory):
     """Bytes of all files."""
     return sum(os.path.getsize(p) for p in glob.glob(f"{directory}/**", recursive=True))
@@ -126,6 +170,13 @@ KINDS = {
     "hashed": lambda: (models.reformer(V, **SIZES, axial_shape=(4, 4), chunk_length=4), LENGTHS),
     "act": lambda: (models.universal_transformer(V, **SIZES, depth="act"), LENGTHS),
 }
+
+
+@pytest.mark.slow
+def test_the_file_of_four_bits_is_a_seventh(tmp_path):
+    model = models.bert(499, 1, 2, 512, 4096, max_length=64)
+    small = export.saved_model(model, tmp_path, quantize="int4")
+    assert variables(small) < 4 * model.count_params() / 6.8
 
 
 @pytest.mark.slow
@@ -164,6 +215,6 @@ def test_the_command_quantizes_a_model_with_a_memory(tmp_path, capsys):
 
 
 def test_unknown_formats_are_refused(model, tmp_path):
-    with pytest.raises(ValueError, match="`quantize` must be one of None, 'int8'.*'int4'"):
-        export.saved_model(model, tmp_path / "export", quantize="int4")
+    with pytest.raises(ValueError, match="`quantize` must be one of None, 'int8'.*'int2'"):
+        export.saved_model(model, tmp_path / "export", quantize="int2")
     assert not (tmp_path / "export").exists()

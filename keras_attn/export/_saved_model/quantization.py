@@ -1,4 +1,4 @@
-"""Quantisation of an export's large weights to eight bits."""
+"""Quantisation of an export's large weights to eight or four bits."""
 
 import contextlib
 import uuid
@@ -9,20 +9,21 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.compat.variable_values import replace_value
+from keras_attn.export._saved_model.rounding import FORMATS
 
 # Smaller weights, such as biases and norms, stay float32.
 MIN_SIZE = 1024
 
 
 @contextlib.contextmanager
-def quantized(model):
-    """Yield a copy of a model whose large weights are stored as int8.
+def quantized(model, kind):
+    """Yield a copy of a model whose large weights are stored as "int8" or "int4".
 
-        q = round(w / s),   w' = s q,   s = max |w| / 127
+        q = round(w / s),   w' = s q
 
-    with one s for each index of the first or of the last axis, whichever is nearer to w. The file
-    holds q and s; w' is computed once, when the export is loaded. A loaded export therefore
-    computes as fast as one that was not quantised, in as much memory.
+    The file holds q and the scales s, of which `rounding` decides; w' is computed once, when the
+    export is loaded. A loaded export therefore computes as fast as one that was not quantised, in
+    as much memory.
 
     Yields:
         The copy, which can be exported until the context ends, and the list of variables q and s to
@@ -33,13 +34,13 @@ def quantized(model):
     """
     copy = registry.deserialize(registry.serialize(model))
     copy.set_weights(model.get_weights())
-    matrices, variables = [], []
+    (to_arrays, restore), matrices, variables = FORMATS[kind], [], []
     for weight in copy.weights:
         is_large = len(weight.shape) > 1 and np.prod(weight.shape) >= MIN_SIZE
         if weight.dtype == "float32" and is_large:
-            pair = [tf.Variable(x) for x in round_to_int8(ops.convert_to_numpy(weight))]
+            pair = [tf.Variable(x) for x in to_arrays(ops.convert_to_numpy(weight))]
             variables += pair
-            matrices.append(DequantizedMatrix(*pair))
+            matrices.append(DequantizedMatrix(pair, tuple(weight.shape), restore))
             replace_value(weight, matrices[-1])
     try:
         yield copy, variables
@@ -48,25 +49,13 @@ def quantized(model):
             matrix.free()
 
 
-def round_to_int8(weight):
-    """Return the int8 array and its float32 scales, which broadcast to it."""
-    candidates = []
-    for scale_axis in (0, weight.ndim - 1):
-        axes = tuple(axis for axis in range(weight.ndim) if axis != scale_axis)
-        scale = np.maximum(np.abs(weight).max(axis=axes, keepdims=True), 1e-30) / 127
-        integers = np.round(weight / scale)
-        error = np.square(integers * scale - weight).sum()
-        candidates.append((error, integers.astype("int8"), scale.astype("float32")))
-    return min(candidates, key=lambda candidate: candidate[0])[1:]
-
-
 class DequantizedMatrix(tf.saved_model.experimental.TrackableResource):
-    """Float32 weight, computed from an int8 and a float32 variable when the export is loaded."""
+    """Float32 weight, computed from variables by `restore` when the export is loaded."""
 
-    def __init__(self, integers, scale):
+    def __init__(self, variables, shape, restore):
         super().__init__()
-        self._integers, self._scale = integers, scale
-        self.shape, self.dtype = integers.shape, scale.dtype
+        self._variables, self._restore = variables, restore
+        self.shape, self.dtype = tf.TensorShape(shape), tf.float32
         # A process has one weight of a name, however often it loads the export, so the weight is
         # not destroyed with what was loaded. A session, as in a server, destroys its own.
         self._shared_name = f"keras_attn.{uuid.uuid4()}"
@@ -77,7 +66,7 @@ class DequantizedMatrix(tf.saved_model.experimental.TrackableResource):
         return tf.raw_ops.VarHandleOp(dtype=self.dtype, shape=self.shape, shared_name=name)
 
     def _initialize(self):
-        weight = tf.cast(self._integers, self.dtype) * self._scale
+        weight = self._restore(*self._variables, tuple(self.shape))
         tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=weight)
 
     def __tf_tensor__(self, dtype=None, name=None):

@@ -5,6 +5,7 @@ import contextlib
 import tensorflow as tf
 
 from keras_attn.export._saved_model.quantization import quantized
+from keras_attn.export._saved_model.rounding import FORMATS
 from keras_attn.export.checks import has_memory
 from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
 from keras_attn.export.servable_ops import unservable_ops
@@ -128,7 +129,8 @@ def saved_model(
         max_source_length: int. Most source tokens to read, limited by the model's positions. A
             longer source is truncated; of a longer prompt the last tokens are read.
         quantize: "int8" stores large weights of two axes or more in eight bits: the variables take
-            a quarter of the bytes, and outputs change slightly. The compute dtype stays.
+            a quarter of the bytes, and outputs change slightly. "int4" stores them in four bits,
+            with a scale for each 32: a seventh. The compute dtype stays.
         version: int. By default one more than the highest version.
         stream: bool. If True, the signatures of a causal model are those of a `TokenStream`.
         eos_id: int, or a list of several. The token that ends a generated text, by default that of
@@ -155,10 +157,12 @@ def saved_model(
     """
     if isinstance(model, StatefulSegments):
         model = model.model
-    check_choice((None, "int8"), quantize=quantize)
+    check_choice((None, *FORMATS), quantize=quantize)
     check_merged(model)
     prediction_log()  # raises before anything slow if its package is missing
-    copied = contextlib.nullcontext((model, ())) if quantize is None else quantized(model)
+    copied = contextlib.nullcontext((model, ()))
+    if quantize is not None:
+        copied = quantized(model, quantize)
     with copied as (model, variables):
         ends = max_length, max_source_length, eos_id
         module = _module(model, tokenizer, strategy, ends, stream, labels)
