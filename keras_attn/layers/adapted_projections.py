@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.compat.layer_weights import remove_weight
+from keras_attn.feed_forward import MixtureOfExperts
 from keras_attn.ops.low_rank import LowRankKernels
 
 
@@ -86,12 +87,8 @@ def projections(model):
     A path has the names of attributes, the indices of lists, and in a model made by Keras's
     functional API the names of layers.
     """
-    found, seen = {}, set()
-
-    def visit(path, layer):
-        if id(layer) in seen:
-            return  # shared by several parts: it has one kernel
-        seen.add(id(layer))
+    found = {}
+    for path, layer in _layers(model):
         if isinstance(layer, LowRankKernels) and layer.built:
             for name in layer.kernel_names():
                 own = "/".join((*path, name))
@@ -101,11 +98,32 @@ def projections(model):
             own = "/".join(path).removesuffix("_dense")
             if layer.quantization_mode is None:
                 found[own] = DenseProjection(own, layer)
-        for name, part in _parts(layer):
-            visit((*path, name), part)
-
-    visit((), model)
     return found
+
+
+def _expert_kernels(model):
+    """Return the paths of kernels that all experts of a layer share, which have three axes."""
+    return [
+        "/".join((*path, name))
+        for path, layer in _layers(model)
+        if isinstance(layer, MixtureOfExperts)
+        for name in (*layer.expert.INPUTS, "output")
+    ]
+
+
+def _layers(model):
+    """Yield the path and the layer of all parts of a model, once where several share one."""
+    seen = set()
+
+    def visit(path, layer):
+        if id(layer) in seen:
+            return
+        seen.add(id(layer))
+        yield path, layer
+        for name, part in _parts(layer):
+            yield from visit((*path, name), part)
+
+    yield from visit((), model)
 
 
 def _parts(layer):
@@ -132,9 +150,15 @@ def adapted(model):
 
 def matching(model, targets):
     """Return the projections that each target names, all of them by path; refuse one without."""
-    known, found = projections(model), {}
+    known, experts, found = projections(model), _expert_kernels(model), {}
     for target in targets:
-        paths = [p for p in known if fnmatchcase(p, target) or fnmatchcase(p, f"*/{target}")]
+        if refused := _named(experts, target):
+            raise ValueError(
+                "`targets` must name no kernels of a `MixtureOfExperts`, which take no adapters: "
+                'name others by more of their paths, such as "attention/*". '
+                f"Received: targets={target!r}, which names {refused[0]!r}."
+            )
+        paths = _named(known, target)
         if not paths:
             names = sorted({"/".join(path.split("/")[-2:]) for path in known})
             raise ValueError(
@@ -143,6 +167,11 @@ def matching(model, targets):
             )
         found |= {path: known[path] for path in paths}
     return found
+
+
+def _named(paths, target):
+    """Return the paths that end with a target, or match it."""
+    return [p for p in paths if fnmatchcase(p, target) or fnmatchcase(p, f"*/{target}")]
 
 
 def merged_weights(model):

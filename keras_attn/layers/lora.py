@@ -41,7 +41,8 @@ def add_lora(model, rank, targets=("query", "value"), alpha=None):
 
     Raises:
         ValueError: if the model is not built, `rank` is below 1, `alpha` is not above 0, a target
-            names no projection, or a projection has an adapter or a constraint of its kernel.
+            names no projection or a kernel of a `MixtureOfExperts`, or a projection has an adapter
+            or a constraint of its kernel.
 
     Example:
         >>> import keras_attn

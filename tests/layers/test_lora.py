@@ -7,7 +7,13 @@ import pytest
 from keras import ops
 
 from keras_attn import depth, export, generation, layers, losses, models, patterns, residuals
-from keras_attn.layers import FeedForward, GatedFeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.layers import (
+    FeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
+    MultiHeadAttention,
+    TransformerBlock,
+)
 
 B, T, S, D, N, H, F, R = 2, 5, 3, 11, 2, 7, 13, 3
 X, CONTEXT = oracles.random(B, T, D), oracles.random(B, S, D)
@@ -93,6 +99,8 @@ def test_merged_kernels_are_sums_and_give_the_same_outputs():
         expected[name] = total.reshape(kernel.shape)
     before = output(model, X, CONTEXT)
     assert layers.merge_lora(model) == paths
+    with pytest.raises(ValueError, match="must have adapters"):
+        layers.merge_lora(model)
     for name in NAMES:
         np.testing.assert_allclose(weight_of(layer, name), expected[name], atol=1e-6)
     np.testing.assert_allclose(output(model, X, CONTEXT), before, atol=1e-6 * before.max())
@@ -132,6 +140,15 @@ def test_targets_are_ends_of_paths_and_patterns():
     ]
     assert len(layers.add_lora(model, 2, targets=["depth/blocks/0/*/[qk]*"])) == 2
     assert len(model.trainable_variables) == 2 * 3
+
+
+def test_kernels_of_experts_are_refused_and_the_shared_layer_is_not():
+    experts = MixtureOfExperts(GatedFeedForward(F), 2, shared=FeedForward(F))
+    model = model_of(TransformerBlock(MultiHeadAttention(N, H), experts))
+    for target in ("output", "gate", "*", "feed_forward/*"):
+        with pytest.raises(ValueError, match="no kernels of a `MixtureOfExperts`.*feed_forward/"):
+            layers.add_lora(model, R, targets=["query", target])
+    assert len(layers.add_lora(model, R, targets=["attention/*", "shared/*"])) == 6
 
 
 def test_shared_queries_and_keys_have_one_adapter():
@@ -211,6 +228,7 @@ def test_a_file_of_adapters_makes_the_same_model_of_the_same_weights(trained, tm
         layers.load_lora(model_of(layer_of_self_attention(MultiHeadAttention(N, H))), path)
 
 
+@pytest.mark.slow
 def test_a_file_of_a_model_with_adapters_holds_their_sums(trained, tmp_path):
     model = trained[0]
     model.save(tmp_path / "model.keras")
@@ -250,6 +268,7 @@ def plain_block(index=0):
     )
 
 
+@pytest.mark.slow
 def test_gradients_under_remat_equal_those_without():
     whole = gradients(depth.Stack(plain_block, 2))
     found = gradients(depth.Stack(plain_block, 2, remat=True))
@@ -258,6 +277,7 @@ def test_gradients_under_remat_equal_those_without():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_reversible_stack_gives_adapters_the_gradient_of_the_same_function():
     """Differences of the loss along a random direction are the oracle."""
     import tensorflow as tf
