@@ -109,6 +109,7 @@ def test_merged_kernels_are_sums_and_give_the_same_outputs():
     layers.add_lora(model, R, targets=["query"])  # again
 
 
+@pytest.mark.slow
 def test_functions_are_compiled_again():
     model = keras.Sequential([keras.Input((D,)), keras.layers.Dense(F, name="dense")])
     model.predict(X[0], verbose=0)
@@ -151,6 +152,7 @@ def test_kernels_of_experts_are_refused_and_the_shared_layer_is_not():
     assert len(layers.add_lora(model, R, targets=["attention/*", "shared/*"])) == 6
 
 
+@pytest.mark.slow
 def test_shared_queries_and_keys_have_one_adapter():
     layer = MultiHeadAttention(N, H, score="shared_qk", pattern=patterns.Local(2))
     model = model_of(layer_of_self_attention(layer))
@@ -168,19 +170,22 @@ def layer_of_self_attention(attention):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A model with adapters after two steps, and one without."""
+def adapted():
+    """A model with adapters, and one without."""
     model = gpt()
+    layers.add_lora(model, R, targets=["query", "value", "feed_forward/output"], alpha=R)
+    scramble_adapters(model)
+    return model, gpt()
+
+
+@pytest.mark.slow
+def test_training_changes_the_adapters_alone():
+    model, base = gpt(), gpt()
     layers.add_lora(model, R, targets=["query", "value", "feed_forward/output"], alpha=R)
     loss = losses.LabelSmoothedCrossentropy()
     model.compile(keras.optimizers.Adam(0.1), loss, run_eagerly=True)
     history = model.fit(IDS[:, :-1], IDS[:, 1:], epochs=2, verbose=0).history["loss"]
     assert history[-1] < history[0]
-    return model, gpt()
-
-
-def test_training_changes_the_adapters_alone(trained):
-    model, base = trained
     rest = [weight for weight in model.weights if "lora" not in weight.name]
     for weight, before in zip(rest, base.weights, strict=True):
         np.testing.assert_array_equal(weight, before)
@@ -209,8 +214,8 @@ def test_generation_reads_the_adapters():
     np.testing.assert_array_equal(generation.generate(model, prompt, max_length=9)[0], found)
 
 
-def test_a_file_of_adapters_makes_the_same_model_of_the_same_weights(trained, tmp_path):
-    model, base = trained
+def test_a_file_of_adapters_makes_the_same_model_of_the_same_weights(adapted, tmp_path):
+    model, base = adapted
     path = layers.save_lora(model, tmp_path / "task.npz")
     assert path.stat().st_size < 8_000
     again = gpt()
@@ -229,8 +234,8 @@ def test_a_file_of_adapters_makes_the_same_model_of_the_same_weights(trained, tm
 
 
 @pytest.mark.slow
-def test_a_file_of_a_model_with_adapters_holds_their_sums(trained, tmp_path):
-    model = trained[0]
+def test_a_file_of_a_model_with_adapters_holds_their_sums(adapted, tmp_path):
+    model = adapted[0]
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(output(loaded, IDS), output(model, IDS), atol=1e-6)
@@ -243,10 +248,10 @@ def test_a_file_of_a_model_with_adapters_holds_their_sums(trained, tmp_path):
     np.testing.assert_allclose(output(again, IDS), output(model, IDS), atol=1e-6)
 
 
-def test_exports_need_merged_adapters(trained, tmp_path):
+def test_exports_need_merged_adapters(adapted, tmp_path):
     for write in (export.saved_model, export.onnx, export.ctranslate2):
         with pytest.raises(ValueError, match="merge_lora.*3 adapters, as at 'depth/blocks/0/att"):
-            write(trained[0], str(tmp_path / "export"))
+            write(adapted[0], str(tmp_path / "export"))
 
 
 def gradients(stack):
@@ -305,12 +310,14 @@ def test_a_reversible_stack_gives_adapters_the_gradient_of_the_same_function():
     assert slope == pytest.approx((sides[0] - sides[1]) / 2e-2, rel=2e-2, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_recurrent_depth_has_one_adapter_for_all_steps():
     x = keras.Input((None, D))
     model = keras.Model(x, depth.Recurrent(plain_block(), 3, name="depth")(x))
     assert layers.add_lora(model, R, targets=["query"]) == ["depth/blocks/0/attention/query"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "float16", "float64"])
 def test_adapters_are_float32_at_least(policy):
     layer = MultiHeadAttention(N, H, dtype=policy)
@@ -354,6 +361,7 @@ def test_bad_calls_are_refused(tmp_path):
     assert len(model.trainable_variables) == 2 * 2
 
 
+@pytest.mark.slow
 def test_bad_files_are_refused(tmp_path):
     model = gpt()
     layers.add_lora(model, 2)

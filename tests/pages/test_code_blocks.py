@@ -10,7 +10,7 @@ from serving.client import GrpcClient, RestClient, Token
 # The examples of the catalogue run in tests/catalogue.
 CATALOGUE = pages.ROOT / "keras_attn/README.md"
 WITH_PYTHON = [page for page in pages.PAGES if page != CATALOGUE and pages.blocks(page, "python")]
-TRAINING = (pages.ROOT / "README.md",)
+TRAINING = (pages.ROOT / "README.md", pages.ROOT / "keras_attn/layers/README.md")
 ANSWERS = {
     "serving_default": {"translation": ["Ein Mann"], "continuation": [" rides"], "score": [-1.0]},
     "ids": {"ids": [[5, 7], [9, 0]], "score": [-1.0, -2.0]},
