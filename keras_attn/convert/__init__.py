@@ -2,6 +2,7 @@
 
 from keras_attn.convert.generation_config import generation_options
 from keras_attn.convert.hugging_face.conversion import from_hugging_face
+from keras_attn.convert.hugging_face.peft import load_peft, save_peft
 from keras_attn.convert.hugging_face.writing import to_hugging_face
 from keras_attn.convert.keras_hub import from_keras_hub_decoder, from_keras_hub_encoder
 
@@ -10,5 +11,7 @@ __all__ = [
     "from_keras_hub_decoder",
     "from_keras_hub_encoder",
     "generation_options",
+    "load_peft",
+    "save_peft",
     "to_hugging_face",
 ]

@@ -81,8 +81,8 @@ def main_output(outputs):
     return outputs.last_hidden_state[:, 0] if pooled is None else pooled
 
 
-def main(folder, file):
-    """Compute the outputs of a folder in float32, and write them with the inputs."""
+def load(folder):
+    """Return the model of a folder in float32, and its configuration."""
     import torch
     import transformers
 
@@ -93,9 +93,16 @@ def main(folder, file):
     )
     if report["missing_keys"] or report["mismatched_keys"]:
         sys.exit(f"transformers has no weights for {report}. Received: folder={folder!r}.")
-    inputs = sample_inputs(config)
     if model.dtype != torch.float32:  # the default is the file's
         sys.exit(f"transformers loaded the folder in {model.dtype}, not in float32.")
+    return model, config
+
+
+def write(model, config, file):
+    """Compute the outputs of a model, and write them with the inputs."""
+    import torch
+
+    inputs = sample_inputs(config)
     with torch.no_grad():
         given = {k: torch.tensor(v) for k, v in their_inputs(inputs, config).items()}
         outputs = main_output(model.eval()(**given)).numpy()
@@ -108,6 +115,11 @@ def main(folder, file):
         mask=real_outputs(inputs, outputs, config),
         **{f"input_{name}": value for name, value in inputs.items()},
     )
+
+
+def main(folder, file):
+    """Write the outputs of a folder."""
+    write(*load(folder), file)
 
 
 if __name__ == "__main__":

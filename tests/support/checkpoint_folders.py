@@ -33,6 +33,15 @@ def write_folder(folder, config, weights):
     return folder
 
 
+def write_adapters(folder, config, tensors):
+    """Write a folder as peft does."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True)
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    safetensors.numpy.save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
+    return folder
+
+
 def load_golden(name, folder=GOLDEN):
     """Return the configuration, the tensors, and the inputs and expected outputs."""
     with np.load(pathlib.Path(folder, f"{name}.npz")) as file:

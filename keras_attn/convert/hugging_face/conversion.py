@@ -68,6 +68,17 @@ def from_hugging_face(folder, **overrides):
 
     Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
     """
+    config, convert = family_of(folder)
+    checkpoint = Checkpoint(config)
+    model = convert(checkpoint, overrides)
+    checkpoint.finish()
+    if not overrides:  # which may change the outputs
+        check_golden(folder, model)
+    return model, None
+
+
+def family_of(folder):
+    """Return the configuration of a folder and the function of its family; refuse others."""
     if not os.path.isdir(folder):
         refuse("The folder does not exist.", folder)
     config = Config(folder)
@@ -77,9 +88,4 @@ def from_hugging_face(folder, **overrides):
         config.refuse(
             f"The model_type {model_type!r} is not converted, only {', '.join(sorted(FAMILIES))}."
         )
-    checkpoint = Checkpoint(config)
-    model = FAMILIES[model_type](checkpoint, overrides)
-    checkpoint.finish()
-    if not overrides:  # which may change the outputs
-        check_golden(folder, model)
-    return model, None
+    return config, FAMILIES[model_type]

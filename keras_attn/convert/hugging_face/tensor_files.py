@@ -41,7 +41,7 @@ def list_tensors(folder):
     """
     folder = pathlib.Path(folder)
     if (folder / SINGLE).is_file():
-        return _list_safetensors(folder, SINGLE)
+        return list_safetensors(folder, SINGLE)
     if (folder / INDEX).is_file():
         return _list_shards(folder)
     if (folder / PICKLE).is_file():
@@ -64,7 +64,7 @@ def _list_shards(folder):
     for file in sorted(set(index.values())):
         if pathlib.PurePath(file).name != file or not (folder / file).is_file():
             refuse(f"The index names the file {file!r}, which the folder lacks.", folder)
-        found, expected = _list_safetensors(folder, file), {k for k in index if index[k] == file}
+        found, expected = list_safetensors(folder, file), {k for k in index if index[k] == file}
         if different := sorted(found.keys() ^ expected):
             where = "index" if different[0] in expected else "file"
             refuse(
@@ -76,7 +76,8 @@ def _list_shards(folder):
     return tensors
 
 
-def _list_safetensors(folder, file):
+def list_safetensors(folder, file):
+    """Return the tensors of one file, as `list_tensors` does."""
     try:
         import ml_dtypes  # noqa: F401, without it numpy has no bfloat16
         from safetensors import SafetensorError, safe_open
@@ -84,7 +85,7 @@ def _list_safetensors(folder, file):
         raise ImportError(
             "Reading checkpoints needs safetensors: pip install 'keras_attn[convert]'."
         ) from error
-    path = folder / file
+    path = pathlib.Path(folder, file)
     try:
         with safe_open(path, "np") as opened:
             headers = {name: opened.get_slice(name) for name in opened.keys()}

@@ -22,10 +22,10 @@ def write_tensors(folder, tensors, shard_size):
     """
     shards = _shards(tensors, shard_size)
     if len(shards) == 1:
-        return _write_file(os.path.join(folder, SINGLE), tensors, shards[0])
+        return write_safetensors(os.path.join(folder, SINGLE), tensors, shards[0])
     files = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
     for file, names in zip(files, shards, strict=True):
-        _write_file(os.path.join(folder, file), tensors, names)
+        write_safetensors(os.path.join(folder, file), tensors, names)
     index = {
         "metadata": {"total_size": sum(map(_size, tensors.values()))},
         "weight_map": {
@@ -62,7 +62,8 @@ def _shards(tensors, shard_size):
     return shards
 
 
-def _write_file(path, tensors, names):
+def write_safetensors(path, tensors, names):
+    """Write the named ones of some tensors to a file."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name in names:
         start, end = end, end + _size(tensors[name])

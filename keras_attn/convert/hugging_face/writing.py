@@ -20,6 +20,7 @@ from keras_attn.convert.hugging_face.family import check_fit
 from keras_attn.convert.hugging_face.stored_model import StoredModel
 from keras_attn.convert.hugging_face.tensor_writer import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
+from keras_attn.layers.lora import check_merged
 from keras_attn.ops.atomic_files import atomic_directory
 from keras_attn.ops.checks import check_paths, check_sizes
 
@@ -62,7 +63,8 @@ def to_hugging_face(
 
     Raises:
         ValueError: if something is at `folder`, a part of the model is none of the family's, a
-            weight is not finite, or the tokenizer has more ids than the model or no files.
+            weight is not finite, the model has adapters, or the tokenizer has more ids than the
+            model or no files.
 
     Example:
         >>> import os, tempfile
@@ -81,6 +83,7 @@ def to_hugging_face(
     """
     check_paths(folder=folder)
     check_sizes(shard_size=shard_size)
+    check_merged(model)
     if os.path.exists(folder):
         raise ValueError(
             f"`folder` must not exist yet: choose another path. Received: {os.fspath(folder)!r}."

@@ -1,0 +1,66 @@
+"""Converted models with adapters beside peft, in both directions, on other weights."""
+
+import subprocess
+
+import checkpoint_folders
+import numpy as np
+import pytest
+from fork_server import ROOT
+from peers import PYTHON
+
+from keras_attn import layers
+from keras_attn.convert import from_hugging_face, load_peft, save_peft
+
+PROGRAM = ROOT / "tests/convert/make_peft_goldens.py"
+# Targets of `add_lora` by golden file.
+TARGETS = {
+    "bert": ["query", "key", "feed_forward/*", "head/dense"],
+    "gpt2_scales": ["query", "value", "output"],
+    "llama_biases": ["attention/*", "feed_forward/gate", "feed_forward/output"],
+}
+pytestmark = pytest.mark.slow
+
+
+def run(*arguments):
+    done = subprocess.run(
+        [PYTHON, PROGRAM, *arguments], capture_output=True, text=True, check=False
+    )
+    if "ModuleNotFoundError" in done.stderr:
+        pytest.skip(f"{done.stderr.splitlines()[-1]}; KERAS_ATTN_PEERS_PYTHON may name another")
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="module")
+def goldens(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("peft")
+    run("--seed", "2", "--out", folder)
+    return folder
+
+
+def converted(name, folder):
+    config, weights, arrays = checkpoint_folders.load_golden(name)
+    folder = checkpoint_folders.write_folder(folder, config, weights)
+    return from_hugging_face(folder)[0], folder, arrays
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_adapters_of_peft_give_its_outputs(name, goldens, tmp_path):
+    model, base, _ = converted(name, tmp_path / "base")
+    options, tensors, arrays = checkpoint_folders.load_golden(name, goldens)
+    folder = checkpoint_folders.write_adapters(tmp_path / "adapters", options, tensors)
+    load_peft(model, folder, base)
+    assert checkpoint_folders.difference(model, arrays) <= 2e-6
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_peft_gives_the_outputs_of_our_adapters(name, tmp_path):
+    model, base, before = converted(name, tmp_path / "base")
+    layers.add_lora(model, 2, TARGETS[name], alpha=3)
+    random = np.random.RandomState(0)
+    for weight in model.trainable_variables:
+        weight.assign(0.25 * random.standard_normal(weight.shape))
+    save_peft(model, tmp_path / "adapters", base)
+    run("--read", base, tmp_path / "adapters", tmp_path / "outputs.npz")
+    with np.load(tmp_path / "outputs.npz") as arrays:
+        assert checkpoint_folders.difference(model, arrays) <= 2e-6
+        assert np.abs(arrays["outputs"] - before["outputs"]).max() > 0.1
