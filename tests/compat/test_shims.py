@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.compat import keras_fit, op_registry, variable_values
+from keras_attn.compat import keras_fit, op_registry, unallocated, variable_values
 from keras_attn.compat.distributed_dataset import set_num_batches
 from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
 from keras_attn.compat.keras_layers import flatten_layers
@@ -21,7 +21,6 @@ from keras_attn.compat.keras_optimizers import SumBeforeClipping, adam_moments
 from keras_attn.compat.layer_weights import remove_weight, unlocked
 from keras_attn.compat.replica_losses import in_stateless_scope
 from keras_attn.compat.tensorflow_control_flow import has_gradient
-from keras_attn.compat.unallocated import without_values
 
 
 def test_flatten_layers_lists_each_layer_inside_once():
@@ -64,14 +63,17 @@ def test_a_stateless_scope_is_noticed():
 
 
 def test_layers_are_built_without_values():
-    with without_values():
-        layer = keras.layers.Dense(2)
+    with unallocated.without_values() as variables:
+        layer = keras.layers.Dense(2, bias_initializer="ones")
         layer.build((None, 3))
     with keras.StatelessScope():
         pass  # which initializes the variables that wait for a value
     message = "compat/unallocated.py: variables get values, or wait for them in another list"
-    assert layer.kernel.shape == (3, 2), message
+    assert layer.kernel.shape == (3, 2) and len(variables) == 2, message
     assert variable_values.stored_value(layer.kernel) is None, message
+    unallocated.assign(layer.kernel, np.eye(3, 2))
+    unallocated.initialize(variables)
+    assert ops.convert_to_numpy(layer(np.ones((1, 3)))).tolist() == [[2, 2]], message
 
 
 def test_a_variable_gives_its_stored_value_and_takes_another():

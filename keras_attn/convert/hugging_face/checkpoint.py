@@ -4,6 +4,7 @@ import fnmatch
 
 import numpy as np
 
+from keras_attn.compat.unallocated import assign
 from keras_attn.convert.hugging_face.tensor_files import list_tensors
 
 # Constants of the code that some versions of transformers store, and nothing reads.
@@ -103,7 +104,7 @@ class Checkpoint:
 
     def leave_out(self, variable):
         """Set a variable to 0 that the family does not have."""
-        variable.assign(np.zeros(variable.shape))
+        assign(variable, np.zeros(variable.shape))
 
     def fill(self, name, shape):
         """Leave out a tensor that nothing of ours reads."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import keras
 
 from keras_attn import depth, layers, models, norms, patterns, residuals
+from keras_attn.compat.unallocated import initialize, without_values
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import (
     Fold,
@@ -90,8 +91,10 @@ def convert_decoder(checkpoint, overrides, decoder):
     def build_model(pattern=decoder.pattern, dropout=0.0, name=config.get("model_type")):
         return build_decoder(config, decoder, is_tied, pattern, dropout, name)
 
-    model = build(build_model, {}, overrides)
+    with without_values() as variables:  # which would be drawn at random
+        model = build(build_model, {}, overrides)
     copy_weights(checkpoint, model, decoder)
+    initialize(variables)
     return model
 
 

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn.compat.unallocated import assign
 from keras_attn.layers.head_projections import HeadProjections
 
 
@@ -40,7 +41,7 @@ class Fold:
         for variable, part, scale in self._with_scales(parts):
             if scale != 1:
                 part = (part + self.offset) * np.float32(scale) - self.offset
-            variable.assign(np.reshape(part, variable.shape))
+            assign(variable, np.reshape(part, variable.shape))
 
     def tensor(self):
         """Return the tensor for the numbers of the variables, float32."""
