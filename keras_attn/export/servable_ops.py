@@ -34,7 +34,8 @@ _OPS_BY_VERSION = {
     (2, 4): "StatelessRandomUniformFullIntV2 StatelessRandomUniformV2",
     # TensorFlow 2.21 writes DisableCopyOnRead into every SavedModel, to save variables again.
     (2, 10): """
-        DisableCopyOnRead FastWordpieceTokenizeWithOffsets TFText>WhitespaceTokenizeWithOffsetsV2
+        DisableCopyOnRead FastWordpieceTokenizeWithOffsets RegexSplitWithOffsets
+        TFText>WhitespaceTokenizeWithOffsetsV2
     """,
     (2, 12): """
         FastBertNormalize PhraseTokenize TFText>FastSentencepieceDetokenize

@@ -64,7 +64,7 @@ class Tokenizer(_Module):
         Raises:
             ValueError: if `max_length` is too small for the special tokens.
         """
-        return pad(self.template.around(self._rows(text=text), max_length), self._padding)
+        return pad(self.template.around(self._rows(text=text), max_length), self.fill_id)
 
     def encode_pair(self, first, second, max_length=None):
         """Turn two batches of strings into padded rows that hold one text of each.
@@ -84,7 +84,7 @@ class Tokenizer(_Module):
         """
         texts = self._rows(first=first), self._rows(second=second)
         ids, segments = self.template.around_pair(*texts, max_length)
-        return *pad(ids, self._padding), pad(segments, 0)[0]
+        return *pad(ids, self.fill_id), pad(segments, 0)[0]
 
     def _rows(self, **argument):
         """Return the rows of ids of strings, without special tokens."""
@@ -96,7 +96,8 @@ class Tokenizer(_Module):
         return self._split(tf.convert_to_tensor(text, tf.string))
 
     @property
-    def _padding(self):
+    def fill_id(self):
+        """The id after the end of a row: `pad_id`, or without it `eos_id`."""
         return (self.eos_id or 0) if self.pad_id is None else self.pad_id
 
     def decode(self, ids):

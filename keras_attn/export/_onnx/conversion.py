@@ -22,7 +22,16 @@ OPSET = 17
 TOLERANCE = 1e-4
 
 
-def onnx(model, path, what=None, *, max_length=64, max_source_length=1024, eos_id=None):
+def onnx(
+    model,
+    path,
+    what=None,
+    *,
+    max_length=64,
+    max_source_length=1024,
+    eos_id=None,
+    bos_id=None,
+):
     """Write `path`, an ONNX file of a model or of a part of it.
 
     `what="greedy"`, the whole decoding loop, which stops when all rows have ended:
@@ -62,6 +71,7 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024, eos_i
         max_length: int. Most tokens to generate, or the capacity of the past.
         max_source_length: int. Most tokens that "greedy" reads, as in `saved_model`.
         eos_id: int, or a list of several. The token that ends a sequence of "greedy", by default 3.
+        bos_id: int. The token before the first target token of "greedy", by default 2.
 
     Returns:
         `path`, a string.
@@ -95,7 +105,7 @@ def onnx(model, path, what=None, *, max_length=64, max_source_length=1024, eos_i
         import tf2onnx.convert  # noqa: F401
     except ImportError as error:
         raise ImportError("ONNX files need tf2onnx: pip install 'keras_attn[onnx]'") from error
-    function = parts[what](model, max_length, max_source_length, eos_id)
+    function = parts[what](model, max_length, max_source_length, eos_id, bos_id)
     path = os.path.abspath(os.fspath(path))
     with atomic_file(path) as file:
         _convert(function, file)

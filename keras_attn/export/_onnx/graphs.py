@@ -46,6 +46,8 @@ class _TopKGreedy(Greedy):
 
 
 def _greedy(model, *ends):
+    if model.reads_prompt:
+        *ends, _ = ends  # the prompt is before the first token
     kind = TokenGenerator if model.reads_prompt else IdTranslator
     decoder = kind(model, _TopKGreedy(), *ends)
 

@@ -43,6 +43,7 @@ def saved_model(
     stream=False,
     eos_id=None,
     labels=None,
+    bos_id=None,
 ):
     """Write `path`/`version`/, a SavedModel whose signatures fit the kind of model.
 
@@ -136,6 +137,8 @@ def saved_model(
         eos_id: int, or a list of several. The token that ends a generated text, by default that of
             the tokenizer, or 3.
         labels: list of the names of the classes of texts, by default their numbers, or of words.
+        bos_id: int. The token before the first target token of an encoder-decoder, by default that
+            of the tokenizer, or 2.
 
     Returns:
         The directory of the version, a string.
@@ -165,7 +168,7 @@ def saved_model(
         copied = quantized(model, quantize)
     with copied as (model, variables):
         ends = max_length, max_source_length, eos_id
-        module = _module(model, tokenizer, strategy, ends, stream, labels)
+        module = _module(model, tokenizer, strategy, ends, bos_id, stream, labels)
         module.extra_variables = variables
         with new_version(path, version) as (temporary, directory):
             # A server computes no gradients, whose functions can be half the file.
@@ -180,7 +183,7 @@ def saved_model(
     return directory
 
 
-def _module(model, tokenizer, strategy, ends, stream, labels):
+def _module(model, tokenizer, strategy, ends, bos_id, stream, labels):
     """Return the module of functions that fits the model; `ends` are its lengths and end tokens."""
     if isinstance(model, Classifier) and tokenizer is not None and model.image_shape is None:
         return TextClassifier(model, tokenizer, labels, ends[1])
@@ -211,6 +214,10 @@ def _module(model, tokenizer, strategy, ends, stream, labels):
     if makes_images and tokenizer is None:
         return (ImageGenerator if model.reads_prompt else ImageEnlarger)(model, strategy)
     decoding = ("greedy" if strategy is None else strategy, *ends)
+    if model.reads_prompt and tokenizer is None:
+        return TokenGenerator(model, *decoding)
+    if model.reads_prompt:
+        return TextGenerator(model, tokenizer, *decoding)
     if tokenizer is None:
-        return (TokenGenerator if model.reads_prompt else IdTranslator)(model, *decoding)
-    return (TextGenerator if model.reads_prompt else Translator)(model, tokenizer, *decoding)
+        return IdTranslator(model, *decoding, bos_id)
+    return Translator(model, tokenizer, *decoding, bos_id)

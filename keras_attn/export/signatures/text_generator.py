@@ -74,7 +74,7 @@ class TokenGenerator(ModelFunctions):
         Ids beyond a row's length are ignored, so a server may pad with any value. A row of length 0
         gives padding with score 0.
         """
-        _, ids, score = self._continue(token_ids, lengths)
+        *_, ids, score = self._continue(token_ids, lengths)
         return {"ids": ids, "score": score}
 
     @of_ids()
@@ -87,7 +87,7 @@ class TokenGenerator(ModelFunctions):
         return self._log_probability(token_ids, lengths)
 
     def _continue(self, token_ids, lengths):
-        """Return the prompts as the model reads them, the generated ids and the score."""
+        """Return the prompts that the model reads, their lengths, the new ids and the score."""
         token_ids, lengths = _mask_and_pad(token_ids, lengths, self._pad_id)
         read = tf.minimum(lengths, self._max_prompt_length)
         width = tf.minimum(tf.shape(token_ids)[1], self._max_prompt_length)
@@ -96,7 +96,7 @@ class TokenGenerator(ModelFunctions):
         prompt = tf.gather(token_ids, indices, batch_dims=1)
         prompt = tf.where(tf.sequence_mask(read, width), prompt, self._pad_id)
         outputs = self._generate(prompt, read)
-        return prompt, *blank_rows(lengths < 1, *outputs, self._pad_id)
+        return prompt, read, *blank_rows(lengths < 1, *outputs, self._pad_id)
 
     def _log_probability(self, token_ids, lengths):
         token_ids, lengths = _mask_and_pad(token_ids, lengths, self._pad_id)
@@ -152,7 +152,7 @@ class TextGenerator(TokenGenerator):
         ends = ends_of(eos_id, tokenizer)
         super().__init__(model, strategy, max_length, max_prompt_length, ends)
         check_vocabularies(model, tokenizer)
-        self.tokenizer, self._pad_id = tokenizer, tokenizer.pad_id
+        self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
         self._close = lambda ids: close_rows(ids, ends, tokenizer.eos_id)
 
     @property
@@ -162,9 +162,11 @@ class TextGenerator(TokenGenerator):
     @of_text
     def text(self, text):
         """Map strings [B] to `continuation`, strings [B], and `score`, float32 [B]."""
-        prompt, ids, score = self._continue(*self._encode(text))
+        prompt, lengths, ids, score = self._continue(*self._encode(text))
         # Decoded together: alone, the first piece would lose the space that it may begin with.
-        whole = self.tokenizer.decode(tf.concat([prompt, self._close(ids)], axis=1))
+        # Side by side: what fills a row may be the end token.
+        rows = [tf.RaggedTensor.from_tensor(prompt, lengths), self._close(ids)]
+        whole = self.tokenizer.decode(tf.concat(rows, axis=1).to_tensor(self._pad_id))
         read = tf.strings.length(self.tokenizer.decode(prompt))
         generated = tf.strings.length(whole) - read
         return {"continuation": tf.strings.substr(whole, read, generated), "score": score}

@@ -14,6 +14,7 @@ from keras_attn.export.signatures.model_functions import (
 )
 from keras_attn.generation import generate
 from keras_attn.generation.decoding import get_strategy
+from keras_attn.text.tokenizer import Tokenizer
 
 
 class IdTranslator(ModelFunctions):
@@ -28,6 +29,7 @@ class IdTranslator(ModelFunctions):
         max_source_length: int. Most source tokens to read, the end token included. A longer source
             is truncated to this length, or to the number of the model's source positions.
         eos_id: int, or a list of several. The token that ends a sequence, by default 3.
+        bos_id: int. The token before the first target token, by default 2.
 
     Raises:
         ValueError: if a length is below 1, or the model has too few positions for `max_length`.
@@ -43,14 +45,21 @@ class IdTranslator(ModelFunctions):
     """
 
     def __init__(
-        self, model, strategy="greedy", max_length=64, max_source_length=1024, eos_id=None
+        self,
+        model,
+        strategy="greedy",
+        max_length=64,
+        max_source_length=1024,
+        eos_id=None,
+        bos_id=None,
     ):
         strategy, ends = get_strategy(strategy), ends_of(eos_id)
         super().__init__(model, *strategy.models)
         check_lengths(model, max_length, max_source_length=max_source_length)
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)
-        options = {"max_length": max_length, "eos_id": ends}
+        self._bos_id = Tokenizer.bos_id if bos_id is None else bos_id
+        options = {"max_length": max_length, "bos_id": self._bos_id, "eos_id": ends}
         self._decode = lambda ids, lengths: generate(
             model, ids, strategy, lengths=lengths, **options
         )
@@ -89,6 +98,7 @@ class Translator(IdTranslator):
         strategy, max_length, max_source_length: as for `IdTranslator`.
         eos_id: int, or a list of several. The token that ends a sequence, by default that of the
             tokenizer. No end token is part of the text.
+        bos_id: int. The token before the first target token, by default that of the tokenizer.
 
     Raises:
         ValueError: as `IdTranslator`, or if the vocabularies of model and tokenizer differ in size.
@@ -112,11 +122,13 @@ class Translator(IdTranslator):
         max_length=64,
         max_source_length=1024,
         eos_id=None,
+        bos_id=None,
     ):
         ends = ends_of(eos_id, tokenizer)
-        super().__init__(model, strategy, max_length, max_source_length, ends)
+        bos_id = getattr(tokenizer, "bos_id", None) if bos_id is None else bos_id
+        super().__init__(model, strategy, max_length, max_source_length, ends, bos_id)
         check_vocabularies(model, tokenizer)
-        self.tokenizer, self._pad_id = tokenizer, tokenizer.pad_id
+        self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
         self._close = lambda ids: close_rows(ids, ends, tokenizer.eos_id)
         self._cross_attention = getattr(model, "cross_attention", None)
 
@@ -148,7 +160,7 @@ class Translator(IdTranslator):
         lengths = tf.math.count_nonzero(is_valid, axis=1, dtype=tf.int32)
         longest = tf.reduce_max(tf.concat([lengths, [0]], axis=0))  # 0 for an empty batch
         ids, is_valid = ids[:, :longest], is_valid[:, :longest]
-        read = tf.concat([tf.fill([tf.shape(ids)[0], 1], self.tokenizer.bos_id), ids], axis=1)
+        read = tf.concat([tf.fill([tf.shape(ids)[0], 1], self._bos_id), ids], axis=1)
         weights = self._cross_attention(
             {"source_ids": source_ids, "target_ids": read[:, :longest]},
             tf.sequence_mask(source_lengths, tf.shape(source_ids)[1]),
