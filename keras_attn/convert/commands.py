@@ -4,9 +4,12 @@ import os
 
 import keras
 
+from keras_attn.convert.generation_config import generation_options
 from keras_attn.convert.golden import write_golden
 from keras_attn.convert.hugging_face.conversion import from_hugging_face
+from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.writing import to_hugging_face
+from keras_attn.models import Classifier
 
 
 def convert(folder, path, export=None):
@@ -19,10 +22,23 @@ def convert(folder, path, export=None):
     if export is not None:
         from keras_attn.export import saved_model  # needs TensorFlow, unlike the conversion
 
-        limit = getattr(model, "max_length", None)
-        length = {} if limit is None else {"max_length": min(limit, 64)}
-        print(saved_model(model, export, tokenizer=tokenizer, **length))
+        print(saved_model(model, export, **_decoding(folder, model, tokenizer)))
     return 0
+
+
+def _decoding(folder, model, tokenizer):
+    """Return the arguments of an export of a model that generates or classifies texts."""
+    if isinstance(model, Classifier) and model.image_shape is None:
+        names = read_json(folder, "config.json").get("id2label", {})
+        labels = [names.get(str(index)) for index in range(model.num_classes or 0)]
+        has_names = tokenizer is not None and labels and None not in labels
+        return {"tokenizer": tokenizer, "labels": labels if has_names else None}
+    if not hasattr(model, "reads_prompt"):
+        return {}
+    options = generation_options(folder, is_encoder_decoder=not model.reads_prompt)
+    lengths = model.max_length, options.get("max_length", 64)
+    options["max_length"] = min(length for length in lengths if length is not None)
+    return {"tokenizer": tokenizer, **options}
 
 
 def write_golden_outputs(folder):

@@ -1,8 +1,13 @@
 """Options of `generate` from the `generation_config.json` of a checkpoint."""
 
+import os
+import pathlib
+
+from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.generation import Beam, Forbidden, Forced, Greedy, NoRepeat, Sample
 from keras_attn.ops.checks import check_that
 
+FILE = "generation_config.json"
 # Options that have no counterpart here, and their values that change nothing.
 _UNSUPPORTED = {
     "begin_suppress_tokens": None,
@@ -33,8 +38,8 @@ def generation_options(config, is_encoder_decoder):
     the same distribution. Absent options have the defaults of transformers.
 
     Args:
-        config: dict, the content of `generation_config.json`, or of a `config.json` of before that
-            file existed.
+        config: path of a checkpoint's folder, or the content of its `generation_config.json` as a
+            dict. A folder without that file has the options in `config.json`.
         is_encoder_decoder: bool. True for a model that reads a source.
 
     Returns:
@@ -58,6 +63,9 @@ def generation_options(config, is_encoder_decoder):
 
     Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
     """
+    if isinstance(config, (str, os.PathLike)):
+        has_file = pathlib.Path(config, FILE).is_file()
+        config = read_json(config, FILE if has_file else "config.json")
     options = {name: value for name, value in config.items() if value is not None}
     for name, neutral in _UNSUPPORTED.items():
         if options.get(name, neutral) != neutral:

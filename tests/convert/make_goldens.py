@@ -56,6 +56,20 @@ LLAMA3 = rope(
     original_max_position_embeddings=16,
 )
 GEMMA = {**LLAMA, "pad_token_id": 0, "sliding_window": 5, "query_pre_attn_scalar": 10}
+SIDES = {
+    **{"vocab_size": 29, "d_model": 12, "max_position_embeddings": 31, "scale_embedding": True},
+    **{"encoder_layers": 2, "encoder_attention_heads": 3, "encoder_ffn_dim": 17},
+    **{"decoder_layers": 3, "decoder_attention_heads": 2, "decoder_ffn_dim": 19},
+}
+MARIAN = {
+    **{**SIDES, "activation_function": "swish", "eos_token_id": 0},
+    **{"pad_token_id": 28, "decoder_start_token_id": 28},
+}
+T5 = {
+    **{"vocab_size": 29, "d_model": 12, "d_kv": 5, "d_ff": 17, "num_layers": 2, "num_heads": 3},
+    **{"relative_attention_num_buckets": 8, "relative_attention_max_distance": 16},
+    "decoder_start_token_id": 0,
+}
 TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
 # Of each name: the class, and the arguments of its configuration.
 CASES = {
@@ -65,6 +79,11 @@ CASES = {
     "bert_classifier": ("BertForSequenceClassification", {**BERT, **LABELS}),
     "distilbert": ("DistilBertForMaskedLM", DISTILBERT),
     "distilbert_classifier": ("DistilBertForSequenceClassification", {**DISTILBERT, **LABELS}),
+    "roberta": ("RobertaForMaskedLM", {**BERT, "type_vocab_size": 1, "layer_norm_eps": 1e-5}),
+    "roberta_classifier": (
+        "RobertaForSequenceClassification",
+        {**BERT, "type_vocab_size": 1, **LABELS},
+    ),
     "gpt2": ("GPT2LMHeadModel", GPT2),
     "gpt2_scales": (
         "GPT2LMHeadModel",
@@ -103,6 +122,17 @@ CASES = {
         },
     ),
     "gemma3": ("Gemma3ForCausalLM", {**GEMMA, "num_hidden_layers": 3, "layer_types": TYPES}),
+    "marian": ("MarianMTModel", MARIAN),
+    "marian_separate": (
+        "MarianMTModel",
+        {
+            **{**MARIAN, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 31},
+            **{"scale_embedding": False, "activation_function": "relu"},
+        },
+    ),
+    "bart": ("BartForConditionalGeneration", SIDES),
+    "t5": ("T5ForConditionalGeneration", T5),
+    "t5_gated": ("T5ForConditionalGeneration", {**T5, "feed_forward_proj": "gated-gelu"}),
     "vit": (
         "ViTForImageClassification",
         {
@@ -111,6 +141,8 @@ CASES = {
         },
     ),
 }
+# Files as older versions wrote them: options, and tensors that the newest one does not store.
+OLD_FILES = {"t5_gated": ({"tie_word_embeddings": False}, {"lm_head.weight": [29, 12]})}
 
 
 def write(name, seed, out):
@@ -124,6 +156,11 @@ def write(name, seed, out):
         with safe_open(f"{folder}/model.safetensors", "np") as file:
             shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}
         config = json.loads(pathlib.Path(folder, "config.json").read_text())
+        if name in OLD_FILES:
+            options, tensors = OLD_FILES[name]
+            config.update(options)
+            config.pop("scale_decoder_outputs")
+            shapes.update(tensors)
         checkpoint_folders.write_folder(folder, config, checkpoint_folders.draw(shapes, seed))
         golden_writer.main(folder, f"{folder}/golden.npz")
         with np.load(f"{folder}/golden.npz") as file:

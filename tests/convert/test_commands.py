@@ -1,16 +1,25 @@
 """`python -m keras_attn.convert` writes a file, or says in one sentence why it does not."""
 
 import importlib.util
+import json
+import pathlib
+import shutil
 
 import checkpoint_folders
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from safetensors.numpy import load_file
 
+from keras_attn.convert import from_hugging_face
 from keras_attn.convert.__main__ import main
 from keras_attn.convert.hugging_face.tensor_files import SINGLE
+from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.export import inspect
+from keras_attn.generation import generate
+
+GOLDEN_IDS = pathlib.Path(__file__).parent / "golden_ids"
 
 
 @pytest.fixture
@@ -42,6 +51,32 @@ def test_a_folder_becomes_an_export(folder, tmp_path):
     out = str(tmp_path / "exports")
     assert main([folder, str(tmp_path / "model.keras"), "--export", out]) == 0
     assert not inspect(out).faults
+
+
+@pytest.mark.slow
+def test_an_export_of_a_folder_reads_texts(tmp_path):
+    folder, out = tmp_path / "gpt2", str(tmp_path / "exports")
+    shutil.copytree(GOLDEN_IDS / "gpt2", folder)
+    config, weights, _ = checkpoint_folders.load_golden("gpt2")
+    size = read_tokenizer(folder).vocabulary_size
+    config, weights = checkpoint_folders.with_vocabulary(config, weights, size)
+    checkpoint_folders.write_folder(folder, config, weights)
+    options = {"eos_token_id": 0, "max_new_tokens": 9}
+    (folder / "generation_config.json").write_text(json.dumps(options))
+    assert main([str(folder), str(tmp_path / "model.keras"), "--export", out]) == 0
+    assert not inspect(out).faults
+    run = tf.saved_model.load(f"{out}/1").signatures["serving_default"]
+    texts = ["a cat sat", "the", ""]
+    both = run(text=tf.constant(texts))
+    model, tokenizer = from_hugging_face(folder)
+    for row, text in enumerate(texts[:2]):
+        alone = run(text=tf.constant([text]))
+        assert both["continuation"][row] == alone["continuation"][0]
+        ids, _ = tokenizer.encode([text])
+        new, scores = generate(model, ids, "greedy", 9, eos_id=0)
+        whole = tokenizer.decode(tf.concat([ids, new], axis=1)).numpy()[0]
+        assert whole == text.encode() + alone["continuation"].numpy()[0]
+        np.testing.assert_allclose(both["score"][row], scores[0], rtol=1e-4)
 
 
 @pytest.mark.parametrize(

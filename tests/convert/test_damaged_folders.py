@@ -168,7 +168,7 @@ DAMAGES = {
     "a layer more": (option(num_hidden_layers=3), "lack the tensor 'encoder.layer.2."),
     "heads that do not divide": (option(num_attention_heads=5), "num_heads=5"),
     "another vocabulary": (option(vocab_size=31), "where config.json asks for (31, 12)"),
-    "padding outside the vocabulary": (option(pad_token_id=29), "pad_token_id=29 is not converted"),
+    "padding outside the vocabulary": (option(pad_token_id=29), "`pad_id` must be below 29"),
     "an epsilon below 0": (option(layer_norm_eps=-1e-5), "a number of at least 0, not -1e-05"),
     "an unknown activation": (option(hidden_act="gulu"), "activation hidden_act='gulu'"),
     "relative positions": (
@@ -188,6 +188,10 @@ DAMAGES = {
     "a type of layers too few": (
         option("gemma3", layer_types=["full_attention"]),
         "for each of 3 layers",
+    ),
+    "tokenizer cut": (
+        lambda folder: (write(folder) / "tokenizer.json").write_text("{"),
+        "'tokenizer.json' is cut",
     ),
     "golden outputs cut": (
         golden(lambda path, _: path.write_bytes(path.read_bytes()[:-99])),

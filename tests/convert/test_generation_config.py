@@ -1,5 +1,7 @@
 """Options of `generate` from the files of checkpoints."""
 
+import json
+
 import pytest
 
 from keras_attn.convert import generation_options
@@ -61,6 +63,16 @@ def test_strategies_of_causal_models(config, strategy):
     assert found == {"strategy": strategy, "eos_id": [4, 5]}
     found = generation_options({**config, "max_new_tokens": 7}, is_encoder_decoder=False)
     assert found["max_length"] == 7
+
+
+def test_a_folder_without_the_file_has_its_options_in_the_configuration(tmp_path):
+    config = {**START, "eos_token_id": 5, "num_beams": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    expected = generation_options(config, is_encoder_decoder=True)
+    assert generation_options(tmp_path, is_encoder_decoder=True) == expected
+    (tmp_path / "generation_config.json").write_text(json.dumps(START))
+    found = generation_options(str(tmp_path), is_encoder_decoder=True)
+    assert found["strategy"] == Greedy()
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,13 @@ OPTIONS = [
     "bert_relu",
     "bert_features",
     "distilbert_classifier",
+    "roberta_classifier",
     "gpt2_scales",
     "llama_biases",
     "llama_linear",
     "llama_yarn",
+    "marian_separate",
+    "t5_gated",
 ]
 
 
@@ -130,6 +133,21 @@ def one_wavelength(model):
         yield block.attention.position, "max_wavelength", 1e6
 
 
+def in_each_table(value):
+    """Change the tables of distances of an encoder."""
+
+    def change(model):
+        for block in model.encoder.blocks:
+            yield block.attention.score.terms[-1], "table", value
+
+    return change
+
+
+def scaled_scores(model):
+    for block in [*model.encoder.blocks, *model.decoder.blocks]:
+        yield block.attention, "query_kernel", lambda x: x / np.float32(5**0.5)
+
+
 def exact_gelu(x):
     return keras.activations.gelu(x, approximate=False)
 
@@ -148,6 +166,11 @@ MISTAKES = {
     "bert_classifier": {"a linear pooler": in_model("pooler.activation", identity)},
     "distilbert": {
         "segments of BERT": in_model("segment.table", lambda x: x + np.arange(12) / 12),
+    },
+    "roberta": {
+        "positions from row 1": in_model("position.table", lambda x: np.roll(x, 1, axis=0)),
+        "no row of types": in_model("segment.table", np.zeros_like),
+        "id 0 is padding": in_model("embedding.pad_id", 0),
     },
     "gpt2": {
         "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
@@ -179,6 +202,23 @@ MISTAKES = {
         ),
     },
     "gemma3": {"one wavelength": one_wavelength, "windows in other layers": swapped_pairs},
+    "marian": {
+        "interleaved sinusoids": in_model("position.layout", "interleaved"),
+        "no root of D": in_model("embedding.scaled", False),
+        "GELU for SiLU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no bias of logits": in_model("head.bias", np.zeros_like),
+        "padding is a token": in_model("embedding.pad_id", None),
+    },
+    "bart": {
+        "positions from row 1": in_model("position.table", lambda x: np.roll(x, 1, axis=0)),
+        "no norm of embeddings": in_model("norm.epsilon", 1.0),
+    },
+    "t5": {
+        "scores divided": scaled_scores,
+        "no root of D at the output": in_model("decoder.norm.scale", lambda x: x * 12**0.5),
+        "sides of the buckets swapped": in_each_table(lambda x: np.roll(x, 4, axis=0)),
+        "buckets of one side": in_each_table(lambda x: np.concatenate([x[:4], x[:4]])),
+    },
     "vit": {
         "patches by channel": in_model(
             "embedding.kernel",

@@ -5,12 +5,14 @@ import os
 import pathlib
 import shutil
 
+import checkpoint_folders
 import numpy as np
 import pytest
 import tensorflow as tf
 from token_rows import rows_of
 
 from keras_attn import text
+from keras_attn.convert import from_hugging_face
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 
 GOLDEN = pathlib.Path(os.environ.get("GOLDEN_IDS", pathlib.Path(__file__).parent / "golden_ids"))
@@ -75,6 +77,21 @@ def test_ids_and_texts_are_those_of_transformers(folder, lines):
     for row, theirs, ours in zip(ids, texts, decoded, strict=True):
         if tokenizer.unk_id not in row:
             assert ours.strip() == bytes(theirs.astype("uint8")).decode().strip()
+
+
+def test_a_converted_folder_has_its_tokenizer(tmp_path, lines):
+    shutil.copytree(GOLDEN / "gpt2", tmp_path / "gpt2")
+    alone = read_tokenizer(GOLDEN / "gpt2")
+    size = alone.vocabulary_size + 3  # of a table that is wider than the vocabulary
+    config, weights, _ = checkpoint_folders.load_golden("gpt2")
+    checkpoint_folders.write_folder(
+        tmp_path / "gpt2", *checkpoint_folders.with_vocabulary(config, weights, size)
+    )
+    model, tokenizer = from_hugging_face(tmp_path / "gpt2")
+    assert tokenizer.vocabulary_size == model.embedding.vocabulary_size == size
+    for found, expected in zip(tokenizer.encode(lines[:30]), alone.encode(lines[:30]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert tokenizer.decode_as_strings([[65, size - 1, 66]]) == alone.decode_as_strings([[65, 66]])
 
 
 def old_files(name, folder):
@@ -177,6 +194,8 @@ def test_a_model_that_is_not_beside_its_file_is_missed(tmp_path):
 
 
 def test_folders_without_a_known_file(tmp_path):
+    assert read_tokenizer(tmp_path) is None
+    (tmp_path / "merges.txt").write_text("#version: 0.2")
     with pytest.warns(UserWarning, match="none of the known files"):
         assert read_tokenizer(tmp_path) is None
     old_files("gpt2", tmp_path)

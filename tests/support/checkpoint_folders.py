@@ -42,6 +42,14 @@ def write_adapters(folder, config, tensors):
     return folder
 
 
+def with_vocabulary(config, weights, size):
+    """Return a configuration and random tensors of another size of the vocabulary."""
+    old = config["vocab_size"]
+    shapes = {k: tuple(size if n == old else n for n in x.shape) for k, x in weights.items()}
+    sizes = {k: size for k in ("vocab_size", "decoder_vocab_size") if k in config}
+    return {**config, **sizes}, draw(shapes, 0)
+
+
 def load_golden(name, folder=GOLDEN):
     """Return the configuration, the tensors, and the inputs and expected outputs."""
     with np.load(pathlib.Path(folder, f"{name}.npz")) as file:

@@ -68,7 +68,7 @@ def convert(checkpoint, overrides):
 
 def arguments(config):
     """Return the arguments of `models.bert` for a configuration."""
-    config.require(position_embedding_type="absolute", pad_token_id=0)
+    config.require(position_embedding_type="absolute")
     return {
         "vocabulary_size": config.size("vocab_size"),
         "num_layers": config.size("num_hidden_layers"),
@@ -80,6 +80,7 @@ def arguments(config):
         "num_segments": config.size("type_vocab_size", 2),
         "activation": config.activation("hidden_act", "gelu"),
         "epsilon": config.number("layer_norm_eps", 1e-12),
+        "pad_id": config.index("pad_token_id", 0),
     }
 
 

@@ -72,6 +72,13 @@ class Config:
             self.refuse(f"`{name}` in {FILE} must be a number of at least 0, not {value!r}.")
         return value
 
+    def index(self, name, default):
+        """Return an option that is the id of a token."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self.refuse(f"`{name}` in {FILE} must be the id of a token, not {value!r}.")
+        return value
+
     def flag(self, name, default=False):
         """Return an option that is true or false."""
         value = self.get(name, default)

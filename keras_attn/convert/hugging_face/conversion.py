@@ -4,21 +4,27 @@ import os
 
 from keras_attn.convert.golden import check_golden
 from keras_attn.convert.hugging_face import (
+    bart,
     bert,
     distilbert,
     gemma,
     gpt2,
     llama,
+    marian,
     mistral,
     qwen,
+    roberta,
+    t5,
     vit,
 )
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.tensor_files import refuse
+from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 
 # Functions of a checkpoint and the user's overrides, by `model_type`.
 FAMILIES = {
+    "bart": bart.convert,
     "bert": bert.convert,
     "distilbert": distilbert.convert,
     "gemma": gemma.convert_1,
@@ -26,9 +32,12 @@ FAMILIES = {
     "gemma3_text": gemma.convert_3,
     "gpt2": gpt2.convert,
     "llama": llama.convert,
+    "marian": marian.convert,
     "mistral": mistral.convert,
     "qwen2": qwen.convert_2,
     "qwen3": qwen.convert_3,
+    "roberta": roberta.convert,
+    "t5": t5.convert,
     "vit": vit.convert,
 }
 
@@ -49,7 +58,8 @@ def from_hugging_face(folder, **overrides):
             those that `config.json` gives.
 
     Returns:
-        The model, and its tokenizer: None, since no tokenizer is converted yet.
+        The model, and its tokenizer, a graph from texts to the ids of transformers. The tokenizer
+        is None if the folder has none, and, with a warning, if its rules are not known.
 
     Raises:
         ValueError: if the folder is incomplete or damaged, its `model_type` or an option is not
@@ -74,7 +84,8 @@ def from_hugging_face(folder, **overrides):
     checkpoint.finish()
     if not overrides:  # which may change the outputs
         check_golden(folder, model)
-    return model, None
+    size = getattr(getattr(model, "target_embedding", model.embedding), "vocabulary_size", None)
+    return model, read_tokenizer(folder, size)
 
 
 def family_of(folder):

@@ -65,7 +65,6 @@ def convert(checkpoint, overrides):
 
 def arguments(config):
     """Return the arguments of `models.bert` for a configuration."""
-    config.require(pad_token_id=0)
     return {
         "vocabulary_size": config.size("vocab_size"),
         "num_layers": config.size("n_layers"),
@@ -77,6 +76,7 @@ def arguments(config):
         "num_segments": 1,
         "activation": config.activation("activation", "gelu"),
         "epsilon": EPSILON,
+        "pad_id": config.index("pad_token_id", 0),
     }
 
 

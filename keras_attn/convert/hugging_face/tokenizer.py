@@ -1,16 +1,17 @@
 """Tokenizers in folders of Hugging Face, as tokenizers that are graphs."""
 
-import json
 import pathlib
 import warnings
 
 from keras_attn.convert.hugging_face import tokenizer_json
+from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.tokenizer_json import NoGraph, special_ids
 from keras_attn.ops.checks import check_paths
 from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
 
 _MARIAN = ("source.spm", "target.spm", "vocab.json")
 _SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
+_FILES = (*_MARIAN, *_SENTENCEPIECE, "tokenizer.json", "vocab.txt", "merges.txt")
 # Of each class: the pattern, the normal form, and the default special tokens.
 _GPT2 = ("gpt2", None, {"bos": "<|endoftext|>", "eos": "<|endoftext|>"})
 _ROBERTA = ("gpt2", None, {"bos": "<s>", "eos": "</s>", "pad": "<pad>"})
@@ -24,8 +25,8 @@ _BYTE_LEVEL = {
 }
 
 
-def read_tokenizer(folder):
-    """Return the tokenizer of a folder, or None where no graph gives its ids.
+def read_tokenizer(folder, vocabulary_size=None):
+    """Return the tokenizer of a folder; None if there is none, or no graph gives its ids.
 
     It reads `tokenizer.json` of a known kind, `vocab.txt`, `vocab.json` with `merges.txt`, a
     SentencePiece model, or Marian's three files. The ids equal Hugging Face's, except that no
@@ -33,27 +34,43 @@ def read_tokenizer(folder):
 
     Args:
         folder: str. A folder that `save_pretrained` wrote.
+        vocabulary_size: int. Number of the model's ids. Those above the tokenizer's, which some
+            models have, are of no text.
 
     Returns:
-        A `Tokenizer` whose template holds the special tokens that its model expects. None, with a
-        warning that names the reason, if its rules are unknown here.
+        A `Tokenizer` whose template holds the special tokens that its model expects. None if the
+        folder has no file of a tokenizer, and, with a warning that names the reason, if its rules
+        are unknown here or a package is missing.
 
     Raises:
-        ValueError: if `folder` is no folder.
+        ValueError: if `folder` is no folder, or a file is damaged.
     """
     check_paths(folder=folder)
     files = pathlib.Path(folder)
     if not files.is_dir():
         raise ValueError(f"There is no folder. Received: folder={str(folder)!r}")
+    if not any((files / name).is_file() for name in _FILES):
+        return None
     try:
-        return _read(files)
-    except NoGraph as reason:
+        return _with_ids(_read(files), vocabulary_size)
+    except (NoGraph, ImportError) as reason:
         warnings.warn(
             f"The tokenizer in {str(folder)!r} has no graph: {reason} Tokenize outside the model, "
             "and export the signature of ids.",
             stacklevel=2,
         )
         return None
+
+
+def _with_ids(tokenizer, vocabulary_size):
+    """Return the tokenizer with special tokens in the place of the ids that it lacks."""
+    config = tokenizer.get_config()
+    lacking = range(tokenizer.vocabulary_size, vocabulary_size or 0)
+    if not lacking or "special_tokens" not in config:
+        return tokenizer
+    unused = {f"<unused {i}>": i for i in lacking}
+    config["special_tokens"] = {**config["special_tokens"], **unused}
+    return type(tokenizer)(**config)
 
 
 def _read(files):
@@ -79,7 +96,7 @@ def _read(files):
 
 
 def _json(path):
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json(path.parent, path.name) if path.is_file() else {}
 
 
 def _class_of(files, settings):
