@@ -1,0 +1,52 @@
+"""Converted models generate the texts of transformers, by greedy decoding and by beam search."""
+
+from pathlib import Path
+
+import generation_cases
+import numpy as np
+import peers
+import pytest
+
+from keras_attn import export
+from keras_attn.convert import from_hugging_face, generation_options
+from keras_attn.generation import generate
+
+SCRIPT = Path(__file__).with_name("transformers_generation.py")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", params=generation_cases.CASES)
+def converted(request, tmp_path_factory):
+    """The name, model, tokenizer and options of a checkpoint."""
+    folder = tmp_path_factory.mktemp("checkpoints") / request.param
+    options = generation_cases.write(request.param, folder)
+    return request.param, *from_hugging_face(folder), options
+
+
+@pytest.mark.parametrize("kind", ["beam", "greedy"])
+def test_texts_and_scores_are_those_of_transformers(converted, kind):
+    name, model, tokenizer, options = converted
+    expected = peers.results_of(SCRIPT, f"{name}_{kind}")
+    if kind == "greedy":
+        options = {**options, "num_beams": 1}
+    options = generation_options(options, is_encoder_decoder=True)
+    texts = generation_cases.texts()
+    ids, lengths = tokenizer.encode(texts, max_length=generation_cases.MAX_SOURCE)
+    found, scores = (np.asarray(x) for x in generate(model, ids, lengths=lengths, **options))
+    theirs, end = expected["ids"], options["eos_id"]
+    pairs = [
+        (_until(row, end), _until(other, end)) for row, other in zip(found, theirs, strict=True)
+    ]
+    assert all(row == other for row, other in pairs)
+    assert len({len(row) for row, _ in pairs}) > 3
+    np.testing.assert_allclose(scores, expected["scores"], atol=1e-4)
+    limit = generation_cases.MAX_SOURCE
+    translator = export.Translator(model, tokenizer, max_source_length=limit, **options)
+    translations, _ = translator.translate(texts)
+    assert [text.strip() for text in translations] == [x.strip() for x in expected["texts"]]
+
+
+def _until(row, end):
+    """Return the tokens up to the end; what fills a row after it depends on the program."""
+    row = row.tolist()
+    return row[: row.index(end) + 1] if end in row else row

@@ -1,0 +1,91 @@
+"""Texts that Hugging Face's transformers 5.23 generates from made-up checkpoints:
+
+    python transformers_generation.py RESULTS.npz
+
+needs torch and transformers, and nothing of this project but files of tests/support.
+"""
+
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "support"))
+
+import generation_cases  # noqa: E402
+
+BATCH = 50
+
+
+def generated(model, tokenizer, texts, **options):
+    """Return the ids after the first one, scores, and decoded texts."""
+    given = tokenizer(
+        texts,
+        return_tensors="pt",
+        padding=True,
+        truncation=True,
+        max_length=generation_cases.MAX_SOURCE,
+    )
+    given.pop("token_type_ids", None)
+    found = model.generate(
+        **given,
+        **options,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_scores=True,
+        output_logits=True,
+    )
+    ids = found.sequences[:, 1:]
+    scores = found.sequences_scores if "sequences_scores" in found else greedy_scores(model, found)
+    decoded = tokenizer.batch_decode(
+        found.sequences, skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
+    return ids.numpy(), scores.numpy(), decoded
+
+
+def greedy_scores(model, found):
+    """Return the sums of log-probabilities up to the end token; forced tokens count 0."""
+    ids, end = found.sequences[:, 1:], model.config.eos_token_id
+    processed = torch.stack(found.scores, 1)
+    renormalize = model.generation_config.renormalize_logits
+    logits = processed if renormalize else torch.stack(found.logits, 1)
+    log_probs = torch.log_softmax(logits, -1).gather(2, ids[..., None])[..., 0]
+    log_probs[torch.isfinite(processed).sum(-1) == 1] = 0.0
+    is_end = (ids == end).long()
+    return torch.where(is_end.cumsum(1) - is_end == 0, log_probs, 0.0).sum(1)
+
+
+def main(path):
+    arrays, texts = {}, generation_cases.texts()
+    for name in generation_cases.CASES:
+        with tempfile.TemporaryDirectory() as parent:
+            folder = f"{parent}/folder"
+            generation_cases.write(name, folder)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+            model = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                folder, dtype=torch.float32, attn_implementation="eager"
+            ).eval()
+            for kind, options in (("beam", {}), ("greedy", {"num_beams": 1})):
+                batches = [
+                    generated(model, tokenizer, texts[i : i + BATCH], **options)
+                    for i in range(0, len(texts), BATCH)
+                ]
+                key = f"{name}_{kind}"
+                width = max(ids.shape[1] for ids, _, _ in batches)
+                pad = model.config.pad_token_id
+                arrays[f"{key}/ids"] = np.concatenate(
+                    [
+                        np.pad(ids, [[0, 0], [0, width - ids.shape[1]]], constant_values=pad)
+                        for ids, _, _ in batches
+                    ]
+                )
+                arrays[f"{key}/scores"] = np.concatenate([scores for _, scores, _ in batches])
+                arrays[f"{key}/texts"] = np.array([x for *_, found in batches for x in found])
+    np.savez(path, **arrays)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,76 @@
+"""Checkpoints with tokenizers, and options of their generation, for two processes.
+
+Nothing of Keras is imported: a program for another Python writes the same folders.
+"""
+
+import json
+import pathlib
+import shutil
+
+import checkpoint_folders
+import numpy as np
+
+IDS = pathlib.Path(__file__).parents[1] / "convert/golden_ids"
+MAX_SOURCE = 27  # fewer than the positions of a made-up model
+WORDS = "a the cat dog sat ran on in house river with blue small under bread tree over".split()
+# Of each model: its tokenizer, the end token, and the content of its generation_config.json.
+CASES = {
+    "marian": (
+        "marian",
+        0,
+        {
+            **{"num_beams": 4, "max_length": 20, "forced_eos_token_id": 0},
+            "renormalize_logits": True,
+        },
+    ),
+    "t5": ("t5", 1, {"num_beams": 3, "max_length": 17, "length_penalty": 0.6, "min_length": 4}),
+    "bart": (
+        "roberta",
+        2,
+        {
+            **{"num_beams": 4, "max_length": 19, "length_penalty": 2.0, "early_stopping": True},
+            **{"forced_bos_token_id": 0, "forced_eos_token_id": 2, "no_repeat_ngram_size": 3},
+        },
+    ),
+}
+END_BIASES = {"marian": 1.0, "bart": 2.0}
+
+
+def texts(count=200):
+    """Return texts of one to seven words."""
+    random = np.random.RandomState(3)
+    return [" ".join(random.choice(WORDS, random.randint(1, 8))) for _ in range(count)]
+
+
+def write(name, folder):
+    """Write a checkpoint with its tokenizer and its options; return the options."""
+    tokenizer, end, options = CASES[name]
+    folder = pathlib.Path(folder)
+    shutil.copytree(IDS / tokenizer, folder, ignore=shutil.ignore_patterns("ids.npz"))
+    config, weights, _ = checkpoint_folders.load_golden(name)
+    size = _size(folder)
+    config, weights = checkpoint_folders.with_vocabulary(config, weights, size)
+    pad = {"marian": size - 1, "t5": 0, "bart": 1}[name]
+    start = {"bart": 2}.get(name, pad)
+    ids = {"pad_token_id": pad, "decoder_start_token_id": start, "eos_token_id": end}
+    options = {**options, **ids}
+    if name == "marian":
+        options["bad_words_ids"] = [[pad]]
+    # So that texts end, at various lengths.
+    if name in END_BIASES:
+        weights["final_logits_bias"][0, end] = END_BIASES[name]
+    else:
+        weights["shared.weight"][end] *= 1.5
+    checkpoint_folders.write_folder(folder, {**config, **ids}, weights)
+    (folder / "generation_config.json").write_text(json.dumps(options))
+    return options
+
+
+def _size(folder):
+    """Return the number of a tokenizer's ids."""
+    if (folder / "vocab.json").is_file():
+        return 1 + max(json.loads((folder / "vocab.json").read_text(encoding="utf-8")).values())
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = content["model"]["vocab"]
+    ids = range(len(vocabulary)) if isinstance(vocabulary, list) else vocabulary.values()
+    return 1 + max([*ids, *(token["id"] for token in content["added_tokens"])])
