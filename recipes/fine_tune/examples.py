@@ -77,11 +77,13 @@ def _examples(rows, options):
 
 def _made_offline(task, seed):
     """Return the name of data that need no file, and their rows by split."""
-    if task == "regression":
-        pairs = date_pairs(5000, 500, 500, seed=seed, locales=("de", "en", "fr"))
-        rows = {split: [(text, _day_of_year(iso)) for text, iso in pairs[split]] for split in pairs}
+    if task in ("regression", "translation"):
+        rows = date_pairs(5000, 500, 500, seed=seed, locales=("de", "en", "fr"))
         rows["valid"] = rows.pop("val")
-        return "day of the year of a date", rows
+        if task == "translation":
+            return "dates", rows
+        days = {part: [(text, _day_of_year(iso)) for text, iso in rows[part]] for part in rows}
+        return "day of the year of a date", days
     if task == "tokens":
         name, rows = "kinds of words of Python", code_lines()
     else:

@@ -4,7 +4,7 @@ import dataclasses
 
 from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
 
-TASKS = ("classification", "regression", "tokens", "language_model")
+TASKS = ("classification", "regression", "tokens", "language_model", "translation")
 # Options of a new model, without `--model`.
 _NEW = ("num_layers", "num_heads", "hidden_dim", "intermediate_dim", "vocabulary_size")
 
@@ -35,7 +35,7 @@ class RecipeOptions(
         None, "a folder of Hugging Face, or a .keras file (default: a new bert)"
     )
     tokenizer: str | None = option(
-        None, "of a .keras file (default: tokenizer.model beside it)", metavar="FILE"
+        None, "default: the folder's, or tokenizer.model beside a .keras file", metavar="FILE"
     )
     from_scratch: bool = option(False, "keep the sizes of --model, and draw its weights anew")
     train: str | None = option(
@@ -66,6 +66,12 @@ class RecipeOptions(
         None, "in place of the model's (default: as it is)", choices=("dense", "local")
     )
     window: int | None = option(None, "of --pattern local, in tokens to each side", at_least=1)
+    depth: str | None = option(
+        None,
+        "the blocks as reversible ones, which train in less memory; for models with norms before "
+        "each sublayer, such as GPT-2's (default: as they are)",
+        choices=("reversible",),
+    )
     dropout: float | None = option(
         None, "in place of the model's (default: as it is)", within=(0, 1)
     )
@@ -112,7 +118,7 @@ class RecipeOptions(
             )
         if self.from_scratch and not self.model:
             raise OptionError("--from-scratch is for --model. Received: no --model.")
-        if self.task in ("tokens", "language_model"):
+        if self.task in ("tokens", "language_model", "translation"):
             reason = f"--task {self.task}, which reads one text"
             self._check_without(("second_column", "pooling"), reason)
         if self.class_weights and self.task != "classification":

@@ -33,6 +33,10 @@ class Task:
         """Return a new model to begin with."""
         return models.bert(vocabulary_size, **arguments)
 
+    def texts(self, examples):
+        """Return the texts on which a new model's tokenizer is trained."""
+        return examples.texts
+
     def rows(self, model, tokenizer, examples, is_training=False):
         """Return `Rows` of texts."""
         inputs, lengths = encode(tokenizer, examples, model, self.options.max_length)

@@ -14,6 +14,7 @@ from .language_model import LanguageModel
 from .regression import Regression
 from .saved_model import TOKENIZER, load_or_build
 from .tagging import Tagging
+from .translation import Translation
 from .vary import check_positions
 
 TASKS = {
@@ -21,6 +22,7 @@ TASKS = {
     "regression": Regression,
     "tokens": Tagging,
     "language_model": LanguageModel,
+    "translation": Translation,
 }
 
 
@@ -37,7 +39,8 @@ class FineTuneRun(TrainingRun):
         super().__init__(options, {"sha256": data, **options.identity()})
         self.task = TASKS[options.task](self.splits, options)
         with self.scope():
-            start, self.tokenizer = load_or_build(self.task, self.splits["train"].texts)
+            texts = self.task.texts(self.splits["train"])
+            start, self.tokenizer = load_or_build(self.task, texts)
             self.model = self.task.model_of(start)
         check_positions(self.model, options.max_length)
         self.rows = {split: self._rows(split) for split in self.splits}

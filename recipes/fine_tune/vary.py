@@ -1,18 +1,25 @@
-"""Changes of a loaded model: its attention's pattern, dropout, new weights."""
+"""Changes of a loaded model: its attention's pattern, depth and dropout, new weights."""
 
-from keras_attn import patterns, registry
+from keras_attn import depth, patterns, registry
 
 
 def vary(model, options):
-    """Return a model with the pattern and the dropout of the options, and the same weights.
+    """Return a model with the pattern, depth and dropout of the options, and the same weights.
 
     With `options.from_scratch` the weights are new ones.
+
+    Raises:
+        ValueError: if the blocks cannot be reversible.
     """
     pattern = _pattern(options, causal=hasattr(model, "depth"))
-    if pattern is None and options.dropout is None and not options.from_scratch:
+    if not any((pattern, options.depth, options.dropout is not None, options.from_scratch)):
         return model
     config = model.get_config()
     _rewrite(config, pattern and registry.serialize(pattern), options.dropout)
+    if options.depth == "reversible":
+        part = "depth" if "depth" in config else "encoder"
+        stack = registry.revive(config[part])
+        config[part] = registry.serialize(depth.Reversible(stack.blocks, name=stack.name))
     changed = type(model).from_config(config)
     if not options.from_scratch:
         changed.set_weights(model.get_weights())

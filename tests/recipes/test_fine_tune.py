@@ -13,9 +13,10 @@ import recipe_runs
 from fork_server import ROOT
 from recipe_runs import card, error_of
 
-from keras_attn import models, patterns, text
+from keras_attn import convert, depth, models, patterns, text
 from recipes.fine_tune.best_epoch import BestEpoch
 from recipes.fine_tune.examples import read_examples
+from recipes.fine_tune.language_model import LanguageModel
 from recipes.fine_tune.saved_model import load_or_build
 from recipes.fine_tune.task import Task
 from recipes.fine_tune.training import FineTuneRun
@@ -102,6 +103,37 @@ def test_a_saved_model_keeps_its_weights_under_another_pattern_and_dropout(saved
 
 
 @pytest.mark.slow
+def test_a_folder_of_hugging_face_has_a_model_and_a_tokenizer(tmp_path):
+    tokenizer = text.WordPiece("[PAD] [UNK] [CLS] [SEP] [MASK] un ##able to".split())
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 7}
+    model = models.bert(tokenizer.vocabulary_size, **sizes, max_length=17)
+    oracles.scramble(model)
+    convert.to_hugging_face(model, tmp_path / "folder", tokenizer)
+    found, same = loaded("--model", tmp_path / "folder")
+    ids, _ = same.encode(["Unable to"])
+    assert np.asarray(ids).tolist() == [[2, 5, 6, 7, 3]]
+    np.testing.assert_allclose(found({"token_ids": ids}), model({"token_ids": ids}), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_blocks_with_norms_before_their_sublayers_can_be_reversible(saved, tmp_path):
+    tokenizer = text.load(saved.parent / "tokenizer.model")
+    tokenizer.save(tmp_path / "tokenizer.model")
+    sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 6, "intermediate_dim": 7}
+    model = models.gpt(tokenizer.vocabulary_size, **sizes, max_length=17)
+    oracles.scramble(model)
+    model.save(tmp_path / "model.keras")
+    options = ("--task", "language_model", "--depth", "reversible")
+    task = LanguageModel({}, parse(*options, "--model", tmp_path / "model.keras"))
+    found, _ = load_or_build(task, [])
+    assert isinstance(found.depth, depth.Reversible)
+    for one, same in zip(model.get_weights(), found.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, same)
+    with pytest.raises(ValueError, match="residual='pre_norm'"):
+        loaded("--model", saved, "--depth", "reversible")
+
+
+@pytest.mark.slow
 def test_weights_from_scratch_differ_from_the_saved_ones(saved):
     model, _ = loaded("--model", saved, "--from-scratch")
     table = keras.models.load_model(saved).embedding.get_weights()[0]
@@ -109,13 +141,14 @@ def test_weights_from_scratch_differ_from_the_saved_ones(saved):
     assert np.abs(model.embedding.get_weights()[0] - table).max() > 0.1
 
 
-TASKS = {"classification": str, "regression": int, "tokens": str, "language_model": str}
+TASKS = {"regression": int, "tokens": str, "translation": str}
+TASKS |= {"classification": str, "language_model": str}
 
 
 SLOW = [pytest.param(task, marks=pytest.mark.slow) for task in ("classification", "language_model")]
 
 
-@pytest.mark.parametrize("task", ["regression", "tokens", *SLOW])
+@pytest.mark.parametrize("task", ["regression", "tokens", "translation", *SLOW])
 def test_data_made_offline_have_labels_and_a_test(task):
     _, splits = read_examples(parse("--task", task))
     assert [*splits] == ["train", "valid", "test"]
@@ -276,6 +309,25 @@ def test_a_language_model_learns_texts(kind, saved, tmp_path):
         assert found.numpy()[0].decode() == "cabca"
     else:
         assert "encode" in signatures
+
+
+@pytest.mark.slow
+def test_a_translator_learns_and_its_export_translates(tmp_path):
+    import tensorflow as tf
+
+    names = dict(zip(["eins", "zwei", "drei", "vier"], ["one", "two", "three", "four"]))
+    generator = np.random.default_rng(13)
+    rows = [generator.choice([*names], generator.integers(4, 6)) for _ in range(300)]
+    rows = [(" ".join(row), " ".join(names[word] for word in row)) for row in rows]
+    train = write(tmp_path / "rows.csv", rows, ("de", "en"))
+    columns = ("--text-column", "de", "--label-column", "en", "--train", train, *SMALL)
+    options = (*columns, "--hidden-dim", 32, "--learning-rate", 0.01, "--epochs", 20)
+    assert run(tmp_path / "out", "--task", "translation", *options) == 0
+    result = card(tmp_path / "out")["results"]["valid"]
+    assert result["exact_match"] > 0.8 and result["value"] > 80
+    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
+    found = signatures["serving_default"](text=tf.constant(["vier eins zwei drei"]))
+    assert found["translation"].numpy().tolist() == [b"four one two three"]
 
 
 @pytest.mark.slow

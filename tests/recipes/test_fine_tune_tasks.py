@@ -16,6 +16,7 @@ from recipes.fine_tune.regression import Regression
 from recipes.fine_tune.rows import RowBatches, Rows
 from recipes.fine_tune.scores import class_scores, number_scores
 from recipes.fine_tune.tagging import Tagging
+from recipes.fine_tune.translation import Translation
 
 
 def parse(*options):
@@ -112,6 +113,16 @@ def test_a_causal_model_predicts_each_next_token_up_to_the_end():
     assert rows.targets.tolist() == [[5, 5, 3], [3, -1, -1]]
     (inputs, targets, _) = task.batches(Rows(*rows)).batch(0, 0)
     assert inputs["token_ids"].shape == targets.shape == (2, 3)
+
+
+def test_a_target_begins_with_the_first_token_and_ends_with_the_last():
+    examples = Examples(["ab", "b"], None, ["b", "aab"])
+    task = Translation({"train": examples}, parse("--task", "translation"))
+    rows = task.rows(None, text.Characters("ab"), examples)
+    assert rows.inputs["source_ids"].tolist() == [[4, 5, 3], [5, 3, 0]]
+    assert rows.inputs["target_ids"].tolist() == [[2, 5, 3, 0], [2, 4, 4, 5]]
+    assert rows.targets.tolist() == [[5, 3, -1, -1], [4, 4, 5, 3]]
+    assert rows.lengths.tolist() == [3, 4]
 
 
 def test_special_tokens_are_not_masked(monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pytest
 
-from keras_attn import export, models
+from keras_attn import export, models, text
 from serving import client
 
 SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 11}
@@ -25,10 +25,12 @@ TRANSLATORS = {
 }
 SEGMENTS = {"span": lambda: models.adaptive_span_transformer(V, **SIZES, max_span=6)}
 IMAGES = {"pixels": lambda: models.image_transformer(7, SHAPE, **SIZES, num_mixtures=3)}
+TOKENIZER, LABELS = text.Characters("abcdefg"), ["low", "high", "größte"]
 OTHERS = {
     "agent": lambda: models.gtrxl(5, {"policy": 4}, **SIZES, memory_length=6),
     "larger": lambda: models.super_resolution_transformer(7, (1, 2, 1), SHAPE, 1, **SIZES),
     "masked": lambda: models.bert(V, **SIZES, max_length=5),
+    "texts": lambda: _classifier(models.bert(V, **SIZES, max_length=5)),
 }
 MODULES = {
     **dict.fromkeys(WRITERS, lambda m: export.TokenGenerator(m, "greedy", *LENGTHS.values())),
@@ -37,7 +39,15 @@ MODULES = {
     **dict.fromkeys(IMAGES, export.ImageGenerator),
     "larger": export.ImageEnlarger,
     "masked": export.TokenEncoder,
+    "texts": lambda model: export.TextClassifier(model, TOKENIZER, LABELS),
 }
+# More arguments of their exports.
+GIVEN = {"texts": {"tokenizer": TOKENIZER, "labels": LABELS}}
+
+
+def _classifier(bert):
+    parts = {name: getattr(bert, name) for name in ("position", "segment", "norm")}
+    return models.Classifier(bert.embedding, bert.encoder, len(LABELS), **parts)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +65,7 @@ def exported():
 def served(exported, start_server, tmp_path_factory):
     path, entries = tmp_path_factory.mktemp("served"), ""
     for name, (model, _) in exported.items():
-        export.saved_model(model, path / name, **LENGTHS)
+        export.saved_model(model, path / name, **LENGTHS, **GIVEN.get(name, {}))
         entries += f'config {{ name: "{name}" base_path: "{path / name}" '
         entries += 'model_platform: "tensorflow" }\n'
     config = path / "models.config"
@@ -112,6 +122,15 @@ def test_served_encoder_outputs_equal_python(served, exported, waiting):
         expected = getattr(exported["masked"][1], signature)(ids, lengths)
         (wanted,) = expected.values()
         np.testing.assert_allclose(np.array(found)[real], wanted.numpy()[real], atol=1e-4)
+
+
+def test_a_served_classifier_answers_texts_with_labels(served, exported, waiting):
+    texts = ["ab", "gfedc", ""]
+    found = asked(served, waiting, "texts", text=texts)
+    expected = exported["texts"][1].text(texts)
+    assert found["label"] == [label.decode() for label in expected["label"].numpy()]
+    assert found["labels"] == [LABELS] * 3
+    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", [*WRITERS, *TRANSLATORS])

@@ -1,0 +1,77 @@
+"""Another text for a text."""
+
+import numpy as np
+
+from keras_attn import callbacks, losses, metrics, models
+
+from .rows import Rows
+from .task import Task
+
+_IGNORED = -1
+
+
+class Translation(Task):
+    """Texts and their translations, which are the labels.
+
+    Raises:
+        ValueError: if a label is no text.
+    """
+
+    kinds = (models.EncoderDecoder,)
+    curve = "val_perplexity"
+
+    def __init__(self, splits, options):
+        super().__init__(splits, options)
+        self._tokenizer = None
+        # A date is one word, and BLEU counts runs of four.
+        self.metric = "bleu" if options.train else "exact_match"
+        for examples in splits.values():
+            for label in examples.labels:
+                if not isinstance(label, str):
+                    raise ValueError(
+                        f"The column {options.label_column!r} must have texts. Received: {label!r}."
+                    )
+
+    def new_model(self, vocabulary_size, max_length, **sizes):
+        # Normalisation before each sublayer needs no long warm-up.
+        return models.transformer(vocabulary_size, **sizes, residual="pre_norm")
+
+    def texts(self, examples):
+        return [*examples.texts, *examples.labels]
+
+    def model_of(self, start):
+        return start
+
+    def rows(self, model, tokenizer, examples, is_training=False):
+        """Return `Rows` of sources, and of targets that begin with the first token."""
+        self._tokenizer, most = tokenizer, self.options.max_length
+        source, source_lengths = map(np.asarray, tokenizer.encode(examples.texts, most))
+        target, lengths = map(np.asarray, tokenizer.encode(examples.labels, most))
+        first = np.full((len(target), 1), tokenizer.bos_id, "int32")
+        is_target = np.arange(target.shape[1]) < lengths[:, None]
+        inputs = {"source_ids": source, "target_ids": np.hstack([first, target[:, :-1]])}
+        targets = np.where(is_target, target, _IGNORED)
+        weights = np.ones(len(target), "float32")
+        return Rows(inputs, np.maximum(source_lengths, lengths), targets, weights)
+
+    def compile_arguments(self):
+        return {
+            "loss": losses.LabelSmoothedCrossentropy(0.1, ignore_class=_IGNORED),
+            "weighted_metrics": [metrics.Perplexity(ignore_class=_IGNORED)],
+        }
+
+    def evaluate(self, model, batches, examples):
+        """Return BLEU, and the share of translations equal to the reference, both greedy."""
+        from keras_attn import export  # needs TensorFlow
+
+        most = self.options.max_length
+        translator = export.Translator(model, self._tokenizer, "greedy", most, most)
+        found, _ = translator.translate(examples.texts)
+        bleu, signature = callbacks.corpus_bleu(found, examples.labels, "13a")
+        equal = float(np.mean([a == b for a, b in zip(found, examples.labels, strict=True)]))
+        if self.metric == "bleu":
+            return {"value": bleu, "signature": signature, "exact_match": equal}
+        return {"value": equal, "signature": "share of translations equal to the reference"}
+
+    def export_arguments(self, tokenizer):
+        return {**super().export_arguments(tokenizer), "max_length": self.options.max_length}
