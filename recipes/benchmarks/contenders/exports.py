@@ -9,6 +9,8 @@ import tempfile
 from ..workload import Task
 
 THREADS = 2
+# Names of the files that hold the weights, or their beginnings.
+WEIGHTS = ("variables.data", "model.bin", "model.onnx")
 
 
 def prepare(run, folder, sentences, batch):
@@ -82,8 +84,8 @@ def translating(form, folder):
     task = Translation("", {}, content["metric"], content["tokenize"])
     expected = content["translations"]
     facts = {
-        "megabytes": _bytes(path) / 1e6,
-        "weight_megabytes": _bytes(path, _WEIGHTS) / 1e6,
+        "megabytes": file_bytes(path) / 1e6,
+        "weight_megabytes": file_bytes(path, WEIGHTS) / 1e6,
         "value": task.score(found, content["references"])[0],
         "same": sum(a == b for a, b in zip(found, expected, strict=True)),
         "sentences": len(sources),
@@ -152,11 +154,10 @@ def _ctranslate2(model, tokenizer, directory, lengths, quantize):
 
 
 _ENGINES = {"saved_model": _saved_model, "onnx": _onnx, "ctranslate2": _ctranslate2}
-# Names of the files that hold the weights, or their beginnings.
-_WEIGHTS = ("variables.data", "model.bin", "model.onnx")
 
 
-def _bytes(path, beginnings=("",)):
+def file_bytes(path, beginnings=("",)):
+    """Return the size of a file, or of the files in a folder whose names begin so."""
     if os.path.isfile(path):
         return os.path.getsize(path)
     return sum(
