@@ -12,6 +12,7 @@ import safetensors.numpy
 from keras_attn import layers
 from keras_attn.convert import from_hugging_face, load_peft, save_peft, to_hugging_face
 from keras_attn.convert.hugging_face import kernel_sources, peft
+from keras_attn.layers.adapted_projections import projections
 
 GOLDEN = checkpoint_folders.GOLDEN.with_name("golden_peft")
 TOLERANCE = 2e-6  # of the largest output
@@ -154,6 +155,23 @@ def test_a_mistake_would_be_seen(mistake, case_of):
         attention.updates = scales
         for weight, value in zip(attention.weights, before, strict=True):
             weight.assign(value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(p.stem for p in checkpoint_folders.GOLDEN.glob("*.npz")))
+def test_projections_of_each_family_are_layers_of_its_file(name, tmp_path):
+    """Each projection but the heads that share a table is a copy of one layer, or of a part."""
+    config, weights, _ = checkpoint_folders.load_golden(name)
+    folder = checkpoint_folders.write_folder(tmp_path / "base", config, weights)
+    model, _ = from_hugging_face(folder)
+    found, known = kernel_sources.kernel_sources(model, folder), projections(model)
+    assert found.keys() == known.keys()
+    for path, source in found.items():
+        weight = weights[f"{source.name}.weight"]
+        weight = weight if source.is_transposed else weight.T
+        part = weight[source.inputs][:, source.outputs] * source.scale
+        kernel = np.reshape(known[path].kernel, part.shape)
+        np.testing.assert_allclose(part, kernel, rtol=1e-6)
 
 
 @pytest.mark.slow
