@@ -227,7 +227,7 @@ MISTAKES = {
     },
 }
 # Of families whose parts are those of others the tests are slow ones.
-ALIKE = {"distilbert", "gemma", "mistral"}
+ALIKE = {"bart", "distilbert", "gemma", "mistral", "roberta"}
 FAMILIES = [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in MISTAKES]
 
 

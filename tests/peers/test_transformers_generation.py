@@ -46,6 +46,23 @@ def test_texts_and_scores_are_those_of_transformers(converted, kind):
     assert [text.strip() for text in translations] == [x.strip() for x in expected["texts"]]
 
 
+@pytest.mark.parametrize("name", generation_cases.CAUSAL)
+def test_continuations_and_distributions_are_those_of_transformers(name, tmp_path):
+    expected = peers.results_of(SCRIPT, name)
+    generation_cases.write_causal(name, tmp_path / name)
+    model, tokenizer = from_hugging_face(tmp_path / name)
+    options = generation_options(tmp_path / name, is_encoder_decoder=False)
+    texts = generation_cases.texts(generation_cases.PROMPTS)
+    ids, lengths = tokenizer.encode(texts, max_length=generation_cases.MAX_PROMPT)
+    found, scores = (np.asarray(x) for x in generate(model, ids, lengths=lengths, **options))
+    for row, theirs in zip(found, expected["ids"], strict=True):
+        assert _until(row, generation_cases.END) == theirs[theirs >= 0].tolist()
+    np.testing.assert_allclose(scores, expected["scores"], atol=1e-4)
+    sample = generation_options(generation_cases.SAMPLING, is_encoder_decoder=False)["strategy"]
+    last = np.asarray(model(ids))[np.arange(len(texts)), np.asarray(lengths) - 1]
+    np.testing.assert_allclose(sample.distribution(last)[0], expected["p"], atol=1e-5)
+
+
 def _until(row, end):
     """Return the tokens up to the end; what fills a row after it depends on the program."""
     row = row.tolist()

@@ -58,8 +58,34 @@ def greedy_scores(model, found):
     return torch.where(is_end.cumsum(1) - is_end == 0, log_probs, 0.0).sum(1)
 
 
+def causal(name):
+    """Return continuations by greedy decoding, their scores, and distributions of a sample."""
+    rows, scores, distributions = [], [], []
+    with tempfile.TemporaryDirectory() as parent:
+        folder = f"{parent}/folder"
+        generation_cases.write_causal(name, folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager"
+        ).eval()
+        for text in generation_cases.texts(generation_cases.PROMPTS):
+            ids = tokenizer(text, return_tensors="pt").input_ids[:, : generation_cases.MAX_PROMPT]
+            how = {"attention_mask": torch.ones_like(ids), "return_dict_in_generate": True}
+            found = model.generate(ids, **how, do_sample=False, output_logits=True)
+            new = found.sequences[0, ids.shape[1] :]
+            steps = torch.log_softmax(torch.cat(found.logits), -1)
+            scores.append(steps.gather(1, new[:, None]).sum())
+            rows.append(np.pad(new, (0, generation_cases.NEW - len(new)), constant_values=-1))
+            options = {**generation_cases.SAMPLING, "max_new_tokens": 1, "output_scores": True}
+            found = model.generate(ids, **how, **options)
+            distributions.append(torch.softmax(found.scores[0][0], -1).numpy())
+    return {"ids": np.array(rows), "scores": np.array(scores), "p": np.array(distributions)}
+
+
 def main(path):
     arrays, texts = {}, generation_cases.texts()
+    for name in generation_cases.CAUSAL:
+        arrays.update({f"{name}/{key}": array for key, array in causal(name).items()})
     for name in generation_cases.CASES:
         with tempfile.TemporaryDirectory() as parent:
             folder = f"{parent}/folder"

@@ -34,6 +34,10 @@ CASES = {
     ),
 }
 END_BIASES = {"marian": 1.0, "bart": 2.0}
+# Tokenizers of causal models, and the token that ends their texts.
+CAUSAL = {"gpt2": "gpt2", "llama": "llama3"}
+END, NEW, PROMPTS, MAX_PROMPT = 7, 9, 30, 20
+SAMPLING = {"do_sample": True, "temperature": 0.7, "top_k": 11, "top_p": 0.8}
 
 
 def texts(count=200):
@@ -46,10 +50,7 @@ def write(name, folder):
     """Write a checkpoint with its tokenizer and its options; return the options."""
     tokenizer, end, options = CASES[name]
     folder = pathlib.Path(folder)
-    shutil.copytree(IDS / tokenizer, folder, ignore=shutil.ignore_patterns("ids.npz"))
-    config, weights, _ = checkpoint_folders.load_golden(name)
-    size = _size(folder)
-    config, weights = checkpoint_folders.with_vocabulary(config, weights, size)
+    config, weights, size = _resized(name, tokenizer, folder)
     pad = {"marian": size - 1, "t5": 0, "bart": 1}[name]
     start = {"bart": 2}.get(name, pad)
     ids = {"pad_token_id": pad, "decoder_start_token_id": start, "eos_token_id": end}
@@ -64,6 +65,23 @@ def write(name, folder):
     checkpoint_folders.write_folder(folder, {**config, **ids}, weights)
     (folder / "generation_config.json").write_text(json.dumps(options))
     return options
+
+
+def write_causal(name, folder):
+    """Write a checkpoint of a causal model with its tokenizer and its options."""
+    folder = pathlib.Path(folder)
+    config, weights, _ = _resized(name, CAUSAL[name], folder)
+    checkpoint_folders.write_folder(folder, config, weights)
+    options = {"eos_token_id": END, "pad_token_id": END, "max_new_tokens": NEW}
+    (folder / "generation_config.json").write_text(json.dumps(options))
+
+
+def _resized(name, tokenizer, folder):
+    """Copy a tokenizer; return a configuration, weights and the size of its vocabulary."""
+    shutil.copytree(IDS / tokenizer, folder, ignore=shutil.ignore_patterns("ids.npz"))
+    config, weights, _ = checkpoint_folders.load_golden(name)
+    size = _size(folder)
+    return *checkpoint_folders.with_vocabulary(config, weights, size), size
 
 
 def _size(folder):
