@@ -6,7 +6,6 @@ import zipfile
 import keras
 
 from keras_attn import convert, text
-from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 
 from ..text.corpus import train_on_sentences
 from .vary import vary
@@ -27,7 +26,8 @@ def load_or_build(task, texts):
         tokenizer = _tokenizer_of_run(options) or _train(texts, options.vocabulary_size)
         sizes = {**options.sizes(), "max_length": options.max_length}
         return vary(task.new_model(tokenizer.vocabulary_size, **sizes), options), tokenizer
-    model, tokenizer = _load(options.model), _read_tokenizer(options)
+    model, tokenizer = _load(options.model)
+    tokenizer = _read_tokenizer(options, tokenizer)
     if not isinstance(model, task.kinds) or getattr(model, "image_shape", None) is not None:
         kinds = " or ".join(kind.__name__ for kind in task.kinds)
         raise ValueError(
@@ -55,31 +55,31 @@ def _train(texts, vocabulary_size):
 
 
 def _load(path):
+    """Return a model, and its tokenizer if it is in a folder of Hugging Face."""
     if os.path.isdir(path):
-        return convert.from_hugging_face(path)[0]
+        return convert.from_hugging_face(path)
     if not os.path.isfile(path):
         raise ValueError(
             f"--model must be a folder of Hugging Face or a .keras file, and {path} does not exist."
         )
     try:
-        return keras.models.load_model(path, compile=False)
+        return keras.models.load_model(path, compile=False), None
     except (KeyError, OSError, TypeError, zipfile.BadZipFile) as error:
         raise ValueError(f"--model: {path} holds no model: {error}") from error
 
 
-def _read_tokenizer(options):
-    """Return the tokenizer of `--model`."""
+def _read_tokenizer(options, found):
+    """Return the tokenizer of `--model`; `found` is that of a folder, or None."""
+    beside = os.path.join(os.path.dirname(options.model), TOKENIZER)
     if options.tokenizer:
         return text.load(options.tokenizer)
-    if not os.path.isdir(options.model):
-        path = os.path.join(os.path.dirname(options.model), TOKENIZER)
-        if not os.path.exists(path):
-            raise ValueError(f"There is no {path}; give --tokenizer FILE.")
-        return text.load(path)
-    tokenizer = read_tokenizer(options.model)
-    if tokenizer is None:
+    if found is not None:
+        return found
+    if os.path.isdir(options.model):
         raise ValueError(
-            f"The tokenizer in {options.model} cannot be part of an export; "
-            "give the file of another one that has its ids, by --tokenizer."
+            f"The folder {options.model} has no tokenizer that an export can hold; "
+            "give the file of one that has its ids, by --tokenizer."
         )
-    return tokenizer
+    if not os.path.exists(beside):
+        raise ValueError(f"There is no {beside}; give --tokenizer FILE.")
+    return text.load(beside)

@@ -1,8 +1,10 @@
 """Another text for a text."""
 
+import os
+
 import numpy as np
 
-from keras_attn import callbacks, losses, metrics, models
+from keras_attn import callbacks, convert, losses, metrics, models
 
 from .rows import Rows
 from .task import Task
@@ -43,11 +45,13 @@ class Translation(Task):
         return start
 
     def rows(self, model, tokenizer, examples, is_training=False):
-        """Return `Rows` of sources, and of targets that begin with the first token."""
+        """Return `Rows` of sources, and of targets after the token that begins them."""
         self._tokenizer, most = tokenizer, self.options.max_length
         source, source_lengths = map(np.asarray, tokenizer.encode(examples.texts, most))
-        target, lengths = map(np.asarray, tokenizer.encode(examples.labels, most))
-        first = np.full((len(target), 1), tokenizer.bos_id, "int32")
+        # Marian has a model for each side.
+        targets_of = getattr(tokenizer, "for_targets", lambda: tokenizer)()
+        target, lengths = map(np.asarray, targets_of.encode(examples.labels, most))
+        first = np.full((len(target), 1), self._decoding()["bos_id"], "int32")
         is_target = np.arange(target.shape[1]) < lengths[:, None]
         inputs = {"source_ids": source, "target_ids": np.hstack([first, target[:, :-1]])}
         targets = np.where(is_target, target, _IGNORED)
@@ -61,11 +65,13 @@ class Translation(Task):
         }
 
     def evaluate(self, model, batches, examples):
-        """Return BLEU, and the share of translations equal to the reference, both greedy."""
+        """Return BLEU, and the share of translations that are equal to their references."""
         from keras_attn import export  # needs TensorFlow
 
         most = self.options.max_length
-        translator = export.Translator(model, self._tokenizer, "greedy", most, most)
+        translator = export.Translator(
+            model, self._tokenizer, max_source_length=most, **self._decoding()
+        )
         found, _ = translator.translate(examples.texts)
         bleu, signature = callbacks.corpus_bleu(found, examples.labels, "13a")
         equal = float(np.mean([a == b for a, b in zip(found, examples.labels, strict=True)]))
@@ -74,4 +80,12 @@ class Translation(Task):
         return {"value": equal, "signature": "share of translations equal to the reference"}
 
     def export_arguments(self, tokenizer):
-        return {**super().export_arguments(tokenizer), "max_length": self.options.max_length}
+        return {**super().export_arguments(tokenizer), **self._decoding()}
+
+    def _decoding(self):
+        """Return the strategy, tokens and length of decoding: a folder's, or greedy."""
+        options, most = self.options, self.options.max_length
+        if options.model is None or not os.path.isdir(options.model):
+            return {"strategy": "greedy", "bos_id": self._tokenizer.bos_id, "max_length": most}
+        found = convert.generation_options(options.model, is_encoder_decoder=True)
+        return {**found, "max_length": min(most, found["max_length"])}

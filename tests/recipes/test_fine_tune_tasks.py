@@ -125,6 +125,22 @@ def test_a_target_begins_with_the_first_token_and_ends_with_the_last():
     assert rows.lengths.tolist() == [3, 4]
 
 
+def test_targets_of_marian_have_a_model_of_their_own_and_begin_with_padding():
+    source, target = (
+        text.SentencePiece.train([line], vocabulary_size=size)
+        for line, size in (("der hund rennt", 21), ("the cat sat", 20))
+    )
+    pieces = ["</s>", "<unk>", *source.vocabulary()[4:], *target.vocabulary()[4:], "<pad>"]
+    ids = {piece: place for place, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = text.Marian(source.to_bytes(), target.to_bytes(), ids)
+    examples = Examples(["der hund"], None, ["the cat"])
+    task = Translation({"train": examples}, parse("--task", "translation"))
+    rows = task.rows(None, tokenizer, examples)
+    assert rows.inputs["target_ids"][0, 0] == ids["<pad>"]
+    (expected,) = tokenizer.for_targets().encode_as_lists(["the cat"])
+    assert rows.targets[0].tolist() == [*expected, ids["</s>"]]
+
+
 def test_special_tokens_are_not_masked(monkeypatch):
     monkeypatch.setattr(language_model, "_RATE", 0.5)
     task = LanguageModel({}, parse("--task", "language_model", "--batch-size", "200"))
