@@ -16,7 +16,9 @@ from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.stored_model import StoredModel
 from keras_attn.convert.hugging_face.tensor_files import INDEX, SINGLE, list_tensors
 from keras_attn.convert.hugging_face.tensor_writer import write_tensors
+from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.convert.hugging_face.weights import Fold
+from keras_attn.text import SentencePiece, Template
 
 # Of families whose parts are those of others the tests are slow ones.
 FAST = ["gpt2", "llama"]
@@ -212,6 +214,29 @@ def test_weights_that_are_no_numbers_are_refused():
     assert [*stored.tensors] == ["head.bias", "model.bias"]
     with pytest.raises(ValueError, match="finite.*'model.bias'"):
         stored.tensors["model.bias"][1]()
+
+
+def test_quantized_weights_are_refused():
+    stored = StoredModel(Config("folder", {"model_type": "gpt2"}))
+    with pytest.raises(ValueError, match="write the model before it is quantized.*'x' of int8"):
+        stored.transfer("x", Fold([keras.Variable([1, 2], dtype="int8")], (2,)))
+
+
+def test_a_tokenizer_and_options_of_generation_are_written_beside(convert, tmp_path):
+    model, *_ = convert("llama")
+    trained = SentencePiece.train(["the cat sat", "a dog ran"], 25)
+    start = (trained.bos_id,)
+    tokenizer = SentencePiece(trained.to_bytes(), Template(start, start))
+    to_hugging_face(model, tmp_path / "out", tokenizer, {"do_sample": True})
+    assert read_tokenizer(tmp_path / "out").get_config() == tokenizer.get_config()
+    options = json.loads((tmp_path / "out/config.json").read_text())
+    found = [options[f"{name}_token_id"] for name in ("pad", "bos", "eos")]
+    assert found == [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id]
+    generation = (tmp_path / "out/generation_config.json").read_text()
+    assert json.loads(generation) == {"do_sample": True}
+    wide = SentencePiece(trained.to_bytes(), special_tokens={"<more>": 29})
+    with pytest.raises(ValueError, match="Received: 30 ids for a model of 29."):
+        to_hugging_face(model, tmp_path / "other", wide)
 
 
 def test_a_weight_that_the_family_lacks_must_be_zero():

@@ -1,5 +1,6 @@
 """The tensors of a model, by the names of a family."""
 
+import keras
 import numpy as np
 
 from keras_attn.convert.hugging_face.weights import numbers
@@ -23,7 +24,13 @@ class StoredModel:
         self._prefix, self._heads = prefix, tuple(heads)
 
     def transfer(self, name, fold):
-        """Store the variables of a `Fold` as a tensor."""
+        """Store the variables of a `Fold` as a tensor; refuse quantized ones."""
+        dtypes = [variable.dtype for variable in getattr(fold, "variables", ())]
+        if not all(map(keras.backend.is_float_dtype, dtypes)):
+            raise ValueError(
+                "The weights must be floats: write the model before it is quantized. "
+                f"Received: the tensor {name!r} of {', '.join(dtypes)}."
+            )
         self._add(name, fold.shape, fold.tensor)
 
     def leave_out(self, variable):
