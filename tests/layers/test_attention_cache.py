@@ -107,8 +107,15 @@ def test_limit_cached_equals_full(name, chunks, slots):
 PROMPTS = (1, 3, 4, 5, 10)
 
 
-@pytest.mark.parametrize("slots", [3, LONG + 2, None])
-@pytest.mark.parametrize("name", PATTERNS)
+# Each pattern with one kind of cache in the fast set, with the others in the slow one.
+@pytest.mark.parametrize(
+    "name, slots",
+    [
+        pytest.param(name, slots, marks=() if row % 3 == column else pytest.mark.slow)
+        for row, name in enumerate(PATTERNS)
+        for column, slots in enumerate([3, LONG + 2, None])
+    ],
+)
 def test_limit_cached_equals_full_for_every_pattern(name, slots):
     """A prompt, then steps; and several keys at once between steps."""
     layer = built(LONG_X, pattern=PATTERNS[name])

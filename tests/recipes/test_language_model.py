@@ -149,10 +149,9 @@ def test_recent_models_read_the_whole_context(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", RECENT)
-def test_recent_models_run(data, tmp_path, model):
-    """Heads of four numbers, which rotary positions pair."""
-    assert run(data, tmp_path, "--model", model, "--hidden-dim", "8", "--max-length", "4") == 0
+def test_a_recent_model_runs(data, tmp_path):
+    """The one with experts and windows; its heads of four numbers are paired by rotation."""
+    assert run(data, tmp_path, "--model", "mixtral", "--hidden-dim", "8", "--max-length", "4") == 0
     assert card(tmp_path)["results"]["test"]["value"] < 8
 
 
