@@ -10,9 +10,9 @@ from keras_attn.attention.cache import check_cache
 from keras_attn.attention.inputs import positions_tensor
 from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invariant
 from keras_attn.initializers import MatrixInitializer, redraw
-from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.checks import check_choice, check_shape, check_sizes
 from keras_attn.ops.low_rank import LowRankKernels
-from keras_attn.ops.shapes import rows_to_heads, rows_to_sequence
+from keras_attn.ops.shapes import flatten_rows, merge_heads, rows_to_heads, rows_to_sequence
 
 
 class HeadProjections(LowRankKernels):
@@ -38,6 +38,7 @@ class HeadProjections(LowRankKernels):
         shares_query=False,  # True if keys are projected by the kernel of the queries
         position=None,
         qk_norm=None,
+        qk_norm_axis="head",
         use_gate=False,
         num_key_value_heads=None,
         output_shape=None,
@@ -67,6 +68,8 @@ class HeadProjections(LowRankKernels):
             position = positions.get_for_heads(position, dtype=self.dtype_policy)
         self.position = position
         self.use_gate = bool(use_gate)
+        check_choice(("head", "heads"), qk_norm_axis=qk_norm_axis)
+        self.qk_norm_axis = qk_norm_axis
         self.qk_norm = self.key_norm = None
         if qk_norm is not None:
             self.qk_norm = registry.copy(norms.get(qk_norm, dtype=self.dtype_policy))
@@ -86,9 +89,13 @@ class HeadProjections(LowRankKernels):
         self._add_projection("value", value_shape[-1:], (shared, self.value_dim))
         width = self.output_shape or query_shape[-1]
         self._add_projection("output", (heads, self.value_dim), (width,))
-        for layer in (self.position, self.qk_norm, self.key_norm):
-            if layer is not None:
-                registry.build_once(layer, (None, heads, query_shape[1], self.key_dim))
+        if self.position is not None:
+            registry.build_once(self.position, (None, heads, query_shape[1], self.key_dim))
+        counts = self.num_heads, self.num_key_value_heads
+        for norm, count in zip((self.qk_norm, self.key_norm), counts, strict=True):
+            if norm is not None:
+                width = self.key_dim * (1 if self.qk_norm_axis == "head" else count)
+                registry.build_once(norm, (None, None, width))
 
     def _add_projection(self, name, inputs, outputs):
         """Add the kernel and the bias of a projection from axes `inputs` to axes `outputs`."""
@@ -147,7 +154,14 @@ class HeadProjections(LowRankKernels):
             return found
         norms_of = {"query": self.qk_norm, "key": self.key_norm or self.qk_norm}
         pairs = zip(names, found, strict=True)
-        return [norms_of[name](x) if name in norms_of else x for name, x in pairs]
+        return [self._normalize(x, norms_of[name]) if name in norms_of else x for name, x in pairs]
+
+    def _normalize(self, x, norm):
+        """Normalise heads (B, N, T, H): each, or all N of a position together."""
+        if self.qk_norm_axis == "head":
+            return norm(x)
+        y = norm(merge_heads(x))
+        return rows_to_heads(flatten_rows(y)[0], [(x.shape[1], x.shape[3])], like=y)[0]
 
     def apply_position(self, query, key, resolved):
         """Apply the position to queries and new keys; cached keys have theirs already."""

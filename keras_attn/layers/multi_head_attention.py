@@ -61,6 +61,8 @@ class MultiHeadAttention(HeadProjections):
         qk_norm: name or object of the norm axis, a copy of which normalises each head's queries,
             and another the keys, before their position; by default none. Logits then keep their
             scale at a high learning rate.
+        qk_norm_axis: "head" to normalise each head's H components with one gain (H,) for all heads,
+            or "heads" to normalise all N H of a position together, each with a gain of its own.
         sinks: bool. If True, each head learns a logit s beside those of the keys, so that a query
             may attend to little: weight_j = exp(z_j) / (exp(s) + sum of exp(z)). No key has it,
             unlike the first keys of `patterns.Sinks`.
@@ -122,7 +124,8 @@ class MultiHeadAttention(HeadProjections):
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2; shared
         key-value heads: [Ainslie et al., 2023](https://arxiv.org/abs/2305.13245), section 2.2;
-        norms: [Henry et al., 2020](https://arxiv.org/abs/2010.04245), section 2.2;
+        norms: [Henry et al., 2020](https://arxiv.org/abs/2010.04245), section 2.2; of all heads
+        together: [OLMo et al., 2025](https://arxiv.org/abs/2501.00656), section 2.1;
         sinks: [OpenAI, 2025](https://arxiv.org/abs/2508.10925), section 2.2;
         gate: [Qiu et al., 2025](https://arxiv.org/abs/2505.06708), section 2.2.
     """
@@ -142,6 +145,7 @@ class MultiHeadAttention(HeadProjections):
         pattern="dense",
         position=None,
         qk_norm=None,
+        qk_norm_axis="head",
         sinks=False,
         use_gate=False,
         num_key_value_heads=None,
@@ -157,6 +161,7 @@ class MultiHeadAttention(HeadProjections):
             shares_query=score.shares_query,
             position=position,
             qk_norm=qk_norm,
+            qk_norm_axis=qk_norm_axis,
             use_gate=use_gate,
             num_key_value_heads=num_key_value_heads,
             output_shape=output_shape,

@@ -94,6 +94,7 @@ ARGUMENTS = {
     "score": scores.Additive(units=7),
     "pattern": "causal",
     "qk_norm": norms.RMSNorm(1e-5),
+    "qk_norm_axis": "heads",
     "sinks": True,
     "use_gate": True,
     "num_key_value_heads": 3,

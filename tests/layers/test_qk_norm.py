@@ -67,9 +67,32 @@ def test_the_scale_of_the_kernels_does_not_matter():
     np.testing.assert_allclose(layer(X, X), before, atol=1e-5)
 
 
-@pytest.mark.parametrize("slots", [T + 2, None])
-def test_the_cache_keeps_normalised_keys(slots):
-    layer = built(pattern="causal", position="rotary", num_key_value_heads=1)
+def test_heads_may_be_normalised_together():
+    """Each head has a gain of its own, and keys have as many as heads of keys."""
+    heads, shared = 4, 2
+    options = {"qk_norm": "rms_norm", "qk_norm_axis": "heads", "num_key_value_heads": shared}
+    layer = MultiHeadAttention(heads, H, **options)
+    layer.build(X.shape, CONTEXT.shape)
+    oracles.scramble(layer)
+    weights = oracles.attention_weights(layer)
+    q, k = (
+        np.einsum("btd,dnh->btnh", x, weights[f"{name}_kernel"]) + weights[f"{name}_bias"]
+        for name, x in (("query", X), ("key", CONTEXT))
+    )
+    q = rms(q.reshape(B, T, -1), layer.qk_norm.scale).reshape(q.shape)
+    k = rms(k.reshape(B, S, -1), layer.key_norm.scale).reshape(k.shape)
+    assert layer.key_norm.scale.shape == (shared * H,)
+    k = np.repeat(k, heads // shared, axis=2)
+    logits = np.einsum("btnh,bsnh->bnts", q, k) / np.sqrt(H)
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    _, scores = layer(X, CONTEXT, return_attention_scores=True)
+    np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("slots", "axis"), [(T + 2, "head"), (None, "heads")])
+def test_the_cache_keeps_normalised_keys(slots, axis):
+    options = {"position": "rotary", "num_key_value_heads": 1, "qk_norm_axis": axis}
+    layer = built(pattern="causal", **options)
     whole, cache, outputs = layer(X, X), KVCache(slots).initial(layer, B), []
     for start, end in ((0, 2), (2, 3), (3, T)):
         piece = ops.array(X[:, start:end])
@@ -141,3 +164,5 @@ def test_check_attention():
 def test_an_unknown_norm_is_refused():
     with pytest.raises(ValueError, match="Unknown norm.*'rms_norm'.*norm='rms'"):
         MultiHeadAttention(2, H, qk_norm="rms")
+    with pytest.raises(ValueError, match="`qk_norm_axis` must be one of 'head', 'heads'"):
+        MultiHeadAttention(2, H, qk_norm="rms_norm", qk_norm_axis="all")

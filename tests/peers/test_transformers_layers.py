@@ -134,10 +134,14 @@ def test_rotary_scalings(name):
     peers.check_close(position(given["x"]), given["y"])
 
 
-def test_norms_of_queries_and_keys_of_qwen3():
-    given = case("qwen3")
+@pytest.mark.parametrize(
+    ("name", "axis", "epsilon"), [("qwen3", "head", 1e-6), ("olmo2", "heads", 1e-5)]
+)
+def test_norms_of_queries_and_keys(name, axis, epsilon):
+    given = case(name)
     position = positions.Rotary(float(given["base"]), "half")
-    options = {"qk_norm": norms.RMSNorm(1e-6), "position": position, "num_key_value_heads": K}
+    options = {"qk_norm": norms.RMSNorm(epsilon), "qk_norm_axis": axis, "position": position}
+    options["num_key_value_heads"] = K
     layer = attention(given["x"], pattern="causal", **options)
     peers.set_attention(layer, given, *PROJECTIONS)
     layer.qk_norm.scale.assign(given["q_norm.weight"])

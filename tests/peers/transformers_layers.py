@@ -20,6 +20,7 @@ from transformers import (
     LongformerConfig,
     MixtralConfig,
     MptConfig,
+    Olmo2Config,
     Qwen3Config,
     SwitchTransformersConfig,
     T5Config,
@@ -34,6 +35,7 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.mpt import modeling_mpt as mpt
+from transformers.models.olmo2 import modeling_olmo2 as olmo2
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
 from transformers.models.switch_transformers import modeling_switch_transformers as switch
 from transformers.models.t5.modeling_t5 import T5Attention
@@ -163,6 +165,7 @@ def attention():
     sizes = {"hidden_size": D, "intermediate_size": F, "num_hidden_layers": 2, **HEADS, **EAGER}
     capped = {"attn_logit_softcapping": 2.0, "query_pre_attn_scalar": H}
     cases = {
+        "olmo2": (olmo2, "Olmo2", Olmo2Config(**sizes), None),
         "qwen3": (qwen3, "Qwen3", Qwen3Config(**sizes), None),
         "gpt_oss": (gpt_oss, "GptOss", GptOssConfig(**sizes, sliding_window=3), 3),
         "gemma2": (gemma2, "Gemma2", Gemma2Config(**sizes, sliding_window=3, **capped), 3),
