@@ -9,12 +9,19 @@ import numpy as np
 import oracles
 import pytest
 
-from keras_attn import export, models, text
+from keras_attn import export, models, norms, patterns, positions, residuals, scores, text
 from keras_attn.depth import Reversible, Stack
 from keras_attn.export.__main__ import main
 from keras_attn.export._ctranslate2 import specification
 from keras_attn.generation import generate
-from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+from keras_attn.layers import (
+    FeedForward,
+    GatedFeedForward,
+    MixtureOfExperts,
+    MultiHeadAttention,
+    TokenEmbedding,
+    TransformerBlock,
+)
 from keras_attn.patterns import Local
 
 V, LONGEST = 23, 7
@@ -143,40 +150,103 @@ def test_other_log_probabilities_are_refused(tmp_path, translator, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def causal(depth=Stack, feed_forward_bias=True, **attention):
+def causal(depth=Stack, feed_forward=FeedForward, residual="pre_norm", head=None, **attention):
     def block(index):
         layer = MultiHeadAttention(2, 8, **{"pattern": "causal", **attention})
-        feed_forward = FeedForward(5, use_bias=feed_forward_bias)
-        return TransformerBlock(layer, feed_forward, residual="pre_norm")
+        return TransformerBlock(layer, feed_forward(5), residual=residual)
 
-    return models.CausalLanguageModel(TokenEmbedding(V, 16), depth(block, 2))
+    embedding = TokenEmbedding(V, 16, logits_cap=None if head else 3.0)
+    return models.CausalLanguageModel(embedding, depth(block, 2), head=head)
 
 
-def test_layers_may_lack_biases(tmp_path):
-    """The export itself compares the log-probabilities."""
-    model = scrambled(causal(feed_forward_bias=False, use_bias=False))
-    assert not any("bias" in weight.name for weight in model.weights)
-    export.ctranslate2(model, tmp_path / "ct2")
+def rotary(**options):
+    return positions.Rotary(100.0, **options)
+
+
+def gemma_3():
+    """Layers that differ in their rotary positions, as in Gemma 3."""
+    places = rotary(layout="half"), rotary(layout="half", scaling=positions.Interpolation(4))
+
+    def block(index):
+        options = {"position": places[index], "qk_norm": norms.RMSNorm(1e-6, offset=1.0)}
+        layer = MultiHeadAttention(4, 6, pattern="causal", num_key_value_heads=2, **options)
+        residual = residuals.SandwichNorm(norms.RMSNorm(1e-6, offset=1.0))
+        return TransformerBlock(layer, GatedFeedForward(5), residual=residual)
+
+    return models.CausalLanguageModel(TokenEmbedding(V, 16), Stack(block, 2))
+
+
+DECODERS = {
+    "llama": lambda: models.llama(V, **SIZES, num_key_value_heads=1),
+    "gemma 3": gemma_3,
+    "fraction": lambda: causal(position=rotary(fraction=0.5), feed_forward=GatedFeedForward),
+    "unscaled": lambda: causal(score="dot", residual=residuals.PostNorm("rms_norm")),
+    "window": lambda: causal(pattern=Local(64), use_bias=False),
+    "t5 bias": lambda: causal(score=scores.DotProduct() + scores.T5Bias(6, 20)),
+    "biased head": lambda: causal(head=keras.layers.Dense(V, dtype="float32")),
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_log_probabilities_are_those_of_python(tmp_path, name):
+    """The export itself compares those of 3 and 5 tokens only."""
+    model = scrambled(DECODERS[name]())
+    engine = ctranslate2.Generator(export.ctranslate2(model, tmp_path / "ct2", max_length=64))
+    row = np.random.default_rng(0).integers(4, V, size=61)
+    logs = np.asarray(keras.ops.log_softmax(model({"token_ids": row[None, :-1]})[0], axis=-1))
+    expected = logs[range(60), row[1:]]
+    (found,) = engine.score_batch([words(row)])
+    np.testing.assert_allclose(found.log_probs, expected, atol=1e-4)
+    assert expected.std() > 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"tied": False, "gated": True}])
+def test_t5_translates_as_in_python(tmp_path, options):
+    model = scrambled(models.t5(V, **SIZES, num_buckets=8, max_distance=13, **options))
+    path = export.ctranslate2(model, tmp_path / "ct2")
+    generator = np.random.default_rng(0)
+    source, target = generator.integers(4, V, size=(2, 41))
+    inputs = {"source_ids": [[*source, 3]], "target_ids": [[2, *target]]}
+    logits = model({name: np.array(ids) for name, ids in inputs.items()})[0]
+    logs = np.asarray(keras.ops.log_softmax(logits, axis=-1))
+    (found,) = ctranslate2.Translator(path).score_batch([words(source)], [words(target)])
+    np.testing.assert_allclose(found.log_probs, logs[range(42), [*target, 3]], atol=1e-4)
 
 
 REFUSED = {
     "depth": (lambda: causal(Reversible), "a `Stack`.*Reversible"),
-    "pattern": (lambda: causal(pattern=Local(3)), "pattern Causal"),
-    "rotary": (lambda: causal(position="rotary"), "scaled dot products"),
-    "score": (lambda: causal(score="dot"), "scaled dot products"),
-    "cap": (
-        lambda: models.CausalLanguageModel(TokenEmbedding(V, 16, logits_cap=3.0), causal().depth),
-        "logits without a bound",
+    "window": (lambda: causal(pattern=Local(3)), "windows of at least max_length=1024"),
+    "pattern": (lambda: causal(pattern=patterns.Strided(3)), "`Causal`, or a `Local` window"),
+    "scaling": (
+        lambda: causal(position=rotary(scaling=positions.Llama3(8, 16))),
+        "`Rotary` positions, with `Interpolation`",
+    ),
+    "score": (
+        lambda: causal(score=scores.SoftCap(scores.DotProduct(), 50.0)),
+        "with dot products, without sinks",
+    ),
+    "sinks": (lambda: causal(sinks=True), "with dot products, without sinks"),
+    "direction": (
+        lambda: causal(score=scores.DotProduct() + scores.T5Bias(8, 13, bidirectional=True)),
+        "`bidirectional` in encoders only",
+    ),
+    "norm of heads": (
+        lambda: causal(qk_norm="rms_norm", qk_norm_axis="heads"),
+        "an `RMSNorm` of each head's queries and keys",
+    ),
+    "experts": (
+        lambda: causal(feed_forward=lambda width: MixtureOfExperts(FeedForward(width), 3)),
+        "feed-forward layers, with a gate or not",
     ),
     "memory": (
         lambda: models.transformer_xl(V, **SIZES, memory_length=5),
         "without a memory",
     ),
     "bert": (lambda: models.bert(V, **SIZES, max_length=8), "an `EncoderDecoder` or"),
-    "head": (lambda: models.t5(V, **SIZES, tied=False), "without a head of its own"),
     "gate": (
         lambda: models.transformer(V, **SIZES, residual="gate"),
-        "`PostNorm` or `PreNorm`",
+        "`PostNorm`, `PreNorm` or `SandwichNorm`",
     ),
 }
 

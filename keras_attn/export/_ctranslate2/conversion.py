@@ -37,8 +37,11 @@ def ctranslate2(model, path, tokenizer=None, quantize=None, *, max_length=1024):
     1e-4 of the greatest log-probability; the comparison precedes any quantisation.
 
     Args:
-        model: an `EncoderDecoder` or a `CausalLanguageModel`, as `transformer` and `gpt` make them:
-            stacks of equal blocks, pre-norm or post-norm, with scaled dot-product attention.
+        model: an `EncoderDecoder` or a `CausalLanguageModel` of equal blocks, as `transformer`,
+            `gpt`, `llama` and `t5` make them: dot products, alone, with rotary positions or with a
+            `T5Bias`; shared key-value heads; a `LayerNorm` or an `RMSNorm` before or after
+            sublayers, or on both sides, and of queries and keys; feed-forward layers with or
+            without a gate. A window must hold `max_length` keys.
         path: the directory, which must not exist.
         tokenizer: from `keras_attn.text`.
         quantize: "int8", "int16", "float16" or another of CTranslate2's; None for float32.

@@ -1,25 +1,14 @@
 """Specification of a model for CTranslate2: its sizes and weights under CTranslate2's names."""
 
-import keras
 import numpy as np
 from keras import ops
 
 from keras_attn.depth import Stack
-from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+from keras_attn.export._ctranslate2.block_options import block_options, refuse, t5_bias
 from keras_attn.models import CausalLanguageModel, EncoderDecoder
-from keras_attn.norms import LayerNorm
-from keras_attn.ops.activations import gelu_sigmoid, gelu_tanh
-from keras_attn.patterns import Causal, Dense
-from keras_attn.residuals import PostNorm, PreNorm
+from keras_attn.norms import RMSNorm
+from keras_attn.residuals import SandwichNorm
 from keras_attn.scores import DotProduct
-
-_ACTIVATIONS = {
-    keras.activations.relu: "RELU",
-    keras.activations.gelu: "GELU",
-    keras.activations.silu: "SWISH",
-    gelu_tanh: "GELUTanh",
-    gelu_sigmoid: "GELUSigmoid",
-}
 
 
 def specification(model, max_length):
@@ -27,85 +16,46 @@ def specification(model, max_length):
     from ctranslate2 import specs
 
     stacks = _stacks(model)
-    if model.embedding.logits_cap is not None:
-        _refuse(model.embedding, "logits without a bound")
+    kinds = {"encoder": specs.TransformerEncoderSpec, "decoder": specs.TransformerDecoderSpec}
+    (options, epsilon), *others = [_options(*named, max_length) for named in stacks.items()]
+    if others and others != [(options, epsilon)]:
+        refuse(model.encoder.blocks[0], "encoders and decoders with equal settings")
+    options["activation"] = specs.Activation[options["activation"]]
+    if "rotary_dim" in options:
+        options["rotary_scaling_type"] = specs.RotaryScalingType.Linear
+    parts = {}
     for name, stack in stacks.items():
-        _check_stack(stack, name)
-    block, *others = [stack.blocks[0] for stack in stacks.values()]
-    if any(_settings(other) != _settings(block) for other in others):
-        _refuse(_settings(block), "encoders and decoders with equal settings")
+        own = {"with_encoder_attention": bool(others)} if name == "decoder" else {}
+        parts[name] = kinds[name](stack.num_layers, **options, **own)
+        _fill_stack(parts[name], model, stack, max_length)
+    _fill_head(parts["decoder"], model)
     if others:
-        kind, depth = specs.TransformerSpec, [stack.num_layers for stack in stacks.values()]
-    else:
-        kind, depth = specs.TransformerDecoderModelSpec, stacks["decoder"].num_layers
-    spec = kind.from_config(
-        depth,
-        block.attention.num_heads,
-        pre_norm=isinstance(block.residual, PreNorm),
-        activation=specs.Activation[_ACTIVATIONS[block.feed_forward.activation]],
-    )
-    spec.config.layer_norm_epsilon = block.residual.norm.epsilon
-    for name, stack in stacks.items():
-        _fill_stack(getattr(spec, name), model, stack, max_length)
-    if others:
+        spec = specs.TransformerSpec(parts["encoder"], parts["decoder"])
         spec.config.add_source_eos = True
+    else:
+        spec = specs.TransformerDecoderModelSpec(parts["decoder"])
+    spec.config.layer_norm_epsilon = epsilon
     return spec
 
 
 def _stacks(model):
-    kinds = EncoderDecoder, CausalLanguageModel
-    if isinstance(model, kinds) and model.memory is None and model.head is None:
-        if isinstance(model, CausalLanguageModel):
-            return {"decoder": model.depth}
-        if model.source_position is None:
-            return {"encoder": model.encoder, "decoder": model.decoder}
-    names = " or ".join(f"`{kind.__name__}`" for kind in kinds)
-    _refuse(model, f"an {names}, of text, without a memory and without a head of its own")
+    if isinstance(model, CausalLanguageModel) and model.memory is None:
+        return {"decoder": model.depth}
+    if isinstance(model, EncoderDecoder) and model.source_position is None:
+        return {"encoder": model.encoder, "decoder": model.decoder}
+    kinds = "an `EncoderDecoder` or a `CausalLanguageModel`, of text and without a memory"
+    refuse(model, kinds)
 
 
-def _check_stack(stack, name):
+def _options(name, stack, max_length):
+    """Return the options of a stack, which are those of all its blocks, and its epsilon."""
     if type(stack) is not Stack:
-        _refuse(stack, "a `Stack`")
-    for block in stack.blocks:
-        if type(block) is not TransformerBlock or _settings(block) != _settings(stack.blocks[0]):
-            _refuse(block, "a `TransformerBlock` with equal settings in all layers")
-        if type(block.residual) not in (PostNorm, PreNorm):
-            _refuse(block.residual, "`PostNorm` or `PreNorm`")
-        if type(block.residual.norm) is not LayerNorm or not block.residual.norm.use_bias:
-            _refuse(block.residual, "a `LayerNorm` with a bias")
-        feed_forward = block.feed_forward
-        if type(feed_forward) is not FeedForward or feed_forward.activation not in _ACTIVATIONS:
-            _refuse(feed_forward, "a `FeedForward` with activation relu, gelu or silu")
-        _check_attention(block.attention, Dense if name == "encoder" else Causal)
-        if block.cross_attention is not None:
-            _check_attention(block.cross_attention, Dense)
-
-
-def _check_attention(layer, pattern):
-    is_plain = (
-        type(layer) is MultiHeadAttention
-        and type(layer.pattern) is pattern
-        and type(layer.score) is DotProduct
-        and layer.score.scaled
-        and layer.position is None
-        and layer.qk_norm is None
-        and not (layer.sinks or layer.use_gate)
-        and layer.num_key_value_heads == layer.num_heads
-        and layer.key_dim == layer.value_dim
-    )
-    if not is_plain:
-        name = pattern.__name__
-        _refuse(layer, f"a `MultiHeadAttention` with scaled dot products, pattern {name}")
-
-
-def _settings(block):
-    """Return the settings that must be equal in all blocks."""
-    norm = repr(block.residual.norm)
-    return block.attention.num_heads, block.feed_forward.activation, type(block.residual), norm
-
-
-def _refuse(part, supported):
-    raise ValueError(f"CTranslate2 lacks this part; it supports {supported}. Received: {part!r}.")
+        refuse(stack, "a `Stack`")
+    found = [block_options(block, name == "decoder", max_length) for block in stack.blocks]
+    for block, options in zip(stack.blocks, found, strict=True):
+        if options != found[0]:
+            refuse(block, "blocks with equal settings in all layers")
+    return found[0]
 
 
 def _fill_stack(spec, model, stack, max_length):
@@ -114,39 +64,84 @@ def _fill_stack(spec, model, stack, max_length):
     if isinstance(spec.embeddings, list):
         spec.embeddings[0].weight = table
     else:
-        spec.embeddings.weight = spec.projection.weight = table
+        spec.embeddings.weight = table
     spec.scale_embeddings = bool(embedding.scaled)
-    positions = ops.zeros((1, max_length, embedding.hidden_dim))
-    if model.position is not None:
-        positions = model.position(positions)
-    spec.position_encodings.encodings = _array(positions[0])
+    if hasattr(spec, "position_encodings"):
+        positions = ops.zeros((1, max_length, embedding.hidden_dim))
+        if model.position is not None:
+            positions = model.position(positions)
+        spec.position_encodings.encodings = _array(positions[0])
+    elif model.position is not None:
+        refuse(model.position, "positions of embeddings without those of attention")
     if stack.norm is not None:
         _fill_norm(spec.layer_norm, stack.norm)
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
-        _fill_attention(layer.self_attention, block, "attention", ("query key value", "output"))
-        if block.cross_attention is not None:
-            parts = ("query", "key value", "output")
-            _fill_attention(layer.attention, block, "cross_attention", parts)
-        _fill_linear(layer.ffn.linear_0, block.feed_forward.intermediate)
-        _fill_linear(layer.ffn.linear_1, block.feed_forward.output_dense)
-        _fill_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
+        _fill_block(layer, block)
 
 
-def _fill_attention(spec, block, name, parts):
+def _fill_block(spec, block):
+    attention, feed_forward = block.attention, block.feed_forward
+    _fill_attention(spec.self_attention, attention, ("query key value", "output"))
+    if block.cross_attention is not None:
+        _fill_attention(spec.attention, block.cross_attention, ("query", "key value", "output"))
+        _fill_norm(spec.attention.layer_norm, block.cross_attention_residual.norm)
+    _fill_linear(spec.ffn.linear_0, getattr(feed_forward, feed_forward.INPUTS[0]))
+    if len(feed_forward.INPUTS) == 2:
+        _fill_linear(spec.ffn.linear_0_noact, feed_forward.intermediate)
+    _fill_linear(spec.ffn.linear_1, feed_forward.output_dense)
+    first, last = block.attention_residual, block.feed_forward_residual
+    if type(first) is SandwichNorm:
+        _fill_norm(spec.input_layer_norm, first.norm)
+        _fill_norm(spec.post_attention_layer_norm, first.output_norm)
+        _fill_norm(spec.pre_feedforward_layer_norm, last.norm)
+        _fill_norm(spec.post_feedforward_layer_norm, last.output_norm)
+    else:
+        _fill_norm(spec.self_attention.layer_norm, first.norm)
+        _fill_norm(spec.ffn.layer_norm, last.norm)
+
+
+def _fill_attention(spec, layer, parts):
     """Fill an attention's linear layers; projections of the same input are concatenated."""
-    layer = getattr(block, name)
     for linear, names in zip(spec.linear, parts, strict=True):
         kernels, biases = [], []
         for part in names.split():
-            kernel = _array(getattr(layer, f"{part}_kernel"))
+            kernel = _array(layer.kernel_of(part))
             inputs = 2 if part == "output" else 1  # kernel: (heads, size, D), or (D, heads, size)
             kernels.append(kernel.reshape(np.prod(kernel.shape[:inputs]), -1).T)
             if layer.use_bias:
-                biases.append(_array(getattr(layer, f"{part}_bias")).ravel())
+                biases.append(_array(layer.kernel_of(part, "bias")).ravel())
         linear.weight = np.concatenate(kernels)
         if layer.use_bias:
             linear.bias = np.concatenate(biases)
-    _fill_norm(spec.layer_norm, getattr(block, f"{name}_residual").norm)
+    if layer.qk_norm is not None:
+        _fill_norm(spec.q_norm, layer.qk_norm)
+        _fill_norm(spec.k_norm, layer.key_norm)
+    bias = t5_bias(layer.score)
+    score = layer.score if bias is None else layer.score.terms[0]
+    if type(score) is DotProduct and not score.scaled:
+        spec.queries_scale = np.float32(1)
+    if bias is not None:
+        spec.relative_attention_bias = _array(bias.table)
+        spec.relative_attention_max_distance = np.int32(bias.max_distance)
+    if layer.position is not None:
+        _fill_rotary(spec, layer.position)
+
+
+def _fill_rotary(spec, position):
+    """Fill the numbers of rotary positions, in which layers may differ."""
+    factor = 1.0 if position.scaling is None else position.scaling.factor
+    spec.rotary_base = np.float32(position.max_wavelength)
+    spec.rotary_scaling_factor = np.float32(factor)
+
+
+def _fill_head(spec, model):
+    head, cap = model.head, model.embedding.logits_cap
+    if head is None:
+        spec.projection.weight = spec.embeddings.weight
+        if cap is not None:
+            spec.final_logit_softcapping = np.float32(cap)
+    else:
+        _fill_linear(spec.projection, head)
 
 
 def _fill_linear(spec, dense):
@@ -156,7 +151,11 @@ def _fill_linear(spec, dense):
 
 
 def _fill_norm(spec, norm):
-    spec.gamma, spec.beta = _array(norm.gamma), _array(norm.beta)
+    if type(norm) is RMSNorm:
+        spec.gamma = _array(norm.scale) + np.float32(norm.offset)
+    else:
+        spec.gamma = _array(norm.gamma)
+        spec.beta = np.zeros_like(spec.gamma) if norm.beta is None else _array(norm.beta)
 
 
 def _array(weight):
