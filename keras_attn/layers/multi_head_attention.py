@@ -58,11 +58,10 @@ class MultiHeadAttention(HeadProjections):
         pattern: name or object of the pattern axis.
         position: name or object of the position axis that works on heads ("rotary"), applied to
             each head's queries and keys; by default none.
-        qk_norm: name or object of the norm axis, a copy of which normalises each head's queries,
-            and another the keys, before their position; by default none. Logits then keep their
-            scale at a high learning rate.
-        qk_norm_axis: "head" to normalise each head's H components with one gain (H,) for all heads,
-            or "heads" to normalise all N H of a position together, each with a gain of its own.
+        qk_norm: name or object of the norm axis, copies of which normalise queries and keys before
+            their position; by default none. Logits then keep their scale at a high learning rate.
+        qk_norm_axis: "head" to normalise each head with one gain (H,) for all, or "heads" to
+            normalise those of a position together, with a gain (N H,).
         sinks: bool. If True, each head learns a logit s beside those of the keys, so that a query
             may attend to little: weight_j = exp(z_j) / (exp(s) + sum of exp(z)). No key has it,
             unlike the first keys of `patterns.Sinks`.
@@ -124,8 +123,8 @@ class MultiHeadAttention(HeadProjections):
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.2.2; shared
         key-value heads: [Ainslie et al., 2023](https://arxiv.org/abs/2305.13245), section 2.2;
-        norms: [Henry et al., 2020](https://arxiv.org/abs/2010.04245), section 2.2; of all heads
-        together: [OLMo et al., 2025](https://arxiv.org/abs/2501.00656), section 2.1;
+        norms: [Henry et al., 2020](https://arxiv.org/abs/2010.04245), section 2.2,
+        [OLMo et al., 2025](https://arxiv.org/abs/2501.00656), section 2.1;
         sinks: [OpenAI, 2025](https://arxiv.org/abs/2508.10925), section 2.2;
         gate: [Qiu et al., 2025](https://arxiv.org/abs/2505.06708), section 2.2.
     """

@@ -1,12 +1,14 @@
 """Specification of a model for CTranslate2: its sizes and weights under CTranslate2's names."""
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_attn.depth import Stack
 from keras_attn.export._ctranslate2.block_options import block_options, refuse, t5_bias
+from keras_attn.layers import TokenEmbedding, TokenHead
 from keras_attn.models import CausalLanguageModel, EncoderDecoder
-from keras_attn.norms import RMSNorm
+from keras_attn.norms import LayerNorm, RMSNorm
 from keras_attn.residuals import SandwichNorm
 from keras_attn.scores import DotProduct
 
@@ -20,6 +22,13 @@ def specification(model, max_length):
     (options, epsilon), *others = [_options(*named, max_length) for named in stacks.items()]
     if others and others != [(options, epsilon)]:
         refuse(model.encoder.blocks[0], "encoders and decoders with equal settings")
+    norm = getattr(model, "norm", None)
+    if norm is not None:
+        if type(norm) is not LayerNorm or options["rms_norm"] or norm.epsilon != epsilon:
+            refuse(
+                norm, f"a `LayerNorm` after positions as those of the blocks, of epsilon {epsilon}"
+            )
+        options["layernorm_embedding"] = True
     options["activation"] = specs.Activation[options["activation"]]
     if "rotary_dim" in options:
         options["rotary_scaling_type"] = specs.RotaryScalingType.Linear
@@ -59,13 +68,12 @@ def _options(name, stack, max_length):
 
 
 def _fill_stack(spec, model, stack, max_length):
-    embedding = model.embedding
-    table = _array(embedding.table)
-    if isinstance(spec.embeddings, list):
-        spec.embeddings[0].weight = table
-    else:
-        spec.embeddings.weight = table
+    embedding = _embedding(model, stack)
+    table = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
+    table.weight = _array(embedding.table)
     spec.scale_embeddings = bool(embedding.scaled)
+    if getattr(model, "norm", None) is not None:
+        _fill_norm(spec.layernorm_embedding, _norm(model, stack))
     if hasattr(spec, "position_encodings"):
         positions = ops.zeros((1, max_length, embedding.hidden_dim))
         if model.position is not None:
@@ -77,6 +85,18 @@ def _fill_stack(spec, model, stack, max_length):
         _fill_norm(spec.layer_norm, stack.norm)
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
         _fill_block(layer, block)
+
+
+def _embedding(model, stack):
+    is_target = isinstance(model, EncoderDecoder) and stack is model.decoder
+    embedding = model.target_embedding if is_target else model.embedding
+    if type(embedding) is not TokenEmbedding:
+        refuse(embedding, "a `TokenEmbedding`")
+    return embedding
+
+
+def _norm(model, stack):
+    return model.target_norm if stack is model.decoder else model.norm
 
 
 def _fill_block(spec, block):
@@ -135,13 +155,17 @@ def _fill_rotary(spec, position):
 
 
 def _fill_head(spec, model):
-    head, cap = model.head, model.embedding.logits_cap
-    if head is None:
-        spec.projection.weight = spec.embeddings.weight
-        if cap is not None:
-            spec.final_logit_softcapping = np.float32(cap)
-    else:
+    head, embedding = model.head, _embedding(model, getattr(model, "decoder", None))
+    if type(head) is keras.layers.Dense:
         _fill_linear(spec.projection, head)
+        return
+    if head is not None:
+        if type(head) is not TokenHead:
+            refuse(head, "a `Dense` layer or a `TokenHead` of logits")
+        embedding, spec.projection.bias = head.embedding, _array(head.bias)
+    spec.projection.weight = _array(embedding.table)
+    if embedding.logits_cap is not None:
+        spec.final_logit_softcapping = np.float32(embedding.logits_cap)
 
 
 def _fill_linear(spec, dense):
