@@ -5,7 +5,6 @@ from keras import ops
 from keras_attn.attention.block_local import attend_block_local
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.ops.checks import check_sizes
-from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
 
@@ -75,5 +74,5 @@ class Local(Pattern):
 def blocks_of_window(window, causal, tile_sizes):
     """Return the length of a block, and the numbers of blocks before and after it in reach."""
     block = min(window, tile_sizes.most_block)
-    before = ceil_div(window - 1, block)
+    before = -(-(window - 1) // block)
     return block, before, 0 if causal else before
