@@ -20,6 +20,7 @@ from keras_attn.layers import (
     MixtureOfExperts,
     MultiHeadAttention,
     TokenEmbedding,
+    TokenHead,
     TransformerBlock,
 )
 from keras_attn.patterns import Local
@@ -200,6 +201,25 @@ def test_log_probabilities_are_those_of_python(tmp_path, name):
     assert expected.std() > 0.1
 
 
+def test_other_ids_of_the_first_and_the_last_token(tmp_path):
+    """Ids that the tokenizer lacks have names, so the target may have one."""
+    embedding = TokenEmbedding(V, 16, pad_id=None)
+    base = models.transformer(V, **SIZES)
+    parts = {"position": base.position, "encoder": base.encoder, "decoder": base.decoder}
+    head = TokenHead(embedding)
+    model = scrambled(models.EncoderDecoder(None, **parts, head=head, norm=norms.LayerNorm()))
+    letters = text.Characters("abcdefghijk")
+    path = export.ctranslate2(model, tmp_path / "ct2", letters, bos_id=0, eos_id=7)
+    source, target = [5, 9, 11], [4, V - 1, 8]
+    inputs = {"source_ids": [[*source, 7]], "target_ids": [[0, *target]]}
+    logits = model({name: np.array(ids) for name, ids in inputs.items()})[0]
+    logs = np.asarray(keras.ops.log_softmax(logits, axis=-1))[range(4), [*target, 7]]
+    names = [*letters.vocabulary(), *(f"<unused:{i}>" for i in range(15, V))]
+    named = [[names[i] for i in row] for row in (source, target)]
+    (found,) = ctranslate2.Translator(path).score_batch(named[:1], named[1:])
+    np.testing.assert_allclose(found.log_probs, logs, atol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"tied": False, "gated": True}])
 def test_t5_translates_as_in_python(tmp_path, options):
@@ -260,8 +280,11 @@ def test_parts_that_ctranslate2_lacks_are_refused(tmp_path, name):
 
 
 def test_unsuitable_arguments_are_refused(tmp_path, translator):
-    with pytest.raises(ValueError, match="vocabularies of the same size"):
-        export.ctranslate2(translator, tmp_path / "ct2", text.Characters("abc"))
+    letters = text.Characters("abcdefghijklmnopqrstuvwxyz")
+    with pytest.raises(ValueError, match=f"one of at most {V} ids"):
+        export.ctranslate2(translator, tmp_path / "ct2", letters)
+    with pytest.raises(ValueError, match=f"`eos_id` must be one of the {V} ids.*eos_id={V}"):
+        export.ctranslate2(translator, tmp_path / "ct2", eos_id=V)
     with pytest.raises(
         ValueError, match="`max_length` must be an integer of at least 2.*max_length=1"
     ):
