@@ -8,8 +8,9 @@ import keras
 import numpy as np
 import oracles
 import pytest
+from checkpoint_folders import load_golden, write_folder
 
-from keras_attn import export, models, norms, patterns, positions, residuals, scores, text
+from keras_attn import convert, export, models, norms, patterns, positions, residuals, scores, text
 from keras_attn.depth import Reversible, Stack
 from keras_attn.export.__main__ import main
 from keras_attn.export._ctranslate2 import specification
@@ -232,6 +233,22 @@ def test_t5_translates_as_in_python(tmp_path, options):
     logs = np.asarray(keras.ops.log_softmax(logits, axis=-1))
     (found,) = ctranslate2.Translator(path).score_batch([words(source)], [words(target)])
     np.testing.assert_allclose(found.log_probs, logs[range(42), [*target, 3]], atol=1e-4)
+
+
+CONVERTED = [
+    *("gpt2", "llama_biases", "llama_linear", "mistral", "qwen2", "qwen3", "gemma"),
+    *("gemma3", "bart", "marian", "t5", "t5_gated"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONVERTED)
+def test_converted_checkpoints_have_the_log_probabilities_of_python(tmp_path, name):
+    """The export compares them, of texts that fit in the windows."""
+    config, weights, _ = load_golden(name)
+    model, _ = convert.from_hugging_face(write_folder(tmp_path / "folder", config, weights))
+    start, end = config.get("decoder_start_token_id", 0), config.get("eos_token_id", 1)
+    export.ctranslate2(model, tmp_path / "ct2", max_length=5, bos_id=start, eos_id=end)
 
 
 REFUSED = {

@@ -86,8 +86,9 @@ def ctranslate2(
     check_merged(model)
     if tokenizer is not None:
         check_reads(model, tokenizer)
-    if model.position is not None and model.position.max_length is not None:
-        max_length = min(max_length, model.position.max_length)
+    for position in (model.position, getattr(model, "source_position", None)):
+        if position is not None and position.max_length is not None:
+            max_length = min(max_length, position.max_length)
     check_sizes(least=2, max_length=max_length)
     path = os.path.abspath(os.fspath(path))
     if os.path.exists(path):

@@ -19,38 +19,39 @@ def specification(model, max_length):
 
     stacks = _stacks(model)
     kinds = {"encoder": specs.TransformerEncoderSpec, "decoder": specs.TransformerDecoderSpec}
-    (options, epsilon), *others = [_options(*named, max_length) for named in stacks.items()]
-    if others and others != [(options, epsilon)]:
-        refuse(model.encoder.blocks[0], "encoders and decoders with equal settings")
-    norm = getattr(model, "norm", None)
-    if norm is not None:
-        if type(norm) is not LayerNorm or options["rms_norm"] or norm.epsilon != epsilon:
-            refuse(
-                norm, f"a `LayerNorm` after positions as those of the blocks, of epsilon {epsilon}"
-            )
-        options["layernorm_embedding"] = True
-    options["activation"] = specs.Activation[options["activation"]]
-    if "rotary_dim" in options:
-        options["rotary_scaling_type"] = specs.RotaryScalingType.Linear
-    parts = {}
+    parts, epsilons = {}, set()
     for name, stack in stacks.items():
-        own = {"with_encoder_attention": bool(others)} if name == "decoder" else {}
-        parts[name] = kinds[name](stack.num_layers, **options, **own)
+        options, epsilon = _options(name, stack, max_length)
+        epsilons.add(epsilon)
+        options["activation"] = specs.Activation[options["activation"]]
+        if "rotary_dim" in options:
+            options["rotary_scaling_type"] = specs.RotaryScalingType.Linear
+        if name == "decoder":
+            options["with_encoder_attention"] = len(stacks) == 2
+        norm = getattr(model, "norm", None)
+        if norm is not None:
+            if type(norm) is not LayerNorm or options["rms_norm"]:
+                refuse(norm, "a `LayerNorm` after positions, as those of the blocks")
+            epsilons.add(norm.epsilon)
+            options["layernorm_embedding"] = True
+        parts[name] = kinds[name](stack.num_layers, **options)
         _fill_stack(parts[name], model, stack, max_length)
+    if len(epsilons) > 1:
+        refuse(sorted(epsilons), "one epsilon of all norms")
     _fill_head(parts["decoder"], model)
-    if others:
+    if len(stacks) == 2:
         spec = specs.TransformerSpec(parts["encoder"], parts["decoder"])
         spec.config.add_source_eos = True
     else:
         spec = specs.TransformerDecoderModelSpec(parts["decoder"])
-    spec.config.layer_norm_epsilon = epsilon
+    (spec.config.layer_norm_epsilon,) = epsilons
     return spec
 
 
 def _stacks(model):
     if isinstance(model, CausalLanguageModel) and model.memory is None:
         return {"decoder": model.depth}
-    if isinstance(model, EncoderDecoder) and model.source_position is None:
+    if isinstance(model, EncoderDecoder):
         return {"encoder": model.encoder, "decoder": model.decoder}
     kinds = "an `EncoderDecoder` or a `CausalLanguageModel`, of text and without a memory"
     refuse(model, kinds)
@@ -74,13 +75,16 @@ def _fill_stack(spec, model, stack, max_length):
     spec.scale_embeddings = bool(embedding.scaled)
     if getattr(model, "norm", None) is not None:
         _fill_norm(spec.layernorm_embedding, _norm(model, stack))
+    position = model.position
+    if stack is not getattr(model, "decoder", stack):
+        position = model.source_position or position
     if hasattr(spec, "position_encodings"):
         positions = ops.zeros((1, max_length, embedding.hidden_dim))
-        if model.position is not None:
-            positions = model.position(positions)
+        if position is not None:
+            positions = position(positions)
         spec.position_encodings.encodings = _array(positions[0])
-    elif model.position is not None:
-        refuse(model.position, "positions of embeddings without those of attention")
+    elif position is not None:
+        refuse(position, "positions of embeddings without those of attention")
     if stack.norm is not None:
         _fill_norm(spec.layer_norm, stack.norm)
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
