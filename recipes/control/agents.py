@@ -21,7 +21,7 @@ class Agent(NamedTuple):
 
 
 def build(name, state_size, num_actions, options):
-    """Build the agent of that name; all have the same width and depth."""
+    """Build the agent of that name; all have the same width and depth, but "random" no weights."""
     heads = {"policy": num_actions, "value": 1}
     if name in ("gtrxl", "transformer_xl"):
         model = models.gtrxl(
@@ -37,6 +37,10 @@ def build(name, state_size, num_actions, options):
     states = keras.Input((None, state_size), name="states")
     starts = keras.Input((None,), dtype="bool", name="starts")
     inputs, memory = {"states": states, "starts": starts}, {}
+    if name == "random":
+        nothing = ops.zeros_like(states[..., :1])
+        outputs = {"policy": ops.repeat(nothing, num_actions, axis=-1), "value": nothing}
+        return Agent(keras.Model(inputs, outputs, name=name), lambda batch: {})
     x = keras.layers.Dense(units, activation="relu")(states)
     if name == "lstm":
         memory = {key: keras.Input((units,), name=key) for key in ("hidden", "cell")}

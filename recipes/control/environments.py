@@ -2,6 +2,9 @@
 
 import numpy as np
 
+# Seeds of training environments start at a multiple of this, seeds of the test at its half.
+HELD_OUT = 1_000_000
+
 
 class Environments:
     """Copies of one environment, each reset when its episode ends.

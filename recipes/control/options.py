@@ -4,7 +4,8 @@ import dataclasses
 
 from ..options import RunOptions, SizeOptions, option
 
-AGENTS = ("gtrxl", "transformer_xl", "lstm", "memoryless")
+ACTORS = ("gtrxl", "transformer_xl", "lstm", "memoryless")
+AGENTS = (*ACTORS, "decision_transformer")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,8 +21,9 @@ class RecipeOptions(
     """Options of `recipes.control`."""
 
     DESCRIPTION = (
-        "Trains actors with different memories in one environment and draws their returns. The "
-        "same command with the same --out resumes the training."
+        "Trains actors with different memories in one environment, and a Decision Transformer on "
+        "stored episodes, and draws their returns. The same command with the same --out resumes "
+        "the training."
     )
 
     env: str = option("popgym-RepeatPreviousEasy-v0", "environment's id")
@@ -38,15 +40,27 @@ class RecipeOptions(
     trace: float = option(0.9, "lambda of the generalised advantage estimate", within=(0, 1))
     clip_norm: float = option(0.5, "largest norm of the whole gradient", at_least=0)
     entropy_weight: float = option(0.01, "weight of the entropy bonus", at_least=0)
+    behaviour: str = option(
+        "random",
+        "policy whose episodes decision_transformer learns from: random, or a model that was "
+        "trained before it, with the same --out",
+        choices=("random", *ACTORS),
+    )
+    target_return: float | None = option(
+        None,
+        "return that decision_transformer is asked for (default: the highest stored)",
+        identity=False,
+    )
     episodes: int = option(200, "episodes of the test", identity=False, at_least=1)
 
     def resolve(self):
-        """Round the steps up to whole rollouts in equal epochs."""
+        """Round the steps up to whole rollouts in equal epochs; train the behaviour first."""
         steps_per_rollout = self.num_envs * self.rollout
         rollouts = -(-self.steps // steps_per_rollout)
         epochs = min(self.epochs, rollouts)
         steps = epochs * -(-rollouts // epochs) * steps_per_rollout
-        return dataclasses.replace(super().resolve(), epochs=epochs, steps=steps)
+        models = tuple(name for name in AGENTS if name in self.models)
+        return dataclasses.replace(super().resolve(), epochs=epochs, steps=steps, models=models)
 
     @property
     def rollouts_per_epoch(self):

@@ -5,6 +5,16 @@ import numpy as np
 from ..plots import new_axes, save
 
 
+def summary_of(returns):
+    """Return the mean of the returns of episodes, and its error, as the result of a card."""
+    return {
+        "metric": "return",
+        "value": float(np.mean(returns)),
+        "standard_error": float(np.std(returns) / np.sqrt(len(returns))),
+        "episodes": len(returns),
+    }
+
+
 def table(cards):
     """Return a Markdown table of the mean return of each agent over its seeds, the best first.
 
@@ -26,9 +36,14 @@ def best_of(cards):
 
 
 def draw(cards, path):
-    """Draw the mean return over the environment's steps, and the range over the seeds, as PNG."""
+    """Draw the mean return over the environment's steps, and the range over the seeds, as PNG.
+
+    Agents that learn from stored episodes have no such curve.
+    """
     figure, axes = new_axes((6.4, 4.2))
     for name, runs in cards.items():
+        if "return" not in runs[0]["history"][0]:
+            continue
         returns = np.array([[_number(row["return"]) for row in card["history"]] for card in runs])
         epochs = np.arange(1, returns.shape[1] + 1)
         steps = epochs * runs[0]["steps"] / len(epochs)
@@ -37,7 +52,8 @@ def draw(cards, path):
         axes.fill_between(steps, low, high, alpha=0.2, color=line.get_color())
     axes.set(xlabel="steps of all environments", ylabel="return", title=runs[0]["task"])
     axes.grid(alpha=0.3)
-    axes.legend()
+    if axes.lines:
+        axes.legend()
     save(figure, path)
 
 

@@ -23,27 +23,15 @@ class Rollouts:
         self._count = len(environments.starts)
         self._memory = agent.initial(self._count)
         self._generator = np.random.default_rng(options.seed)
-        self._run = _compiled(agent.model)
+        self._run = compiled(agent.model)
 
     def collect(self):
         """Return one rollout: inputs of the agent's model, and targets of the loss, by name."""
-        steps = {name: [] for name in ("states", "starts", "actions", "log_probs", "values")}
-        rewards, ends = [], []
         memory = {name: np.asarray(x) for name, x in self._memory.items()}
-        for _ in range(self._options.rollout):
-            states, starts = self.environments.states.copy(), self.environments.starts
-            logits, value, self._memory = self._step_agent(states, starts)
-            actions, log_probs = self._sample_actions(logits)
-            found = (states, starts, actions, log_probs, value)
-            for name, x in zip(steps, found, strict=True):
-                steps[name].append(x)
-            reward, ended = self.environments.step(actions)
-            rewards.append(reward)
-            ends.append(ended)
+        found = [self.step() for _ in range(self._options.rollout)]
         _, last, _ = self._step_agent(self.environments.states, self.environments.starts)
-        steps = {name: np.stack(x, axis=1) for name, x in steps.items()}
-        rewards, ends = np.stack(rewards, axis=1), np.stack(ends, axis=1)
-        advantages = self._advantages(rewards, ends, steps["values"], last)
+        steps = {name: np.stack([step[name] for step in found], axis=1) for name in found[0]}
+        advantages = self._advantages(steps["rewards"], steps["ends"], steps["values"], last)
         inputs = {"states": steps["states"], "starts": steps["starts"], **memory}
         returns = advantages + steps["values"]
         scale = advantages.std() + 1e-8
@@ -54,19 +42,21 @@ class Rollouts:
             "returns": returns,
         }
 
+    def step(self):
+        """Act once in all environments; return arrays (N, ...) of the step, by name."""
+        states, starts = self.environments.states.copy(), self.environments.starts
+        logits, values, self._memory = self._step_agent(states, starts)
+        actions, log_probs = sample_actions(logits, self._generator)
+        rewards, ends = self.environments.step(actions)
+        seen = {"states": states, "starts": starts, "actions": actions, "log_probs": log_probs}
+        return {**seen, "values": values, "rewards": rewards, "ends": ends}
+
     def _step_agent(self, states, starts):
         """Return logits (N, A), value (N,) and the memory after one step."""
         seen = {"states": states[:, None], "starts": starts[:, None]}
         outputs = dict(self._run({**seen, **self._memory}))
         logits, value = (np.asarray(outputs.pop(name))[:, 0] for name in ("policy", "value"))
         return logits, value[:, 0], outputs
-
-    def _sample_actions(self, logits):
-        """Draw actions (N,), and return them with their log-probabilities."""
-        logits = logits - logits.max(axis=-1, keepdims=True)
-        log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-        actions = (log_probs + self._generator.gumbel(size=logits.shape)).argmax(axis=-1)
-        return actions, np.take_along_axis(log_probs, actions[:, None], axis=-1)[:, 0]
 
     def _advantages(self, rewards, ends, values, last):
         options, following = self._options, np.concatenate([values[:, 1:], last[:, None]], axis=1)
@@ -79,7 +69,15 @@ class Rollouts:
         return advantages.astype("float32")
 
 
-def _compiled(model):
+def sample_actions(logits, generator):
+    """Draw actions (N,) from logits (N, A), and return them with their log-probabilities."""
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    actions = (log_probs + generator.gumbel(size=logits.shape)).argmax(axis=-1)
+    return actions, np.take_along_axis(log_probs, actions[:, None], axis=-1)[:, 0]
+
+
+def compiled(model):
     """Return a compiled function of the model's inputs."""
     if keras.backend.backend() != "tensorflow":
         return model.predict_on_batch

@@ -15,13 +15,11 @@ from ..progress import duration, fit_verbosity
 from ..run import FILES, TrainingRun
 from ..settings import check_out, check_settings
 from .agents import build
-from .environments import Environments
+from .environments import HELD_OUT, Environments
+from .offline import OfflineRun
 from .proximal_policy import ProximalPolicy
-from .returns import best_of, draw, table
+from .returns import best_of, draw, summary_of, table
 from .rollouts import Rollouts
-
-# Seeds of training environments start at a multiple of this, seeds of the test at its half.
-HELD_OUT = 1_000_000
 
 
 def run(options, started):
@@ -89,14 +87,15 @@ def estimate_agents(options):
 
 
 def run_agent(name, options):
-    """Return the card of one run: the existing one, unless `--episodes` differs from it."""
+    """Return the card of one run: the existing one, unless the options of its test differ."""
     path = os.path.join(options.out, "card.json")
     if os.path.exists(path):
         settings = os.path.join(options.out, "settings.json")
         check_settings(settings, {"model": name, **options.identity()}, options.out)
-        names = ("task", "results", "history", "steps", "parameters")
+        names = ("task", "results", "history", "steps", "parameters", "options")
         card = files.read_object(path, "delete it, and the run is tested again", *names)
-        if card["results"]["test"]["episodes"] == options.episodes:
+        given, tested = options.as_dict(), card["options"]
+        if all(tested.get(key) == given[key] for key in ("episodes", "target_return")):
             return card
     started = time.monotonic()
     agent = new_run(name, options)
@@ -105,10 +104,10 @@ def run_agent(name, options):
 
 
 def new_run(name, options):
-    """Return an `AgentRun` that depends on no run before it."""
+    """Return a run that depends on no run before it."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(options.seed)
-    return AgentRun(name, options)
+    return (OfflineRun if name == "decision_transformer" else AgentRun)(name, options)
 
 
 class AgentRun(TrainingRun):
@@ -201,15 +200,7 @@ class AgentRun(TrainingRun):
         rollouts = Rollouts(environments, self.agent, options)
         while len(environments.returns) < options.episodes:
             rollouts.collect()
-        returns = environments.returns[: options.episodes]
-        return {
-            "test": {
-                "metric": "return",
-                "value": float(np.mean(returns)),
-                "standard_error": float(np.std(returns) / np.sqrt(len(returns))),
-                "episodes": len(returns),
-            }
-        }
+        return {"test": summary_of(environments.returns[: options.episodes])}
 
     def export(self):
         """Write the next version under `export/`, of a model whose memory a client can hold."""

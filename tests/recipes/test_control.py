@@ -12,10 +12,12 @@ from recipe_runs import card as read_card
 
 from recipes.control.agents import build
 from recipes.control.environments import Environments
-from recipes.control.options import AGENTS
+from recipes.control.episodes import Episodes, Windows
+from recipes.control.options import ACTORS
 from recipes.control.proximal_policy import ProximalPolicy
 from recipes.control.rollouts import Rollouts
-from recipes.control.training import run_agent
+from recipes.control.training import new_run, run_agent
+from recipes.control.trajectory_actor import TrajectoryActor
 from recipes.settings import save_settings
 
 SMALL = [
@@ -61,7 +63,7 @@ def test_training_reproduces_the_outputs_of_the_rollout(name, options):
     assert len(rollouts.environments.returns) == 3  # one episode of each row has ended
 
 
-@pytest.mark.parametrize("name", [name for name in AGENTS if name != "memoryless"])
+@pytest.mark.parametrize("name", [name for name in ACTORS if name != "memoryless"])
 def test_an_episode_starts_without_a_memory(name, options):
     """Earlier states have no influence after `starts`."""
     _, agent = new_rollouts(name, options)
@@ -95,6 +97,82 @@ def test_advantages_by_their_definition(options):
                     break
                 share *= options.discount * options.trace
             assert found[row, t] == pytest.approx(total, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def stored(options):
+    """Rollouts of a random policy, and the episodes of 51 steps that they store."""
+    rollouts, _ = new_rollouts("random", options)
+    return rollouts, Episodes.play(rollouts, 3 * 140)
+
+
+def test_stored_episodes_are_whole(stored, tmp_path):
+    rollouts, episodes = stored
+    assert len(episodes.actions) == 2 * 3 * 51 and set(episodes.actions) == {0, 1, 2, 3}
+    found = sorted(rollouts.environments.returns)
+    np.testing.assert_allclose(sorted(episodes.totals), found, atol=1e-6)
+    for place in range(len(episodes.actions)):
+        first = place - place % 51
+        assert episodes.firsts[place] == first and episodes.starts[place] == (place == first)
+        expected = episodes.rewards[place : first + 51].sum()
+        assert episodes.returns[place] == pytest.approx(expected, abs=1e-6)
+    assert episodes.scale == pytest.approx(np.abs(episodes.returns).max())
+    train, valid = episodes.divide(0.1)
+    assert len(train.totals) == 5 and len(valid.totals) == 1
+    np.testing.assert_array_equal([*train.returns, *valid.returns], episodes.returns)
+    episodes.save(tmp_path / "episodes.npz")
+    again = Episodes.load(tmp_path / "episodes.npz")
+    np.testing.assert_array_equal(again.states, episodes.states)
+    (tmp_path / "episodes.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="episodes.npz is damaged; delete it"):
+        Episodes.load(tmp_path / "episodes.npz")
+
+
+def test_a_window_ends_within_its_episode(stored):
+    _, episodes = stored
+    last = np.array([2, 51, 60, 305])
+    inputs, labels = Windows(episodes, 7, 4, 1, 0.5, seed=0).ending_at(last)
+    for row, end in enumerate(last):
+        for column in range(7):
+            place = end - 6 + column
+            is_real = place >= end - end % 51
+            assert inputs["padding_mask"][row, column] == is_real
+            assert labels[row, column] == (episodes.actions[place] if is_real else -1)
+            if is_real:
+                assert inputs["steps"][row, column] == place % 51
+                assert inputs["returns"][row, column] == episodes.returns[place] / 0.5
+                np.testing.assert_array_equal(inputs["states"][row, column], episodes.states[place])
+    windows = Windows(episodes, 7, 4, 2, 0.5, seed=0)
+    first, again, other = (windows.batch(*at)[1] for at in ((1, 0), (1, 0), (0, 1)))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_an_actor_reads_what_training_reads(tmp_path):
+    """Its logits are those of the windows of its episode, if that has the return asked for."""
+    options = recipe_runs.parse(
+        "control", "--out", tmp_path, *SMALL, "--memory", "7", "--num-layers", "1"
+    )
+    model = new_run("decision_transformer", options).model
+    oracles.scramble(model, scale=0.7)
+    environments = Environments(options.env, 1, seed=0)
+    actor, found = TrajectoryActor(model, environments, 0.25, 0.5, options), []
+    states, rewards = [], []
+    while not environments.returns:
+        states.append(environments.states[0].copy())
+        before = environments._sums[0]
+        found.append(actor.step())
+        rewards.append((environments.returns or environments._sums)[0] - before)
+    found.append(actor.step())  # of the next episode
+    actions, logits = (np.concatenate(x) for x in zip(*found, strict=True))
+    starts = np.arange(51) == 0
+    episodes = Episodes(np.array(states), actions[:51], np.array(rewards, "float32"), starts)
+    episodes.returns = episodes.returns + np.float32(0.25) - episodes.totals[0]
+    inputs, _ = Windows(episodes, 7, 1, 1, 0.5, seed=0).ending_at(np.arange(51))
+    expected = np.asarray(model(inputs))[:, -1]
+    np.testing.assert_allclose(logits[:51], expected, atol=1e-4)
+    assert expected.std(axis=0).min() > 0.01
+    assert np.abs(logits[51] - logits[0]).max() < np.abs(logits[51] - logits[50]).max()
 
 
 def test_the_loss_follows_the_formula():
@@ -192,6 +270,38 @@ def test_a_run_writes_cards_table_and_export(tmp_path, capsys):
     (tmp_path / "gtrxl-0" / "card.json").write_text("{}")
     assert run() == 2
     assert "gtrxl-0/card.json is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_decision_transformer_learns_from_stored_episodes(tmp_path, capsys):
+    """Random actions have a return of -0.5; the model is asked for one that none reached."""
+
+    def run(*more):
+        models = ("--models", "decision_transformer", "memoryless")
+        sizes = ("--hidden-dim", "32", "--intermediate-dim", "64", "--rollout", "51")
+        training = ("--num-envs", "16", "--steps", "49000", "--passes", "8", "--epochs", "3")
+        options = (*SMALL, *sizes, *training, "--episodes", "32", "--out", tmp_path)
+        return recipe_runs.run("control", *options, *models, *more)
+
+    assert run("--target-return", "0.5") == 0
+    out = tmp_path / "decision_transformer-0"
+    found = read_card(out)["results"]["test"]
+    assert found["target"] == 0.5 and abs(found["stored"]["mean"] + 0.5) < 0.05
+    assert found["stored"]["max"] < 0.3 < found["value"]
+    assert "| `decision_transformer` |" in (tmp_path / "table.md").read_text()
+    history = (out / "history.csv").read_bytes()
+    assert run("--target-return", "-0.5") == 0  # it is tested again, not trained
+    assert (out / "history.csv").read_bytes() == history
+    assert read_card(out)["results"]["test"]["value"] < 0
+    assert run("--behaviour", "memoryless") == 2
+    assert "started with other options" in capsys.readouterr().err
+
+
+def test_a_behaviour_must_be_trained_before(tmp_path, capsys):
+    options = ("--models", "decision_transformer", "--behaviour", "gtrxl", *SMALL)
+    assert "must have been trained under the same --out" in recipe_runs.error_of(
+        capsys, "control", "--out", tmp_path, *options
+    )
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])

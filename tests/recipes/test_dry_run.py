@@ -29,7 +29,7 @@ COMMANDS = {
     "control": (
         *(*SIZES, "--num-envs", "2", "--rollout", "13", "--memory", "17", "--steps", "100"),
         *("--epochs", "2", "--passes", "1", "--episodes", "2", "--seeds", "2"),
-        *("--models", "gtrxl", "memoryless"),
+        *("--models", "gtrxl", "memoryless", "decision_transformer", "--behaviour", "gtrxl"),
     ),
 }
 

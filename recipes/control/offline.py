@@ -1,0 +1,121 @@
+"""A Decision Transformer that learns from stored episodes, and acts to reach a given return."""
+
+import functools
+import os
+
+import keras
+
+from keras_attn import losses, metrics, models, optimizers
+
+from .. import dry_run
+from ..epoch_dataset import EpochDataset
+from ..optimizer import JIT_COMPILE
+from ..run import MODEL, TrainingRun
+from .agents import build
+from .environments import HELD_OUT, Environments
+from .episodes import MAX_STEPS, Episodes, Windows
+from .returns import summary_of
+from .rollouts import Rollouts
+from .trajectory_actor import TrajectoryActor
+
+FILE_NAME = "episodes.npz"
+HELD_OUT_SHARE, VALID_BATCHES = 0.1, 10
+
+
+class OfflineRun(TrainingRun):
+    """Training and test of a `decision_transformer` in the directory `options.out`.
+
+    It learns from the episodes of `--behaviour`, as many steps as the other agents take themselves,
+    and in as many updates of as many steps.
+    """
+
+    curve = "val_accuracy"
+
+    def __init__(self, name, options):
+        super().__init__(options, {"model": name, **options.identity()})
+        self.check_batch("num_envs")
+        self.name = name
+        behaviour = f"{options.behaviour}-{options.seed}"
+        self._behaviour = os.path.join(os.path.dirname(options.out), behaviour, MODEL)
+        is_ready = options.behaviour == "random" or os.path.exists(self._behaviour)
+        if not (is_ready or options.dry_run):
+            raise ValueError(
+                f"--behaviour {options.behaviour} must have been trained under the same --out: "
+                f"add it to --models. Received: no file {self._behaviour}."
+            )
+        environments = Environments(options.env, 1, options.seed * HELD_OUT)
+        with self.scope():
+            self.model = models.decision_transformer(
+                environments.state_size,
+                environments.num_actions,
+                discrete=True,
+                **options.sizes(),
+                max_steps=MAX_STEPS,
+                name=name,
+            )
+            self.model.compile(
+                optimizers.Adam(options.learning_rate, global_clipnorm=options.clip_norm),
+                loss=losses.LabelSmoothedCrossentropy(0.0, ignore_class=-1),
+                weighted_metrics=[metrics.TokenAccuracy(ignore_class=-1, name="accuracy")],
+                jit_compile=JIT_COMPILE,
+            )
+
+    @functools.cached_property
+    def episodes(self):
+        """Episodes of the behaviour, read from the run's directory or stored there."""
+        path = self.path(FILE_NAME)
+        if os.path.exists(path):
+            return Episodes.load(path)
+        episodes = self._play(self.options.steps, is_trained=True)
+        episodes.save(path)
+        return episodes
+
+    def training_data(self):
+        options = self.options
+        train, valid = self.episodes.divide(HELD_OUT_SHARE)
+        steps = options.rollouts_per_epoch * options.passes
+        scale = self.episodes.scale
+        return self._windows(train, steps, scale), self._windows(valid, VALID_BATCHES, scale)
+
+    def estimate(self):
+        steps = self.options.rollouts_per_epoch * self.options.passes
+        episodes = self._play(1, is_trained=False)
+        train = self._windows(episodes, steps, episodes.scale)
+        measured = self.compiled_model, train, self.scope
+        return dry_run.estimate(self, steps, lambda n: dry_run.fit_seconds(*measured, n))
+
+    def evaluate(self):
+        """Return the mean return of episodes in other environments, with sampled actions."""
+        options, totals = self.options, self.episodes.totals
+        target = float(totals.max()) if options.target_return is None else options.target_return
+        environments = Environments(options.env, options.num_envs, HELD_OUT // 2 + options.seed)
+        actor = TrajectoryActor(self.model, environments, target, self.episodes.scale, options)
+        while len(environments.returns) < options.episodes:
+            actor.step()
+        found = summary_of(environments.returns[: options.episodes])
+        stored = {"mean": float(totals.mean()), "max": float(totals.max()), "number": len(totals)}
+        return {"test": {**found, "target": target, "stored": stored}}
+
+    def export(self):
+        """Write nothing: no signature acts, and the caller of a server would hold the episode."""
+
+    def steps(self):
+        """Return the number of stored steps."""
+        return self.options.steps
+
+    def card_entries(self):
+        return {"task": self.options.env, "model": self.name}
+
+    def _windows(self, episodes, batches, scale):
+        options = self.options
+        sizes = options.memory, options.num_envs, batches
+        return EpochDataset(Windows(episodes, *sizes, scale, options.seed))
+
+    def _play(self, steps, is_trained):
+        options, name = self.options, self.options.behaviour
+        environments = Environments(options.env, options.num_envs, options.seed * HELD_OUT)
+        agent = build(name, environments.state_size, environments.num_actions, options)
+        if is_trained and name != "random":
+            trained = keras.models.load_model(self._behaviour, compile=False)
+            agent.model.set_weights(trained.get_weights())
+        return Episodes.play(Rollouts(environments, agent, options), steps)
