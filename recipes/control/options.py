@@ -41,9 +41,9 @@ class RecipeOptions(
     clip_norm: float = option(0.5, "largest norm of the whole gradient", at_least=0)
     entropy_weight: float = option(0.01, "weight of the entropy bonus", at_least=0)
     behaviour: str = option(
-        "random",
-        "policy whose episodes decision_transformer learns from: random, or a model that was "
-        "trained before it, with the same --out",
+        "gtrxl",
+        "policy whose episodes decision_transformer learns from: a model that was trained before "
+        "it, with the same --out, or random",
         choices=("random", *ACTORS),
     )
     target_return: float | None = option(
