@@ -122,7 +122,7 @@ def attend_block_local(
     if isinstance(inputs.query_positions, PositionRange):
         step = inputs.query_positions.step
     distances = near = pairs = None
-    if step is not None:
+    if step is not None and (inputs.score.is_relative or not inputs.score.uses_positions):
         # Distances are the same in every block: scores get those of the first.
         near = PositionRange(own * step, block, step), PositionRange(0, layout.window, step)
         distances = distances_between(*near)

@@ -291,16 +291,16 @@ class MultiHeadAttention(HeadProjections):
     def _choose(self, inputs, pattern, view, positions):
         """Choose the plan among `PLANS`, and the pattern to compute: only here.
 
-        A cache, an attention mask and positions from the caller need the dense computation or the
-        fused kernel.
+        A cache, a mask of pairs and positions from the caller need the dense or the fused plan.
         """
         length, num_keys = inputs.query.shape[2], inputs.key.shape[2]
         is_ordered = inputs.query_segments or positions == (None, None) or inputs.sums is not None
         if length == 1 and is_ordered and pattern.simple_rule == "causal":
-            # One query at the last position, as in decoding, may attend to all keys: a mask would
-            # cost more than the products.
+            # A query at the last position may attend to all keys: a mask would cost more.
             pattern = DENSE
         is_blockwise = is_ordered and view is None and inputs.attention_mask is None
+        if inputs.query_segments and self.score.uses_positions and not self.score.is_relative:
+            is_blockwise = False  # plans have positions in the row, not in the documents
         if self.score.is_linear and can_attend_linear(inputs, pattern, is_blockwise):
             if self.implementation != "dense" or inputs.sums is not None:
                 return "linear", pattern

@@ -60,6 +60,10 @@ class Bias(ScoreLayer):
         return vector
 
     @property
+    def is_relative(self):
+        return type(self).of_pairs is Bias.of_pairs
+
+    @property
     def is_of_distances(self):
         """True if one vector of all distances serves every pair of positions."""
         return type(self).of_distances is not Bias.of_distances
@@ -92,6 +96,8 @@ class ALiBi(Bias):
 
     Reference: [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3.
     """
+
+    is_relative = True
 
     def build(self, query_shape, key_shape=None):
         num_heads = query_shape[1]
@@ -141,6 +147,8 @@ class T5Bias(Bias):
 
     Reference: [Raffel et al., 2020](https://arxiv.org/abs/1910.10683), section 2.1.
     """
+
+    is_relative = True
 
     def __init__(self, num_buckets=32, max_distance=128, bidirectional=False, **kwargs):
         super().__init__(**kwargs)

@@ -28,7 +28,7 @@ class DistanceScore(ScoreLayer):
         (B, N, T, S).
     """
 
-    uses_positions = True
+    uses_positions = is_relative = True
 
     def queries(self, query):
         """Return a and b (B, N, T, H), divided by the root of H."""

@@ -16,6 +16,8 @@ class Score(registry.Value):
         shares_query: True asks the layer to project queries and keys by one projection.
         uses_positions: True if logits depend on positions too: plans ask such a score for a
             `distance_table`.
+        is_relative: True if logits depend on the differences of positions alone: plans may then
+            give the positions of one block for those of all.
         has_weights: True if the score has weights, which are those of all heads: it then gets all
             heads at once.
         is_linear: True for a `KernelScore`, whose attention weights are products of features:
@@ -24,6 +26,7 @@ class Score(registry.Value):
 
     shares_query = False
     uses_positions = False
+    is_relative = False
     has_weights = False
     is_linear = False
     trainable_variables = ()

@@ -61,6 +61,10 @@ class SoftCap(ScoreLayer):
     def uses_positions(self):
         return self.score.uses_positions
 
+    @property
+    def is_relative(self):
+        return self.score.is_relative
+
     def build(self, query_shape, key_shape=None):
         self.score.build_for(query_shape, key_shape)
 

@@ -73,6 +73,10 @@ class Sum(ScoreLayer):
         return sum(vectors[1:], vectors[0]) if vectors else None
 
     @property
+    def is_relative(self):
+        return all(term.is_relative for term in self.terms if term.uses_positions)
+
+    @property
     def shares_query(self):
         return any(term.shares_query for term in self.terms)
 

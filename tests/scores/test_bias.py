@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+import tensorflow as tf
 from distance_scores import KEY, QUERY, B, H, N, S, T
 from keras import ops
 
@@ -103,6 +104,44 @@ def test_logits_equal_the_formula_at_positions_in_any_order(make):
 )
 def test_plans_equal_the_matrix_with_gradients_of_the_biases(name, pattern):
     distance_scores.check_in_tiles(built(SCORES[name]), formula, pattern, atol=1e-4)
+
+
+class OfPlaces(Bias):
+    """A weight for each remainder of the places of a query and a key, not of their distance."""
+
+    def build(self, query_shape, key_shape):
+        self.row = self.add_weight((7,), "normal", name="row")
+
+    def of_pairs(self, i, j):
+        return ops.take(self.row, (2 * i[..., :, None] + j[..., None, :]) % 7)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(Causal(), Local(5), Strided(5), PerHead([Local(3), Strided(4)])),
+        patterns.Local(5) | patterns.Global(2, causal=True),
+    ],
+    ids=repr,
+)
+def test_each_block_has_positions_of_its_own(pattern, packed):
+    """Outputs and gradients are those of the matrix, with positions in the documents."""
+    x, found = oracles.random(1, 41, 6), []
+    documents = {"segment_ids": np.repeat([[1, 2]], [19, 22], axis=1)} if packed else {}
+    for implementation in ("blockwise", "dense"):
+        score = DotProduct() + OfPlaces()
+        layer = MultiHeadAttention(2, H, score=score, pattern=pattern, dtype="float64")
+        layer.implementation = implementation
+        layer.build(x.shape, x.shape)
+        oracles.scramble(layer)
+        with tf.GradientTape() as tape:
+            y = layer(x, x, **documents)
+            loss = ops.sum(y * oracles.random(*y.shape))
+        found.append((y, tape.gradient(loss, score.terms[1].row)))
+    assert np.abs(found[0][1]).max() > 0.1
+    for plan, matrix in zip(*found, strict=True):
+        np.testing.assert_allclose(plan, matrix, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_heads", [1, 3, 6, 8, 12])
