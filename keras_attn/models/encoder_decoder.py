@@ -33,11 +33,12 @@ class EncoderDecoder(Model):
             `embedding`.
         norm: value of the norm axis, of which each side has a copy after its positions; None for
             none.
+        start_id: int. The token that begins each target, if it is the `pad_id`, as in T5: the first
+            position then counts as a token. None if padding begins no target.
 
     Call arguments:
         source_ids: int32 (B, S), padded with the embedding's `pad_id`, which is 0 by default.
-        target_ids: int32 (B, T), padded likewise. The first id counts as a token even if it is the
-            `pad_id`, which starts the targets of some models.
+        target_ids: int32 (B, T), padded likewise.
         source_segment_ids, target_segment_ids: optional, int32 (B, S) and (B, T), for rows of
             several pairs, as `keras_attn.text.PackedBatches` makes them: 1, 2, .. in the order of
             a row, the same for both sides of a pair, 0 for padding. Each pair then has the logits
@@ -72,6 +73,7 @@ class EncoderDecoder(Model):
         "head",
         "target_embedding",
         "norm",
+        "start_id",
     )
     reads_prompt = False
     segment_inputs = {"source_segment_ids": "source_ids", "target_segment_ids": "target_ids"}
@@ -87,6 +89,7 @@ class EncoderDecoder(Model):
         head=None,
         target_embedding=None,
         norm=None,
+        start_id=None,
         **kwargs,
     ):
         target_embedding = target_embedding or getattr(head, "embedding", None) or embedding
@@ -103,7 +106,9 @@ class EncoderDecoder(Model):
         inputs = {name: assembly.token_input(name) for name in ("source_ids", "target_ids")}
         source = _embed(embedding, source_position or position, norm, inputs["source_ids"])
         target = _embed(target_embedding, position, target_norm, inputs["target_ids"])
-        target = StartIsReal(dtype=policy, name="start")(target)
+        starts_padded = start_id is not None and start_id == target_embedding.pad_id
+        if starts_padded:
+            target = StartIsReal(dtype=policy, name="start")(target)
         source, target = (assembly.drop_symbolic(drop, x) for x in (source, target))
         hidden = decoder(target, encoder(source))
         logits = target_embedding.logits if head is None else head
@@ -111,6 +116,7 @@ class EncoderDecoder(Model):
         self.embedding, self.target_embedding, self.head = embedding, target_embedding, head
         self.position, self.source_position = position, source_position
         self.norm, self.target_norm = norm, target_norm
+        self.start_id, self._starts_padded = start_id, starts_padded
         self.encoder, self.decoder = encoder, decoder
         self.dropout, self.drop = dropout, drop
 
@@ -196,7 +202,7 @@ class EncoderDecoder(Model):
         _, scores = self.decoder(
             self._embed_target(target_ids),
             context,
-            padding_mask=first_is_real(real),
+            padding_mask=first_is_real(real) if self._starts_padded else real,
             context_padding_mask=mask,
             return_attention_scores=True,
         )

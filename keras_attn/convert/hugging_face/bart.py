@@ -96,6 +96,7 @@ def convert_sides(checkpoint, overrides, pad_id, position, source_position=None,
             source_position=source_position,
             head=layers.TokenHead(embeddings[-1]),
             norm=norm,
+            start_id=config.index("decoder_start_token_id", pad_id),
             name=name,
         )
 

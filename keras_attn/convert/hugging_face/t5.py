@@ -60,6 +60,7 @@ def convert(checkpoint, overrides):
         "gated": KINDS[kind],
         "tied": is_tied,
         "pad_id": config.index("pad_token_id", 0),
+        "start_id": config.index("decoder_start_token_id", 0),
     }
     model = build(models.t5, arguments, overrides)
     table = model.embedding.table

@@ -22,6 +22,7 @@ def t5(
     gated=False,
     tied=True,
     pad_id=0,
+    start_id=None,
     name="t5",
 ):
     """Build T5, an encoder and a decoder whose attention has a bias for each distance.
@@ -48,6 +49,8 @@ def t5(
         tied: bool. If True, the logits share the token table; else they have their own weights, as
             in T5 1.1.
         pad_id: int. The id of padding; None for none.
+        start_id: int. The token that begins each target, if it is the `pad_id`, as in the published
+            checkpoints; None if it is another.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -87,6 +90,7 @@ def t5(
         feed_forward,
         head=head,
         pad_id=pad_id,
+        start_id=start_id,
         name=name,
     )
 
@@ -109,6 +113,7 @@ def text_to_text(
     scale=1.0,
     head=None,
     pad_id=0,
+    start_id=None,
     name=None,
 ):
     """Build T5's encoder and decoder, whose block `index` has the layer `feed_forward(index)`."""
@@ -148,5 +153,6 @@ def text_to_text(
         decoder=stack("causal", has_context=True),
         dropout=dropout,
         head=head,
+        start_id=start_id,
         name=name,
     )
