@@ -237,7 +237,8 @@ class AttentionInputs:
         """Return the same inputs with other random numbers, for one of several parts."""
         if self.seed is None:
             return self
-        return self.replace(seed=ops.cast(self.seed, "int32") + number * 15485863)
+        # The product tells parts of parts apart: sums of numbers could be equal.
+        return self.replace(seed=ops.cast(self.seed, "int32") * 1664525 + number * 15485863)
 
     def heads(self, indices):
         """Return the inputs of some heads only."""

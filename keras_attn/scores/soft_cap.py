@@ -43,7 +43,7 @@ class SoftCap(ScoreLayer):
         super().__init__(**kwargs)
         score = revive(score)
         check_numbers(cap=cap)
-        if cap <= 0:
+        if not cap > 0:  # nor NaN
             raise ValueError(f"`cap` must be above 0. Received: cap={cap!r}.")
         if not isinstance(score, Score) or isinstance(score, Bias):
             raise ValueError(

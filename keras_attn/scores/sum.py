@@ -5,6 +5,7 @@ from keras import ops
 from keras_attn.attention.inputs import distances_between, fill_positions, positions_by_head
 from keras_attn.attention.relative_shift import distance_products, table_columns
 from keras_attn.attention.softmax import at_least_float32
+from keras_attn.ops.checks import check_shape
 from keras_attn.ops.shapes import size
 from keras_attn.registry import register, revive
 from keras_attn.scores.bias import Bias
@@ -69,7 +70,12 @@ class Sum(ScoreLayer):
     def _biases_of_distances(self, distances):
         """Return the sum (N, L + 1) of the biases of the distance; None if there is none."""
         columns = table_columns(distances)
-        vectors = [bias.distance_vector(columns) for bias in self._biases(is_of_distances=True)]
+        vectors = []
+        for bias in self._biases(is_of_distances=True):
+            vector = bias.distance_vector(columns)
+            name = f"{type(bias).__name__}.of_distances"
+            check_shape(vector, name, (self._num_heads, None), broadcast=True)
+            vectors.append(vector)
         return sum(vectors[1:], vectors[0]) if vectors else None
 
     @property
@@ -81,6 +87,7 @@ class Sum(ScoreLayer):
         return any(term.shares_query for term in self.terms)
 
     def build(self, query_shape, key_shape=None):
+        self._num_heads = query_shape[1]
         for term in self.terms:
             term.build_for(query_shape, key_shape)
 
@@ -117,7 +124,12 @@ class Sum(ScoreLayer):
             ones = ops.ones((1, query.shape[1], size(query, 2), 1), total.dtype)
             total = total + distance_products(ones, vector, distances, needed)
         i, j = positions_by_head(query_positions), positions_by_head(key_positions)
-        return sum((ops.cast(bias.of_pairs(i, j), total.dtype) for bias in pairwise), total)
+        for bias in pairwise:
+            found = bias.of_pairs(i, j)
+            name = f"{type(bias).__name__}.of_pairs"
+            check_shape(found, name, tuple(total.shape), broadcast=True)
+            total = total + ops.cast(found, total.dtype)
+        return total
 
 
 Score.sum_type = Sum

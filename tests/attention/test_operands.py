@@ -16,6 +16,8 @@ def test_operands_of_some_heads_and_other_parts():
         assert some.key_mask is real and some.key_positions == PositionRange(0, 4)
     seeds = {tuple(np.asarray(operands.fold_in(number).seed)) for number in range(20)}
     assert len(seeds) == 20
+    nested = operands.fold_in(1).fold_in(1).seed, operands.fold_in(2).seed
+    assert len({tuple(np.asarray(seed)) for seed in nested}) == 2
     assert operands.replace(seed=None).fold_in(3).seed is None
 
 

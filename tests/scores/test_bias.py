@@ -320,6 +320,20 @@ def test_a_bias_of_ones_own_has_a_number_for_each_distance():
         layer(x, x)
 
 
+@pytest.mark.parametrize(
+    ("method", "shape", "sentence"),
+    [
+        ("of_distances", (3, 10), r"of_distances` must have shape \(2, None\).*\(3, 10\)"),
+        ("of_pairs", (2, 2), r"of_pairs` must have shape \(1, 2, 5, 5\).*\(2, 2\)"),
+    ],
+)
+def test_a_bias_of_another_shape_is_refused(method, shape, sentence):
+    own = type("Own", (Bias,), {method: lambda self, *positions: ops.ones(shape)})
+    layer, x = MultiHeadAttention(2, H, score=DotProduct() + own()), oracles.random(1, 5, 6)
+    with pytest.raises(ValueError, match=sentence):
+        layer(x, x)
+
+
 def test_sums_are_flat_and_readable():
     score = sum([DotProduct(), ALiBi(), T5Bias()])
     assert repr(score) == "Sum([DotProduct(), ALiBi(), T5Bias()])"
@@ -336,6 +350,7 @@ def test_sums_are_flat_and_readable():
         (lambda: DotProduct() + np.ones((2, 2)), "a bias of your own is a subclass.*array"),
         (lambda: SoftCap(ALiBi(), 3.0), r"such as DotProduct\(\) \+ ALiBi\(\).*score=ALiBi"),
         (lambda: SoftCap(DotProduct(), 0), "`cap` must be above 0.*cap=0"),
+        (lambda: SoftCap(DotProduct(), np.nan), "`cap` must be above 0|finite"),
         (lambda: T5Bias(1), "`num_buckets`.*num_buckets=1"),
         (lambda: T5Bias(32, 16), "`max_distance` must be an integer of at least 17.*16"),
     ],
