@@ -247,7 +247,10 @@ def test_converted_checkpoints_have_the_log_probabilities_of_python(tmp_path, na
     """The export compares them, of texts that fit in the windows."""
     config, weights, _ = load_golden(name)
     model, _ = convert.from_hugging_face(write_folder(tmp_path / "folder", config, weights))
-    start, end = config.get("decoder_start_token_id", 0), config.get("eos_token_id", 1)
+    start, end = (
+        config.get("decoder_start_token_id", 0),
+        config.get("eos_token_id", 1) % config["vocab_size"],
+    )
     export.ctranslate2(model, tmp_path / "ct2", max_length=5, bos_id=start, eos_id=end)
 
 
