@@ -226,6 +226,7 @@ MISTAKES = {
         ),
     },
 }
+LEARNED_POSITIONS = ["roberta", "distilbert", "gpt2"]
 # Of families whose parts are those of others the tests are slow ones.
 ALIKE = {"bart", "distilbert", "gemma", "mistral", "roberta"}
 FAMILIES = [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in MISTAKES]
@@ -240,6 +241,21 @@ def test_outputs_are_those_of_transformers(convert, name):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_outputs_with_other_options_are_those_of_transformers(convert, name):
     assert difference(*convert(name)) <= TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "name", ["bert", *(pytest.param(n, marks=pytest.mark.slow) for n in LEARNED_POSITIONS)]
+)
+def test_a_longer_table_of_positions_repeats_that_of_the_checkpoint(convert, tmp_path, name):
+    """Texts of before have the outputs of before."""
+    before, arrays = convert(name)
+    rows = before.position.table.numpy()
+    folder = checkpoint_folders.write_folder(tmp_path, *checkpoint_folders.load_golden(name)[:2])
+    model, _ = from_hugging_face(folder, max_length=2 * len(rows) + 3)
+    np.testing.assert_array_equal(model.position.table, np.concatenate([rows, rows, rows[:3]]))
+    assert difference(model, arrays) <= TOLERANCE
+    longer = {"token_ids": np.full((1, len(rows) + 3), 5)}
+    assert np.isfinite(np.asarray(model(longer))).all()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -19,6 +19,7 @@ from keras_attn.convert.hugging_face.text_classifier import (
 )
 from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table
 
+POSITIONS = "embeddings.position_embeddings.weight"
 EMBEDDINGS = {
     "embedding": "word_embeddings",
     "position": "position_embeddings",
@@ -57,7 +58,9 @@ def convert(checkpoint, overrides):
     checkpoint.strip("bert.")
     checkpoint.drop_copy("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
     checkpoint.drop_copy("cls.predictions.decoder.bias", "cls.predictions.bias")
-    model = build(models.bert, arguments(checkpoint.config), overrides)
+    given = arguments(checkpoint.config)
+    model = build(models.bert, given, overrides)
+    checkpoint.repeat_positions(POSITIONS, given["max_length"], overrides)
     if checkpoint.has("cls.predictions.bias"):
         checkpoint.ignore("cls.seq_relationship.*", "pooler.*")  # of the pretraining's other task
     else:

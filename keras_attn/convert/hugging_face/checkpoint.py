@@ -83,6 +83,23 @@ class Checkpoint:
             self.refuse(f"The weights lack the tensor {name!r}.")
         return self._tensors[name][0]
 
+    def repeat_positions(self, name, trained, overrides, first=0):
+        """Repeat the rows of a table of `trained` positions to the `max_length` of the overrides.
+
+        The `first` rows are of no position. Positions beyond the trained ones so begin with the
+        vectors of those, from which training continues.
+        """
+        shape, read = self.shape(name), self._tensors[name][1]
+        length = overrides.get("max_length", trained)
+        if length == trained or shape[0] != first + trained:  # which `take` refuses
+            return
+
+        def repeated():
+            table = read()
+            return np.concatenate([table[:first], np.resize(table[first:], (length, shape[1]))])
+
+        self._tensors[name] = (first + length, shape[1]), repeated
+
     def take(self, name, shape):
         """Read a tensor as a float32 array, once, and check its shape."""
         if name in self._taken:

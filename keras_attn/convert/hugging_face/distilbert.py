@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_attn import models
+from keras_attn.convert.hugging_face.bert import POSITIONS
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import FIRST, Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
@@ -56,7 +57,9 @@ def convert(checkpoint, overrides):
     """Return a `MaskedLanguageModel` or a `Classifier` with the weights of a checkpoint."""
     checkpoint.strip("distilbert.")
     checkpoint.drop_copy("vocab_projector.weight", "embeddings.word_embeddings.weight")
-    model = build(models.bert, arguments(checkpoint.config), overrides)
+    given = arguments(checkpoint.config)
+    model = build(models.bert, given, overrides)
+    checkpoint.repeat_positions(POSITIONS, given["max_length"], overrides)
     if not checkpoint.has("vocab_projector.bias"):
         model = read_classifier(checkpoint, model, POOLER, CLASSIFIER, POOLER_ACTIVATION)
     copy_weights(checkpoint, model)
@@ -83,7 +86,7 @@ def arguments(config):
 def copy_weights(checkpoint, model):
     """Copy the tensors of a model, in either direction."""
     copy_table(checkpoint, model, PARTS)
-    checkpoint.transfer("embeddings.position_embeddings.weight", _Positions(model))
+    checkpoint.transfer(POSITIONS, _Positions(model))
     copy_blocks(checkpoint, model.encoder.blocks, BLOCK, "transformer.layer.{}.")
     if isinstance(model, models.Classifier):
         copy_classifier(checkpoint, model, POOLER, CLASSIFIER)

@@ -35,6 +35,7 @@ def convert(checkpoint, overrides):
     checkpoint.ignore("h.*.attn.bias", "h.*.attn.masked_bias")
     checkpoint.drop_copy("lm_head.weight", "wte.weight")
     model = _build(checkpoint.config, overrides)
+    checkpoint.repeat_positions("wpe.weight", checkpoint.config.size("n_positions"), overrides)
     copy_weights(checkpoint, model)
     return model
 

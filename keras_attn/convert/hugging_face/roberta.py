@@ -32,11 +32,12 @@ def convert(checkpoint, overrides):
     first = arguments["pad_id"] + 1
     arguments["max_length"] -= first
     model = build(models.bert, arguments, overrides)
+    checkpoint.repeat_positions(bert.POSITIONS, arguments["max_length"], overrides, first)
     copy_table(checkpoint, model, PARTS)
     copy_blocks(checkpoint, model.encoder.blocks, bert.BLOCK, "encoder.layer.{}.")
     table = model.position.table
     shape = table.shape[0] + first, table.shape[1]
-    table.assign(checkpoint.take("embeddings.position_embeddings.weight", shape)[first:])
+    table.assign(checkpoint.take(bert.POSITIONS, shape)[first:])
     if checkpoint.has("lm_head.bias"):
         checkpoint.ignore("pooler.*")
         copy_table(checkpoint, model, HEAD)
