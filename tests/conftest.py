@@ -13,7 +13,7 @@ import pytest  # noqa: E402
 from fork_server import run_python  # noqa: E402
 
 # Programs for another Python, with torch and transformers.
-collect_ignore_glob = ["convert/make_*.py", "peers/transformers_*.py"]
+collect_ignore_glob = ["convert/make_*.py"]
 
 
 def pytest_collection_finish():

@@ -27,7 +27,7 @@ class RecipeOptions(
     )
 
     env: str = option("popgym-RepeatPreviousEasy-v0", "environment's id")
-    models: tuple[str, ...] = option(AGENTS, "default: all", identity=False, choices=AGENTS)
+    models: tuple[str, ...] = option(ACTORS, "default: all actors", identity=False, choices=AGENTS)
     seeds: int = option(3, "runs of each model", identity=False, at_least=1)
     memory: int = option(64, "steps that each layer remembers", at_least=1)
     num_envs: int = option(16, "environments at a time", at_least=1)
