@@ -71,6 +71,7 @@ def weights_step_by_step(model, source_ids, generated):
     return np.stack(found, axis=1)
 
 
+@pytest.mark.slow
 def test_any_end_token_ends_a_translation_and_its_weights():
     """The second of two end tokens is generated: it counts as the token that ends the row."""
     model, whole = model_and_translator("beam")

@@ -118,6 +118,7 @@ def test_the_highest_of_several_versions_is_inspected(tmp_path):
     assert export.inspect(tmp_path).directory == str(tmp_path / "10")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy, outcome", [("float32", "DIFFERENT from"), ("bfloat16", "not recorded,")]
 )

@@ -176,7 +176,7 @@ def test_operations_that_tf2onnx_gets_wrong_are_converted(function, x, tmp_path)
     np.testing.assert_allclose(found, function(tf.constant(x)), atol=1e-6, strict=True)
 
 
-@pytest.mark.parametrize("name", ["transformer", "gpt"])
+@pytest.mark.parametrize("name", [pytest.param("transformer", marks=pytest.mark.slow), "gpt"])
 def test_greedy_ids_are_those_of_python(name, made, written):
     """For 200 inputs in batches of several sizes and lengths, padded with valid ids."""
     model = made(name)
@@ -225,6 +225,7 @@ def test_steps_of_a_causal_model_equal_one_pass(made, written):
     np.testing.assert_allclose(logits, model({"token_ids": token_ids}), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_encoder_and_steps_equal_one_pass(made, written):
     """Sources have different lengths and are padded with valid ids."""
     model, random = made("transformer"), np.random.default_rng(1)
@@ -252,6 +253,7 @@ def test_a_masked_model_gives_features_and_logits(made, written):
     np.testing.assert_allclose(logits[real], expected[real], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_steps_with_a_memory_equal_one_pass(made, written):
     model, token_ids = made("transformer_xl"), int32([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
     run, session = opened(written("transformer_xl", "step"))

@@ -206,6 +206,7 @@ def test_a_model_in_bfloat16_gives_the_logits_of_rounded_weights(model, tmp_path
     assert difference < 0.05 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_the_command_quantizes_a_model_with_a_memory(tmp_path, capsys):
     model = models.transformer_xl(V, **SIZES, memory_length=5)
     model.save(tmp_path / "model.keras")

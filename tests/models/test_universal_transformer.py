@@ -25,7 +25,11 @@ SEED = 7  # of which texts differ from row to row, and steps from position to po
 REAL = TARGET != 0
 # Each depth with each transition.
 PAIRS = pytest.mark.parametrize(
-    "depth, transition", [("recurrent", "feed_forward"), ("act", "separable_conv")]
+    "depth, transition",
+    [
+        pytest.param("recurrent", "feed_forward", marks=pytest.mark.slow),
+        ("act", "separable_conv"),
+    ],
 )
 OTHER_PAIRS = pytest.mark.parametrize(
     "depth, transition", [("recurrent", "separable_conv"), ("act", "feed_forward")]
@@ -115,9 +119,9 @@ def test_each_position_takes_its_own_number_of_steps():
 @pytest.mark.parametrize(
     "depth, slots, transition",
     [
-        ("recurrent", 6, "separable_conv"),
-        ("recurrent", None, "feed_forward"),
-        ("act", 6, "feed_forward"),
+        pytest.param("recurrent", 6, "separable_conv", marks=pytest.mark.slow),
+        pytest.param("recurrent", None, "feed_forward", marks=pytest.mark.slow),
+        pytest.param("act", 6, "feed_forward", marks=pytest.mark.slow),
         ("act", None, "separable_conv"),
     ],
 )
@@ -142,6 +146,7 @@ def log_probs(model, tokens):
     return logits - np.log(np.sum(np.exp(logits), axis=-1, keepdims=True))
 
 
+@pytest.mark.slow
 @PAIRS
 def test_greedy_tokens_are_the_most_likely_ones_of_one_pass(depth, transition):
     model = made(depth=depth, transition=transition)

@@ -204,9 +204,14 @@ WITH_MASKS = {
     toys.BreaksOnEmptyRows,
     toys.IgnoresQueryMask,
 }
+FAST = {toys.LeaksWithScores, toys.HalvesAGradient, toys.IgnoresQueryMask}
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda toy: toy.__name__)
+@pytest.mark.parametrize(
+    "broken",
+    [pytest.param(toy, marks=[pytest.mark.slow] * (toy not in FAST)) for toy in BROKEN],
+    ids=lambda toy: toy.__name__,
+)
 def test_each_defect_fails_exactly_its_checks(broken):
     checks = [*EVERY_CHECK, *(MASK_CHECKS if broken in WITH_MASKS else ()), *BROKEN[broken]]
     report = check_attention(broken(), length=7, only=checks)
