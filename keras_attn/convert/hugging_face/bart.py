@@ -1,6 +1,7 @@
 """BART, and the encoders and decoders that share its names."""
 
 from keras_attn import depth, layers, models, norms, positions, residuals
+from keras_attn.convert.hugging_face.family import Family
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import copy_blocks, copy_part
 from keras_attn.ops.shapes import head_size
@@ -123,3 +124,6 @@ def _tables(checkpoint):
     for copy in copies:
         checkpoint.drop_copy(f"{copy}.weight", f"{[*tables][-1]}.weight")
     return tables
+
+
+FAMILY = Family(convert)

@@ -111,6 +111,7 @@ def options(model):
 
 
 FAMILY = Family(
+    convert=convert,
     options=options,
     build=lambda config, model: build_alike(models.bert(**arguments(config)), model, "tanh"),
     copy_weights=copy_weights,

@@ -3,43 +3,11 @@
 import os
 
 from keras_attn.convert.golden import check_golden
-from keras_attn.convert.hugging_face import (
-    bart,
-    bert,
-    distilbert,
-    gemma,
-    gpt2,
-    llama,
-    marian,
-    mistral,
-    qwen,
-    roberta,
-    t5,
-    vit,
-)
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
+from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.tensor_files import refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
-
-# Functions of a checkpoint and the user's overrides, by `model_type`.
-FAMILIES = {
-    "bart": bart.convert,
-    "bert": bert.convert,
-    "distilbert": distilbert.convert,
-    "gemma": gemma.convert_1,
-    "gemma2": gemma.convert_2,
-    "gemma3_text": gemma.convert_3,
-    "gpt2": gpt2.convert,
-    "llama": llama.convert,
-    "marian": marian.convert,
-    "mistral": mistral.convert,
-    "qwen2": qwen.convert_2,
-    "qwen3": qwen.convert_3,
-    "roberta": roberta.convert,
-    "t5": t5.convert,
-    "vit": vit.convert,
-}
 
 
 def from_hugging_face(folder, **overrides):
@@ -78,9 +46,9 @@ def from_hugging_face(folder, **overrides):
 
     Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
     """
-    config, convert = family_of(folder)
+    config, family = family_of(folder)
     checkpoint = Checkpoint(config)
-    model = convert(checkpoint, overrides)
+    model = family.convert(checkpoint, overrides)
     checkpoint.finish()
     if not overrides:  # which may change the outputs
         check_golden(folder, model)
@@ -89,7 +57,7 @@ def from_hugging_face(folder, **overrides):
 
 
 def family_of(folder):
-    """Return the configuration of a folder and the function of its family; refuse others."""
+    """Return the configuration of a folder and its family; refuse others."""
     if not os.path.isdir(folder):
         refuse("The folder does not exist.", folder)
     config = Config(folder)

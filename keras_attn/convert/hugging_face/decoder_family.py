@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_attn import patterns, residuals
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.decoder import build_decoder, copy_weights
+from keras_attn.convert.hugging_face.decoder import build_decoder, convert_decoder, copy_weights
 from keras_attn.convert.hugging_face.family import Family, read_options, read_part
 from keras_attn.convert.hugging_face.layer_types import FULL, SLIDING
 from keras_attn.convert.hugging_face.rotary import rotary_options
@@ -33,6 +33,9 @@ def decoder_family(architecture, read, more):
         more: function from the model to options beside those of all decoders.
     """
 
+    def convert(checkpoint, overrides):
+        return convert_decoder(checkpoint, overrides, read(checkpoint.config))
+
     def options(model):
         return {**_options(model), **more(model), "architectures": [architecture]}
 
@@ -41,6 +44,7 @@ def decoder_family(architecture, read, more):
         return build_decoder(config, decoder, model.head is None, decoder.pattern)
 
     return Family(
+        convert=convert,
         options=options,
         build=build,
         copy_weights=lambda checkpoint, model: copy_weights(

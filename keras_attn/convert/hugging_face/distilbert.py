@@ -131,6 +131,7 @@ def _build(config, model):
 
 
 FAMILY = Family(
+    convert=convert,
     options=options,
     build=_build,
     copy_weights=copy_weights,

@@ -1,4 +1,4 @@
-"""The way from a model to a checkpoint of a family."""
+"""A family of checkpoints: the ways from a checkpoint to a model and back."""
 
 import dataclasses
 from collections.abc import Callable
@@ -26,10 +26,12 @@ ENCODER_OPTIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """The functions by which a model becomes a checkpoint of a family.
+    """The functions by which a checkpoint of a family becomes a model, and a model a checkpoint.
 
     Args:
-        options: function from the model to the options of `config.json`.
+        convert: function from a `Checkpoint` and the user's overrides to the model.
+        options: function from the model to the options of `config.json`; None for a family that is
+            not written.
         build: function from a `Config` with these options, and the model, to a model of the family
             that is equal but for its weights, if the model fits the family.
         copy_weights: function of a `Checkpoint` or a `StoredModel`, and the model.
@@ -39,9 +41,10 @@ class Family:
         free: tuple of names of arguments that the family need not have as the model has them.
     """
 
-    options: Callable
-    build: Callable
-    copy_weights: Callable
+    convert: Callable
+    options: Callable | None = None
+    build: Callable | None = None
+    copy_weights: Callable | None = None
     prefix: str = ""
     heads: tuple = ()
     files: Callable = lambda model: {}

@@ -4,27 +4,12 @@ import math
 
 from keras_attn import scores
 from keras_attn.convert.hugging_face.config import activation_name
-from keras_attn.convert.hugging_face.decoder import PROJECTIONS, Decoder, convert_decoder
+from keras_attn.convert.hugging_face.decoder import PROJECTIONS, Decoder
 from keras_attn.convert.hugging_face.decoder_family import FIRST, decoder_family, window_options
 from keras_attn.convert.hugging_face.family import read_part
 from keras_attn.convert.hugging_face.layer_types import FULL, SLIDING, layer_types, windows
 from keras_attn.convert.hugging_face.rotary import read_rotary, rotary_options
 from keras_attn.ops.activations import gelu_tanh
-
-
-def convert_1(checkpoint, overrides):
-    """Return a `CausalLanguageModel` with the weights of a checkpoint of Gemma 1."""
-    return convert_decoder(checkpoint, overrides, _read_1(checkpoint.config))
-
-
-def convert_2(checkpoint, overrides):
-    """Return a `CausalLanguageModel` with the weights of a checkpoint of Gemma 2."""
-    return convert_decoder(checkpoint, overrides, _read_2(checkpoint.config))
-
-
-def convert_3(checkpoint, overrides):
-    """Return a `CausalLanguageModel` with the weights of a checkpoint of Gemma 3, the text part."""
-    return convert_decoder(checkpoint, overrides, _read_3(checkpoint.config))
 
 
 def _read_1(config):

@@ -99,6 +99,7 @@ def options(model):
 
 
 FAMILY = Family(
+    convert=convert,
     options=options,
     build=lambda config, model: _build(config, {}),
     copy_weights=copy_weights,

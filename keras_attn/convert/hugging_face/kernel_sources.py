@@ -74,13 +74,13 @@ def kernel_sources(model, folder):
     A projection that is no copy of one linear layer is left out. Four models are made, one after
     another.
     """
-    config, convert = family_of(folder)
+    config, family = family_of(folder)
     factors, policy = {}, keras.config.dtype_policy()
     keras.config.set_dtype_policy("float32")  # bfloat16 would round the codes
     try:
         for kind, code in _CODES.items():
             checkpoint = CodedCheckpoint(config, code)
-            coded = projections(convert(checkpoint, {}))
+            coded = projections(family.convert(checkpoint, {}))
             for path, projection in projections(model).items():
                 if path not in coded or coded[path].kernel.shape != projection.kernel.shape:
                     config.refuse(

@@ -1,14 +1,9 @@
 """Llama 2 and 3."""
 
-from keras_attn.convert.hugging_face.decoder import PROJECTIONS, Decoder, convert_decoder
+from keras_attn.convert.hugging_face.decoder import PROJECTIONS, Decoder
 from keras_attn.convert.hugging_face.decoder_family import FIRST, decoder_family
 from keras_attn.convert.hugging_face.family import read_options
 from keras_attn.convert.hugging_face.rotary import read_rotary
-
-
-def convert(checkpoint, overrides):
-    """Return a `CausalLanguageModel` with the weights of a checkpoint."""
-    return convert_decoder(checkpoint, overrides, _read(checkpoint.config))
 
 
 def _read(config):

@@ -2,6 +2,7 @@
 
 from keras_attn import positions
 from keras_attn.convert.hugging_face import bart
+from keras_attn.convert.hugging_face.family import Family
 
 
 def convert(checkpoint, overrides):
@@ -16,3 +17,6 @@ def convert(checkpoint, overrides):
         *(checkpoint, overrides, config.index("pad_token_id", None)),
         position=positions.Sinusoidal(layout="concat"),
     )
+
+
+FAMILY = Family(convert)

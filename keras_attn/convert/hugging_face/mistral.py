@@ -1,13 +1,8 @@
 """Mistral: Llama with a window of keys in each layer."""
 
-from keras_attn.convert.hugging_face.decoder import Decoder, convert_decoder
+from keras_attn.convert.hugging_face.decoder import Decoder
 from keras_attn.convert.hugging_face.decoder_family import decoder_family, model_windows
 from keras_attn.convert.hugging_face.rotary import read_rotary
-
-
-def convert(checkpoint, overrides):
-    """Return a `CausalLanguageModel` with the weights of a checkpoint."""
-    return convert_decoder(checkpoint, overrides, _read(checkpoint.config))
 
 
 def _read(config):

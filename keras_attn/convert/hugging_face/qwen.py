@@ -1,6 +1,6 @@
 """Qwen 2 and 3: Llama with biases, or with norms of queries and keys."""
 
-from keras_attn.convert.hugging_face.decoder import PROJECTIONS, Decoder, convert_decoder
+from keras_attn.convert.hugging_face.decoder import PROJECTIONS, Decoder
 from keras_attn.convert.hugging_face.decoder_family import (
     FIRST,
     decoder_family,
@@ -10,16 +10,6 @@ from keras_attn.convert.hugging_face.decoder_family import (
 from keras_attn.convert.hugging_face.family import read_part
 from keras_attn.convert.hugging_face.layer_types import layer_types, windows
 from keras_attn.convert.hugging_face.rotary import read_rotary
-
-
-def convert_2(checkpoint, overrides):
-    """Return a `CausalLanguageModel` with the weights of a checkpoint of Qwen 2."""
-    return convert_decoder(checkpoint, overrides, _read_2(checkpoint.config))
-
-
-def convert_3(checkpoint, overrides):
-    """Return a `CausalLanguageModel` with the weights of a checkpoint of Qwen 3."""
-    return convert_decoder(checkpoint, overrides, _read_3(checkpoint.config))
 
 
 def _read_2(config):

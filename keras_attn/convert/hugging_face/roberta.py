@@ -2,6 +2,7 @@
 
 from keras_attn import models
 from keras_attn.convert.hugging_face import bert
+from keras_attn.convert.hugging_face.family import Family
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.text_classifier import convert_classifier
 from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table
@@ -45,3 +46,6 @@ def convert(checkpoint, overrides):
     if checkpoint.has("classifier.out_proj.weight"):
         return convert_classifier(checkpoint, model, "classifier.dense", "classifier.out_proj")
     return convert_classifier(checkpoint, model, "pooler.dense", "classifier")
+
+
+FAMILY = Family(convert)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from keras_attn import models
+from keras_attn.convert.hugging_face.family import Family
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import copy_part, copy_table
 
@@ -92,3 +93,6 @@ def _copy_side(checkpoint, stack, side, feed_forward):
         last = f"{prefix}layer.{2 if side == 'decoder' else 1}."
         copy_table(checkpoint, block, feed_forward, f"{last}DenseReluDense.")
         copy_part(checkpoint, block, "feed_forward_residual.norm", f"{last}layer_norm")
+
+
+FAMILY = Family(convert)

@@ -89,6 +89,7 @@ def options(model):
 
 
 FAMILY = Family(
+    convert=convert,
     options=options,
     build=lambda config, model: models.vit(**arguments(config, model.num_classes)),
     copy_weights=copy_weights,

@@ -4,18 +4,9 @@ import os
 
 from keras_attn import models, positions
 from keras_attn.compat.unallocated import without_values
-from keras_attn.convert.hugging_face import (
-    bert,
-    decoder_family,
-    distilbert,
-    gemma,
-    gpt2,
-    llama,
-    mistral,
-    qwen,
-    vit,
-)
+from keras_attn.convert.hugging_face import decoder_family, distilbert
 from keras_attn.convert.hugging_face.config import FILE, Config
+from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.family import check_fit
 from keras_attn.convert.hugging_face.stored_model import StoredModel
 from keras_attn.convert.hugging_face.tensor_writer import write_file, write_tensors
@@ -23,21 +14,6 @@ from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.layers.lora import check_merged
 from keras_attn.ops.atomic_files import atomic_directory
 from keras_attn.ops.checks import check_paths, check_sizes
-
-# The way back of each `model_type`.
-FAMILIES = {
-    "bert": bert.FAMILY,
-    "distilbert": distilbert.FAMILY,
-    "gemma": gemma.FAMILY_1,
-    "gemma2": gemma.FAMILY_2,
-    "gemma3_text": gemma.FAMILY_3,
-    "gpt2": gpt2.FAMILY,
-    "llama": llama.FAMILY,
-    "mistral": mistral.FAMILY,
-    "qwen2": qwen.FAMILY_2,
-    "qwen3": qwen.FAMILY_3,
-    "vit": vit.FAMILY,
-}
 
 
 def to_hugging_face(
