@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from keras_attn import models, patterns
+from keras_attn import models, norms, patterns, positions, residuals
 from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.convert.hugging_face import writing
 from keras_attn.convert.hugging_face.config import Config
@@ -25,13 +25,16 @@ FAST = ["gpt2", "llama"]
 SLOW = [
     *("vit", "bert", "bert_classifier", "bert_features", "distilbert", "distilbert_classifier"),
     *("llama_biases", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gemma"),
+    *("marian", "marian_separate"),
 ]
-# Factors of the scores become part of the weights, and a pretraining's other head is left out.
-FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3"]
+# Factors become part of the weights; a pretraining's other head, and rows of BART's tables that are
+# of no position, are left out.
+FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "bart", "t5", "t5_gated"]
 # Options that a model does not have, or has by other names.
 OTHER = {
     *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),
-    *("bos_token_id", "eos_token_id", "pad_token_id"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "forced_eos_token_id"),
+    "activation_function",  # swish is silu
 }
 OTHER_FOLDED = {
     "architectures",
@@ -99,6 +102,16 @@ OWN = {
     "mistral": (models.mistral, {"vocabulary_size": 13, "window": 3}),
     "gemma2": (models.gemma, {"vocabulary_size": 13, "window": 3}),
     "vit": (models.vit, {"num_classes": 3, "image_shape": (4, 4, 1), "patch_size": 2}),
+    "marian": (
+        models.transformer,
+        {
+            "vocabulary_size": 13,
+            "position": positions.Sinusoidal(layout="concat"),
+            "residual": residuals.PostNorm(norm=norms.LayerNorm(1e-5)),
+        },
+    ),
+    # The table is multiplied by the root of the width, here without rounding.
+    "t5": (models.t5, {"vocabulary_size": 13, "num_layers": 1, "hidden_dim": 16}),
 }
 
 
@@ -111,6 +124,7 @@ def test_models_of_papers_are_written(family, tmp_path):
     again, _ = from_hugging_face(tmp_path / "out")
     shape = [1 if size is None else size for size in model.inputs[0].shape]
     x = np.ones([5 if i == 1 and len(shape) == 2 else n for i, n in enumerate(shape)], "int32")
+    x = {name: x for name in model.input if name != "segment_ids"}
     np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
 
 
@@ -127,6 +141,10 @@ def test_a_sentence_encoder_keeps_its_pooling(tmp_path):
     np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
     # transformers makes a pooler, which it would draw at random.
     assert "pooler.dense.weight" in safetensors.numpy.load_file(tmp_path / "out" / SINGLE)
+
+
+def tiny_t5(num_layers):
+    return models.t5(13, **sizes(num_layers=num_layers), start_id=0)
 
 
 def misfit(make, **options):
@@ -156,6 +174,24 @@ UNFIT = {
     "positions": (
         misfit(models.transformer_xl),
         "",
+    ),
+    "a decoder's layers": (
+        lambda: models.EncoderDecoder(
+            *(tiny_t5(1).embedding, None, tiny_t5(1).encoder, tiny_t5(2).decoder), start_id=0
+        ),
+        "`model.decoder.num_layers` must be 1, as in a model of t5. ",
+    ),
+    "tables of distances": (
+        lambda: tiny_t5(2),
+        "The tables of distances of a side must be equal, since T5 has one for all layers: train ",
+    ),
+    "other sinusoids": (
+        lambda: models.transformer(13, **sizes(num_layers=1)),
+        "`model.position.layout` must be 'concat', as in a model of marian. ",
+    ),
+    "a first token that is padding": (
+        lambda: models.t5(13, **sizes(num_layers=1), pad_id=2),
+        "A model whose targets begin with padding must have a `start_id`",
     ),
 }
 

@@ -13,7 +13,7 @@ from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 
 GOLDEN = pathlib.Path(os.environ.get("GOLDEN_IDS", pathlib.Path(__file__).parent / "golden_ids"))
 BERT = pytest.param("bert", marks=pytest.mark.slow)
-NAMES = [BERT, "gpt2", "roberta", "qwen2", "llama3", "marian"]
+NAMES = [BERT, "gpt2", "roberta", "qwen2", "llama3", "marian", "t5"]
 
 
 def written(tokenizer, folder, model_type="gpt2"):
@@ -25,8 +25,12 @@ def written(tokenizer, folder, model_type="gpt2"):
 @pytest.mark.parametrize("name", NAMES)
 def test_files_are_read_as_the_same_tokenizer(name, tmp_path):
     tokenizer = read_tokenizer(GOLDEN / name)
-    again = read_tokenizer(written(tokenizer, tmp_path))
-    assert type(again) is type(tokenizer) and again.get_config() == tokenizer.get_config()
+    again = read_tokenizer(written(tokenizer, tmp_path, "t5" if name == "t5" else "gpt2"))
+    assert type(again) is type(tokenizer) and again.pad_id == tokenizer.pad_id
+    configs = again.get_config(), tokenizer.get_config()
+    if name == "t5":  # which was read with padding of another file
+        configs = [{**config, "pad_id": None} for config in configs]
+    assert configs[0] == configs[1]
 
 
 @pytest.mark.parametrize("name", [BERT, "gpt2", "roberta"])
@@ -59,10 +63,25 @@ def test_a_sentencepiece_model_keeps_its_bytes(ends, tmp_path):
     assert again.get_config() == tokenizer.get_config()
 
 
-def test_another_template_is_refused(tmp_path):
+@pytest.mark.parametrize("model_type", ["gpt2", "t5"])
+def test_another_template_is_refused(model_type):
     tokenizer = text.SentencePiece.train(["the cat sat", "a dog ran"], 30)
-    with pytest.raises(ValueError, match="special tokens of `tokenizer` are not those of gpt2"):
-        tokenizer_files(tokenizer, "gpt2")
+    message = f"special tokens of `tokenizer` are not those of {model_type}"
+    with pytest.raises(ValueError, match=message):
+        tokenizer_files(tokenizer, model_type)
+
+
+def test_ids_of_no_text_are_left_out(tmp_path):
+    """Which a model has whose table is wider than the vocabulary."""
+    config = read_tokenizer(GOLDEN / "t5").get_config()
+    size = text.SentencePiece(**config).vocabulary_size
+    wider = {**config["special_tokens"], f"<unused {size}>": size}
+    tokenizer = text.SentencePiece(**{**config, "special_tokens": wider})
+    again = read_tokenizer(written(tokenizer, tmp_path, "t5"), size + 1)
+    assert again.get_config()["special_tokens"] == wider
+    other = text.SentencePiece(**{**config, "special_tokens": {"<more>": size}})
+    with pytest.raises(ValueError, match="special tokens of `tokenizer` are not those of t5"):
+        tokenizer_files(other, "t5")
 
 
 def test_a_tokenizer_without_a_counterpart_is_refused():

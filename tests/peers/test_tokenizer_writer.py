@@ -13,7 +13,7 @@ from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 
 pytestmark = pytest.mark.slow
 GOLDEN = ROOT / "tests/convert/golden_ids"
-NAMES = ["bert", "gpt2", "roberta", "qwen2", "llama3", "marian"]
+NAMES = ["bert", "gpt2", "roberta", "qwen2", "llama3", "marian", "t5"]
 
 
 def rows(values, lengths):
@@ -25,7 +25,8 @@ def ids(tmp_path_factory):
     """Function from a name to the ids of lines and of pairs, as transformers computes them."""
     out = tmp_path_factory.mktemp("tokenizers")
     for name in NAMES:
-        for file, content in tokenizer_files(read_tokenizer(GOLDEN / name), "gpt2").items():
+        model_type = "t5" if name == "t5" else "gpt2"
+        for file, content in tokenizer_files(read_tokenizer(GOLDEN / name), model_type).items():
             write_file(out / name, file, content)
     command = [PYTHON, ROOT / "tests/peers/tokenize_lines.py", GOLDEN / "lines.npz"]
     command += [out / name for name in NAMES]

@@ -1,129 +1,64 @@
-"""BART, and the encoders and decoders that share its names."""
+"""BART: its names on disk, and the model for them."""
 
-from keras_attn import depth, layers, models, norms, positions, residuals
-from keras_attn.convert.hugging_face.family import Family
-from keras_attn.convert.hugging_face.overrides import build
-from keras_attn.convert.hugging_face.weights import copy_blocks, copy_part
-from keras_attn.ops.shapes import head_size
+from keras_attn import norms, positions
+from keras_attn.convert.hugging_face.encoder_decoder import (
+    BIAS,
+    build_sides,
+    copy_sides,
+    drop_copies,
+    side_options,
+)
+from keras_attn.convert.hugging_face.family import SIDES, Family, read_part
+from keras_attn.convert.hugging_face.weights import LastRows, copy_part
 
-BLOCK = {
-    "attention.query": "self_attn.q_proj",
-    "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj",
-    "attention.output": "self_attn.out_proj",
-    "attention_residual.norm": "self_attn_layer_norm",
-    "feed_forward.intermediate": "fc1",
-    "feed_forward.output_dense": "fc2",
-    "feed_forward_residual.norm": "final_layer_norm",
-}
-CROSS_ATTENTION = {
-    "cross_attention.query": "encoder_attn.q_proj",
-    "cross_attention.key": "encoder_attn.k_proj",
-    "cross_attention.value": "encoder_attn.v_proj",
-    "cross_attention.output": "encoder_attn.out_proj",
-    "cross_attention_residual.norm": "encoder_attn_layer_norm",
-}
-SIDES = ("encoder", "decoder")
 FIRST = 2  # rows of the tables of positions before that of position 0
 
 
 def convert(checkpoint, overrides):
-    """Return an `EncoderDecoder` with the weights of a checkpoint of BART."""
-    config = checkpoint.config
+    """Return an `EncoderDecoder` with the weights of a checkpoint."""
+    checkpoint.strip("model.")
+    drop_copies(checkpoint)
+    model = _build(checkpoint.config, overrides)
+    copy_weights(checkpoint, model)
+    return model
+
+
+def _build(config, overrides, has_bias=True):
     config.require(normalize_before=False, add_final_layer_norm=False, normalize_embedding=True)
     length = config.size("max_position_embeddings", 1024)
-    position, source_position = positions.Learned(length), positions.Learned(length)
-    model = convert_sides(
-        *(checkpoint, overrides, config.index("pad_token_id", 1), position),
-        source_position=source_position,
+    return build_sides(
+        *(config, overrides, config.index("pad_token_id", 1), positions.Learned(length)),
+        source_position=positions.Learned(length),
         norm=norms.LayerNorm(1e-5),
+        has_bias=has_bias,
     )
-    parts = (source_position, model.norm), (position, model.target_norm)
-    for side, (positions_of_side, norm) in zip(SIDES, parts, strict=True):
-        table = positions_of_side.table
-        rows = checkpoint.take(f"{side}.embed_positions.weight", (length + FIRST, table.shape[1]))
-        table.assign(rows[FIRST:])
+
+
+def copy_weights(checkpoint, model):
+    """Copy the tensors of a model, in either direction."""
+    copy_sides(checkpoint, model)
+    parts = (model.source_position, model.norm), (model.position, model.target_norm)
+    for side, (position, norm) in zip(SIDES, parts, strict=True):
+        rows = LastRows(position.table, FIRST)
+        checkpoint.transfer(f"{side}.embed_positions.weight", rows)
         copy_part(checkpoint, norm, "", f"{side}.layernorm_embedding")
-    return model
 
 
-def convert_sides(checkpoint, overrides, pad_id, position, source_position=None, norm=None):
-    """Return an `EncoderDecoder` with the weights of all but positions and their norms.
-
-    Overrides are `pattern`, of the encoder, `dropout` and `name`.
-    """
-    config = checkpoint.config
-    checkpoint.strip("model.")
-    width, is_scaled = config.size("d_model"), config.flag("scale_embedding")
-    tables = _tables(checkpoint)
-    activation = config.activation("activation_function", "gelu")
-
-    def stack(side, pattern, dropout):
-        num_heads = config.size(f"{side}_attention_heads")
-
-        def attention(pattern):
-            return layers.MultiHeadAttention(
-                num_heads,
-                head_size(width, num_heads),
-                pattern=pattern,
-                dropout=config.number("attention_dropout", 0.0),
-            )
-
-        def block(index):
-            return layers.TransformerBlock(
-                attention(pattern(index) if callable(pattern) else pattern),
-                layers.FeedForward(config.size(f"{side}_ffn_dim"), activation),
-                cross_attention=attention("dense") if side == "decoder" else None,
-                residual=residuals.PostNorm(norm=norms.LayerNorm(1e-5)),
-                dropout=dropout,
-            )
-
-        return depth.Stack(block, config.size(f"{side}_layers"), name=side)
-
-    def build_model(
-        pattern="dense",
-        dropout=config.number("dropout", 0.1),
-        name=config.get("model_type"),
-    ):
-        embeddings = [
-            layers.TokenEmbedding(size, width, is_scaled, pad_id) for size in tables.values()
-        ]
-        return models.EncoderDecoder(
-            embedding=embeddings[0],
-            position=position,
-            encoder=stack("encoder", pattern, dropout),
-            decoder=stack("decoder", "causal", dropout),
-            dropout=dropout,
-            source_position=source_position,
-            head=layers.TokenHead(embeddings[-1]),
-            norm=norm,
-            start_id=config.index("decoder_start_token_id", pad_id),
-            name=name,
-        )
-
-    model = build(build_model, {}, overrides)
-    for part, table in zip(("embedding", "target_embedding"), tables, strict=False):
-        copy_part(checkpoint, model, part, table)
-    bias = model.head.bias
-    bias.assign(checkpoint.take("final_logits_bias", (1, *bias.shape))[0])
-    for side in SIDES:
-        copy_blocks(checkpoint, getattr(model, side).blocks, BLOCK, f"{side}.layers.{{}}.")
-    copy_blocks(checkpoint, model.decoder.blocks, CROSS_ATTENTION, "decoder.layers.{}.")
-    return model
+def options(model):
+    """Return the options of `config.json` for a model."""
+    return {
+        **side_options(model),
+        "max_position_embeddings": read_part(model, "position.max_length"),
+        "architectures": ["BartForConditionalGeneration"],
+    }
 
 
-def _tables(checkpoint):
-    """Return the sizes of the token tables of source and target by name, or of the one of both."""
-    config, sides = checkpoint.config, [f"{side}.embed_tokens" for side in SIDES]
-    size = config.size("vocab_size")
-    if config.flag("share_encoder_decoder_embeddings", True):  # an option of Marian
-        tables, copies = {"shared": size}, ["lm_head", *sides]
-    else:
-        tables = dict(zip(sides, (size, config.size("decoder_vocab_size", size)), strict=True))
-        copies = ["lm_head"]
-    for copy in copies:
-        checkpoint.drop_copy(f"{copy}.weight", f"{[*tables][-1]}.weight")
-    return tables
-
-
-FAMILY = Family(convert)
+FAMILY = Family(
+    convert=convert,
+    options=options,
+    build=lambda config, model: _build(config, {}, has_bias=model.head is not None),
+    copy_weights=copy_weights,
+    prefix="model.",
+    heads=(BIAS,),
+    free=("start_id",),  # None and any id but that of padding are alike
+)

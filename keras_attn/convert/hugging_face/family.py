@@ -22,6 +22,8 @@ ENCODER_OPTIONS = {
     "attention_probs_dropout_prob": f"{FIRST}.attention.dropout",
     "layer_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
 }
+# The stacks of a model of two texts.
+SIDES = ("encoder", "decoder")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from keras_attn.convert.hugging_face import bert
 from keras_attn.convert.hugging_face.family import Family
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.text_classifier import convert_classifier
-from keras_attn.convert.hugging_face.weights import copy_blocks, copy_table
+from keras_attn.convert.hugging_face.weights import LastRows, copy_blocks, copy_table
 
 PARTS = {
     "embedding": "embeddings.word_embeddings",
@@ -36,9 +36,7 @@ def convert(checkpoint, overrides):
     checkpoint.repeat_positions(bert.POSITIONS, arguments["max_length"], overrides, first)
     copy_table(checkpoint, model, PARTS)
     copy_blocks(checkpoint, model.encoder.blocks, bert.BLOCK, "encoder.layer.{}.")
-    table = model.position.table
-    shape = table.shape[0] + first, table.shape[1]
-    table.assign(checkpoint.take(bert.POSITIONS, shape)[first:])
+    checkpoint.transfer(bert.POSITIONS, LastRows(model.position.table, first))
     if checkpoint.has("lm_head.bias"):
         checkpoint.ignore("pooler.*")
         copy_table(checkpoint, model, HEAD)

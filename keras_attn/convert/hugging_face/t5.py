@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from keras_attn import models
-from keras_attn.convert.hugging_face.family import Family
+from keras_attn import layers, models
+from keras_attn.convert.hugging_face.family import FIRST, SIDES, Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
-from keras_attn.convert.hugging_face.weights import copy_part, copy_table
+from keras_attn.convert.hugging_face.weights import Fold, copy_part, copy_table, numbers
 
 SELF_ATTENTION = {
     "attention.query": "layer.0.SelfAttention.q",
@@ -23,7 +23,7 @@ CROSS_ATTENTION = {
     "cross_attention.output": "layer.1.EncDecAttention.o",
     "cross_attention_residual.norm": "layer.1.layer_norm",
 }
-FEED_FORWARD = {"feed_forward.intermediate": "wi", "feed_forward.output_dense": "wo"}
+PLAIN = {"feed_forward.intermediate": "wi", "feed_forward.output_dense": "wo"}
 GATED = {
     "feed_forward.gate": "wi_0",
     "feed_forward.intermediate": "wi_1",
@@ -31,6 +31,19 @@ GATED = {
 }
 SHARED = "shared.weight"
 KINDS = {"relu": False, "gated-gelu": True}
+# Of each option of `config.json`, where the model has it.
+OPTIONS = {
+    "vocab_size": "embedding.vocabulary_size",
+    "d_model": "embedding.hidden_dim",
+    "num_layers": "encoder.num_layers",
+    "num_heads": f"{FIRST}.attention.num_heads",
+    "d_kv": f"{FIRST}.attention.key_dim",
+    "d_ff": f"{FIRST}.feed_forward.intermediate_dim",
+    "dropout_rate": "dropout",
+    "relative_attention_num_buckets": f"{FIRST}.attention.score.terms.1.num_buckets",
+    "relative_attention_max_distance": f"{FIRST}.attention.score.terms.1.max_distance",
+    "layer_norm_epsilon": f"{FIRST}.attention_residual.norm.epsilon",
+}
 
 
 def convert(checkpoint, overrides):
@@ -38,21 +51,25 @@ def convert(checkpoint, overrides):
 
     Each layer gets a copy of the table of distances, which T5 shares: training unties them.
     """
-    config = checkpoint.config
-    num_layers, width = config.size("num_layers"), config.size("d_model")
-    config.require(layer_norm_epsilon=1e-6, num_decoder_layers=num_layers)
-    kind = config.get("feed_forward_proj", "relu")
-    if kind not in KINDS:
-        config.refuse(f"The option feed_forward_proj={kind!r} is not converted.")
-    for side in ("encoder", "decoder"):
+    for side in SIDES:
         checkpoint.drop_copy(f"{side}.embed_tokens.weight", SHARED)
     checkpoint.ignore("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight")
     is_tied = checkpoint.is_tied("lm_head.weight", SHARED)
-    arguments = {
+    model = build(models.t5, _arguments(checkpoint.config, is_tied), overrides)
+    copy_weights(checkpoint, model)
+    return model
+
+
+def _arguments(config, is_tied):
+    num_layers, kind = config.size("num_layers"), config.get("feed_forward_proj", "relu")
+    config.require(layer_norm_epsilon=1e-6, num_decoder_layers=num_layers)
+    if kind not in KINDS:
+        config.refuse(f"The option feed_forward_proj={kind!r} is not converted.")
+    return {
         "vocabulary_size": config.size("vocab_size"),
         "num_layers": num_layers,
         "num_heads": config.size("num_heads"),
-        "hidden_dim": width,
+        "hidden_dim": config.size("d_model"),
         "intermediate_dim": config.size("d_ff"),
         "dropout": config.number("dropout_rate", 0.1),
         "key_dim": config.size("d_kv"),
@@ -63,29 +80,32 @@ def convert(checkpoint, overrides):
         "pad_id": config.index("pad_token_id", 0),
         "start_id": config.index("decoder_start_token_id", 0),
     }
-    model = build(models.t5, arguments, overrides)
-    table = model.embedding.table
+
+
+def copy_weights(checkpoint, model):
+    """Copy the tensors of a model, in either direction."""
+    config, table, is_tied = checkpoint.config, model.embedding.table, model.head is None
     # Our embeddings are the table's rows times the root of the width, and our logits products with
     # the table: those of a tied T5.
-    table.assign(checkpoint.take(SHARED, table.shape) / np.float32(math.sqrt(width)))
+    root = math.sqrt(model.embedding.hidden_dim)
+    checkpoint.transfer(SHARED, Fold([table], tuple(table.shape), scales=(1 / root,)))
     if not is_tied:
         copy_part(checkpoint, model, "head", "lm_head")
-    for side in ("encoder", "decoder"):
-        _copy_side(checkpoint, getattr(model, side), side, GATED if KINDS[kind] else FEED_FORWARD)
     is_scaled = config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", True))
-    if is_scaled != is_tied:
-        scale = model.decoder.norm.scale
-        scale.assign(scale.numpy() * math.sqrt(width) ** (1 if is_tied else -1))
-    return model
+    gain = model.decoder.norm.scale
+    scales = None if is_scaled == is_tied else (root if is_tied else 1 / root,)
+    folded = Fold([gain], tuple(gain.shape), scales=scales)
+    checkpoint.transfer("decoder.final_layer_norm.weight", folded)
+    copy_part(checkpoint, model, "encoder.norm", "encoder.final_layer_norm")
+    is_gated = KINDS[config.get("feed_forward_proj", "relu")]
+    for side in SIDES:
+        _copy_blocks(checkpoint, getattr(model, side).blocks, side, GATED if is_gated else PLAIN)
 
 
-def _copy_side(checkpoint, stack, side, feed_forward):
-    copy_part(checkpoint, stack, "norm", f"{side}.final_layer_norm")
-    biases = [block.attention.score.terms[-1].table for block in stack.blocks]
+def _copy_blocks(checkpoint, blocks, side, feed_forward):
     name = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-    table = checkpoint.take(name, biases[0].shape)
-    for index, (block, bias) in enumerate(zip(stack.blocks, biases, strict=True)):
-        bias.assign(table)
+    checkpoint.transfer(name, _Copies([block.attention.score.terms[-1].table for block in blocks]))
+    for index, block in enumerate(blocks):
         prefix = f"{side}.block.{index}."
         copy_table(checkpoint, block, SELF_ATTENTION, prefix)
         if side == "decoder":
@@ -95,4 +115,45 @@ def _copy_side(checkpoint, stack, side, feed_forward):
         copy_part(checkpoint, block, "feed_forward_residual.norm", f"{last}layer_norm")
 
 
-FAMILY = Family(convert)
+class _Copies:
+    """The tables of distances of all layers of a side, for which T5 has one."""
+
+    def __init__(self, tables):
+        self.variables, self.shape = tables, tuple(tables[0].shape)
+
+    def assign(self, tensor):
+        for table in self.variables:
+            table.assign(tensor)
+
+    def tensor(self):
+        first, *others = map(numbers, self.variables)
+        if not all(np.array_equal(first, other) for other in others):
+            raise ValueError(
+                "The tables of distances of a side must be equal, since T5 has one for all layers: "
+                "train with `block.attention.score.terms[-1].trainable = False`. "
+                f"Received: other numbers than those of {self.variables[0].path!r}."
+            )
+        return first
+
+
+def options(model):
+    """Return the options of `config.json` for a model."""
+    is_gated = isinstance(read_part(model, f"{FIRST}.feed_forward"), layers.GatedFeedForward)
+    is_tied = model.head is None
+    return {
+        **read_options(model, OPTIONS),
+        "feed_forward_proj": "gated-gelu" if is_gated else "relu",
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": is_tied,
+        "scale_decoder_outputs": is_tied,
+        "architectures": ["T5ForConditionalGeneration"],
+    }
+
+
+FAMILY = Family(
+    convert=convert,
+    options=options,
+    build=lambda config, model: models.t5(**_arguments(config, model.head is None)),
+    copy_weights=copy_weights,
+    free=("start_id",),  # None and any id but that of padding are alike
+)

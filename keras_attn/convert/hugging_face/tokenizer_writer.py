@@ -9,6 +9,7 @@ _SENTENCEPIECE = {
     "gemma": "GemmaTokenizer",
     "gemma2": "GemmaTokenizer",
     "gemma3_text": "GemmaTokenizer",
+    "t5": "T5Tokenizer",
 }
 _NO_CHANGES = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
@@ -109,30 +110,42 @@ def _byte_level(tokenizer):
 
 
 def _sentencepiece(tokenizer, model_type):
-    given = tokenizer.get_config()
-    start, end = tokenizer.template.start, tokenizer.template.end
-    if (
-        model_type not in _SENTENCEPIECE
-        or given["special_tokens"]
-        or start not in ((), (tokenizer.bos_id,))
-        or end not in ((), (tokenizer.eos_id,))
-        or tokenizer.template != Template(start, end + start, end)
-    ):
+    given, template = tokenizer.get_config(), tokenizer.template
+    start, end = template.start, template.end
+    # Ids of the model that are of no text.
+    special = {t: i for t, i in given["special_tokens"].items() if t != f"<unused {i}>"}
+    if model_type == "t5":
+        name, settings = "spiece.model", {"extra_ids": len(special)}
+        fits = _is_of_t5(tokenizer, special)
+    else:
+        name, settings = "tokenizer.model", _mark_settings(tokenizer)
+        settings |= {"add_bos_token": bool(start), "add_eos_token": bool(end), "legacy": True}
+        fits = (
+            model_type in _SENTENCEPIECE
+            and not special
+            and start in ((), (tokenizer.bos_id,))
+            and end in ((), (tokenizer.eos_id,))
+            and template == Template(start, end + start, end)
+        )
+    if not fits:
         raise ValueError(
             f"The special tokens of `tokenizer` are not those of {model_type} in transformers: "
             "write the model without it. Received: tokenizer with the template "
             f"{tokenizer.template!r}."
         )
-    return {
-        "tokenizer.model": given["model_proto"],
-        "tokenizer_config.json": {
-            "tokenizer_class": _SENTENCEPIECE[model_type],
-            "add_bos_token": bool(start),
-            "add_eos_token": bool(end),
-            "legacy": True,
-            **_mark_settings(tokenizer),
-        },
-    }
+    settings["tokenizer_class"] = _SENTENCEPIECE[model_type]
+    return {name: given["model_proto"], "tokenizer_config.json": settings}
+
+
+def _is_of_t5(tokenizer, special):
+    """Return True for the first pieces, the ends of texts and the ids above those of T5."""
+    end = (tokenizer.eos_id,)
+    last = SentencePiece(tokenizer.get_config()["model_proto"]).vocabulary_size + len(special) - 1
+    return (
+        tokenizer.vocabulary()[:3] == ["<pad>", "</s>", "<unk>"]
+        and tokenizer.template == Template(middle=end, end=end)
+        and special == {f"<extra_id_{i}>": last - i for i in range(len(special))}
+    )
 
 
 def _marian(tokenizer):

@@ -64,6 +64,22 @@ class Fold:
         return zip(self.variables, values, scales, strict=True)
 
 
+class LastRows:
+    """A table, of which a checkpoint has more rows: the `first` ones are of no position."""
+
+    def __init__(self, table, first):
+        self.variables, self._first = [table], first
+        self.shape = first + table.shape[0], table.shape[1]
+
+    def assign(self, tensor):
+        """Assign the last rows of a tensor to the table."""
+        assign(self.variables[0], tensor[self._first :])
+
+    def tensor(self):
+        """Return the table after rows of zeros, float32."""
+        return np.pad(numbers(self.variables[0]), ((self._first, 0), (0, 0)))
+
+
 def numbers(variable):
     """Return the numbers of a variable, float32."""
     return ops.convert_to_numpy(variable.value).astype("float32")

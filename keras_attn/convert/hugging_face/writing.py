@@ -14,6 +14,7 @@ from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.layers.lora import check_merged
 from keras_attn.ops.atomic_files import atomic_directory
 from keras_attn.ops.checks import check_paths, check_sizes
+from keras_attn.text import Tokenizer
 
 
 def to_hugging_face(
@@ -26,8 +27,9 @@ def to_hugging_face(
     Neither transformers nor the network is needed. The folder appears complete or not at all.
 
     Args:
-        model: a `MaskedLanguageModel`, a `CausalLanguageModel` or a `Classifier`, of the parts of
-            a family: BERT, DistilBERT, GPT-2, Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, ViT.
+        model: a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` or a
+            `Classifier`, of the parts of a family: BERT, DistilBERT, GPT-2, Llama, Mistral, Qwen 2
+            and 3, Gemma 1 to 3, Marian, BART, T5, ViT.
         folder: path, where nothing may be yet.
         tokenizer: of `keras_attn.text`, whose files are written too; None for none.
         generation_config: dict, the content of `generation_config.json`; None for no such file.
@@ -40,7 +42,7 @@ def to_hugging_face(
     Raises:
         ValueError: if something is at `folder`, a part of the model is none of the family's, a
             weight is not finite, the model has adapters, or the tokenizer has more ids than the
-            model or no files.
+            model, no files, or another token before targets than the model.
 
     Example:
         >>> import os, tempfile
@@ -103,14 +105,18 @@ def _model_type(model):
         return "vit"
     if type(model) in (models.MaskedLanguageModel, models.Classifier):
         return "distilbert" if distilbert.fits(model) else "bert"
+    if type(model) is models.EncoderDecoder:
+        if model.position is None:
+            return "t5"
+        return "bart" if isinstance(model.position, positions.Learned) else "marian"
     raise ValueError(
-        "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel` or a `Classifier`. "
-        f"Received: model={model!r}."
+        "`model` must be a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` or "
+        f"a `Classifier`. Received: model={model!r}."
     )
 
 
 def _check_sizes(model, tokenizer):
-    size = getattr(model.embedding, "vocabulary_size", 0)
+    size = getattr(_output_embedding(model), "vocabulary_size", 0)
     if tokenizer.vocabulary_size > size:
         raise ValueError(
             "`tokenizer` must have at most as many ids as the model. Received: "
@@ -118,15 +124,35 @@ def _check_sizes(model, tokenizer):
         )
 
 
+def _output_embedding(model):
+    """Return the embedding of the ids that a model predicts."""
+    return getattr(model, "target_embedding", model.embedding)
+
+
 def _ids(model, tokenizer):
     """Return the ids of special tokens, instead of those that each class has by default."""
     if not hasattr(model.embedding, "vocabulary_size"):
         return {}
-    pad = model.embedding.pad_id
-    if tokenizer is None or type(model) is not models.CausalLanguageModel:
-        return {"pad_token_id": pad, "bos_token_id": None, "eos_token_id": None}
-    return {
-        "pad_token_id": pad if tokenizer.pad_id is None else tokenizer.pad_id,
-        "bos_token_id": tokenizer.bos_id,
-        "eos_token_id": tokenizer.eos_id,
-    }
+    ids = {"pad_token_id": model.embedding.pad_id, "bos_token_id": None, "eos_token_id": None}
+    reads_source = type(model) is models.EncoderDecoder
+    if reads_source:
+        ids |= {"decoder_start_token_id": _start_id(model, tokenizer), "forced_eos_token_id": None}
+    if tokenizer is None or type(model) not in (models.CausalLanguageModel, models.EncoderDecoder):
+        return ids
+    if not reads_source and tokenizer.pad_id is not None:
+        ids["pad_token_id"] = tokenizer.pad_id
+    return {**ids, "bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+
+
+def _start_id(model, tokenizer):
+    """Return the id of the token before targets."""
+    if model.start_id is not None:
+        return model.start_id
+    found = Tokenizer.bos_id if tokenizer is None else tokenizer.bos_id
+    if found is None or found == model.pad_id:
+        raise ValueError(
+            "A model whose targets begin with padding must have a `start_id`, by which the first "
+            f"position counts as a token. Received: tokenizer.bos_id={found} for a model with "
+            f"pad_id={model.pad_id} and start_id=None."
+        )
+    return found
