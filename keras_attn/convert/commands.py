@@ -15,19 +15,19 @@ from keras_attn.models import Classifier
 def convert(folder, path, export=None):
     """Convert a folder to a `.keras` file, and write a SavedModel if `export` is a path."""
     if not path.endswith(".keras"):
-        raise ValueError(f"The file to write must end in .keras. Received: {path!r}.")
+        raise ValueError(f"The file to write must end in .keras. Received: path={path!r}.")
     model, tokenizer = from_hugging_face(folder)
     model.save(path)
     print(f"{path}: {type(model).__name__} of {model.count_params():,} weights")
     if export is not None:
         from keras_attn.export import saved_model  # needs TensorFlow, unlike the conversion
 
-        print(saved_model(model, export, **_decoding(folder, model, tokenizer)))
+        print(saved_model(model, export, **_export_options(folder, model, tokenizer)))
     return 0
 
 
-def _decoding(folder, model, tokenizer):
-    """Return the arguments of an export of a model that generates or classifies texts."""
+def _export_options(folder, model, tokenizer):
+    """Return the arguments of `export.saved_model` for a model that reads texts."""
     if isinstance(model, Classifier) and model.image_shape is None:
         names = read_json(folder, "config.json").get("id2label", {})
         labels = [names.get(str(index)) for index in range(model.num_classes or 0)]
@@ -50,6 +50,6 @@ def write_golden_outputs(folder):
 def write_folder(path, folder):
     """Convert a `.keras` file to a folder of Hugging Face."""
     if not path.endswith(".keras") or not os.path.isfile(path):
-        raise ValueError(f"The file to read must be there and end in .keras. Received: {path!r}.")
+        raise ValueError(f"The file to read must exist and end in .keras. Received: path={path!r}.")
     print(f"{folder}: a checkpoint of {to_hugging_face(keras.models.load_model(path), folder)}")
     return 0

@@ -8,7 +8,7 @@ from keras_attn.generation import Beam, Forbidden, Forced, Greedy, NoRepeat, Sam
 from keras_attn.ops.checks import check_that
 
 FILE = "generation_config.json"
-# Options that have no counterpart here, and their values that change nothing.
+# Options that have no counterpart here, and the value by which each changes nothing.
 _UNSUPPORTED = {
     "begin_suppress_tokens": None,
     "constraints": None,
@@ -44,8 +44,8 @@ def generation_options(config, is_encoder_decoder):
 
     Returns:
         A dict of `strategy` and `eos_id`; for an encoder-decoder also of `bos_id` and `max_length`.
-        A model of prompts has a `max_length` only from `max_new_tokens`, since the `max_length` of
-        transformers counts the prompt.
+        For a model that continues a prompt, `max_length` is there only if `max_new_tokens` is: the
+        `max_length` of transformers counts the prompt.
 
     Raises:
         ValueError: if an option has no counterpart.
@@ -88,10 +88,10 @@ def generation_options(config, is_encoder_decoder):
 def _strategy(options, is_encoder_decoder):
     strategy = _choice(options, is_encoder_decoder)
     renormalize = options.get("renormalize_logits", False)
-    least = max(options.get("min_length", 0) - 1, options.get("min_new_tokens", 0))
+    shortest = max(options.get("min_length", 0) - 1, options.get("min_new_tokens", 0), 0)
     ends = [options.get(f"forced_{name}_token_id") for name in ("bos", "eos")]
-    if least > 0 or ends != [None, None]:
-        strategy = Forced(strategy, *ends, min_length=max(least, 0), renormalize=renormalize)
+    if shortest > 0 or ends != [None, None]:
+        strategy = Forced(strategy, *ends, min_length=shortest, renormalize=renormalize)
     size = options.get("no_repeat_ngram_size", 0)
     strategy = NoRepeat(strategy, size, renormalize) if size else strategy
     words = options.get("bad_words_ids", [])
@@ -118,17 +118,17 @@ def _choice(options, is_encoder_decoder):
         return Sample(
             temperature=options.get("temperature", 1.0),
             top_k=options.get("top_k", 50) or None,
-            top_p=_share(options, "top_p"),
+            top_p=_probability(options, "top_p"),
             min_p=options.get("min_p"),
-            typical_p=_share(options, "typical_p"),
+            typical_p=_probability(options, "typical_p"),
             repetition_penalty=penalty,
         )
     return Greedy() if penalty == 1 else Sample(top_k=1, repetition_penalty=penalty)
 
 
-def _share(options, name):
-    share = options.get(name, 1.0)
-    return None if share == 1 else share
+def _probability(options, name):
+    value = options.get(name, 1.0)
+    return None if value == 1 else value
 
 
 def _refuse(name, options):

@@ -1,4 +1,4 @@
-"""Outputs of transformers beside a checkpoint, by which a conversion checks itself."""
+"""Golden outputs: those of transformers in a checkpoint's folder, which each conversion checks."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ _WRITER = pathlib.Path(__file__).with_name("golden_writer.py")
 
 
 def write_golden(folder):
-    """Compute outputs of a checkpoint by transformers, write them into the folder.
+    """Compute the outputs of transformers for a checkpoint, and write them into its folder.
 
     Returns:
         The path of the file.
@@ -40,7 +40,7 @@ def write_golden(folder):
 
 
 def check_golden(folder, model):
-    """Refuse a model whose outputs differ from those in the folder; do nothing without them."""
+    """Refuse a model whose outputs differ from the golden outputs in the folder, if it has any."""
     path = pathlib.Path(folder, FILE)
     if not path.is_file():
         return

@@ -83,8 +83,8 @@ def test_an_export_of_a_folder_reads_texts(tmp_path):
     "arguments, message",
     [
         (["nowhere", "model.keras"], "The folder does not exist. Received: folder='nowhere'."),
-        (["to-hugging-face", "nowhere.keras", "out"], "must be there and end in .keras"),
-        (["nowhere", "model.h5"], "must end in .keras. Received: 'model.h5'."),
+        (["to-hugging-face", "nowhere.keras", "out"], "must exist and end in .keras"),
+        (["nowhere", "model.h5"], "must end in .keras. Received: path='model.h5'."),
     ],
 )
 def test_what_cannot_be_converted_is_named(arguments, message, capsys):

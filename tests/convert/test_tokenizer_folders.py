@@ -189,7 +189,7 @@ def test_unknown_rules_are_named_and_have_no_graph(case, tmp_path):
 def test_a_model_that_is_not_beside_its_file_is_missed(tmp_path):
     folder = edited(tmp_path, "t5")
     (folder / "spiece.model").unlink()
-    with pytest.warns(UserWarning, match="no SentencePiece model, .* stands beside it"):
+    with pytest.warns(UserWarning, match="no SentencePiece model, .* is beside it"):
         assert read_tokenizer(folder) is None
 
 

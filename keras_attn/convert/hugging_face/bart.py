@@ -60,5 +60,5 @@ FAMILY = Family(
     copy_weights=copy_weights,
     prefix="model.",
     heads=(BIAS,),
-    free=("start_id",),  # None and any id but that of padding are alike
+    free=("start_id",),  # changes the model only if it is the id of padding
 )

@@ -41,10 +41,8 @@ HEAD = {
     "head.norm": "transform.LayerNorm",
     "head.bias": "bias",
 }
-
-
 POOLER, CLASSIFIER = "pooler.dense", "classifier"
-# Of each option of `config.json`, where the model has it.
+# The path in the model of each option of `config.json`.
 OPTIONS = {
     **ENCODER_OPTIONS,
     "vocab_size": "embedding.vocabulary_size",
@@ -62,7 +60,7 @@ def convert(checkpoint, overrides):
     model = build(models.bert, given, overrides)
     checkpoint.repeat_positions(POSITIONS, given["max_length"], overrides)
     if checkpoint.has("cls.predictions.bias"):
-        checkpoint.ignore("cls.seq_relationship.*", "pooler.*")  # of the pretraining's other task
+        checkpoint.ignore("cls.seq_relationship.*", "pooler.*")  # for next sentence prediction
     else:
         model = read_classifier(checkpoint, model, POOLER, CLASSIFIER)
     copy_weights(checkpoint, model)
@@ -95,8 +93,8 @@ def copy_weights(checkpoint, model):
         copy_table(checkpoint, model, HEAD, "cls.predictions.")
     elif model.pooling == "mean":  # transformers has a pooler even so
         width = model.embedding.hidden_dim
-        checkpoint.fill(f"{POOLER}.weight", (width, width))
-        checkpoint.fill(f"{POOLER}.bias", (width,))
+        checkpoint.store_zeros(f"{POOLER}.weight", (width, width))
+        checkpoint.store_zeros(f"{POOLER}.bias", (width,))
     else:
         copy_classifier(checkpoint, model, POOLER, CLASSIFIER)
 

@@ -7,7 +7,7 @@ import numpy as np
 from keras_attn.compat.unallocated import assign
 from keras_attn.convert.hugging_face.tensor_files import list_tensors
 
-# Constants of the code that some versions of transformers store, and nothing reads.
+# Constants that some versions of transformers store beside the weights; no model reads them.
 _BUFFERS = (
     "*position_ids",
     "*token_type_ids",
@@ -19,8 +19,8 @@ _BUFFERS = (
 class Checkpoint:
     """The configuration and the tensors of a folder.
 
-    Files of a model with a head have a prefix before the names of the model without it, which
-    `strip` takes away. Names in TensorFlow's manner, gamma and beta, become weight and bias.
+    In the files of a model with a head, the names of the model without it have a prefix, such as
+    `bert.`: `strip` removes it. TensorFlow's names gamma and beta become weight and bias.
 
     Args:
         config: the `Config` of a folder.
@@ -53,9 +53,9 @@ class Checkpoint:
                 del self._tensors[name]
 
     def is_tied(self, name, original):
-        """Return True if a tensor is absent or a copy, which is left out: what is stored decides.
+        """Return True if a tensor is absent or equals the original; leave out such a copy.
 
-        A stored tensor that differs from the original is not tied, whatever the options say.
+        A stored tensor that differs from the original is not tied, whatever `config.json` says.
         """
         if name not in self._tensors:
             return True
@@ -84,14 +84,14 @@ class Checkpoint:
         return self._tensors[name][0]
 
     def repeat_positions(self, name, trained, overrides, first=0):
-        """Repeat the rows of a table of `trained` positions to the `max_length` of the overrides.
+        """Repeat a table of `trained` positions up to the `max_length` of the overrides.
 
-        The `first` rows are of no position. Positions beyond the trained ones so begin with the
-        vectors of those, from which training continues.
+        A longer model then starts its training from trained vectors at every position. The rows
+        before row `first` belong to no position and are not repeated.
         """
         shape, read = self.shape(name), self._tensors[name][1]
         length = overrides.get("max_length", trained)
-        if length == trained or shape[0] != first + trained:  # which `take` refuses
+        if length == trained or shape[0] != first + trained:  # `take` refuses the wrong shape
             return
 
         def repeated():
@@ -116,15 +116,15 @@ class Checkpoint:
         return value
 
     def transfer(self, name, fold):
-        """Read a tensor into the variables of a `Fold`."""
+        """Assign a tensor to the variables of a `Fold`."""
         fold.assign(self.take(name, fold.shape))
 
-    def leave_out(self, variable):
-        """Set a variable to 0 that the family does not have."""
+    def require_zero(self, variable):
+        """Set a variable to 0 for which checkpoints of the family have no tensor."""
         assign(variable, np.zeros(variable.shape))
 
-    def fill(self, name, shape):
-        """Leave out a tensor that nothing of ours reads."""
+    def store_zeros(self, name, shape):
+        """Leave out a tensor for which the model has no variable."""
         self.ignore(name)
 
     def _read(self, name):

@@ -10,7 +10,7 @@ _ACTIVATIONS = {
     "quick_gelu": gelu_sigmoid,
     "swish": "silu",
 }
-# Options of any family that no part of a model stands for, and their values that change nothing.
+# Options of any family that are converted with one value only: the one that changes nothing.
 _OPTIONS = {
     "add_cross_attention": False,
     "auto_map": None,
@@ -21,7 +21,11 @@ _OPTIONS = {
 
 
 def activation_name(function, tanh="gelu_pytorch_tanh"):
-    """Return the option for an activation of a layer; `tanh` is the name of the tanh form of GELU.
+    """Return the name of an activation in `config.json`, by default its first name above.
+
+    Args:
+        function: the activation of a layer.
+        tanh: name of the approximation of GELU by tanh, for which families have several.
 
     Raises:
         ValueError: if transformers has no such activation.
@@ -32,7 +36,7 @@ def activation_name(function, tanh="gelu_pytorch_tanh"):
         if get_activation(value) is function:
             return name
     raise ValueError(
-        "A checkpoint must have one of the activations "
+        "`model` fits no family of checkpoints: its activations must be among "
         f"{', '.join(_ACTIVATIONS)}. Received: activation={function!r}."
     )
 
@@ -59,7 +63,7 @@ class Config:
         return default if value is None else value
 
     def size(self, name, default=None):
-        """Return an option that is an integer above 0, which must be there without a default."""
+        """Return an option that is an integer above 0; refuse its absence without a default."""
         value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             self.refuse(f"`{name}` in {FILE} must be an integer above 0, not {value!r}.")
@@ -94,7 +98,7 @@ class Config:
         return _ACTIVATIONS[value]
 
     def require(self, **options):
-        """Refuse a folder with another value of an option than the one that is converted."""
+        """Refuse a folder in which one of the `options`, if it is there, has another value."""
         for name, value in {**_OPTIONS, **options}.items():
             if self.get(name, value) != value:
                 self.refuse(

@@ -6,6 +6,7 @@ from keras_attn.convert.golden import check_golden
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.families import FAMILIES
+from keras_attn.convert.hugging_face.family import output_vocabulary_size
 from keras_attn.convert.hugging_face.tensor_files import refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 
@@ -52,8 +53,7 @@ def from_hugging_face(folder, **overrides):
     checkpoint.finish()
     if not overrides:  # which may change the outputs
         check_golden(folder, model)
-    size = getattr(getattr(model, "target_embedding", model.embedding), "vocabulary_size", None)
-    return model, read_tokenizer(folder, size)
+    return model, read_tokenizer(folder, output_vocabulary_size(model))
 
 
 def family_of(folder):

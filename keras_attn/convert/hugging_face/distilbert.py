@@ -36,10 +36,8 @@ BLOCK = {
     "feed_forward.output_dense": "ffn.lin2",
     "feed_forward_residual.norm": "output_layer_norm",
 }
-
-
 POOLER, CLASSIFIER, POOLER_ACTIVATION = "pre_classifier", "classifier", "relu"
-# Of each option of `config.json`, where the model has it.
+# The path in the model of each option of `config.json`.
 OPTIONS = {
     "vocab_size": "embedding.vocabulary_size",
     "n_layers": "encoder.num_layers",
@@ -95,7 +93,7 @@ def copy_weights(checkpoint, model):
 
 
 class _Positions:
-    """The table of positions, to which the vector of the one segment is added."""
+    """The table of positions; the vector of the model's only segment is added when it is stored."""
 
     def __init__(self, model):
         self.table, self.segment = model.position.table, model.segment.table
@@ -110,7 +108,7 @@ class _Positions:
 
 
 def fits(model):
-    """Return True for an encoder without segments that its pooler does not make a BERT."""
+    """Return True for an encoder with one segment and, if it has a pooler, DistilBERT's."""
     if read_part(model, "segment.num_segments") != 1 or model.norm.epsilon != EPSILON:
         return False
     pooler = getattr(model, "pooler", None)

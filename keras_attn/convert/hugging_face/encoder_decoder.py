@@ -25,7 +25,7 @@ CROSS_ATTENTION = {
     "cross_attention_residual.norm": "encoder_attn_layer_norm",
 }
 BIAS = "final_logits_bias"
-# Of each option of `config.json`, where the model has it.
+# The path in the model of each option of `config.json`.
 OPTIONS = {
     "vocab_size": "embedding.vocabulary_size",
     "d_model": "embedding.hidden_dim",
@@ -54,8 +54,8 @@ def build_sides(
 ):
     """Return an `EncoderDecoder` with the sizes of a configuration.
 
-    Overrides are `pattern`, of the encoder, `dropout` and `name`. Without a bias the logits are
-    those of the target's embedding.
+    Overrides are `pattern`, which is that of the encoder, `dropout` and `name`. Without a bias the
+    logits are products with the target's embedding.
     """
     width, is_scaled = config.size("d_model"), config.flag("scale_embedding")
     activation = config.activation("activation_function", "gelu")
@@ -109,13 +109,13 @@ def build_sides(
 
 
 def copy_sides(checkpoint, model):
-    """Copy the tensors of all but positions and their norms, in either direction."""
+    """Copy all tensors except those of positions and the norms after them, in either direction."""
     tables = _tables(checkpoint.config)
     for part, table in zip(("embedding", "target_embedding"), tables, strict=False):
         copy_part(checkpoint, model, part, table)
     shape = 1, model.target_embedding.vocabulary_size
     if model.head is None:
-        checkpoint.fill(BIAS, shape)
+        checkpoint.store_zeros(BIAS, shape)
     else:
         checkpoint.transfer(BIAS, Fold([model.head.bias], shape))
     for side in SIDES:
@@ -140,7 +140,7 @@ def side_options(model):
 
 
 def _tables(config):
-    """Return the sizes of the token tables of source and target by name, or of the one of both."""
+    """Return the sizes of the token tables by name: a shared one, or one of each side."""
     size = config.size("vocab_size")
     if config.flag("share_encoder_decoder_embeddings", True):  # an option of Marian
         return {"shared": size}

@@ -1,4 +1,4 @@
-"""A family of checkpoints: the ways from a checkpoint to a model and back."""
+"""A family of checkpoints: how a checkpoint becomes a model, and a model a checkpoint."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,8 +11,8 @@ _FREE = {
     *("name", "remat", "seed", "trainable"),
 }
 _FREE_ENDINGS = ("_constraint", "_initializer", "_regularizer")
-# Where encoders have the options of `config.json` that several families share.
 FIRST = "encoder.blocks.0"
+# The path in an encoder of each option of `config.json` that several families share.
 ENCODER_OPTIONS = {
     "num_hidden_layers": "encoder.num_layers",
     "num_attention_heads": f"{FIRST}.attention.num_heads",
@@ -22,8 +22,7 @@ ENCODER_OPTIONS = {
     "attention_probs_dropout_prob": f"{FIRST}.attention.dropout",
     "layer_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
 }
-# The stacks of a model of two texts.
-SIDES = ("encoder", "decoder")
+SIDES = ("encoder", "decoder")  # of an `EncoderDecoder`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,13 +33,13 @@ class Family:
         convert: function from a `Checkpoint` and the user's overrides to the model.
         options: function from the model to the options of `config.json`; None for a family that is
             not written.
-        build: function from a `Config` with these options, and the model, to a model of the family
-            that is equal but for its weights, if the model fits the family.
+        build: function from a `Config` with these options, and the model, to a model of the family.
+            The model fits the family if the two differ in their weights only.
         copy_weights: function of a `Checkpoint` or a `StoredModel`, and the model.
         prefix: str. Beginning of the names of all tensors but those of heads.
         heads: tuple of beginnings of the names of heads.
         files: function from the model to the contents of more JSON files, by their names.
-        free: tuple of names of arguments that the family need not have as the model has them.
+        free: tuple of names of arguments in which the model may differ from that of `build`.
     """
 
     convert: Callable
@@ -54,12 +53,12 @@ class Family:
 
 
 def read_options(model, table):
-    """Return the options of a table, of which it has the paths in the model."""
+    """Return the options of `config.json` for a model, from a table of options and their paths."""
     return {option: read_part(model, path) for option, path in table.items()}
 
 
 def read_part(model, path):
-    """Return what is at a path in a model; refuse a model without it."""
+    """Return the attribute at a path in a model, such as "encoder.blocks.0"; refuse others."""
     part, steps = model, path.split(".")
     for index, step in enumerate(steps):
         found = part[int(step)] if step.isdigit() else getattr(part, step, None)
@@ -71,6 +70,11 @@ def read_part(model, path):
             )
         part = found
     return part
+
+
+def output_vocabulary_size(model):
+    """Return the number of ids that a model predicts, or reads if it predicts none."""
+    return getattr(getattr(model, "target_embedding", model.embedding), "vocabulary_size", 0)
 
 
 def check_fit(model, reference, model_type, free):
@@ -105,7 +109,7 @@ def _is_object(value):
 
 
 def _show(value):
-    """Return a value as it is written in Python, a part by the name of its class."""
+    """Return a value as Python code; for a layer, the name of its class."""
     if not _is_object(value):
         return repr(value)
     revived = registry.revive(value)

@@ -1,8 +1,9 @@
-"""Linear layers of a checkpoint, of which the projections of a converted model are copies.
+"""The linear layer of a checkpoint from which each projection of a converted model was copied.
 
-No family lists them a second time. The conversion itself runs on a checkpoint whose tensors hold
-codes: first ones, then the number of the tensor, then the index of the row, then of the column. A
-kernel is a copy of a layer if each result is a product of a part by the row and one by the column.
+The conversion itself finds it, so that no family lists its layers a second time. The conversion
+runs four times on a checkpoint whose tensors hold codes in place of weights: the number 1, the
+number of the tensor, the index of the row, the index of the column. A kernel was copied from one
+layer if each of the four results is an outer product of a column and a row.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ _CODES = {
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A layer of weight W, of which a kernel K (D, F) as a matrix holds rows and columns.
+    """A linear layer of weight W, and its rows and columns in a kernel K (D, F) of a model.
 
         K[i, j] = scale[j] W[outputs[j], inputs[i]],   or W[inputs[i], outputs[j]]
 
@@ -46,7 +47,7 @@ class Source:
 
 
 class CodedCheckpoint(Checkpoint):
-    """A checkpoint that gives codes in the place of values; numbers and indices count from 1.
+    """A checkpoint that gives codes in place of values; numbers and indices count from 1.
 
     The values are read too: they decide whether tensors are tied.
     """
@@ -97,7 +98,7 @@ def kernel_sources(model, folder):
 
 
 def _factors(projection):
-    """Return the first column and the first row of a kernel, or None if it is no product."""
+    """Return the first column and row of a kernel, or None if it is no outer product."""
     inputs, _ = projection.axes
     kernel = ops.convert_to_numpy(projection.kernel).reshape(np.prod(inputs), -1)
     column, row = kernel[:, 0], kernel[0]
@@ -106,7 +107,7 @@ def _factors(projection):
 
 
 def _source(factors, checkpoint):
-    """Return the `Source` of a kernel, or None if its numbers are no codes."""
+    """Return the `Source` that a kernel's factors encode, or None if they are no codes."""
     scales = factors.pop("scale")
     codes = [
         {kind: parts[axis] / scales[axis] for kind, parts in factors.items()} for axis in (0, 1)
@@ -131,9 +132,9 @@ def _source(factors, checkpoint):
 
 
 def _module_name(name, checkpoint):
-    """Return the name of a layer in the model of transformers, with the prefix that it has there.
+    """Return the name of a layer in the model of transformers, with its prefix if it has one.
 
-    A file may have been saved without a head, and have no prefix, where the model has both.
+    The model may have a head, and so the prefix, though its file was saved without both.
     """
     stored, full = checkpoint.stored_names, f"{checkpoint.prefix}{name}"
     architecture = (checkpoint.config.get("architectures") or [""])[0]

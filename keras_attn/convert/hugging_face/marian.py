@@ -1,4 +1,4 @@
-"""Marian, as of OPUS-MT: BART with sinusoidal positions and without the norm after them."""
+"""Marian, the models of OPUS-MT: BART with sinusoidal positions, without the norm after them."""
 
 from keras_attn import positions
 from keras_attn.convert.hugging_face.encoder_decoder import (
@@ -50,5 +50,5 @@ FAMILY = Family(
     copy_weights=copy_sides,
     prefix="model.",
     heads=(BIAS,),
-    free=("start_id",),  # None and any id but that of padding are alike
+    free=("start_id",),  # changes the model only if it is the id of padding
 )

@@ -35,8 +35,8 @@ def load_peft(model, folder, checkpoint):
 
     Raises:
         ValueError: if the adapters are not of the kind LoRA or have an option that is not
-            converted (DoRA, `modules_to_save`, biases), a file is damaged, an adapter is of
-            another layer than the model's projections, or the model has other adapters.
+            converted (DoRA, `modules_to_save`, biases), a file is damaged, the layer of an adapter
+            is no projection of the model, or the model has adapters already.
 
     Example:
         >>> import json, pathlib, tempfile, keras_attn
@@ -85,22 +85,23 @@ def save_peft(model, folder, checkpoint):
         model = peft.PeftModel.from_pretrained(base, folder)
 
     Adapters of projections that transformers keeps joined, such as GPT-2's queries and values, are
-    joined too: their ranks add up. The rank is the largest; zeros fill up the others. The scale is
-    1, and B has the former scale. Cost: the time of four conversions of the checkpoint.
+    joined too: their ranks add up. All adapters in the folder have the largest rank, smaller ones
+    with zeros in the rest. Their scale is 1: B is written times the scale that it had. Cost: the
+    time of four conversions of the checkpoint.
 
-    Use it for adapters that shall be used with transformers.
+    Use it for adapters that were trained in Keras, to use them with transformers.
 
     Args:
         model: a model with adapters, from `convert.from_hugging_face(checkpoint)`.
-        folder: path of a folder, which is made.
+        folder: path of the folder to create.
         checkpoint: path of the folder that the model was converted from.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: if the model has no adapters, is not of the checkpoint, or a projection is no
-            copy of one layer.
+        ValueError: if the model has no adapters or is not of the checkpoint, or an adapted
+            projection is no copy of one layer of the checkpoint.
 
     Example:
         >>> import keras_attn, tempfile
@@ -114,7 +115,7 @@ def save_peft(model, folder, checkpoint):
     found, sources, layers = adapters_of(model), kernel_sources(model, checkpoint), {}
     for path, projection in found.items():
         if path not in sources:
-            refuse(f"The projection {path!r} is no copy of one layer.", checkpoint)
+            refuse(f"The projection {path!r} is no copy of one layer of the folder.", checkpoint)
         layers.setdefault(sources[path].name, []).append((projection, sources[path]))
     rank = max(sum(p.parts[1].shape[0] for p, _ in parts) for parts in layers.values())
     is_transposed = any(source.is_transposed for parts in layers.values() for _, source in parts)
@@ -129,7 +130,7 @@ def _kind(name):
 
 
 def _join(parts, rank):
-    """Return lora_A (rank, in) and lora_B (out, rank) of projections of one layer, of scale 1."""
+    """Return lora_A (rank, in) and lora_B (out, rank), at scale 1, of one layer's projections."""
     inputs, outputs = parts[0][1].shape
     a, b = np.zeros((rank, inputs), "float32"), np.zeros((outputs, rank), "float32")
     start = 0

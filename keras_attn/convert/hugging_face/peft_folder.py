@@ -23,8 +23,8 @@ _READ = {
     *("alpha_pattern", "init_lora_weights", "lora_alpha", "peft_type", "r", "rank_pattern"),
     *("target_modules", "use_rslora"),
 }
-# Other ways to draw the first A and B change the base weights.
-_DRAWS = (True, False, "gaussian", "orthogonal", "eva")
+# Initial values of A and B that leave the base weights as they are; PiSSA's, for one, do not.
+_INITIAL_VALUES = (True, False, "gaussian", "orthogonal", "eva")
 
 
 def read_adapters(folder):
@@ -32,8 +32,8 @@ def read_adapters(folder):
 
         W' = W + scale B A,   scale = alpha / r, or alpha / sqrt(r) with `use_rslora`
 
-    An adapter is A (r, in), B (out, r) and the scale. There are no targets where options leave out
-    layers. Options and tensors that no adapter of this kind has are refused.
+    An adapter is A (r, in), B (out, r) and the scale. The targets are empty if an option leaves
+    layers out. Options and tensors beyond those of LoRA are refused.
     """
     config = read_json(folder, CONFIG)
     _check_options(config, folder)
@@ -78,17 +78,17 @@ def _check_options(config, folder):
     for name, value in config.items():
         if value and value != "none" and name not in _HARMLESS | _READ:
             refuse(f"The option {name}={value!r} of {CONFIG} is not converted.", folder)
-    draw = config.get("init_lora_weights", True)
-    if draw not in _DRAWS:
+    initial = config.get("init_lora_weights", True)
+    if initial not in _INITIAL_VALUES:
         refuse(
-            f"The option init_lora_weights={draw!r} of {CONFIG} is not converted: it changes the "
-            "base weights.",
+            f"The option init_lora_weights={initial!r} of {CONFIG} is not converted: it changes "
+            "the base weights.",
             folder,
         )
 
 
 def _option_of(config, name, patterns, layer, default):
-    """Return an option of one layer: that of the first pattern that the end of its name fits."""
+    """Return an option of one layer: that of the first pattern that matches its name's end."""
     for pattern, value in (config.get(patterns) or {}).items():
         if re.match(rf"(.*\.)?({pattern})$", layer):
             return value
@@ -96,7 +96,7 @@ def _option_of(config, name, patterns, layer, default):
 
 
 def is_same_layer(name, other):
-    """Return True if two names are equal but for what is before one of them."""
+    """Return True if two names are equal, or one is the end of the other after a dot."""
     return name == other or name.endswith(f".{other}") or other.endswith(f".{name}")
 
 

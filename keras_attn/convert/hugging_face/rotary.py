@@ -19,7 +19,7 @@ def read_rotary(config, kind=None, theta_key="rope_theta", theta=10000.0):
     """
     options = config.get("rope_parameters")
     if options is None:
-        # Another key of the base is that of layers without scaling.
+        # `rope_scaling` is of layers with `rope_theta`; those with a key of their own have none.
         scaling = config.get("rope_scaling") if theta_key == "rope_theta" else None
         options = {"rope_theta": config.number(theta_key, theta), **(scaling or {})}
     elif kind is not None:
@@ -61,7 +61,7 @@ def rotary_options(position):
         found |= _LLAMA3
     elif not scaling.truncate:
         found["truncate"] = False
-    # Transformers would have a length of its own for each family.
+    # By default transformers takes the length of the family, and scales to that.
     length = round(scaling.factor * scaling.length)
     return {"rope_parameters": found, "max_position_embeddings": length}
 

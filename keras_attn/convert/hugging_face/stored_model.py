@@ -1,4 +1,4 @@
-"""The tensors of a model, by the names of a family."""
+"""The tensors of a model under the names that a family has on disk."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ from keras_attn.convert.hugging_face.weights import numbers
 
 
 class StoredModel:
-    """Tensors that are read from a model, with the methods by which a `Checkpoint` is copied.
+    """Tensors to write, taken from a model by the methods that `Checkpoint` has for reading.
 
     Args:
         config: the `Config` of the family that the model is of.
@@ -33,8 +33,8 @@ class StoredModel:
             )
         self._add(name, fold.shape, fold.tensor)
 
-    def leave_out(self, variable):
-        """Refuse a variable that the family does not have, unless it is 0."""
+    def require_zero(self, variable):
+        """Refuse a variable other than 0 for which checkpoints of the family have no tensor."""
         if np.any(numbers(variable)):
             raise ValueError(
                 f"The weight {variable.path!r} must be 0: checkpoints of "
@@ -42,8 +42,8 @@ class StoredModel:
                 f"Received: a largest number of {np.abs(numbers(variable)).max():.3g}."
             )
 
-    def fill(self, name, shape):
-        """Store zeros for a tensor that nothing of ours reads."""
+    def store_zeros(self, name, shape):
+        """Store zeros for a tensor for which the model has no variable."""
         self._add(name, shape, lambda: np.zeros(shape, np.float32))
 
     def _add(self, name, shape, read):

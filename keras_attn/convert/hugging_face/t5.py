@@ -31,7 +31,7 @@ GATED = {
 }
 SHARED = "shared.weight"
 KINDS = {"relu": False, "gated-gelu": True}
-# Of each option of `config.json`, where the model has it.
+# The path in the model of each option of `config.json`.
 OPTIONS = {
     "vocab_size": "embedding.vocabulary_size",
     "d_model": "embedding.hidden_dim",
@@ -85,8 +85,8 @@ def _arguments(config, is_tied):
 def copy_weights(checkpoint, model):
     """Copy the tensors of a model, in either direction."""
     config, table, is_tied = checkpoint.config, model.embedding.table, model.head is None
-    # Our embeddings are the table's rows times the root of the width, and our logits products with
-    # the table: those of a tied T5.
+    # Our embedding multiplies the rows of its table by the root of the width, T5's does not. Tied
+    # logits then agree as well: T5 divides by the root before the product with its table.
     root = math.sqrt(model.embedding.hidden_dim)
     checkpoint.transfer(SHARED, Fold([table], tuple(table.shape), scales=(1 / root,)))
     if not is_tied:
@@ -116,7 +116,7 @@ def _copy_blocks(checkpoint, blocks, side, feed_forward):
 
 
 class _Copies:
-    """The tables of distances of all layers of a side, for which T5 has one."""
+    """The tables of distances of all layers of a side; T5 shares one among them."""
 
     def __init__(self, tables):
         self.variables, self.shape = tables, tuple(tables[0].shape)
@@ -155,5 +155,5 @@ FAMILY = Family(
     options=options,
     build=lambda config, model: models.t5(**_arguments(config, model.head is None)),
     copy_weights=copy_weights,
-    free=("start_id",),  # None and any id but that of padding are alike
+    free=("start_id",),  # changes the model only if it is the id of padding
 )

@@ -18,7 +18,8 @@ def write_tensors(folder, tensors, shard_size):
         folder: path.
         tensors: dict of names and `(shape, read)`; `read()` gives the array, which then is written
             before the next one is read.
-        shard_size: int. Bytes of the tensors in a file; a larger tensor has a file of its own.
+        shard_size: int. Largest size of a file's tensors in bytes; a larger tensor has a file of
+            its own.
     """
     shards = _shards(tensors, shard_size)
     if len(shards) == 1:
@@ -51,7 +52,7 @@ def _size(tensor):
 
 
 def _shards(tensors, shard_size):
-    """Return lists of names, each of tensors that fit into a file."""
+    """Return a list of names for each file."""
     shards, room = [[]], shard_size
     for name, tensor in tensors.items():
         if shards[-1] and _size(tensor) > room:
@@ -63,14 +64,14 @@ def _shards(tensors, shard_size):
 
 
 def write_safetensors(path, tensors, names):
-    """Write the named ones of some tensors to a file."""
+    """Write the tensors of the given names to a safetensors file."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name in names:
         start, end = end, end + _size(tensors[name])
         shape = list(tensors[name][0])
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of 8 bytes
+    text += b" " * (-len(text) % 8)  # values begin at a multiple of 8 bytes
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in names:

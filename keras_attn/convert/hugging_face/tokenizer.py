@@ -1,4 +1,4 @@
-"""Tokenizers in folders of Hugging Face, as tokenizers that are graphs."""
+"""The tokenizer in a folder of Hugging Face, as one that computes in the graph."""
 
 import pathlib
 import warnings
@@ -12,7 +12,7 @@ from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordP
 _MARIAN = ("source.spm", "target.spm", "vocab.json")
 _SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 _FILES = (*_MARIAN, *_SENTENCEPIECE, "tokenizer.json", "vocab.txt", "merges.txt")
-# Of each class: the pattern, the normal form, and the default special tokens.
+# The pattern, the normal form and the default special tokens of each class.
 _GPT2 = ("gpt2", None, {"bos": "<|endoftext|>", "eos": "<|endoftext|>"})
 _ROBERTA = ("gpt2", None, {"bos": "<s>", "eos": "</s>", "pad": "<pad>"})
 _QWEN2 = ("qwen2", "NFC", {"eos": "<|endoftext|>", "pad": "<|endoftext|>"})
@@ -26,7 +26,7 @@ _BYTE_LEVEL = {
 
 
 def read_tokenizer(folder, vocabulary_size=None):
-    """Return the tokenizer of a folder; None if there is none, or no graph gives its ids.
+    """Return the tokenizer of a folder; None if it has none, or none whose ids a graph computes.
 
     It reads `tokenizer.json` of a known kind, `vocab.txt`, `vocab.json` with `merges.txt`, a
     SentencePiece model, or Marian's three files. The ids equal Hugging Face's, except that no
@@ -34,8 +34,8 @@ def read_tokenizer(folder, vocabulary_size=None):
 
     Args:
         folder: str. A folder that `save_pretrained` wrote.
-        vocabulary_size: int. Number of the model's ids. Those above the tokenizer's, which some
-            models have, are of no text.
+        vocabulary_size: int. Number of the model's ids. Some models have more than their tokenizer:
+            no text becomes one of those ids, and `decode` drops them.
 
     Returns:
         A `Tokenizer` whose template holds the special tokens that its model expects. None if the
@@ -48,7 +48,7 @@ def read_tokenizer(folder, vocabulary_size=None):
     check_paths(folder=folder)
     files = pathlib.Path(folder)
     if not files.is_dir():
-        raise ValueError(f"There is no folder. Received: folder={str(folder)!r}")
+        raise ValueError(f"There is no folder. Received: folder={str(folder)!r}.")
     if not any((files / name).is_file() for name in _FILES):
         return None
     try:
@@ -63,7 +63,7 @@ def read_tokenizer(folder, vocabulary_size=None):
 
 
 def _with_ids(tokenizer, vocabulary_size):
-    """Return the tokenizer with special tokens in the place of the ids that it lacks."""
+    """Return the tokenizer with a special token for each id that only the model has."""
     config = tokenizer.get_config()
     lacking = range(tokenizer.vocabulary_size, vocabulary_size or 0)
     if not lacking or "special_tokens" not in config:
@@ -120,15 +120,15 @@ def _byte_level(files, settings):
     name = _class_of(files, settings)
     if name not in _BYTE_LEVEL:
         raise NoGraph(f"the pattern of the class {name!r} is not known.")
-    pattern, normal_form, marks = _BYTE_LEVEL[name]
+    pattern, normal_form, defaults = _BYTE_LEVEL[name]
     vocabulary = _json(files / "vocab.json")
     merges = (files / "merges.txt").read_text(encoding="utf-8").split("\n")
     merges = [line for line in merges if line and not line.startswith("#version")]
     added = settings.get("added_tokens_decoder", {})
     added = [{"id": int(i), **token} for i, token in added.items()]
-    ids, special = special_ids(vocabulary, added, settings, marks)
+    ids, special = special_ids(vocabulary, added, settings, defaults)
     template = None
-    if marks is _ROBERTA[2]:
+    if defaults is _ROBERTA[2]:
         start, end = (ids["bos_id"],), (ids["eos_id"],)
         template = Template(start, end * 2, end)
     return tokenizer_json.build(

@@ -1,4 +1,4 @@
-"""Tokenizers in a `tokenizer.json`, of the kinds of rules that a graph computes."""
+"""The tokenizer of a `tokenizer.json`, if a graph computes its rules."""
 
 from keras_attn.text import ByteLevelBPE, SentencePiece, Template, WordPiece
 from keras_attn.text.byte_level_words import PATTERNS
@@ -26,7 +26,7 @@ def read(content, settings, model=None):
     if kind in ("Unigram", "BPE") and model is not None:
         return _sentencepiece(content, settings, model)
     if kind in ("Unigram", "BPE"):
-        raise NoGraph("no SentencePiece model, such as tokenizer.model, stands beside it.")
+        raise NoGraph("no SentencePiece model, such as tokenizer.model, is beside it.")
     raise NoGraph(f"it combines {kind}, {steps[0]} and {steps[1]}.")
 
 
@@ -38,20 +38,20 @@ def build(make, *arguments, **options):
         raise NoGraph(str(error)) from error
 
 
-def special_ids(vocabulary, added, settings, marks=()):
+def special_ids(vocabulary, added, settings, defaults=()):
     """Return the ids of padding, first and last token, and those of all special tokens.
 
     Args:
         vocabulary: dict of the id of each token; added tokens of text are put into it.
         added: list of the added tokens, dicts of `id`, `content` and `special`.
         settings: dict. `tokenizer_config.json`.
-        marks: dict of the texts of "pad", "bos" and "eos" where `settings` names none.
+        defaults: dict of the texts of "pad", "bos" and "eos" where `settings` names none.
     """
     special = {token["content"]: token["id"] for token in added if token.get("special", True)}
     vocabulary.update((token["content"], token["id"]) for token in added)
     ids = {}
     for name in ("pad", "bos", "eos"):
-        token = settings.get(f"{name}_token", dict(marks).get(name))
+        token = settings.get(f"{name}_token", dict(defaults).get(name))
         token = token["content"] if isinstance(token, dict) else token
         ids[f"{name}_id"] = vocabulary.get(token)
         if token in vocabulary:
@@ -107,7 +107,7 @@ def _byte_level(content, settings):
 
 
 def _pattern(rules):
-    """Return the name of the pattern that splits words, and whether a space is put in front."""
+    """Return the name of the pattern that splits words, and True if a space is put in front."""
     steps = rules["pretokenizers"] if _kind(rules) == "Sequence" else [rules]
     kinds = [_kind(step) for step in steps]
     if kinds == ["ByteLevel"] and steps[0].get("use_regex", True):

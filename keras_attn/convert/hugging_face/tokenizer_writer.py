@@ -1,4 +1,4 @@
-"""Files of a tokenizer, as transformers reads them: the way back of `read_tokenizer`."""
+"""Files from which transformers reads a tokenizer: the inverse of `read_tokenizer`."""
 
 from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
 from keras_attn.text.byte_level_words import PATTERNS
@@ -15,7 +15,7 @@ _NO_CHANGES = {"single_word": False, "lstrip": False, "rstrip": False, "normaliz
 
 
 def tokenizer_files(tokenizer, model_type):
-    """Return the files of a tokenizer: their contents by names, bytes or dicts for JSON.
+    """Return the contents of a tokenizer's files by name: bytes, or dicts for JSON.
 
     Raises:
         ValueError: if no files give transformers the ids of the tokenizer.
@@ -37,7 +37,8 @@ def tokenizer_files(tokenizer, model_type):
 
 def _wordpiece(tokenizer):
     given, pieces = tokenizer.get_config(), tokenizer.vocabulary()
-    marks = [mark for mark in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if mark in pieces]
+    names = {"[PAD]": "pad", "[UNK]": "unk", "[CLS]": "cls", "[SEP]": "sep", "[MASK]": "mask"}
+    special = {token: pieces.index(token) for token in names if token in pieces}
     end = (tokenizer.eos_id,)
     is_bert = tokenizer.template == Template((tokenizer.bos_id,), end, end, second_segment=1)
     content = {
@@ -58,15 +59,13 @@ def _wordpiece(tokenizer):
             "vocab": {piece: index for index, piece in enumerate(pieces)},
         },
     }
-    names = {"[PAD]": "pad", "[UNK]": "unk", "[CLS]": "cls", "[SEP]": "sep", "[MASK]": "mask"}
     settings = {
         # The class puts BERT's special tokens around a text, whatever the file says.
         "tokenizer_class": "BertTokenizer" if is_bert else "PreTrainedTokenizerFast",
         "do_lower_case": given["lower_case"],
         "strip_accents": given["strip_accents"],
-        **{f"{names[mark]}_token": mark for mark in marks},
+        **{f"{names[token]}_token": token for token in special},
     }
-    special = {mark: pieces.index(mark) for mark in marks}
     return {
         "tokenizer.json": _with_specials(content, tokenizer, special),
         "tokenizer_config.json": settings,
@@ -77,18 +76,18 @@ def _wordpiece(tokenizer):
 def _byte_level(tokenizer):
     given = tokenizer.get_config()
     merges = [merge.split(" ") for merge in given["merges"]]
-    by_bytes = {"type": "ByteLevel", "add_prefix_space": given["add_space"], "trim_offsets": True}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": given["add_space"], "trim_offsets": True}
     if given["pattern"] == "gpt2":
-        words = {**by_bytes, "use_regex": True}
+        pre_tokenizer = {**byte_level, "use_regex": True}
     else:
         pattern = {"Regex": PATTERNS[given["pattern"]]}
         split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
-        steps = [split, {**by_bytes, "use_regex": False}]
-        words = {"type": "Sequence", "pretokenizers": steps}
+        steps = [split, {**byte_level, "use_regex": False}]
+        pre_tokenizer = {"type": "Sequence", "pretokenizers": steps}
     content = {
         "normalizer": given["normal_form"] and {"type": given["normal_form"]},
-        "pre_tokenizer": words,
-        "decoder": {**by_bytes, "use_regex": True},
+        "pre_tokenizer": pre_tokenizer,
+        "decoder": {**byte_level, "use_regex": True},
         "model": {
             "type": "BPE",
             "byte_fallback": False,
@@ -102,7 +101,7 @@ def _byte_level(tokenizer):
         "tokenizer.json": _with_specials(content, tokenizer, given["special_tokens"]),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            **_mark_settings(tokenizer),
+            **_special_settings(tokenizer),
         },
         "vocab.json": given["vocabulary"],
         "merges.txt": merges.encode(),
@@ -112,13 +111,13 @@ def _byte_level(tokenizer):
 def _sentencepiece(tokenizer, model_type):
     given, template = tokenizer.get_config(), tokenizer.template
     start, end = template.start, template.end
-    # Ids of the model that are of no text.
+    # Not the ids that only the model has, which `read_tokenizer` names so.
     special = {t: i for t, i in given["special_tokens"].items() if t != f"<unused {i}>"}
     if model_type == "t5":
         name, settings = "spiece.model", {"extra_ids": len(special)}
         fits = _is_of_t5(tokenizer, special)
     else:
-        name, settings = "tokenizer.model", _mark_settings(tokenizer)
+        name, settings = "tokenizer.model", _special_settings(tokenizer)
         settings |= {"add_bos_token": bool(start), "add_eos_token": bool(end), "legacy": True}
         fits = (
             model_type in _SENTENCEPIECE
@@ -138,7 +137,7 @@ def _sentencepiece(tokenizer, model_type):
 
 
 def _is_of_t5(tokenizer, special):
-    """Return True for the first pieces, the ends of texts and the ids above those of T5."""
+    """Return True if a tokenizer has T5's first pieces, template and extra ids."""
     end = (tokenizer.eos_id,)
     last = SentencePiece(tokenizer.get_config()["model_proto"]).vocabulary_size + len(special) - 1
     return (
@@ -164,8 +163,8 @@ def _marian(tokenizer):
     return files
 
 
-def _mark_settings(tokenizer):
-    """Return the texts of padding, of the first and of the last token, if there are any."""
+def _special_settings(tokenizer):
+    """Return the settings for padding, the first and the last token that a tokenizer has."""
     pieces = tokenizer.vocabulary()
     ids = {name: getattr(tokenizer, f"{name}_id") for name in ("pad", "bos", "eos")}
     return {f"{name}_token": pieces[i] for name, i in ids.items() if i is not None}
@@ -174,15 +173,15 @@ def _mark_settings(tokenizer):
 def _with_specials(content, tokenizer, special):
     """Return the content of `tokenizer.json` with the special tokens and their template."""
     template, pieces = tokenizer.template, tokenizer.vocabulary()
-    first, second = 0, template.second_segment
+    first, second = 0, template.second_segment  # segments
 
-    def marks(ids, segment):
+    def special_tokens(ids, segment):
         return [{"SpecialToken": {"id": pieces[i], "type_id": segment}} for i in ids]
 
     def text(name, segment):
         return [{"Sequence": {"id": name, "type_id": segment}}]
 
-    one = [*marks(template.start, first), *text("A", first)]
+    one = [*special_tokens(template.start, first), *text("A", first)]
     ids = sorted({*template.start, *template.middle, *template.end})
     return {
         "version": "1.0",
@@ -195,10 +194,10 @@ def _with_specials(content, tokenizer, special):
         **content,
         "post_processor": {
             "type": "TemplateProcessing",
-            "single": [*one, *marks(template.end, first)],
+            "single": [*one, *special_tokens(template.end, first)],
             "pair": [
-                *(*one, *marks(template.middle, first)),
-                *(*text("B", second), *marks(template.end, second)),
+                *(*one, *special_tokens(template.middle, first)),
+                *(*text("B", second), *special_tokens(template.end, second)),
             ],
             "special_tokens": {
                 pieces[i]: {"id": pieces[i], "ids": [i], "tokens": [pieces[i]]} for i in ids

@@ -23,9 +23,7 @@ BLOCK = {
     "feed_forward.output_dense": "output.dense",
     "feed_forward_residual.norm": "layernorm_after",
 }
-
-
-# Of each option of `config.json`, where the model has it.
+# The path in the model of each option of `config.json`.
 OPTIONS = {**ENCODER_OPTIONS, "patch_size": "embedding.patch_size"}
 
 

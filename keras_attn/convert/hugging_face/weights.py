@@ -1,8 +1,9 @@
 """Copies of tensors between a checkpoint and the parts of a model, in either direction.
 
-A table has the path of a part in the model, and the name of its tensors: `name.weight` and
-`name.bias`. PyTorch's linear layers store a kernel (out, in), Keras's (in, out). A `Checkpoint` is
-read into the variables, and a `StoredModel` reads them: one table serves both directions.
+A table maps the path of a part in the model to the name of its tensors, `name.weight` and
+`name.bias`. PyTorch's linear layers store a kernel (out, in), Keras's (in, out). One table serves
+both directions: `transfer` of a `Checkpoint` assigns the variables, that of a `StoredModel` reads
+them.
 """
 
 import dataclasses
@@ -17,16 +18,16 @@ from keras_attn.layers.head_projections import HeadProjections
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-    """The variables for which a checkpoint has one tensor.
+    """One tensor of a checkpoint, made of the values of one or several variables.
 
-        the tensor, its axes in the order `axes`, cut along the last one = variables / scales
+        split(transpose(tensor, axes), along the last axis)[i] = variables[i] / scales[i]
 
     Args:
-        variables: list of variables, which have equal shares of the last axis, and any shapes.
+        variables: list of variables. Each is an equal part of the last axis, in a shape of its own.
         shape: of the tensor.
-        axes: order of the tensor's axes; None for that of the file.
+        axes: order of the tensor's axes before it is split; None for that of the file.
         scales: factors of the variables; None for 1.
-        offset: float. Added to the numbers where a factor multiplies them.
+        offset: float. A factor multiplies value + offset, such as the gain 1 + g of a Gemma.
     """
 
     variables: list
@@ -36,7 +37,7 @@ class Fold:
     offset: float = 0.0
 
     def assign(self, tensor):
-        """Assign the numbers of a tensor to the variables."""
+        """Assign the values of a tensor to the variables."""
         parts = np.split(np.transpose(tensor, self._order), len(self.variables), axis=-1)
         for variable, part, scale in self._with_scales(parts):
             if scale != 1:
@@ -44,7 +45,7 @@ class Fold:
             assign(variable, np.reshape(part, variable.shape))
 
     def tensor(self):
-        """Return the tensor for the numbers of the variables, float32."""
+        """Return the tensor of the variables' values, float32."""
         shape = [self.shape[axis] for axis in self._order]
         shape[-1] //= len(self.variables)
         parts = []
@@ -65,7 +66,7 @@ class Fold:
 
 
 class LastRows:
-    """A table, of which a checkpoint has more rows: the `first` ones are of no position."""
+    """A table of positions that a checkpoint stores after `first` rows of no position."""
 
     def __init__(self, table, first):
         self.variables, self._first = [table], first
@@ -81,24 +82,24 @@ class LastRows:
 
 
 def numbers(variable):
-    """Return the numbers of a variable, float32."""
+    """Return the values of a variable as a float32 array."""
     return ops.convert_to_numpy(variable.value).astype("float32")
 
 
 def copy_table(checkpoint, part, table, prefix=""):
-    """Copy the tensors of a table, in which `prefix` is before each name."""
+    """Copy the tensors of a table, with `prefix` before each name."""
     for path, name in table.items():
         copy_part(checkpoint, part, path, prefix + name)
 
 
 def copy_blocks(checkpoint, blocks, table, prefix):
-    """Copy the tensors of the blocks of a stack: `prefix` has a field for the index."""
+    """Copy the tensors of each block of a stack; `prefix` has a field `{}` for its index."""
     for index, block in enumerate(blocks):
         copy_table(checkpoint, block, table, prefix.format(index))
 
 
 def copy_part(checkpoint, part, path, name):
-    """Copy the tensors `name` of what is at `path` in `part`, "" for itself, by its kind."""
+    """Copy the tensors `name` of the layer or variable at `path` in `part`; "" is `part` itself."""
     *steps, last = path.split(".")
     for step in steps:
         part = getattr(part, step)
@@ -126,9 +127,10 @@ def copy(checkpoint, variable, name, transpose=False):
 
 
 def copy_projection(checkpoint, attention, projection, name, has_bias=True, scale=None):
-    """Copy a linear layer of all heads: times `scale` it is a projection of an attention.
+    """Copy a linear layer of all heads; times `scale` it is a projection of an attention.
 
-    Where a family has biases in three of the four only, the others are 0: `has_bias=False`.
+    `has_bias=False` is for a family that has no bias here, but has one in other projections: the
+    bias of ours is 0 then.
     """
     kernel = getattr(attention, f"{projection}_kernel")
     bias = getattr(attention, f"{projection}_bias")
@@ -138,7 +140,7 @@ def copy_projection(checkpoint, attention, projection, name, has_bias=True, scal
     if bias is not None and has_bias:
         checkpoint.transfer(f"{name}.bias", Fold([bias], (outputs,), scales=scales))
     elif bias is not None:
-        checkpoint.leave_out(bias)
+        checkpoint.require_zero(bias)
 
 
 def matrix_shape(kernel, projection):

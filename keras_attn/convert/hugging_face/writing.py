@@ -7,7 +7,7 @@ from keras_attn.compat.unallocated import without_values
 from keras_attn.convert.hugging_face import decoder_family, distilbert
 from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.families import FAMILIES
-from keras_attn.convert.hugging_face.family import check_fit
+from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
 from keras_attn.convert.hugging_face.stored_model import StoredModel
 from keras_attn.convert.hugging_face.tensor_writer import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
@@ -30,7 +30,7 @@ def to_hugging_face(
         model: a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` or a
             `Classifier`, of the parts of a family: BERT, DistilBERT, GPT-2, Llama, Mistral, Qwen 2
             and 3, Gemma 1 to 3, Marian, BART, T5, ViT.
-        folder: path, where nothing may be yet.
+        folder: path, at which nothing exists yet.
         tokenizer: of `keras_attn.text`, whose files are written too; None for none.
         generation_config: dict, the content of `generation_config.json`; None for no such file.
         shard_size: int. Bytes of the largest file of weights; above it they become several files
@@ -40,9 +40,9 @@ def to_hugging_face(
         The `model_type` of the folder.
 
     Raises:
-        ValueError: if something is at `folder`, a part of the model is none of the family's, a
-            weight is not finite, the model has adapters, or the tokenizer has more ids than the
-            model, no files, or another token before targets than the model.
+        ValueError: if something is at `folder`, a part of the model differs from the family's, a
+            weight is not finite, or the model has adapters; if the tokenizer has more ids than the
+            model, no files that transformers reads, or padding as its token before targets.
 
     Example:
         >>> import os, tempfile
@@ -78,13 +78,13 @@ def to_hugging_face(
     with without_values():
         reference = family.build(config, model)
     check_fit(model, reference, model_type, family.free)
-    # The class without a head has no prefix before its names.
-    is_whole = getattr(model, "num_classes", 1) is not None
-    stored = StoredModel(config, family.prefix if is_whole else "", family.heads)
+    # Names have the prefix only in the class with a head.
+    has_head = getattr(model, "num_classes", 1) is not None
+    stored = StoredModel(config, family.prefix if has_head else "", family.heads)
     family.copy_weights(stored, model)
     files = family.files(model)
     if tokenizer is not None:
-        _check_sizes(model, tokenizer)
+        _check_vocabulary(model, tokenizer)
         files = {**files, **tokenizer_files(tokenizer, model_type)}
     if generation_config is not None:
         files["generation_config.json"] = dict(generation_config)
@@ -97,7 +97,7 @@ def to_hugging_face(
 
 
 def _model_type(model):
-    """Return the `model_type` of the family that a model may be of, by a few of its features."""
+    """Return the `model_type` of the only family that may fit a model, by a few features."""
     if type(model) is models.CausalLanguageModel:
         is_learned = isinstance(model.position, positions.Learned)
         return "gpt2" if is_learned else decoder_family.model_type(model)
@@ -115,22 +115,17 @@ def _model_type(model):
     )
 
 
-def _check_sizes(model, tokenizer):
-    size = getattr(_output_embedding(model), "vocabulary_size", 0)
+def _check_vocabulary(model, tokenizer):
+    size = output_vocabulary_size(model)
     if tokenizer.vocabulary_size > size:
         raise ValueError(
             "`tokenizer` must have at most as many ids as the model. Received: "
-            f"{tokenizer.vocabulary_size} ids for a model of {size}."
+            f"tokenizer.vocabulary_size={tokenizer.vocabulary_size} for a model of {size}."
         )
 
 
-def _output_embedding(model):
-    """Return the embedding of the ids that a model predicts."""
-    return getattr(model, "target_embedding", model.embedding)
-
-
 def _ids(model, tokenizer):
-    """Return the ids of special tokens, instead of those that each class has by default."""
+    """Return the ids of special tokens, without which transformers takes those of the class."""
     if not hasattr(model.embedding, "vocabulary_size"):
         return {}
     ids = {"pad_token_id": model.embedding.pad_id, "bos_token_id": None, "eos_token_id": None}
