@@ -76,21 +76,21 @@ def draw_training(rows, metric, path):
     save(figure, path)
 
 
-def write_image_grid(images, num_values, path):
+def write_image_grid(images, num_values, path, columns=None):
     """Write images (N, H, W, 1 or 3) of the values 0 .. `num_values` - 1 in rows."""
     from matplotlib.image import imsave
 
     with atomic_file(path) as temporary:
-        imsave(temporary, image_grid(images, num_values))
+        imsave(temporary, image_grid(images, num_values, columns))
 
 
-def image_grid(images, num_values):
-    """Return one picture of all images, uint8 (H, W, 3), as near to a square as whole rows are."""
+def image_grid(images, num_values, columns=None):
+    """Return one picture of all images, uint8 (H, W, 3); by default it is nearly square."""
     images = np.round(np.asarray(images) * (255 / (num_values - 1))).astype("uint8")
     number, height, width, channels = images.shape
     enlarged = max(1, -(-LEAST_SIZE // max(height, width)))
     images = images.repeat(enlarged, axis=1).repeat(enlarged, axis=2)
-    columns = math.ceil(math.sqrt(number))
+    columns = columns or math.ceil(math.sqrt(number))
     rows = -(-number // columns)
     tile = height * enlarged + GAP, width * enlarged + GAP
     picture = np.full((rows * tile[0] + GAP, columns * tile[1] + GAP, 3), 128, "uint8")

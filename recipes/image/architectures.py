@@ -5,7 +5,7 @@ import math
 from keras_attn import layers, models, patterns, positions
 
 from ..model_arguments import build_model
-from .shapes import CLASSIFIERS, token_grid
+from .shapes import CLASSIFIERS, ENLARGER, small_shape, token_grid
 
 
 def build(options, kind):
@@ -20,7 +20,7 @@ def build(options, kind):
         }
         builder = models.vit if options.model == "vit" else perceiver
         return build_model(builder, arguments, options.more)
-    own = _image if options.model == "image_transformer" else _sparse
+    own = {"sparse_transformer": _sparse, ENLARGER: _enlarger}.get(options.model, _image)
     arguments = {
         "vocabulary_size": kind.num_values + 2,
         "image_shape": kind.image_shape,
@@ -61,6 +61,18 @@ def perceiver(
 
 
 def _image(options, kind):
+    num_mixtures = options.num_mixtures if options.likelihood == "logistics" else None
+    return {"pattern": _pattern(options, kind), "num_mixtures": num_mixtures}
+
+
+def _enlarger(options, kind):
+    return {
+        "pattern": _pattern(options, kind),
+        "source_shape": small_shape(kind, options.factor),
+    }
+
+
+def _pattern(options, kind):
     image_shape = token_grid(kind, options.likelihood)
     make = {
         "dense": patterns.Causal,
@@ -71,8 +83,7 @@ def _image(options, kind):
         "strided": lambda: patterns.Strided(options.stride),
         "fixed": lambda: patterns.Fixed(options.stride, options.summary),
     }
-    num_mixtures = options.num_mixtures if options.likelihood == "logistics" else None
-    return {"pattern": make[options.pattern](), "num_mixtures": num_mixtures}
+    return make[options.pattern]()
 
 
 def _sparse(options, kind):

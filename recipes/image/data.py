@@ -43,6 +43,13 @@ class Images(NamedTuple):
         return self.order[np.asarray(places) % len(self)]
 
 
+def shrink(images, factor):
+    """Return the means of `images` (B, H, W, C) over squares of `factor` by `factor`, rounded."""
+    number, height, width, channels = images.shape
+    squares = images.reshape(number, height // factor, factor, width // factor, factor, channels)
+    return np.rint(squares.mean(axis=(2, 4))).astype("int32")
+
+
 def read_images(dataset, data_dir=None, seed=0):
     """Read the three splits of a data set, a dict of `Images`, drawn by a seed.
 

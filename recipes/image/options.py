@@ -6,7 +6,7 @@ import os
 
 from ..model_arguments import ModelArguments
 from ..options import OptionError, RunOptions, ScheduleOptions, SizeOptions, changed, option
-from .shapes import CLASSIFIERS, DATASETS, MODELS, PATTERNS, pattern_sizes
+from .shapes import CLASSIFIERS, DATASETS, ENLARGER, MODELS, PATTERNS, pattern_sizes
 
 _SHAPE = {"metavar": ("ROWS", "COLUMNS")}
 
@@ -73,6 +73,12 @@ class RecipeOptions(
         "(default: 1, a pixel)",
         at_least=1,
     )
+    factor: int | None = option(
+        None,
+        f"of {ENLARGER}: rows and columns of an image for each of the small image that it reads "
+        "(default: 2 for digits, 4 for the others)",
+        at_least=2,
+    )
     batch_size: int = option(32, "images of a step", at_least=1)
     train_images: int = option(60_000, "images to train on", identity=False, at_least=1)
     steps: int | None = changed(ScheduleOptions, "steps", None, "in place of --train-images")
@@ -98,7 +104,8 @@ class RecipeOptions(
         sizes = pattern_sizes(DATASETS[options.dataset], options.likelihood, *given)
         height = DATASETS[options.dataset].image_shape[0]
         patch_size = 1 if options.model == "perceiver" else height // 4
-        return options.fill(**sizes, warmup_steps=options.steps // 10, patch_size=patch_size)
+        sizes |= {"patch_size": patch_size, "factor": max(2, height // 8)}
+        return options.fill(**sizes, warmup_steps=options.steps // 10)
 
     def check(self):
         super().check()
@@ -107,9 +114,11 @@ class RecipeOptions(
                 "--data-dir is where the files of cifar10 and imagenet32 are. "
                 f"Received: --dataset {self.dataset} and --data-dir {self.data_dir}."
             )
+        if self.likelihood == "logistics" and self.model in ("sparse_transformer", ENLARGER):
+            raise OptionError(
+                f"--likelihood logistics is for image_transformer. Received: --model {self.model}."
+            )
         if self.model == "sparse_transformer":
-            if self.likelihood == "logistics":
-                raise OptionError("--likelihood logistics is for image_transformer.")
             if self.pattern.startswith("block_local"):
                 raise OptionError(
                     "--pattern must be dense, strided or fixed for sparse_transformer. "
@@ -117,6 +126,8 @@ class RecipeOptions(
                 )
         if self.model in CLASSIFIERS:
             self._check_classifier()
+        if self.model == ENLARGER:
+            self._check_enlarger()
         if self.likelihood == "logistics" and self.temperature != 1:
             raise OptionError("--temperature is for --likelihood categorical.")
 
@@ -135,6 +146,13 @@ class RecipeOptions(
             raise OptionError(
                 f"--patch-size must divide the images, {kind.image_shape[:2]}. "
                 f"Received: --patch-size {self.patch_size}."
+            )
+
+    def _check_enlarger(self):
+        shape = DATASETS[self.dataset].image_shape[:2]
+        if any(length % self.factor for length in shape):
+            raise OptionError(
+                f"--factor must divide the images, {shape}. Received: --factor {self.factor}."
             )
 
     def identity(self):

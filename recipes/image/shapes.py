@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 CLASSIFIERS = ("vit", "perceiver")
-MODELS = ("image_transformer", "sparse_transformer", *CLASSIFIERS)
+ENLARGER = "super_resolution_transformer"
+MODELS = ("image_transformer", "sparse_transformer", ENLARGER, *CLASSIFIERS)
 PATTERNS = ("dense", "block_local_1d", "block_local_2d", "strided", "fixed")
 # The Image Transformer's 1-D block; smaller images have four blocks.
 _BLOCK = 256
@@ -28,6 +29,12 @@ def token_grid(kind, likelihood):
     """Return the rows of an image and the tokens of a row: one a value, or one a pixel."""
     height, width, channels = kind.image_shape
     return height, width if likelihood == "logistics" else width * channels
+
+
+def small_shape(kind, factor):
+    """Return the shape of images whose pixels are squares of `factor` by `factor` pixels."""
+    height, width, channels = kind.image_shape
+    return height // factor, width // factor, channels
 
 
 def pattern_sizes(kind, likelihood, block_length=None, stride=None):

@@ -14,12 +14,15 @@ from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from .architectures import build
 from .batches import OrderedBatches, ShuffledBatches
-from .data import Images, read_images
-from .shapes import CLASSIFIERS, DATASETS
+from .data import Images, read_images, shrink
+from .shapes import CLASSIFIERS, DATASETS, ENLARGER, small_shape
 
 
 def run(options, started):
-    kind = ClassifierRun if options.model in CLASSIFIERS else ImageRun
+    if options.model in CLASSIFIERS:
+        kind = ClassifierRun
+    else:
+        kind = EnlargerRun if options.model == ENLARGER else ImageRun
     kind(options).execute(started)
 
 
@@ -143,6 +146,37 @@ class ImageRun(ImagesRun):
             weighted_metrics=[metrics.BitsPerDim(likelihood=self._likelihood)],
             jit_compile=JIT_COMPILE,
         )
+
+
+class EnlargerRun(ImageRun):
+    """Run of a model that enlarges images, trained on images and their means over squares."""
+
+    def sample(self):
+        """Enlarge test images; write each one's small image, sample and truth side by side."""
+        from keras_attn import export
+
+        truth = self.splits["test"].take(range(self.options.samples)).astype("int32")
+        small = self._shrink(truth)
+        enlarger = export.ImageEnlarger(self.model, self._strategy())
+        images = enlarger.generate(small, self.options.seed)["images"].numpy()
+        factor = self.options.factor
+        enlarged = small.repeat(factor, axis=1).repeat(factor, axis=2)
+        rows = np.stack([enlarged, images, truth], axis=1).reshape(-1, *self.kind.image_shape)
+        write_image_grid(rows, self.kind.num_values, self.path("samples.png"), columns=12)
+        return images
+
+    def _encode(self, images, labels):
+        inputs, targets = super()._encode(images, labels)
+        source_ids = np.asarray(self._source.encode(self._shrink(images)))
+        return {"source_ids": source_ids, "target_ids": inputs["token_ids"]}, targets
+
+    def _shrink(self, images):
+        return shrink(images, self.options.factor)
+
+    def _compile(self):
+        super()._compile()
+        shape = small_shape(self.kind, self.options.factor)
+        self._source = models.ImageTokens(shape, self.kind.num_values)
 
 
 class ClassifierRun(ImagesRun):
