@@ -9,7 +9,7 @@ from keras_attn import layers, losses, patterns, positions, scores, viz
 from keras_attn.catalogue.diagrams import DIAGRAMS, draw_diagram, model_row
 from keras_attn.catalogue.entries import sections
 from keras_attn.viz.figure import new_figure
-from keras_attn.viz.patterns import examples, pair_weights
+from keras_attn.viz.patterns import examples
 
 LENGTH = 24
 
@@ -27,21 +27,9 @@ def draw_pattern(title):
     return viz.plot_pattern(dict(examples())[title], LENGTH)
 
 
-def draw_image_pattern(image_shape, query_shape, flange, query):
-    """Draw the keys of one pixel of an image; a rectangle marks the block of this pixel."""
+def draw_image_pattern(image_shape, query_shape, flange):
     pattern = patterns.BlockLocal2D(image_shape, query_shape, flange)
-    order = patterns.block_raster_order(image_shape, query_shape)
-    rank = int(np.flatnonzero(order == np.ravel_multi_index(query, image_shape))[0])
-    image = np.zeros(len(order))
-    image[order] = pair_weights(pattern, len(order))[0, rank] * 0.5
-    image[order[rank]] = 1
-    figure, axes = _axes("column", "row", 2.4)
-    axes.imshow(image.reshape(image_shape), cmap="Blues", vmin=0, vmax=1)
-    left, top = (query[i] // query_shape[i] * query_shape[i] - 0.5 for i in (1, 0))
-    right, bottom = left + query_shape[1], top + query_shape[0]
-    axes.plot([left, right, right, left, left], [top, top, bottom, bottom, top], color="black")
-    axes.set_title("a query (dark), its keys, its block", size=9)
-    return figure
+    return viz.plot_pattern(pattern, image_shape=image_shape, pixels=[(2, 12), (6, 9)])
 
 
 def draw_distances(name, *arguments, length=24):
@@ -249,7 +237,7 @@ def _models():
 # Functions and their arguments, by the value's name in keras_attn.
 DRAWINGS = {
     **_patterns(),
-    "patterns.BlockLocal2D": (draw_image_pattern, (12, 18), (4, 6), (2, 3), (6, 9)),
+    "patterns.BlockLocal2D": (draw_image_pattern, (12, 18), (4, 6), (2, 3)),
     "scores.ALiBi": (draw_distances, "ALiBi"),
     "scores.T5Bias": (draw_distances, "T5Bias", 8, 20),
     "scores.Disentangled": (draw_distances, "Disentangled", 6, 20),

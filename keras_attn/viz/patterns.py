@@ -1,5 +1,6 @@
 """Pictures of patterns as matrices of queries and keys."""
 
+import math
 import textwrap
 
 import keras
@@ -8,32 +9,39 @@ from keras import ops
 
 from keras_attn import patterns
 from keras_attn.attention.inputs import AttentionInputs, PositionRange
-from keras_attn.ops.checks import check_shape, check_sizes
+from keras_attn.ops.checks import check_shape, check_sizes, check_that
 from keras_attn.scores import SharedQK
 from keras_attn.viz.figure import new_figure
+from keras_attn.viz.pixels import check_image_shape, check_pixels, draw_pixel, raster_order
 
 # Up to this length the cells of a picture have edges.
 LONGEST_GRID = 64
 EDGE = "#d9dee3"
 
 
-def plot_pattern(pattern, length, vectors=None, inputs=None):
+def plot_pattern(pattern, length=None, vectors=None, inputs=None, image_shape=None, pixels=None):
     """Return a figure of the allowed pairs: a row per query, a column per key, a panel per head.
 
     An allowed pair is dark, a forbidden pair white. The shade of a soft pattern, such as a built
-    `AdaptiveSpan`, is the factor of the pair's weight.
+    `AdaptiveSpan`, is the factor of the pair's weight. With an `image_shape` there is a panel per
+    head and pixel in place: the image, whose dark pixels are those that the framed one attends to.
 
     Args:
         pattern: name or object of the pattern axis.
-        length: int. Number of positions T, of queries and keys alike.
+        length: int. Number of positions T, of queries and keys alike; may be left out with
+            `image_shape`.
         vectors: (T, H), the keys, for a pattern that depends on them, such as `LSH`; by default
             random.
         inputs: (T, D), the layer's inputs, for an `AdaptiveSpan(dynamic=True)`, whose spans depend
             on them.
+        image_shape: (height, width) of an image whose pixels are the positions, in raster order,
+            and for `BlockLocal2D` in that of its blocks.
+        pixels: list of (row, column) of the queries to draw; by default four.
 
     Raises:
-        ValueError: if the pattern has weights and is not built, a dynamic span gets no `inputs`, or
-            the number of `vectors` or `inputs` is not `length`.
+        ValueError: if the pattern has weights and is not built, a dynamic span gets no `inputs`,
+            the number of `vectors` or `inputs` is not `length`, or the image is not that of the
+            pattern.
         ImportError: if Matplotlib is not installed.
 
     Example:
@@ -48,13 +56,20 @@ def plot_pattern(pattern, length, vectors=None, inputs=None):
         figure 3.
     """
     pattern = patterns.get(pattern)
+    if image_shape is None:
+        check_that(pixels is None, "None without `image_shape`", pixels=pixels)
+    else:
+        image_shape = check_image_shape(image_shape, length)
+        length = math.prod(image_shape)
+        pixels, order = check_pixels(pixels, image_shape), raster_order(pattern, image_shape)
     heads = pair_weights(pattern, length, vectors, inputs)
+    titles = [_head_title(pattern, number, len(heads)) for number in range(len(heads))]
+    if image_shape is not None:
+        return _pixel_figure(heads, titles, pixels, order, image_shape)
     figure = new_figure(3.4 * len(heads), 3.8)
     panels = figure.subplots(1, len(heads), squeeze=False)[0]
-    for number, (axes, weights) in enumerate(zip(panels, heads, strict=True)):
-        of_head = pattern.patterns[number] if isinstance(pattern, patterns.PerHead) else pattern
-        is_only = of_head is pattern and len(heads) == 1
-        _draw(axes, weights, repr(pattern) if is_only else f"head {number}: {of_head!r}")
+    for axes, weights, title in zip(panels, heads, titles, strict=True):
+        _draw(axes, weights, title)
     return figure
 
 
@@ -165,6 +180,22 @@ def pair_weights(pattern, length, vectors=None, inputs=None):
     logs = np.broadcast_to(logs.reshape(-1, length, length), shape)
     top = np.max(logs, axis=-1, keepdims=True)
     return np.exp(logs - np.where(np.isfinite(top), top, 0))
+
+
+def _head_title(pattern, number, num_heads):
+    of_head = pattern.patterns[number] if isinstance(pattern, patterns.PerHead) else pattern
+    is_only = of_head is pattern and num_heads == 1
+    return repr(pattern) if is_only else f"head {number}: {of_head!r}"
+
+
+def _pixel_figure(heads, titles, pixels, order, image_shape):
+    figure = new_figure(2.6 * len(pixels), 2.9 * len(heads))
+    panels = figure.subplots(len(heads), len(pixels), squeeze=False)
+    for row, weights, title in zip(panels, heads, titles, strict=True):
+        for axes, pixel in zip(row, pixels, strict=True):
+            draw_pixel(axes, weights, pixel, order, image_shape)
+        row[0].set_title(textwrap.fill(title, 28), size=8.5, family="monospace")
+    return figure
 
 
 def _draw(axes, weights, title):

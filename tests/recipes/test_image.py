@@ -90,6 +90,27 @@ def test_a_run_writes_card_samples_and_export(tmp_path, capsys, likelihood):
 
 
 @pytest.mark.slow
+def test_super_resolution_draws_the_small_image_the_sample_and_the_truth(tmp_path):
+    options = ("--model", "super_resolution_transformer", "--seed", "5")
+    assert run(tmp_path, *options) == 0
+    assert card(tmp_path)["results"]["test"]["metric"] == "bits_per_dim"
+    truth = read_images("digits", seed=5)["test"].take(range(3)).astype("int32")
+    small = np.zeros((3, 4, 4, 1), "int32")
+    for cell in np.ndindex(3, 4, 4):
+        image, row, column = cell
+        square = truth[image, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
+        small[cell] = round(square.sum() / 4)
+    export = tf.saved_model.load(str(tmp_path / "export" / "1")).signatures
+    drawn = export["generate"](images=tf.constant(small), seed=tf.constant(5))["images"].numpy()
+    cells = []
+    for image in range(3):
+        enlarged = np.kron(small[image, ..., 0], np.ones((2, 2)))[..., None]
+        cells += [enlarged, drawn[image], truth[image]]
+    picture = np.round(imread(tmp_path / "samples.png") * 255)
+    np.testing.assert_array_equal(picture[..., :3], image_grid(np.stack(cells), 17, columns=12))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["vit", "perceiver"])
 def test_a_classifier_learns_and_its_export_classifies(tmp_path, capsys, model):
     options = ("--model", model, "--steps", "300", "--hidden-dim", "24", "--test-images", "179")
@@ -303,6 +324,9 @@ def test_a_missing_scikit_learn_is_reported(capsys, tmp_path, monkeypatch):
         (("--temperature", "0"), "--temperature must be above 0"),
         (("--dataset", "cifar10"), "--data-dir is where the files of cifar10"),
         (("--data-dir", "x"), "--data-dir is where the files of cifar10"),
+        (("--model", "super_resolution_transformer", "--factor", "3"), "--factor must divide"),
+        (("--factor", "1"), "--factor must be at least 2"),
+        (("--model", "super_resolution_transformer", "--likelihood", "logistics"), "is for image"),
         (("--pattern", "lsh"), "invalid choice: 'lsh'"),
         (("--preset", "gtrxl"), "--preset must be one of sparse_transformer_cifar10"),
         (("--model", "vit", "--patch-size", "3"), "--patch-size must divide the images, (8, 8)."),

@@ -109,3 +109,56 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install 'keras_attn\[viz\]'"):
         plot_pattern(Dense(), 4)
+
+
+@pytest.mark.parametrize("name", ["block_local_1d", "block_local_2d", "strided", "fixed"])
+def test_a_picture_of_a_pixel_shows_the_pixels_that_it_attends_to(name):
+    height, width = shape = 3, 5
+    pattern = {
+        "block_local_1d": patterns.BlockLocal1D(4, lookback=3),
+        "block_local_2d": patterns.BlockLocal2D(shape, (2, 3), flange=(1, 1)),
+        "strided": Strided(width),
+        "fixed": patterns.Fixed(width, summary=2),
+    }[name]
+    cells = [(row, column) for row in range(height) for column in range(width)]
+    if name == "block_local_2d":  # block after block
+        cells.sort(key=lambda cell: (cell[0] // 2, cell[1] // 3, cell))
+    pixels = [(0, 0), (1, 4), (2, 1)]
+    figure = plot_pattern(pattern, image_shape=shape, pixels=pixels)
+    assert len(figure.axes) == len(pixels)
+    for axes, picture, pixel in zip(figure.axes, pictures(figure), pixels, strict=True):
+        query = cells.index(pixel)
+        for key, cell in enumerate(cells):
+            assert picture[cell] == bool(pattern.allowed(np.array([query]), np.array([key])))
+        (frame,) = axes.patches
+        assert frame.get_xy() == (pixel[1] - 0.5, pixel[0] - 0.5)
+
+
+def test_pixels_of_each_head_have_a_row():
+    heads = [Local(2), Strided(4, "column")]
+    figure = plot_pattern(PerHead(heads), 12, image_shape=(3, 4))
+    titles = [axes.get_title().replace("\n", " ") for axes in figure.axes[::4]]
+    assert titles == [f"head {number}: {head!r}" for number, head in enumerate(heads)]
+    assert pictures(figure)[7][1, 1] == 1  # (2, 1) attends to (1, 1), one row above
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ({"length": 7, "image_shape": (2, 3)}, r"`length` must be 6, the pixels of \(2, 3\)"),
+        ({"image_shape": (2, 3, 1)}, "`image_shape` must be two integers"),
+        ({"image_shape": (2, 3), "pixels": [(2, 0)]}, r"inside the image \(2, 3\). Received: pix"),
+        ({"image_shape": (2, 3), "pixels": []}, "`pixels` must be a list"),
+        ({"length": 6, "pixels": [(0, 0)]}, "`pixels` must be None without `image_shape`"),
+        ({}, "`length` must be an integer of at least 1. Received: length=None"),
+    ],
+)
+def test_an_image_that_does_not_fit_is_refused(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        plot_pattern("causal", **arguments)
+
+
+def test_an_image_of_another_shape_than_the_patterns_is_refused():
+    pattern = patterns.BlockLocal2D((2, 6), (2, 3), flange=(1, 1)) & "causal"
+    with pytest.raises(ValueError, match=r"`image_shape` must be \(2, 6\), that of the pattern"):
+        plot_pattern(pattern, image_shape=(3, 4))
