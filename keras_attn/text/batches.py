@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_attn.ops.checks import check_sizes
 from keras_attn.text.datasets import dataset_of, rows_to_feed
-from keras_attn.text.tokenizer import Tokenizer, close_rows
+from keras_attn.text.tokenizer import Tokenizer
 
 PAD, BOS, EOS = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
 
@@ -16,9 +16,9 @@ class TokenBatches(keras.utils.PyDataset):
         rows * max(source length, target length) <= tokens_per_batch        (all padded)
 
     This is the published "4096 tokens a batch": padding and special tokens count, for source and
-    target separately. Pairs form classes by the longer side, rounded up to `multiple`. An epoch
-    shuffles each class, cuts it into full batches, moves the remaining pairs to the next longer
-    class, and shuffles the batches. So the pairs of a batch are random, no batch but the last is
+    target separately. Pairs form buckets by the longer side, rounded up to `multiple`. An epoch
+    shuffles each bucket, cuts it into full batches, moves the remaining pairs to the next longer
+    bucket, and shuffles the batches. So the pairs of a batch are random, no batch but the last is
     small, and the number of batches and their sizes are the same in every epoch. An epoch takes
     O(number of pairs).
 
@@ -97,7 +97,7 @@ class TokenBatches(keras.utils.PyDataset):
         self._tokens_per_batch = tokens_per_batch
         self._distribution = keras.distribution.distribution()
         sides = {"source": sources, "target": targets}
-        lengths = [closed_lengths(*side, max_length=max_length) for side in sides.items()]
+        lengths = [lengths_with_end(*side, max_length=max_length) for side in sides.items()]
         longer = np.max(lengths, axis=0)
         self._by_length = np.argsort(longer, kind="stable")
         self._widths = np.array([self._rounded(length) for length in longer])
@@ -171,7 +171,7 @@ class TokenBatches(keras.utils.PyDataset):
     def _padded(self, rows):
         sources, targets = ([side[row] for row in rows] for side in (self._sources, self._targets))
         source_ids, labels = (
-            close_rows(side, self._rounded(max(map(len, side)) + 1)) for side in (sources, targets)
+            _with_end(side, self._rounded(max(map(len, side)) + 1)) for side in (sources, targets)
         )
         target_ids = np.full_like(labels, PAD)
         target_ids[:, 0] = BOS
@@ -180,14 +180,29 @@ class TokenBatches(keras.utils.PyDataset):
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
 
-def closed_lengths(side, sentences, **limit):
-    """Return lengths with an end token; raise an error that names the line beyond the limit."""
+def _with_end(rows, width):
+    """Return rows of ids (B, width), int32, each with its end token and padded."""
+    padded = np.full((len(rows), width), PAD, np.int32)
+    for ids, row in zip(padded, rows, strict=True):
+        ids[: len(row)] = row
+        ids[len(row)] = EOS
+    return padded
+
+
+def lengths_with_end(side, sentences, **limit):
+    """Return the lengths of sentences with an end token; refuse one beyond the limit by its line.
+
+    Args:
+        side: str. The word for the sentences in the error.
+        sentences: list of int arrays.
+        limit: one keyword, the name and the value of the user's argument; None for no limit.
+    """
     ((name, longest),) = limit.items()
     lengths = np.array([len(sentence) + 1 for sentence in sentences])
     if longest is not None and (lengths > longest).any():
         line = int(np.argmax(lengths > longest))
         raise ValueError(
             f"The {side} of line {line + 1} has {lengths[line]} tokens with its end token, more "
-            f"than the maximum. Received: {name}={longest}"
+            f"than the maximum. Received: {name}={longest}."
         )
     return lengths

@@ -36,17 +36,17 @@ class ByteLevelBPE(Tokenizer):
 
     Use it for GPT-2, RoBERTa, BART, LLaMA 3 and Qwen, from `vocab.json` and `merges.txt`.
 
-    No text is unknown, and valid UTF-8 comes back from `decode` byte by byte. The ids equal those
-    of Hugging Face's tokenizer, but for the texts of special tokens, such as "<|endoftext|>", which
-    are text here. U+10FFFE and U+10FFFF, which are no characters, must not stand in a text. A pair
-    counts as merged if its join is, as in SentencePiece, whose operation merges in the graph.
+    No text is unknown, and `decode` gives valid UTF-8 back byte by byte. The ids equal those of
+    Hugging Face's tokenizer, except that special tokens, such as "<|endoftext|>", are plain text if
+    they occur in a text. U+10FFFE and U+10FFFF, which are no characters, must not occur. A pair is
+    merged if its join is a piece, as in SentencePiece, whose operation merges in the graph.
     Encoding a word of n bytes takes O(n log n); a batch encodes each of its words once.
 
     Args:
         vocabulary: dict of the id of each token, in the letters that GPT-2 writes for bytes.
         merges: list of "a b", the pairs in the order in which they were learned.
         pattern: "gpt2", "llama3" or "qwen2". The expression that splits a text into words.
-        special_tokens: dict of the ids of more tokens, which `decode` drops.
+        special_tokens: dict of the ids of more tokens. No text becomes one; `decode` drops them.
         pad_id, bos_id, eos_id: ints or None. Ids of the special tokens.
         template: a `Template`, the special tokens around a text. None for none.
         normal_form: "NFC" or None. Normal form of Unicode to bring a text to.
@@ -54,8 +54,8 @@ class ByteLevelBPE(Tokenizer):
         ignore_merges: bool. A word in the vocabulary is one token even if no merges make it.
 
     Raises:
-        ValueError: if `pattern` is another, or `vocabulary` lacks a letter of a byte or repeats an
-            id.
+        ValueError: if `pattern` or `normal_form` is another, or `vocabulary` lacks the letter of a
+            byte.
         ImportError: if sentencepiece, or on TensorFlow tensorflow-text, is not installed, or,
             where Python tokenizes, regex.
 
@@ -148,9 +148,9 @@ class ByteLevelBPE(Tokenizer):
 
     def _split(self, text):
         words = self._splitter.split(text)
-        distinct, places = tf.unique(words.flat_values)
+        distinct, indices = tf.unique(words.flat_values)
         ids = self._merged(as_letters(distinct))
-        return words.with_values(tf.gather(ids, places)).merge_dims(1, 2)
+        return words.with_values(tf.gather(ids, indices)).merge_dims(1, 2)
 
     def _merged(self, words):
         """Return the ids of words in letters, ragged (W, ids)."""

@@ -1,4 +1,4 @@
-"""Words of byte-level BPE, and the letters that stand for bytes."""
+"""Words of byte-level BPE, and the letters that represent bytes."""
 
 from keras_attn.text.packages import load_regex, load_tensorflow_text
 from keras_attn.text.regex_steps import WHITE_SPACE, normalize, replace, valid
@@ -16,8 +16,8 @@ PATTERNS = {
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     ),
 }
-# Two code points that no text holds. The border stands in white space before its last character,
-# if that one belongs to the next word. `regex_split` ends a text at NUL.
+# Two code points that no text holds. The first is put into white space before its last character
+# if that one belongs to the next word. The second replaces NUL, at which `regex_split` ends a text.
 _BORDER, _NUL = "\U0010ffff", "\U0010fffe"
 
 

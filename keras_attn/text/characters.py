@@ -10,7 +10,7 @@ import numpy as np
 from keras_attn.ops.checks import check_sizes
 from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string, tf
 
-_NUM_MARKS = len(Tokenizer.marks)
+_NUM_SPECIAL = len(Tokenizer.default_special_tokens)
 
 
 class Characters(Tokenizer):
@@ -56,11 +56,11 @@ class Characters(Tokenizer):
                     "`characters` must not have U+FFFD, which stands for unknown characters, nor "
                     f"lone surrogates. Received: {character!r}"
                 )
-        self.vocabulary_size = _NUM_MARKS + len(characters)
+        self.vocabulary_size = _NUM_SPECIAL + len(characters)
         self._characters = characters
         self._surfaces = self._surfaces_of(characters)
         if tf is not None:
-            ids = tf.range(_NUM_MARKS, self.vocabulary_size, dtype=tf.int32)
+            ids = tf.range(_NUM_SPECIAL, self.vocabulary_size, dtype=tf.int32)
             table = tf.lookup.KeyValueTensorInitializer(tf.constant(list(characters)), ids)
             self._ids = tf.lookup.StaticHashTable(table, default_value=self.unk_id)
 
@@ -70,15 +70,16 @@ class Characters(Tokenizer):
 
         Args:
             sentences: iterable of str.
-            vocabulary_size: int. The most ids, with the four marks; None takes every character.
+            vocabulary_size: int. The most ids, the four special tokens included; None takes every
+                character.
 
         Raises:
             ValueError: if `vocabulary_size` is too small, or the sentences hold no character.
         """
         limit = None
         if vocabulary_size is not None:
-            check_sizes(least=_NUM_MARKS + 1, vocabulary_size=vocabulary_size)
-            limit = vocabulary_size - _NUM_MARKS
+            check_sizes(least=_NUM_SPECIAL + 1, vocabulary_size=vocabulary_size)
+            limit = vocabulary_size - _NUM_SPECIAL
         check_no_string(sentences=sentences)
         counts = collections.Counter(itertools.chain.from_iterable(sentences))
         ranked = sorted(filter(_may_learn, counts), key=lambda c: (-counts[c], c))
@@ -87,7 +88,7 @@ class Characters(Tokenizer):
         return cls("".join(ranked[:limit]))
 
     def vocabulary(self):
-        return [*self.marks, *self._characters]
+        return [*self.default_special_tokens, *self._characters]
 
     def to_bytes(self):
         return json.dumps({"characters": self._characters}, ensure_ascii=False).encode()
@@ -107,7 +108,7 @@ class Characters(Tokenizer):
         """Ids by code point, with an unknown one at the end for all greater code points."""
         codes = list(map(ord, self._characters))
         ids = np.full(max(codes) + 2, self.unk_id, "int32")
-        ids[codes] = np.arange(_NUM_MARKS, self.vocabulary_size)
+        ids[codes] = np.arange(_NUM_SPECIAL, self.vocabulary_size)
         return ids
 
     def _split_in_python(self, sentences):

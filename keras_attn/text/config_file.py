@@ -12,7 +12,7 @@ def write(class_name, config):
 
 
 def class_name_of(content):
-    """Return the class that a file's content names, or None."""
+    """Return the name of the class in a file's content, or None."""
     try:
         return json.loads(content)["class_name"]
     except (ValueError, KeyError, TypeError):

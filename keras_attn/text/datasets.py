@@ -12,10 +12,10 @@ def dataset_of(one_pass, signature, num_batches):
     Batches are structures of arrays (B, ...) whose `tf.TensorSpec`s are the `signature`; a number
     of rows that is known there stays known.
 
-    In the scope of a `tf.distribute` strategy it is a `tf.distribute.DistributedDataset`, which
-    `fit`, `evaluate` and `predict` also take: each replica gets its own rows of each batch, the
-    first replica the first rows. Several processes must all make the same batches. Rows of zeros
-    fill a batch whose rows do not divide by the replicas.
+    In the scope of a `tf.distribute` strategy the result is a `tf.distribute.DistributedDataset`,
+    which `fit`, `evaluate` and `predict` also take: each replica gets its own rows of each batch,
+    the first replica the first rows. Several processes must all make the same batches. Rows of
+    zeros fill a batch whose number of rows is no multiple of the replicas.
     """
     import tensorflow as tf
 

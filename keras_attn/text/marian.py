@@ -13,7 +13,7 @@ from keras_attn.text.template import Template
 from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer
 
 _CODE = r"(?s)^>>.*?<<"  # of the language to translate to
-_MARKS = ("<pad>", "<unk>", "</s>")
+_SPECIAL_TOKENS = ("<pad>", "<unk>", "</s>")
 
 
 class Marian(Tokenizer):
@@ -24,18 +24,18 @@ class Marian(Tokenizer):
     Use it for Marian and OPUS-MT, from `source.spm`, `target.spm` and `vocab.json`.
 
     `encode` reads source texts and `decode` writes target texts; `for_targets()` encodes target
-    texts. A text that begins with ">>" and holds "<<" begins with a code, which is one token. The
-    ids equal those of Hugging Face's tokenizer, but for the texts of special tokens, such as
-    "</s>", which are text here. `bos_id` is `pad_id`, with which Marian's decoders start. Encoding
-    a sentence of T characters takes O(T log T).
+    texts. A text that begins with ">>" and holds "<<" begins with the code of a language, which is
+    one token. The ids equal those of Hugging Face's tokenizer, except that special tokens, such as
+    "</s>", are plain text if they occur in a text. `bos_id` is `pad_id`, with which Marian's
+    decoders start. Encoding a sentence of T characters takes O(T log T).
 
     Args:
         source_model, target_model: bytes. Serialised SentencePiece models.
         vocabulary: dict of the id of each piece, `<pad>`, `<unk>` and `</s>` among them.
-        target_vocabulary: dict. That of the target texts, if it is another one.
+        target_vocabulary: dict. The vocabulary of target texts, if it differs.
 
     Raises:
-        ValueError: if a model is none, or a vocabulary lacks one of the three.
+        ValueError: if the bytes are no SentencePiece model, or a vocabulary lacks one of the three.
         ImportError: if sentencepiece, or on TensorFlow tensorflow-text, is not installed.
 
     Example:
@@ -56,8 +56,9 @@ class Marian(Tokenizer):
     def __init__(self, source_model, target_model, vocabulary, target_vocabulary=None):
         super().__init__()
         for name, given in (("vocabulary", vocabulary), ("target_vocabulary", target_vocabulary)):
-            lacks = [] if given is None else [mark for mark in _MARKS if mark not in given]
-            check_that(not lacks, f"a dict that holds {', '.join(_MARKS)}", **{name: f"no {lacks}"})
+            lacks = [] if given is None else [x for x in _SPECIAL_TOKENS if x not in given]
+            wanted = f"a dict that holds {', '.join(_SPECIAL_TOKENS)}"
+            check_that(not lacks, wanted, **{name: f"no {lacks}"})
         # Not a dict: TensorFlow would wrap its content, and search it for variables.
         self._arguments = types.SimpleNamespace(
             source_model=source_model,
@@ -66,7 +67,7 @@ class Marian(Tokenizer):
             target_vocabulary=target_vocabulary and dict(target_vocabulary),
         )
         self._processor = processor(source_model)
-        self.pad_id, self.unk_id, self.eos_id = (vocabulary[mark] for mark in _MARKS)
+        self.pad_id, self.unk_id, self.eos_id = (vocabulary[token] for token in _SPECIAL_TOKENS)
         self.bos_id = self.pad_id
         self.template = Template(end=(self.eos_id,))
         self.vocabulary_size = max((target_vocabulary or vocabulary).values()) + 1

@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text.batches import BOS, EOS, PAD, TokenBatches, closed_lengths
+from keras_attn.text.batches import BOS, EOS, PAD, TokenBatches, lengths_with_end
 
 
 class PackedBatches(TokenBatches):
@@ -13,10 +13,10 @@ class PackedBatches(TokenBatches):
 
     Other sentences take the place of padding, and all batches have one shape, so that one graph is
     traced or compiled. The models of `keras_attn` take the segment ids: each sentence has the loss
-    and the gradient that it has alone. Attention computes the scores of whole rows up to 511
-    tokens; in longer rows that of "causal" layers has a window as wide as the longest sentence. So
-    rows as long as the longest sentence are the fastest. Neither side of a pair is cut, and both
-    have the same segment number in their row.
+    and the gradient that it has alone. In rows of up to 511 tokens attention computes the scores of
+    all pairs of the row; in longer rows "causal" layers compute a window as wide as the longest
+    sentence. So rows as long as the longest sentence are the fastest. Neither side of a pair is
+    cut, and both have the same segment number in their row.
 
     Pairs are packed once, by their lengths: the longest first, each into the first row with space
     for both sides. An epoch shuffles pairs of the same lengths among their slots, then the rows. So
@@ -80,7 +80,7 @@ class PackedBatches(TokenBatches):
         self._has_sources = sources is not None
         sources = targets if sources is None else sources
         for side in (("target", targets), ("source", sources)):
-            closed_lengths(*side, row_length=row_length)
+            lengths_with_end(*side, row_length=row_length)
         self._shape = tokens_per_batch // row_length, row_length
         self._slots = None
         options = {"multiple": 1, "shuffle": shuffle, "seed": seed, **kwargs}
@@ -133,10 +133,15 @@ class PackedBatches(TokenBatches):
 def first_fit(lengths, capacity):
     """Pack items into rows by first fit: the longest first, each into the first row with space.
 
-    Items of the same lengths are packed in one step, which gives the same rows. `lengths` (P, K)
-    are of P items in K dimensions, in each of which a row has the length `capacity`. Return the
-    kind of each item, and the row of each slot (P,): slots are those of the first kind, then those
-    of the second, and so on.
+    All items of the same lengths, a kind, are packed in one step, which gives the same rows.
+
+    Args:
+        lengths: int (P, K), the lengths of P items in K dimensions.
+        capacity: int. The length of a row in each dimension.
+
+    Returns:
+        The kind of each item (P,), and the row of each slot (P,): first the slots of the items of
+        kind 0, then those of kind 1, and so on.
     """
     sizes, kinds, counts = np.unique(lengths, axis=0, return_inverse=True, return_counts=True)
     order = np.lexsort((*sizes.T, sizes.max(axis=1)))[::-1]

@@ -34,7 +34,7 @@ def lower(text):
 
 
 def valid(text):
-    """Return text in which U+FFFD stands for the bytes that are not UTF-8."""
+    """Return text with U+FFFD in place of the bytes that are not UTF-8."""
     if isinstance(text, bytes):
         return text.decode(errors="replace")
     if isinstance(text, str):

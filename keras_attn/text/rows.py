@@ -37,7 +37,7 @@ def repeat(ids, rows):
 
 
 def join(parts):
-    """Concatenate rows with rows; ids that `repeat` made may stand among them."""
+    """Concatenate several lists of rows row by row; some may be results of `repeat`."""
     if isinstance(parts[0], list):
         return [np.concatenate(row) for row in zip(*parts, strict=True)]
     return tf.concat(parts, axis=1)

@@ -16,9 +16,10 @@ class SegmentStreams(keras.utils.PyDataset):
 
     One long text is cut into `batch_size` parts, whose lengths differ by one token at most, and
     each row reads a part; the last token of a part is the first of the next part, so that each
-    token but the first of all is predicted once. Of several texts (documents, episodes) a row reads
-    one from its start to its end, then the next unread one, in a new segment. After the end of a
-    text or a part, and when no text is left for a row, the rest of a segment is padding, 0.
+    token but the first of all is predicted once. If there are several texts (documents, episodes),
+    a row reads one from its start to its end, then the next unread one, in a new segment. After
+    the end of a text or a part, and when no text is left for a row, the rest of a segment is
+    padding, 0.
 
     `reset` is 1 if a row's segment begins a text or a part: then a memory of the row must be
     emptied, as `keras_attn.memory.StatefulSegments` does. (It is an integer, because Keras averages
@@ -36,8 +37,8 @@ class SegmentStreams(keras.utils.PyDataset):
         `streams[i]` is `({"token_ids": (B, T), "reset": (B,)}, targets (B, T))`, all int32.
 
     Raises:
-        ValueError: if a size is below 1, a text has fewer than two tokens, is not one of integers
-            above 0, or one long text has not a token to predict for each row.
+        ValueError: if a size is below 1, a text has fewer than two tokens or ids that are no
+            integers above 0, or one long text lacks a token to predict for each row.
 
     Example:
         >>> from keras_attn.text import SegmentStreams
@@ -93,7 +94,7 @@ class SegmentStreams(keras.utils.PyDataset):
         return dataset_of(lambda: map(self.batch, range(len(self))), signature, len(self))
 
     def _schedule(self):
-        """Return the text and its start, or None, for each row of each batch."""
+        """Return for each batch the text, or None, and the start of the segment of each row."""
         plan, unread = [], iter(range(len(self._texts)))
         rows = [(None, 0)] * self._batch_size
         while True:
@@ -120,8 +121,8 @@ def _checked(text, name):
             f"Received: shape={text.shape}, dtype={text.dtype}."
         )
     if text.min() <= _PAD:
-        place = int(np.argmax(text <= _PAD))
-        received = f"Received: {text[place]} at place {place}."
+        position = int(np.argmax(text <= _PAD))
+        received = f"Received: {text[position]} at position {position}."
         raise ValueError(f"{name} must have token ids above {_PAD}, which is padding. {received}")
     return text
 

@@ -1,4 +1,4 @@
-"""Tokenizer of subword units."""
+"""Tokenizer of subword units that a SentencePiece model holds."""
 
 import functools
 import io
@@ -29,14 +29,14 @@ class SentencePiece(Tokenizer):
     exported graph contains the model; it needs the operations of TensorFlow Text, but no file.
 
     The special ids are those of the model. A model that has padding and no first token, such as
-    T5's, starts its targets with `pad_id`: `bos_id` is `pad_id`. The ids are those of the library
-    that trained the model. Hugging Face's own code differs from it in some combining characters,
-    for LLaMA in texts that begin with a space, and where a text holds a special token, "</s>".
+    T5's, starts its targets with `pad_id`: `bos_id` is `pad_id`. The ids are those of the
+    SentencePiece library. Hugging Face's own code differs from it in some combining characters, for
+    LLaMA in texts that begin with a space, and in texts in which a special token, "</s>", occurs.
 
     Args:
         model_proto: bytes. A serialised SentencePiece model.
-        template: a `Template`, the special tokens around a text. None ends each text with eos, if
-            the model has that.
+        template: a `Template`, the special tokens around a text. None ends each text with `eos_id`,
+            if the model has one.
         special_tokens: dict of the ids of more tokens, such as T5's `<extra_id_0>`, above those of
             the model. No text becomes such an id, and `decode` drops them.
         pad_id: int. Id of padding, if the model has none.
@@ -93,8 +93,8 @@ class SentencePiece(Tokenizer):
 
         Args:
             sentences: iterable of str.
-            vocabulary_size: int. The most pieces to learn, with the four marks; a small text
-                yields fewer. It must hold every character of the text.
+            vocabulary_size: int. The most pieces to learn, the four special tokens included; a
+                small text yields fewer. It must hold every character of the text.
             model_type: "unigram" or "bpe".
             character_coverage: float. Share of the text's characters that get a piece, the rarest
                 being left out. All by default; 0.9995 suits a large text in Chinese or Japanese.
@@ -210,9 +210,10 @@ def _readable(error, vocabulary_size, character_coverage, normalization):
     too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
     if too_small:
         return ValueError(
-            f"`vocabulary_size` must be at least {too_small[1]}, to hold the four marks and every "
-            f"character that `character_coverage` asks for. Received: {received}"
+            f"`vocabulary_size` must be at least {too_small[1]}, to hold the four special tokens "
+            f"and every character that `character_coverage` asks for. Received: {received}."
         )
     return ValueError(
-        f"SentencePiece cannot train with {received}, normalization={normalization!r}: {error}"
+        f"SentencePiece cannot train: {error}. "
+        f"Received: {received}, normalization={normalization!r}."
     )

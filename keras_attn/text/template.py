@@ -60,7 +60,7 @@ class Template:
     def around_pair(self, first, second, max_length=None):
         """Return rows with the special tokens of a pair, and rows of their segments.
 
-        With `max_length` the longer text of a pair is cut first, then both by turns.
+        With `max_length` the longer text of a pair is cut first, then both equally.
         """
         special = len(self.start) + len(self.middle) + len(self.end)
         if max_length is not None:
@@ -76,7 +76,7 @@ class Template:
 
 
 def _shared(first, second, available):
-    """Return the lengths that two texts keep in `available` ids."""
+    """Return the lengths to which two texts are cut, together at most `available`."""
     xp = np if tf is None or not tf.is_tensor(first) else tf
     short = xp.minimum(first, second)
     long = xp.minimum(xp.maximum(first, second), xp.maximum(short, available - short))

@@ -37,7 +37,8 @@ class Tokenizer(_Module):
         pad_id, unk_id, bos_id, eos_id: ints or None. Ids of padding, of unknown text, of the first
             and of the last token. Without `pad_id` rows are padded with `eos_id`.
         template: a `Template`. The special tokens around a text or a pair.
-        marks: the texts of the four ids in a vocabulary that this library makes.
+        default_special_tokens: tuple of str. The texts of these four ids in a vocabulary that this
+            library learns.
 
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 5.1.
     """
@@ -46,7 +47,7 @@ class Tokenizer(_Module):
     unk_id = 1
     bos_id = 2
     eos_id = 3
-    marks = ("<pad>", "<unk>", "<s>", "</s>")
+    default_special_tokens = ("<pad>", "<unk>", "<s>", "</s>")
     template = Template(middle=(3,), end=(3,))
 
     def encode(self, text, max_length=None):
@@ -67,12 +68,12 @@ class Tokenizer(_Module):
         return pad(self.template.around(self._rows(text=text), max_length), self.fill_id)
 
     def encode_pair(self, first, second, max_length=None):
-        """Turn two batches of strings into padded rows that hold one text of each.
+        """Turn two batches of strings into padded rows, each with one text of both.
 
         Args:
             first, second: string tensors or lists of strings (B,).
-            max_length: int. Longest row, special tokens included. Of a pair that is longer, the
-                longer text loses its end until both are equally long, then both do.
+            max_length: int. Longest row, special tokens included. In a longer pair the longer text
+                loses its end until both are equally long, then both lose theirs.
 
         Returns:
             ids: int32 (B, T), padded with `pad_id`.
@@ -129,8 +130,8 @@ class Tokenizer(_Module):
 
         Returns:
             String tensor of the shape of `ids`: empty for `pad_id`, `bos_id` and `eos_id`, U+FFFD
-            for `unk_id` and ids outside the vocabulary. A row, joined, is the result of `decode`,
-            but for spaces in front, which SentencePiece counts to the first word.
+            for `unk_id` and ids outside the vocabulary. The texts of a row, joined, are the result
+            of `decode`, which removes the space that SentencePiece puts before the first word.
         """
         if tf is None:
             return self._surfaces[self._known(np.asarray(ids))]
@@ -163,18 +164,19 @@ class Tokenizer(_Module):
         return (ends == 0) & (ids != pad) & (ids != bos)
 
     def _known(self, ids):
-        """Replace ids outside the vocabulary by `unk_id`, or by V where there is none."""
+        """Replace ids outside the vocabulary by `unk_id`, or by V if the tokenizer has none."""
         where = tf.where if tf is not None and tf.is_tensor(ids) else np.where
         unknown = self.vocabulary_size if self.unk_id is None else self.unk_id
         return where((ids >= 0) & (ids < self.vocabulary_size), ids, unknown)
 
     def _surfaces_of(self, texts):
-        """Return the text of each id as bytes, from the texts of all ids that are no marks."""
-        marks = [REPLACEMENT if i == self.unk_id else "" for i in range(len(self.marks))]
-        return np.array([text.encode() for text in [*marks, *texts]], object)
+        """Return the text of each id as bytes, given those of all ids but the special tokens."""
+        number = len(self.default_special_tokens)
+        special = [REPLACEMENT if i == self.unk_id else "" for i in range(number)]
+        return np.array([text.encode() for text in [*special, *texts]], object)
 
     def vocabulary(self):
-        """Return the texts of all ids, a list of V strings, first `marks`."""
+        """Return the texts of all ids, a list of V strings."""
         raise NotImplementedError(f"{type(self).__name__} must define `vocabulary`.")
 
     def get_config(self):
@@ -235,15 +237,6 @@ def check_strings(**argument):
 def _short(value):
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-def close_rows(rows, width):
-    """Return rows of ids (B, width), int32, each with its end token and padded."""
-    closed = np.full((len(rows), width), Tokenizer.pad_id, np.int32)
-    for ids, row in zip(closed, rows, strict=True):
-        ids[: len(row)] = row
-        ids[len(row)] = Tokenizer.eos_id
-    return closed
 
 
 def read_file(path):

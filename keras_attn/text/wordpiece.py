@@ -11,7 +11,7 @@ from keras_attn.text.rows import tf
 from keras_attn.text.template import Template
 from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer
 
-_MARKS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 _IDEOGRAPHS = (
     "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
     "\U0002b920-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
@@ -28,8 +28,8 @@ _CLEAN = [
 _ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
 _ACCENTS = "[\\p{Mn}\u1734\U0001171e]"  # in Unicode 8
 # Words above 100 characters are unknown. The class of all punctuation, repeated 101 times, is too
-# large for TensorFlow's expressions, so that spaces around the punctuation come first. Hugging
-# Face's library has the punctuation of Unicode 8, to which U+166D belonged.
+# large for TensorFlow's expressions, so spaces are put around the punctuation first. Hugging Face's
+# library has the punctuation of Unicode 8, to which U+166D belonged.
 _LONG_WORDS = [
     ("([\\p{P}\u166d])", r" \1 "),
     (f"[^ {_ASCII_PUNCTUATION}]{{101,}}", _NO_WORD),
@@ -45,10 +45,10 @@ class WordPiece(Tokenizer):
 
     Use it for BERT, MiniLM and DistilBERT, from their `vocab.txt`.
 
-    The ids equal those of Hugging Face's tokenizer, but for the texts of special tokens, such as
-    "[SEP]", which are text here, and words with `text.recent_characters`, which are unknown. Time
-    is O(T) for T characters. An exported graph contains the vocabulary; it needs the operations of
-    TensorFlow Text, but no file.
+    The ids equal those of Hugging Face's tokenizer, except that special tokens, such as "[SEP]",
+    are plain text if they occur in a text, and that words with `text.recent_characters` are
+    unknown. Time is O(T) for T characters. An exported graph contains the vocabulary; it needs the
+    operations of TensorFlow Text, but no file.
 
     Args:
         vocabulary: list of V distinct strings, the pieces by id, among them "[PAD]", "[UNK]",
@@ -79,16 +79,16 @@ class WordPiece(Tokenizer):
     def __init__(self, vocabulary, lower_case=True, strip_accents=None, template=None):
         super().__init__()
         pieces = list(vocabulary)
-        if len(set(pieces)) < len(pieces) or not set(_MARKS) <= set(pieces):
+        if len(set(pieces)) < len(pieces) or not set(_SPECIAL_TOKENS) <= set(pieces):
             raise ValueError(
-                f"`vocabulary` must be distinct pieces, {', '.join(_MARKS)} among them. Received: "
-                f"{len(pieces)} pieces, {len(set(pieces))} distinct, "
-                f"without {sorted(set(_MARKS) - set(pieces))}."
+                f"`vocabulary` must be distinct pieces, {', '.join(_SPECIAL_TOKENS)} among them. "
+                f"Received: {len(pieces)} pieces, {len(set(pieces))} distinct, "
+                f"without {sorted(set(_SPECIAL_TOKENS) - set(pieces))}."
             )
         # An array: TensorFlow would wrap a list, and search it for variables.
         self._vocabulary = np.array(pieces, object)
         self.vocabulary_size = len(pieces)
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id = map(pieces.index, _MARKS)
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = map(pieces.index, _SPECIAL_TOKENS)
         end = (self.eos_id,)
         as_bert = Template((self.bos_id,), end, end, second_segment=1)
         self.template = as_bert if template is None else Template.of(template)
@@ -121,12 +121,12 @@ class WordPiece(Tokenizer):
         return [np.array(row, "int32") for row in ids]
 
     def _pieces_of(self, word):
-        """Return the ids of a word."""
+        """Return the ids of a word's longest pieces, or `unk_id` if a part of it is none."""
         ids, start = [], 0
         while start < len(word):
-            mark = "##" if start else ""
+            prefix = "##" if start else ""
             for end in range(len(word), start, -1):
-                found = self._ids.get(mark + word[start:end])
+                found = self._ids.get(prefix + word[start:end])
                 if found is not None:
                     break
             else:

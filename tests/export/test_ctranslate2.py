@@ -70,7 +70,7 @@ def test_translations_and_scores_are_those_of_python(tmp_path, residual):
     found = engine.translate_batch(
         [words(source) for source in sources], beam_size=1, max_decoding_length=LONGEST
     )
-    names = [*text.Tokenizer.marks, *words(range(4, V))]
+    names = [*text.Tokenizer.default_special_tokens, *words(range(4, V))]
     assert [result.hypotheses[0] for result in found] == [[names[i] for i in x] for x in expected]
     assert len({tuple(x) for x in expected}) > 2  # the outputs vary
     few = sources[:6]
@@ -92,7 +92,7 @@ def test_continuations_are_those_of_python(tmp_path):
     found = engine.generate_batch(
         [words(prompt) for prompt in prompts], max_length=LONGEST, include_prompt_in_result=False
     )
-    names = [*text.Tokenizer.marks, *words(range(4, V))]
+    names = [*text.Tokenizer.default_special_tokens, *words(range(4, V))]
     expected = [[names[i] for i in until_end(row)] for row in np.asarray(ids)]
     assert [result.sequences[0] for result in found] == expected
     assert len(set(map(tuple, expected))) > 2

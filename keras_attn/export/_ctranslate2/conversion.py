@@ -16,7 +16,7 @@ from keras_attn.text import Tokenizer
 
 # Of the log-probabilities of tokens, relative to the greatest magnitude.
 TOLERANCE = 1e-4
-_NUM_MARKS = len(Tokenizer.marks)
+_NUM_SPECIAL = len(Tokenizer.default_special_tokens)
 
 
 def ctranslate2(
@@ -116,7 +116,7 @@ class _Tokens:
     def of(cls, model, tokenizer, bos_id, eos_id):
         size = model.embedding.vocabulary_size
         if tokenizer is None:
-            names = [*Tokenizer.marks, *map(str, range(_NUM_MARKS, size))][:size]
+            names = [*Tokenizer.default_special_tokens, *map(str, range(_NUM_SPECIAL, size))][:size]
         else:
             names = tokenizer.vocabulary()
             names = [*names, *(f"<unused:{i}>" for i in range(len(names), size))]
@@ -146,7 +146,7 @@ def _write(model, directory, tokens, quantize, max_length):
 def _check_log_probabilities(library, model, directory, tokens, max_length):
     """Raise if CTranslate2 gives sequences other log-probabilities than the model does."""
     generator, size = np.random.default_rng(0), len(tokens.names)
-    first, lengths = min(_NUM_MARKS, size - 1), [min(n, max_length - 1) for n in (3, 5)]
+    first, lengths = min(_NUM_SPECIAL, size - 1), [min(n, max_length - 1) for n in (3, 5)]
     rows = [generator.integers(first, size, size=n).tolist() for n in lengths]
     named = [[tokens.names[i] for i in row] for row in rows]
     try:
