@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn.compat.layer_weights import remove_weight
 from keras_attn.feed_forward import MixtureOfExperts
+from keras_attn.layers.layer_paths import layers_by_path
 from keras_attn.ops.low_rank import LowRankKernels
 
 
@@ -84,11 +85,10 @@ class DenseProjection:
 def projections(model):
     """Return the projections of a model, by path, such as `depth/blocks/0/attention/query`.
 
-    A path has the names of attributes, the indices of lists, and in a model made by Keras's
-    functional API the names of layers.
+    A path is that of `layers_by_path` and the projection's name.
     """
     found = {}
-    for path, layer in _layers(model):
+    for path, layer in layers_by_path(model):
         if isinstance(layer, LowRankKernels) and layer.built:
             for name in layer.kernel_names():
                 own = "/".join((*path, name))
@@ -105,42 +105,10 @@ def _expert_kernels(model):
     """Return the paths of kernels that all experts of a layer share, which have three axes."""
     return [
         "/".join((*path, name))
-        for path, layer in _layers(model)
+        for path, layer in layers_by_path(model)
         if isinstance(layer, MixtureOfExperts)
         for name in (*layer.expert.INPUTS, "output")
     ]
-
-
-def _layers(model):
-    """Yield the path and the layer of all parts of a model, once where several share one."""
-    seen = set()
-
-    def visit(path, layer):
-        if id(layer) in seen:
-            return
-        seen.add(id(layer))
-        yield path, layer
-        for name, part in _parts(layer):
-            yield from visit((*path, name), part)
-
-    yield from visit((), model)
-
-
-def _parts(layer):
-    """Yield the names and the layers of the public attributes, then those of a model's graph."""
-    for name, value in vars(layer).items():
-        if name.startswith("_"):
-            continue
-        if isinstance(value, keras.layers.Layer):
-            yield name, value
-        elif isinstance(value, (list, tuple)):
-            yield from (
-                (f"{name}/{index}", part)
-                for index, part in enumerate(value)
-                if isinstance(part, keras.layers.Layer)
-            )
-    if isinstance(layer, keras.Model):
-        yield from ((part.name, part) for part in layer.layers)
 
 
 def adapted(model):

@@ -3,10 +3,10 @@
 import inspect
 
 import keras
-from keras import ops
+from keras import backend, ops
 
 from keras_attn import patterns, registry, scores
-from keras_attn.attention import fused, sinks
+from keras_attn.attention import captures, fused, sinks
 from keras_attn.attention.cache import check_cache_arguments, read_cache
 from keras_attn.attention.inputs import AttentionInputs, TileSizes, resolve_positions
 from keras_attn.attention.linear import attend_linear, can_attend_linear, extend_sums
@@ -17,9 +17,10 @@ from keras_attn.layers.head_projections import HeadProjections
 from keras_attn.ops.checks import check_choice, check_given, check_rates
 from keras_attn.ops.random import RepeatedSeed
 from keras_attn.ops.shapes import merge_heads
-from keras_attn.patterns import Causal, Dense
+from keras_attn.patterns import Dense
+from keras_attn.patterns.causal import make_causal
 
-DENSE, CAUSAL = Dense(), Causal()
+DENSE = Dense()
 
 # Each computes the output, and the scores or None.
 PLANS = {
@@ -213,29 +214,34 @@ class MultiHeadAttention(HeadProjections):
         key_positions=None,
         cache=None,
     ):
-        pattern = self._pattern_of_call(use_causal_mask)
+        pattern = make_causal(self.pattern) if use_causal_mask else self.pattern
         positions, segments = (query_positions, key_positions), None
         masks = {"value_mask": value_mask, "key_mask": key_mask, "attention_mask": attention_mask}
         self.check_inputs(query, value, key, cache)
         if segment_ids is not None:
             segments = Segments.of_call(segment_ids, query, value, cache, positions)
             positions = segments.positions
-        inputs, view, cache = self._prepare(
-            query, value, key, pattern, masks, positions, cache, training
-        )
+        given = query, value, key, pattern, masks, positions, cache, training
+        inputs, view, cache = self._prepare(*given)
         if segments is not None:
             inputs = segments.restrict(inputs)
         plan, pattern = self._choose(inputs, pattern, view, positions)
         output, scores = self._attend(plan, inputs, pattern)
-        if return_attention_scores and scores is None:
-            _, scores = self._attend("dense", inputs.replace(is_recompute=True), pattern)
-        output = self._finish(output, query, query_mask)
-        results = [output]
+        results = [self._finish(output, query, query_mask)]
+        found = scores, inputs, pattern, view
+        if captures.thread.record is not None:
+            captures.thread.record(self, inputs, lambda: self._scores(*found))
         if return_attention_scores:
-            results.append(scores if view is None else view.scatter_scores(scores))
+            results.append(self._scores(*found))
         if cache is not None:
             results.append(cache)
-        return output if len(results) == 1 else tuple(results)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _scores(self, scores, inputs, pattern, view):
+        """Return the scores of a plan, or those that it left out, for all slots of a cache."""
+        if scores is None:
+            _, scores = self._attend("dense", inputs.replace(is_recompute=True), pattern)
+        return scores if view is None else view.scatter_scores(scores)
 
     def _prepare(self, query, value, key, pattern, masks, positions, cache, training):
         """Project to heads, and resolve positions, masks and cache.
@@ -327,11 +333,6 @@ class MultiHeadAttention(HeadProjections):
             attach_keras_mask(output, query_mask, "query_mask")
         return output
 
-    def _pattern_of_call(self, use_causal_mask):
-        if not use_causal_mask or self.pattern.causal:
-            return self.pattern
-        return CAUSAL if self.pattern.simple_rule == "full" else self.pattern & CAUSAL
-
     def _drop(self, weights, seed):
         return keras.random.dropout(weights, self.dropout, seed=RepeatedSeed(seed))
 
@@ -346,5 +347,4 @@ class MultiHeadAttention(HeadProjections):
         if not given.get("return_attention_scores"):
             return output
         shape = (query.shape[0], self.num_heads, query.shape[1], value.shape[1])
-        dtype = "float64" if self.compute_dtype == "float64" else "float32"
-        return output, keras.KerasTensor(shape, dtype=dtype)
+        return output, keras.KerasTensor(shape, backend.result_type(self.compute_dtype, "float32"))

@@ -52,3 +52,10 @@ class Causal(Pattern):
         if not inputs.query_segments:
             return whole()
         return attend_documents(inputs, self.mask_mod, True, whole, log_weight)
+
+
+def make_causal(pattern):
+    """Return a pattern without the keys after the query, `pattern & Causal()`."""
+    if pattern.causal:
+        return pattern
+    return Causal() if pattern.simple_rule == "full" else pattern & Causal()

@@ -1,7 +1,11 @@
-"""Plots of axes, patterns and sinusoids. They need Matplotlib: pip install 'keras_attn[viz]'."""
+"""Attention maps of models, and plots of axes, patterns and sinusoids.
+
+Pictures need Matplotlib: pip install 'keras_attn[viz]'.
+"""
 
 from keras_attn.viz.axes import plot_axes
+from keras_attn.viz.capture import capture_attention
 from keras_attn.viz.patterns import plot_pattern, plot_patterns
 from keras_attn.viz.sinusoids import plot_sinusoids
 
-__all__ = ["plot_axes", "plot_pattern", "plot_patterns", "plot_sinusoids"]
+__all__ = ["capture_attention", "plot_axes", "plot_pattern", "plot_patterns", "plot_sinusoids"]

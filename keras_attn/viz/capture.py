@@ -1,0 +1,199 @@
+"""Attention scores of every layer of a model, from outside."""
+
+import contextlib
+import functools
+import itertools
+import math
+
+import keras
+import numpy as np
+
+from keras_attn.attention import captures
+from keras_attn.backend.host_calls import call_on_host, wait_for_host_calls
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.layers.layer_paths import layers_by_path
+from keras_attn.ops.checks import check_sizes
+from keras_attn.ops.shapes import size, sizes
+
+
+@contextlib.contextmanager
+def capture_attention(model, max_bytes=2**30):
+    """Collect the scores of every attention layer while a model runs, of every head.
+
+        with capture_attention(model) as scores:
+            model.predict(inputs)
+        scores["encoder/blocks/0/attention"]  # (B, N, T, S)
+
+    Scores are the weights before dropout: rows sum to 1, to less with `sinks`, or to 0 where
+    nothing may be attended. They do not change the model's outputs: a layer gives those that its
+    output is computed from. Under a plan that keeps no scores, such as that of a sparse pattern,
+    the matrix that the plan stands for is computed beside it, in O(T S N H) time and O(N T S)
+    memory. Other scores are free but for their copies.
+
+    Calls of the model and `predict` are captured. `predict` runs compiled, as it does outside: its
+    function is compiled anew inside the scope, with steps that hand the scores over, and the one
+    from before is back after it. A function of your own is captured if it is traced inside the
+    scope. XLA on TensorFlow cannot hand anything over; on JAX it may round a compiled function
+    otherwise. Capture calls without gradients, since `remat` and `Reversible` run layers again for
+    them.
+
+    Args:
+        model: a model or layer that holds layers of `keras_attn.layers`, in attributes, lists, or
+            the graph of Keras's functional API.
+        max_bytes: int. Most bytes that all scores of the scope may take, 4 B N T S a layer, or 8
+            under a float64 policy. It is checked before a matrix is computed.
+
+    Returns:
+        A context manager that gives a dict, filled in the order of computation, from the path of a
+        layer, such as "decoder/blocks/0/cross_attention", to the scores (B, N, T, S), a NumPy array
+        of at least float32. A layer that runs more than once, as the steps of a `Recurrent`, has a
+        list, one array a run. The batches of `predict` are joined, row after row; a step that one
+        batch took and another did not has zeros in the rows of the other.
+
+    Raises:
+        ValueError: if the model has no attention layer; inside the scope, if the scores would take
+            more than `max_bytes`, or come from a function that XLA compiles on TensorFlow.
+
+    Example:
+        >>> import keras_attn, numpy as np
+        >>> model = keras_attn.models.gpt(100, num_layers=1, num_heads=2, hidden_dim=8)
+        >>> with keras_attn.viz.capture_attention(model) as scores:
+        ...     logits = model(np.array([[5, 7, 9]]))
+        >>> {path: array.shape for path, array in scores.items()}
+        {'depth/blocks/0/attention': (1, 2, 3, 3)}
+    """
+    check_sizes(max_bytes=max_bytes)
+    recorder = _Recorder(model, max_bytes)
+    outer = captures.thread.record
+    captures.thread.record = functools.partial(recorder.record, outer)
+    try:
+        with recorder.in_predict(model):
+            yield recorder.scores
+    finally:
+        captures.thread.record = outer
+        wait_for_host_calls()
+        recorder.is_open = False
+
+
+class _Recorder:
+    """The scores of a scope, and what is left of its bytes."""
+
+    def __init__(self, model, max_bytes):
+        self.paths = _attention_paths(model)
+        self.max_bytes, self.num_bytes = max_bytes, 0
+        self.scores, self.error, self.is_open = {}, None, True
+        # Runs by path, each with the number of its place in the program. A graph runs what shares
+        # no tensor in any order, and the body of a loop many times.
+        self.runs, self.places = {}, itertools.count(1)
+
+    def record(self, outer, layer, inputs, compute):
+        """Keep the scores of a layer's call; pass the call on to the scope outside, if any."""
+        if outer is not None:
+            outer(layer, inputs, compute)
+        path = self.paths.get(id(layer))
+        if path is None:
+            return
+        shape = [*sizes(inputs.query)[:3], size(inputs.key, 2)]
+        itemsize = 8 if layer.compute_dtype == "float64" else 4
+        scores = call_on_host(functools.partial(self.check, path, itemsize), shape, then=compute)
+        call_on_host(functools.partial(self.keep, path, next(self.places)), scores)
+
+    def check(self, path, itemsize, shape):
+        """Refuse scores of a shape that do not fit beside those that are kept."""
+        more = itemsize * math.prod(int(length) for length in shape)
+        if self.is_open and self.num_bytes + more > self.max_bytes:
+            by = " x ".join(str(length) for length in shape)
+            self.error = ValueError(
+                f"`max_bytes` must hold all scores: those of {path}, {by}, take {more} bytes, "
+                f"after {self.num_bytes} of others. Capture fewer rows or shorter ones, or allow "
+                f"more. Received: max_bytes={self.max_bytes}."
+            )
+            raise self.error
+
+    def keep(self, path, place, scores):
+        if self.is_open:
+            self.check(path, scores.itemsize, scores.shape)  # a graph may be ahead of its calls
+            self.num_bytes += scores.nbytes
+            runs = self.runs.setdefault(path, [])
+            runs.append((place, scores))
+            runs.sort(key=lambda run: run[0])
+            self.scores[path] = _as_entry([scores for _, scores in runs])
+
+    @contextlib.contextmanager
+    def in_predict(self, model):
+        """Let `predict` of a model compile a function that hands scores over."""
+        if not isinstance(model, keras.Model):
+            yield
+            return
+        before = model.predict_function
+        model.make_predict_function(force=True)
+        model.predict_function = functools.partial(self._run_batch, model.predict_function)
+        try:
+            yield
+        finally:
+            model.predict_function = before
+
+    def _run_batch(self, function, *arguments):
+        """Run a batch of `predict`, and add the rows of its scores to those before."""
+        earlier = dict(self.scores)
+        self.scores.clear()
+        self.runs.clear()
+        try:
+            outputs = function(*arguments)
+            wait_for_host_calls()
+        except Exception:
+            if self.error is None:
+                raise
+            raise self.error from None  # without the trace of the graph around it
+        in_order = sorted(self.runs, key=lambda path: self.runs[path][0][0])
+        joined = _join_rows(earlier, {path: self.scores[path] for path in in_order})
+        self.scores.clear()
+        self.scores |= joined
+        self.runs = {path: [(0, x) for x in _as_list(runs)] for path, runs in joined.items()}
+        return outputs
+
+
+def _attention_paths(model):
+    """Return the path of each attention layer of a model, by the layer's id."""
+    found = {}
+    if isinstance(model, keras.layers.Layer):
+        parts = [("/".join(path) or layer.name, layer) for path, layer in layers_by_path(model)]
+        hidden = [(layer.path, layer) for layer in flatten_layers(model)]  # in private attributes
+        for path, layer in [*parts, *hidden]:
+            if isinstance(layer, MultiHeadAttention):
+                found.setdefault(id(layer), path)
+    if not found:
+        raise ValueError(
+            "`model` must hold an attention layer of `keras_attn.layers`; a model that makes its "
+            f"layers when it is built must be built. Received: model={model!r}."
+        )
+    return found
+
+
+def _join_rows(earlier, later):
+    """Return the scores by path with the rows of an earlier batch before those of a later one."""
+    if not earlier:
+        return later
+    joined = {}
+    for path in {**earlier, **later}:
+        batches = [_as_list(scores[path]) for scores in (earlier, later) if path in scores]
+        count = max(len(runs) for runs in batches)
+        runs = zip(*(_with_blanks(runs, count) for runs in batches), strict=True)
+        joined[path] = _as_entry([np.concatenate(rows) for rows in runs])
+    return joined
+
+
+def _with_blanks(runs, count):
+    """Return `count` runs, of which those after the given ones are zeros."""
+    return [*runs, *(np.zeros_like(runs[0]) for _ in range(count - len(runs)))]
+
+
+def _as_list(runs):
+    """Return the scores of all runs of a layer as a list."""
+    return [] if runs is None else runs if isinstance(runs, list) else [runs]
+
+
+def _as_entry(runs):
+    """Return the scores of one run, or the list of several."""
+    return runs[0] if len(runs) == 1 else runs
