@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-LENGTH, MAX_COLUMNS = 23, 256
+LENGTH, MAX_COLUMNS, MAX_SLOTS = 23, 256, 5
 
 
 def sample_inputs(config):
@@ -17,12 +17,13 @@ def sample_inputs(config):
     if hasattr(config, "image_size"):
         shape = (2, config.image_size, config.image_size, config.num_channels)
         return {"images": random.standard_normal(shape).astype("float32")}
-    limit = getattr(config, "max_position_embeddings", LENGTH + 2) - 2  # RoBERTa leaves 2 out
-    length, vocabulary = min(LENGTH, limit), config.vocab_size
+    limit = getattr(config, "max_position_embeddings", -1)  # which is no limit
+    length = LENGTH if limit < 0 else min(LENGTH, limit - 2)  # RoBERTa leaves 2 out
+    vocabulary = config.vocab_size
     if is_causal(config):
         ids = random.randint(0, vocabulary, (2, length))
         ids[:, 3] = 0  # a token in most of these models
-        return {"token_ids": ids}
+        return {"token_ids": ids, **sample_memory(config, random)}
     ids = pad(random.randint(0, vocabulary, (2, length)), config.pad_token_id)
     if config.is_encoder_decoder:
         targets = pad(random.randint(0, vocabulary, (2, length - 4)), config.pad_token_id)
@@ -34,6 +35,15 @@ def sample_inputs(config):
     return {"token_ids": ids}
 
 
+def sample_memory(config, random):
+    """Return the inputs of a memory of Transformer-XL, all of whose few slots are filled."""
+    count = min(getattr(config, "mem_len", 0), MAX_SLOTS)
+    if not count:
+        return {}
+    memory = random.standard_normal((2, config.n_layer, count, config.d_model))
+    return {"memory": memory.astype("float32"), "memory_length": np.full(2, count, "int32")}
+
+
 def pad(ids, pad_id):
     """Replace ids that are padding, and make padding of the end of the second row."""
     ids[ids == pad_id] = 5 + (pad_id == 5)
@@ -43,7 +53,8 @@ def pad(ids, pad_id):
 
 def is_causal(config):
     """Return True for a model that predicts the next token."""
-    return any(name.endswith(("CausalLM", "LMHeadModel")) for name in config.architectures or [])
+    endings = ("CausalLM", "LMHeadModel", "ModelWithLMHead")
+    return any(name.endswith(endings) for name in config.architectures or [])
 
 
 def their_inputs(inputs, config):
@@ -56,7 +67,9 @@ def their_inputs(inputs, config):
         "target_ids": "decoder_input_ids",
         "segment_ids": "token_type_ids",
     }
-    given = {names[name]: value for name, value in inputs.items()}
+    given = {names[name]: value for name, value in inputs.items() if name in names}
+    if "memory" in inputs:
+        given["mems"] = inputs["memory"].transpose(1, 2, 0, 3).copy()
     if not is_causal(config):
         given["attention_mask"] = (given["input_ids"] != config.pad_token_id).astype("int64")
     return given
@@ -74,7 +87,7 @@ def real_outputs(inputs, outputs, config):
 
 def main_output(outputs):
     """Return logits, or the features of a model without a head."""
-    for name in ("logits", "prediction_logits"):
+    for name in ("logits", "prediction_logits", "prediction_scores"):
         if name in outputs:
             return outputs[name]
     pooled = outputs.get("pooler_output")
@@ -95,7 +108,18 @@ def load(folder):
         sys.exit(f"transformers has no weights for {report}. Received: folder={folder!r}.")
     if model.dtype != torch.float32:  # the default is the file's
         sys.exit(f"transformers loaded the folder in {model.dtype}, not in float32.")
+    repair(model, config)
     return model, config
+
+
+def repair(model, config):
+    """Undo two mistakes of transformers."""
+    import torch
+
+    if config.model_type == "reformer":
+        model.lm_head.decoder.bias = model.lm_head.bias  # which version 5 forgets to add
+    if config.model_type == "transfo-xl":  # of version 4.57, which calls `type_as(dtype=...)`
+        torch.Tensor.type_as = lambda x, other=None, dtype=None: x.to(dtype or other.dtype)
 
 
 def write(model, config, file):

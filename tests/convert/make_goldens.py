@@ -70,6 +70,16 @@ T5 = {
     **{"relative_attention_num_buckets": 8, "relative_attention_max_distance": 16},
     "decoder_start_token_id": 0,
 }
+REFORMER = {
+    **{"vocab_size": 29, "hidden_size": 12, "num_attention_heads": 3, "attention_head_size": 5},
+    **{"feed_forward_size": 17, "max_position_embeddings": 35, "is_decoder": True},
+    **{"axial_pos_shape": [5, 7], "axial_pos_embds_dim": [5, 7], "layer_norm_eps": 1e-3},
+    **{"attn_layers": ["local", "local"], "local_attn_chunk_length": 5},
+}
+TRANSFORMER_XL = {
+    **{"vocab_size": 29, "cutoffs": [7, 18], "div_val": 2, "d_model": 12, "d_embed": 12},
+    **{"n_layer": 2, "n_head": 3, "d_head": 5, "d_inner": 17, "mem_len": 11, "clamp_len": 5},
+}
 TYPES = ["sliding_attention", "full_attention", "sliding_attention"]
 # Of each name: the class, and the arguments of its configuration.
 CASES = {
@@ -79,6 +89,16 @@ CASES = {
     "bert_classifier": ("BertForSequenceClassification", {**BERT, **LABELS}),
     "distilbert": ("DistilBertForMaskedLM", DISTILBERT),
     "distilbert_classifier": ("DistilBertForSequenceClassification", {**DISTILBERT, **LABELS}),
+    "reformer": ("ReformerModelWithLMHead", REFORMER),
+    # All positions are in one chunk of the hashes, so that no number depends on these.
+    "reformer_lsh": (
+        "ReformerModelWithLMHead",
+        {
+            **{**REFORMER, "attn_layers": ["lsh", "local", "lsh"], "lsh_attn_chunk_length": 24},
+            **{"local_attn_chunk_length": 4, "local_num_chunks_before": 2, "num_hashes": 3},
+            **{"axial_pos_embds": False, "hidden_act": "gelu"},
+        },
+    ),
     "roberta": ("RobertaForMaskedLM", {**BERT, "type_vocab_size": 1, "layer_norm_eps": 1e-5}),
     "roberta_classifier": (
         "RobertaForSequenceClassification",
@@ -133,6 +153,16 @@ CASES = {
     "bart": ("BartForConditionalGeneration", SIDES),
     "t5": ("T5ForConditionalGeneration", T5),
     "t5_gated": ("T5ForConditionalGeneration", {**T5, "feed_forward_proj": "gated-gelu"}),
+    # These classes are in transformers 4, and not in 5.
+    "transformer_xl": ("TransfoXLLMHeadModel", {**TRANSFORMER_XL, "layer_norm_epsilon": 1e-3}),
+    "transformer_xl_causal": (
+        "TransfoXLLMHeadModel",
+        {**TRANSFORMER_XL, "same_length": False, "clamp_len": -1, "div_val": 1},
+    ),
+    "transformer_xl_untied": (
+        "TransfoXLLMHeadModel",
+        {**TRANSFORMER_XL, "proj_share_all_but_first": False, "cutoffs": [11], "mem_len": 23},
+    ),
     "vit": (
         "ViTForImageClassification",
         {
@@ -150,6 +180,10 @@ def write(name, seed, out):
     from safetensors import safe_open
 
     kind, arguments = CASES[name]
+    if not hasattr(transformers, kind):
+        return print(
+            f"{name}: left out, since transformers {transformers.__version__} lacks {kind}"
+        )
     cls = getattr(transformers, kind)
     with tempfile.TemporaryDirectory() as folder:
         cls(cls.config_class(**arguments)).save_pretrained(folder)

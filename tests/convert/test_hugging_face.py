@@ -25,6 +25,8 @@ OPTIONS = [
     "llama_yarn",
     "marian_separate",
     "t5_gated",
+    "transformer_xl_causal",
+    "transformer_xl_untied",
 ]
 
 
@@ -148,6 +150,24 @@ def scaled_scores(model):
         yield block.attention, "query_kernel", lambda x: x / np.float32(5**0.5)
 
 
+def exchanged_biases(model):
+    for score in (block.attention.score for block in model.depth.blocks):
+        u, v = score.u.numpy(), score.v.numpy()
+        yield score, "u", lambda _, v=v: v
+        yield score, "v", lambda _, u=u: u
+
+
+def in_each_hash_block(path, value):
+    """Change what is at a path in each block whose keys are its queries."""
+
+    def change(model):
+        for block in model.depth.blocks:
+            if block.attention.shares_query:
+                yield block.attention, path, value
+
+    return change
+
+
 def exact_gelu(x):
     return keras.activations.gelu(x, approximate=False)
 
@@ -219,6 +239,38 @@ MISTAKES = {
         "sides of the buckets swapped": in_each_table(lambda x: np.roll(x, 4, axis=0)),
         "buckets of one side": in_each_table(lambda x: np.concatenate([x[:4], x[:4]])),
     },
+    "reformer": {
+        "epsilon 1e-12": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-12),
+        "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
+        "scores not divided": in_each_block("attention.query_kernel", lambda x: x * 5**0.5),
+        "no chunk before": in_each_block(
+            "attention.pattern", lambda _: patterns.BlockLocal1D(5, lookback=0)
+        ),
+        "a window for chunks": in_each_block("attention.pattern", lambda _: patterns.Local(10)),
+        "root of D": in_model("embedding.scaled", True),
+        "streams exchanged": in_model("head.kernel", lambda x: np.roll(x, 12, axis=0)),
+        "no bias of logits": in_model("head.bias", np.zeros_like),
+        "id 0 is padding": in_model("embedding.pad_id", 0),
+    },
+    "reformer_lsh": {
+        "scores divided": in_each_hash_block("query_kernel", lambda x: x / np.float32(5**0.5)),
+        "its own key": in_each_hash_block("pattern", patterns.Causal()),
+    },
+    "transformer_xl": {
+        "u and v exchanged": exchanged_biases,
+        "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
+        "no clamp": in_each_block("attention.score.clamp_length", lambda _: None),
+        "all earlier keys": in_each_block("attention.pattern", lambda _: patterns.Causal()),
+        "a window of one key more": in_each_block(
+            "attention.pattern", lambda _: patterns.Local(12)
+        ),
+        "epsilon 1e-5": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-5),
+        "GELU for ReLU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no root of D": in_model("embedding.scaled", False),
+        "id 0 is padding": in_model("embedding.pad_id", 0),
+        "clusters in the authors' order": in_model("head.cluster_table", lambda x: x[::-1]),
+        "the first projection shared": in_model("head.projections", []),
+    },
     "vit": {
         "patches by channel": in_model(
             "embedding.kernel",
@@ -228,7 +280,7 @@ MISTAKES = {
 }
 LEARNED_POSITIONS = ["roberta", "distilbert", "gpt2"]
 # Of families whose parts are those of others the tests are slow ones.
-ALIKE = {"bart", "distilbert", "gemma", "mistral", "roberta"}
+ALIKE = {"bart", "distilbert", "gemma", "mistral", "reformer_lsh", "roberta"}
 FAMILIES = [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in MISTAKES]
 
 

@@ -28,6 +28,8 @@ def peers(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_outputs_are_those_of_the_peer(name, peers, tmp_path):
+    if not (peers / f"{name}.npz").is_file():
+        pytest.skip("the installed transformers lacks the class")
     config, weights, arrays = checkpoint_folders.load_golden(name, peers)
     model, _ = from_hugging_face(checkpoint_folders.write_folder(tmp_path, config, weights))
     # With these weights transformers in float32 differs from itself in float64 by 3e-6 for Gemma.

@@ -76,6 +76,13 @@ class Config:
             self.refuse(f"`{name}` in {FILE} must be a number of at least 0, not {value!r}.")
         return value
 
+    def integers(self, name):
+        """Return an option that is a list of integers."""
+        value = self.get(name)
+        if not isinstance(value, list) or not all(type(x) is int for x in value):
+            self.refuse(f"`{name}` in {FILE} must be a list of integers, not {value!r}.")
+        return value
+
     def index(self, name, default):
         """Return an option that is the id of a token."""
         value = self.get(name, default)

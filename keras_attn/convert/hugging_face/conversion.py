@@ -61,10 +61,11 @@ def family_of(folder):
     if not os.path.isdir(folder):
         refuse("The folder does not exist.", folder)
     config = Config(folder)
-    config.require()
     model_type = config.get("model_type")
     if model_type not in FAMILIES:
         config.refuse(
             f"The model_type {model_type!r} is not converted, only {', '.join(sorted(FAMILIES))}."
         )
-    return config, FAMILIES[model_type]
+    family = FAMILIES[model_type]
+    config.require(**family.requires)
+    return config, family

@@ -10,8 +10,10 @@ from keras_attn.convert.hugging_face import (
     marian,
     mistral,
     qwen,
+    reformer,
     roberta,
     t5,
+    transformer_xl,
     vit,
 )
 
@@ -28,7 +30,9 @@ FAMILIES = {
     "mistral": mistral.FAMILY,
     "qwen2": qwen.FAMILY_2,
     "qwen3": qwen.FAMILY_3,
+    "reformer": reformer.FAMILY,
     "roberta": roberta.FAMILY,
     "t5": t5.FAMILY,
+    "transfo-xl": transformer_xl.FAMILY,
     "vit": vit.FAMILY,
 }

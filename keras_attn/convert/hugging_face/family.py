@@ -39,6 +39,7 @@ class Family:
         prefix: str. Beginning of the names of all tensors but those of heads.
         heads: tuple of beginnings of the names of heads.
         files: function from the model to the contents of more JSON files, by their names.
+        requires: dict of options that must have another value than those of other families.
         free: tuple of names of arguments in which the model may differ from that of `build`.
     """
 
@@ -49,6 +50,7 @@ class Family:
     prefix: str = ""
     heads: tuple = ()
     files: Callable = lambda model: {}
+    requires: dict = dataclasses.field(default_factory=dict)
     free: tuple = ()
 
 

@@ -1,0 +1,155 @@
+"""Reformer: its names on disk, and the model for them."""
+
+import math
+
+import keras
+
+from keras_attn import depth, layers, models, norms, patterns, positions, residuals
+from keras_attn.compat.unallocated import initialize, without_values
+from keras_attn.convert.hugging_face.family import Family
+from keras_attn.convert.hugging_face.overrides import build
+from keras_attn.convert.hugging_face.weights import (
+    Fold,
+    copy,
+    copy_projection,
+    copy_table,
+)
+from keras_attn.ops.shapes import ceil_div
+
+BLOCK = {
+    "attention_residual.norm": "attention.layer_norm",
+    "attention.value": "attention.self_attention.value",
+    "attention.output": "attention.output.dense",
+    "feed_forward_residual.norm": "feed_forward.layer_norm",
+    "feed_forward.intermediate": "feed_forward.dense.dense",
+    "feed_forward.output_dense": "feed_forward.output.dense",
+}
+LOCAL = {
+    "attention.query": "attention.self_attention.query",
+    "attention.key": "attention.self_attention.key",
+}
+EMBEDDINGS = {"embedding": "embeddings.word_embeddings", "depth.norm": "encoder.layer_norm"}
+POSITIONS = "embeddings.position_embeddings"
+REQUIRED = {"is_decoder": True}
+
+
+def convert(checkpoint, overrides):
+    """Return a `CausalLanguageModel` with the weights of a checkpoint.
+
+    Overrides are `pattern`, which may be a function of the layer's index, `dropout` and `name`.
+    """
+    checkpoint.strip("reformer.")
+    checkpoint.drop_copy("lm_head.decoder.bias", "lm_head.bias")
+    with without_values() as variables:  # which would be drawn at random
+        model = _build(checkpoint.config, overrides)
+    copy_table(checkpoint, model, EMBEDDINGS)
+    _copy_positions(checkpoint, model.position)
+    for index, block in enumerate(model.depth.blocks):
+        _copy_block(checkpoint, block, f"encoder.layers.{index}.")
+    copy(checkpoint, model.head.kernel, "lm_head.decoder.weight", transpose=True)
+    copy(checkpoint, model.head.bias, "lm_head.bias")
+    initialize(variables)
+    return model
+
+
+def _build(config, overrides):
+    if not config.flag("is_decoder"):
+        config.refuse("The option is_decoder=False is not converted, only True.")
+    config.require(
+        **REQUIRED,
+        **{"lsh_num_chunks_before": 1, "lsh_num_chunks_after": 0, "local_num_chunks_after": 0},
+        tie_word_embeddings=False,
+    )
+    kinds = config.get("attn_layers", [])
+    if not kinds or not {"local", "lsh"}.issuperset(kinds):
+        config.refuse(f"The option attn_layers={kinds!r} is not converted.")
+    position = _position(config)
+    chunk = config.number("chunk_size_feed_forward", 0)
+
+    def pattern_of(index):
+        return _pattern(config, kinds[index])
+
+    def build_model(
+        pattern=pattern_of, dropout=config.number("hidden_dropout_prob", 0.05), name="reformer"
+    ):
+        def block(index):
+            kind = kinds[index]
+            return layers.TransformerBlock(
+                layers.MultiHeadAttention(
+                    config.size("num_attention_heads"),
+                    config.size("attention_head_size"),
+                    score="shared_qk" if kind == "lsh" else "scaled_dot",
+                    pattern=pattern(index) if callable(pattern) else pattern,
+                    use_bias=False,
+                    dropout=config.number(f"{kind}_attention_probs_dropout_prob", 0.0),
+                ),
+                layers.FeedForward(
+                    config.size("feed_forward_size"),
+                    config.activation("hidden_act", "relu"),
+                    dropout=dropout,
+                    chunks=ceil_div(position.max_length, chunk) if chunk else 1,
+                ),
+                residual=residuals.PreNorm(
+                    norm=norms.LayerNorm(config.number("layer_norm_eps", 1e-12))
+                ),
+                dropout=dropout,
+            )
+
+        return models.CausalLanguageModel(
+            embedding=layers.TokenEmbedding(
+                *(config.size("vocab_size"), config.size("hidden_size")),
+                scaled=False,
+                pad_id=None,  # id 0 is a token
+            ),
+            position=position,
+            depth=depth.Reversible(block, len(kinds), join="concatenate", name="depth"),
+            head=keras.layers.Dense(config.size("vocab_size"), dtype="float32", name="head"),
+            dropout=dropout,
+            name=name,
+        )
+
+    return build(build_model, {}, overrides)
+
+
+def _position(config):
+    if config.flag("axial_pos_embds", True):
+        return positions.Axial(*map(config.integers, ("axial_pos_shape", "axial_pos_embds_dim")))
+    return positions.Learned(config.size("max_position_embeddings"))
+
+
+def _pattern(config, kind):
+    """Return the pattern of a local layer, or of one by hashes."""
+    length = config.size(f"{kind}_attn_chunk_length")
+    if kind == "local":
+        before = config.number("local_num_chunks_before", 1)
+        return patterns.BlockLocal1D(length, lookback=before * length)
+    num_buckets = config.get("num_buckets")
+    return patterns.LSH(
+        length,
+        config.size("num_hashes", 1),
+        math.prod(num_buckets) if isinstance(num_buckets, list) else num_buckets,
+        across_buckets=True,
+        wrap=True,
+    )
+
+
+def _copy_positions(checkpoint, position):
+    if isinstance(position, positions.Learned):
+        return copy(checkpoint, position.table, f"{POSITIONS}.embedding.weight")
+    for axis, table in enumerate(position.tables):
+        length, width = table.shape
+        shape = [1] * len(position.tables)
+        shape[axis] = length
+        checkpoint.transfer(f"{POSITIONS}.weights.{axis}", Fold([table], (*shape, width)))
+
+
+def _copy_block(checkpoint, block, prefix):
+    copy_table(checkpoint, block, BLOCK, prefix)
+    if not block.attention.shares_query:
+        copy_table(checkpoint, block, LOCAL, prefix)
+    else:  # whose queries are not divided by the root of their size
+        name, scale = f"{prefix}attention.self_attention.query_key", block.attention.key_dim**0.5
+        copy_projection(checkpoint, block.attention, "query", name, scale=scale)
+
+
+FAMILY = Family(convert=convert, requires=REQUIRED)
