@@ -20,6 +20,7 @@ from keras_attn import (
     residuals,
     scores,
 )
+from keras_attn.explain import explain
 
 __version__ = "0.2.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "callbacks",
     "depth",
     "distribution",
+    "explain",
     "feed_forward",
     "generation",
     "layers",

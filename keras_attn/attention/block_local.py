@@ -8,7 +8,7 @@ from keras_attn.attention.inputs import (
     positions_by_head,
 )
 from keras_attn.attention.segments import pairs_in_documents
-from keras_attn.attention.tiles import Tile, attend_tiles, blocks_per_tile
+from keras_attn.attention.tiles import Tile, TileCount, attend_tiles, blocks_per_tile
 from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis, stack_blocks
 
 
@@ -86,6 +86,14 @@ class BlockLayout:
         x = ops.transpose(x, (1, 2, 0, 3, 4))
         x = ops.reshape(x, (self.batch, num_heads, blocks * self.block, width))
         return slice_axis(x, self.first - self.start, self.length, axis=2)
+
+
+def block_local_tiles(inputs, block, before=0, after=0):
+    """Return the `TileCount`s of `attend_block_local`."""
+    layout = BlockLayout(inputs, block, before, after)
+    groups, window = layout.groups, layout.window
+    at_once = layout.group * layout.batch * inputs.query.shape[1]
+    return [TileCount(groups * at_once, at_once, block, window, groups > 1, block + window)]
 
 
 def attend_block_local(

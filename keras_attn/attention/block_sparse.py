@@ -4,8 +4,28 @@ import numpy as np
 from keras import ops
 
 from keras_attn.attention.inputs import combine_masks
-from keras_attn.attention.tiles import Tile, attend_tiles, blocks_per_tile
+from keras_attn.attention.tiles import Tile, TileCount, attend_tiles, blocks_per_tile
 from keras_attn.ops.shapes import ceil_div, size, sizes
+
+
+def _cut_into_tiles(inputs, starts, keys):
+    """Return the first block of the queries, the blocks of a tile, and the number of tiles."""
+    num_keys = size(inputs.key, 2)
+    block_of = np.repeat(np.arange(len(keys), dtype="int32"), np.diff(starts))
+    first_block = _entry(block_of, num_keys - size(inputs.query, 2))
+    count = _entry(block_of, num_keys - 1) + 1 - first_block
+    scores, most = np.diff(starts).max() * keys.shape[1], inputs.tile_sizes.block_scores
+    group = blocks_per_tile(inputs.query, int(scores), most, count)
+    return first_block, group, ceil_div(count, group)
+
+
+def block_sparse_tiles(inputs, starts, keys):
+    """Return the `TileCount`s of `attend_block_sparse`."""
+    _, group, groups = _cut_into_tiles(inputs, starts, keys)
+    batch, num_heads = inputs.query.shape[:2]
+    width = int(np.diff(starts).max())
+    at_once = group * batch * num_heads
+    return [TileCount(groups * at_once, at_once, width, keys.shape[1], groups > 1)]
 
 
 def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
@@ -28,11 +48,7 @@ def attend_block_sparse(inputs, starts, keys, allowed, *, log_weight=False):
     offsets = width * np.arange(len(keys)) - starts[:-1]  # blocks are padded to the same width
     place_of = (np.arange(starts[-1]) + offsets[block_of]).astype("int32")
 
-    first_block = _entry(block_of, first)
-    count = _entry(block_of, num_keys - 1) + 1 - first_block
-    scores, most = width * keys.shape[1], inputs.tile_sizes.block_scores
-    group = blocks_per_tile(inputs.query, scores, most, count)
-    groups = ceil_div(count, group)
+    first_block, group, groups = _cut_into_tiles(inputs, starts, keys)
     blocks = first_block + ops.arange(groups * group, dtype="int32")
     blocks = ops.minimum(blocks, len(keys) - 1)  # what fills the last tile is not read
     i = ops.take(ops.convert_to_tensor(starts[:-1], "int32"), blocks)[:, None]

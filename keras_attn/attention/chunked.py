@@ -10,8 +10,44 @@ from keras_attn.attention.inputs import (
     positions_by_head,
 )
 from keras_attn.attention.segments import pairs_in_documents
-from keras_attn.attention.tiles import Tile, attend_tiles
+from keras_attn.attention.tiles import Tile, TileCount, attend_tiles
 from keras_attn.ops.shapes import ceil_div, greater, lesser, pad, size, sizes, slice_axis
+
+
+def _cut_into_chunks(inputs, visible):
+    """Return how queries are cut: groups, chunks of each, queries of a chunk, keys of each group.
+
+    The keys are [None], for all of them, if there is one group.
+    """
+    _, num_heads, length, _ = sizes(inputs.query)
+    num_keys = size(inputs.key, 2)
+    tile_sizes, groups = inputs.tile_sizes, 1
+    if visible is not None:
+        groups = tile_sizes.num_groups
+        if isinstance(length, int):
+            groups = max(1, min(groups, length // tile_sizes.least_group))
+    group = ceil_div(length, groups)
+    scores_of_query = (inputs.query.shape[0] or 1) * num_heads * num_keys
+    most = tile_sizes.chunk_scores // scores_of_query // 32 * 32
+    in_group = ceil_div(group, lesser(group, greater(most, 32)))
+    chunk = ceil_div(group, in_group)
+    seen = [None]
+    if groups > 1:
+        ends = [lesser((n + 1) * in_group * chunk, length) for n in range(groups)]
+        seen = [greater(visible(end), 1) for end in ends]
+    return groups, in_group, chunk, seen
+
+
+def chunked_tiles(inputs, visible=None):
+    """Return the `TileCount`s of `attend_chunked`."""
+    groups, in_group, chunk, seen = _cut_into_chunks(inputs, visible)
+    batch, num_heads, num_keys, _ = inputs.key.shape
+    distances = [groups * in_group * chunk + num_keys, *[0] * (groups - 1)]
+    at_once, is_loop = batch * num_heads, groups * in_group > 1
+    return [
+        TileCount(in_group * at_once, at_once, chunk, keys or num_keys, is_loop, count)
+        for keys, count in zip(seen, distances, strict=True)
+    ]
 
 
 def attend_chunked(inputs, allowed=None, *, visible=None, bias=None, extras=(), log_weight=False):
@@ -29,24 +65,10 @@ def attend_chunked(inputs, allowed=None, *, visible=None, bias=None, extras=(), 
         extras: tensors (B or 1, N or 1, T, .), cut like the queries.
     """
     batch, num_heads, length, _ = sizes(inputs.query)
-    num_keys = size(inputs.key, 2)
-    tile_sizes, groups = inputs.tile_sizes, 1
-    if visible is not None:
-        groups = tile_sizes.num_groups
-        if isinstance(length, int):
-            groups = max(1, min(groups, length // tile_sizes.least_group))
-    group = ceil_div(length, groups)
-    scores_of_query = (inputs.query.shape[0] or 1) * num_heads * num_keys
-    most = tile_sizes.chunk_scores // scores_of_query // 32 * 32
-    in_group = ceil_div(group, lesser(group, greater(most, 32)))
-    chunk = ceil_div(group, in_group)
+    groups, in_group, chunk, seen = _cut_into_chunks(inputs, visible)
     count = groups * in_group
     query_positions, key_positions = inputs.query_positions, inputs.key_positions
     is_ordered = isinstance(query_positions, PositionRange)
-    seen = [None]
-    if groups > 1:
-        ends = [lesser((n + 1) * in_group * chunk, length) for n in range(groups)]
-        seen = [greater(visible(end), 1) for end in ends]
 
     def cut_queries(x):  # (B, N, T, H) -> (chunks, B, N, t, H)
         x = pad(x, 0, count * chunk - size(x, 2))

@@ -1,8 +1,14 @@
 """Attention to the first keys of a sequence."""
 
-from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.chunked import attend_chunked, chunked_tiles
 from keras_attn.attention.inputs import first_positions
+from keras_attn.attention.tiles import resize
 from keras_attn.ops.shapes import lesser, size, slice_axis
+
+
+def first_keys_tiles(inputs, count):
+    """Return the `TileCount`s of `attend_first_keys`."""
+    return chunked_tiles(resize(inputs, num_keys=min(count, inputs.key.shape[2])))
 
 
 def attend_first_keys(inputs, count, allowed, *, log_weight=False):

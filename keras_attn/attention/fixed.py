@@ -2,10 +2,20 @@
 
 from keras import ops
 
-from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.chunked import attend_chunked, chunked_tiles
 from keras_attn.attention.inputs import positions_by_head
+from keras_attn.attention.tiles import resize
 from keras_attn.ops.shapes import ceil_div, lesser, pad, size, sizes, slice_axis
 from keras_attn.ops.sorting import permute, row_starts, sort_order
+
+
+def fixed_tiles(inputs, stride, summary):
+    """Return the `TileCount`s of `attend_fixed`."""
+    num_keys = inputs.key.shape[2]
+    earlier = num_keys - inputs.query.shape[2]
+    chosen = resize(inputs, num_keys=ceil_div(num_keys, stride) * summary)
+    found = chunked_tiles(chosen, lambda end: ceil_div(earlier + end, stride) * summary)
+    return [tiles._replace(num_distances=None) for tiles in found]
 
 
 def attend_fixed(inputs, allowed, stride, summary, *, log_weight=False):

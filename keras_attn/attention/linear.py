@@ -47,6 +47,24 @@ def attend_linear(inputs, pattern):
     return ops.cast(output, inputs.value.dtype), None
 
 
+def linear_products(inputs, pattern):
+    """Return the multiply-adds of `attend_linear` without a cache."""
+    batch, num_heads, length, head_dim = inputs.query.shape
+    num_keys, width = inputs.key.shape[2], inputs.value.shape[3] + 1
+    score, heads = inputs.score, batch * num_heads
+    features = score.count_features(head_dim)
+    products = score.products_of_features(length + num_keys, head_dim)
+    if pattern.simple_rule != "causal":
+        return heads * (products + (length + num_keys) * features * width)
+    longer = max(length, num_keys)
+    chunk = min(inputs.tile_sizes.linear_chunk, longer)
+    count = ceil_div(longer, chunk)
+    products += count * chunk * chunk * (features + width)
+    if count > 1:
+        products += 2 * count * chunk * features * width
+    return heads * products
+
+
 def _features_and_values(inputs):
     """Return features (B, N, S, M), zero for padding, and values with a one (B, N, S, Hv + 1)."""
     key = inputs.score.key_features(inputs.key)

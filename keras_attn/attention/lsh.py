@@ -5,9 +5,10 @@ import math
 
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local
+from keras_attn.attention.block_local import attend_block_local, block_local_tiles
 from keras_attn.attention.inputs import positions_by_head
 from keras_attn.attention.softmax import at_least_float32, merge_by_logsumexp
+from keras_attn.attention.tiles import resize
 from keras_attn.ops.random import stateless_normal
 from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
 from keras_attn.ops.sorting import permute, row_starts, sort_order
@@ -75,6 +76,12 @@ def _furthest(x, count, num_rounds, seed):
     return ops.transpose(directions[..., 0], (0, 1, 3, 2))
 
 
+def hash_products(inputs, num_buckets, num_rounds):
+    """Return the multiply-adds of `hash_directions` for the keys of the inputs."""
+    directions = sum((count or 0) // 2 for count in _factors(num_buckets))
+    return math.prod(inputs.key.shape) * num_rounds * directions
+
+
 def chunk_numbers(inverse, buckets, chunk_length, across_buckets):
     """Return numbers for `meet`, by each position's rank among buckets and its bucket (..., S)."""
     chunks = inverse // chunk_length
@@ -101,6 +108,16 @@ def sort_by_bucket(inputs, buckets):
 def meet(i, j):
     """Return True where the chunk number of a query is that of a key or one more."""
     return ops.logical_and(i >= j, i <= j + 1)
+
+
+def lsh_tiles(inputs, num_rounds, chunk_length, wrap=False):
+    """Return the `TileCount`s of `attend_lsh`."""
+    length = inputs.query.shape[2]
+    block = min(chunk_length, length)
+    if wrap:
+        inputs = resize(inputs, num_keys=block + length)
+    (tiles,) = block_local_tiles(inputs, block, before=1)
+    return num_rounds * [tiles._replace(num_distances=None)]
 
 
 def attend_lsh(inputs, buckets, chunk_length, *, causal, across_buckets=False, wrap=False):

@@ -25,6 +25,11 @@ def table_columns(distances):
     return PositionRange(distances.last, distances.length + 1, -distances.step).tensor()
 
 
+def table_products(length, num_keys, head_dim):
+    """Return the multiply-adds of `distance_products` for one head and tile."""
+    return length * (num_keys if length == 1 else length + num_keys) * head_dim
+
+
 def distance_products(query, table, distances, needed):
     """Compute products (B, N, T, S) of each query with the column of its distance from each key.
 

@@ -2,8 +2,16 @@
 
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local
+from keras_attn.attention.block_local import attend_block_local, block_local_tiles
+from keras_attn.attention.tiles import resize
 from keras_attn.ops.shapes import ceil_div, pad, size, sizes, slice_axis
+
+
+def strided_tiles(inputs, stride, blocks=None):
+    """Return the `TileCount`s of `attend_strided`."""
+    rows = ceil_div(inputs.key.shape[2], stride)
+    folded = resize(inputs, rows * stride, rows * stride)
+    return block_local_tiles(folded, *(blocks or (rows,)))
 
 
 def attend_strided(inputs, stride, allowed=None, blocks=None, *, log_weight=False):

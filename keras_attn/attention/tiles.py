@@ -1,6 +1,7 @@
 """Attention tile by tile: the part that all plans share."""
 
 import dataclasses
+from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -23,6 +24,36 @@ class Tile:
     mask: object = None  # boolean, broadcasts to (B, N, t, s)
     bias: object = None  # added to the logits, broadcasts likewise
     never_empty: bool = False  # True if every query is known to have a key
+
+
+class TileCount(NamedTuple):
+    """Tiles of a plan that have the same size, over all rows and heads.
+
+    Attributes:
+        number, at_once: ints. Number of all tiles, and of those that are computed at once.
+        length, num_keys: ints. Number of queries and of keys of each.
+        is_loop: bool. True if they are not computed all at once, and so again for the gradient.
+        num_distances: int. Distances for which a score makes one table, at the first tiles of a
+            plan; 0 at later ones, None where positions are irregular and there is no table.
+    """
+
+    number: int
+    at_once: int
+    length: int
+    num_keys: int
+    is_loop: bool
+    num_distances: int | None = None
+
+
+def resize(inputs, length=None, num_keys=None):
+    """Return symbolic `AttentionInputs` for which plans count their tiles, of other lengths."""
+
+    def resized(x, size):
+        shape = tuple(x.shape)
+        return x if size is None else keras.KerasTensor((*shape[:2], size, shape[3]), x.dtype)
+
+    key, value = (resized(x, num_keys) for x in (inputs.key, inputs.value))
+    return inputs.replace(query=resized(inputs.query, length), key=key, value=value)
 
 
 def attend_tiles(

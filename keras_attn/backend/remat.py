@@ -70,6 +70,11 @@ def remat_chain(functions, x, arguments, *, add_loss):
     return x, rests
 
 
+def chain_recomputations(count):
+    """Return how often the backward pass of a `remat_chain` computes each of its functions."""
+    return 1 if count <= MAX_UNSEGMENTED else 2
+
+
 @per_backend
 def remat_tensors(function, tensors):
     """Apply `remat` to a function of tensors that returns a list of tensors.

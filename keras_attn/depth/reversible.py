@@ -78,6 +78,8 @@ class Reversible(Stack):
         build_once(self.norm, self._joined_shape(x_shape))
         super().build(x_shape, context_shape)
 
+    num_recomputations = 1
+
     def _joined_shape(self, x_shape):
         return (*x_shape[:-1], (2 if self.join == "concatenate" else 1) * x_shape[-1])
 

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.remat import remat_chain
+from keras_attn.backend.remat import chain_recomputations, remat_chain
 from keras_attn.depth import caches
 from keras_attn.depth.stochastic_depth import row_scales, scale_change
 from keras_attn.layers.block import Block, CallContext, takes_call_context
@@ -134,6 +134,11 @@ class Stack(Block):
                     )
         if self.norm is not None:
             registry.build_once(self.norm, x_shape)
+
+    @property
+    def num_recomputations(self):
+        """Number of times that the backward pass computes the blocks again."""
+        return chain_recomputations(self.num_layers) if self.remat else 0
 
     def initial_cache(self, batch_size, max_length, whole=True):
         """Return empty caches of all blocks; with a `max_length` of None they grow.

@@ -1,5 +1,7 @@
 """The position-wise feed-forward network."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -141,6 +143,16 @@ class FeedForward(KernelLayer):
         (output,) = for_each_tile(compute, (*seeds, tiles), weights, [dtype])
         output = ops.reshape(output, (chunks * length, rows.shape[1]))
         return slice_axis(output, 0, count, axis=0)
+
+    def kernel_size(self):
+        """Return the number of weights of all kernels."""
+        layers = (*self.INPUTS, "output_dense")
+        return sum(math.prod(getattr(self, name).kernel.shape) for name in layers)
+
+    def call_products(self, output_shape, x):
+        """Return the multiply-adds of a call for the shape of `x`."""
+        chunks = max(min(self.chunks, x[-2]), 1)
+        return chunks * ceil_div(math.prod(x[:-1]), chunks) * self.kernel_size()
 
     def compute_output_shape(self, x_shape):
         return x_shape

@@ -1,5 +1,7 @@
 """Feed-forward networks, of which each position uses a few."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -217,6 +219,14 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         outputs = permute(by_expert[None, None], inverse, order)[0, 0]
         outputs = ops.reshape(outputs, (-1, self.top_k, rows.shape[-1]))
         return ops.sum(weights[..., None] * outputs, axis=1)
+
+    def call_products(self, output_shape, x, **others):
+        """Return the multiply-adds of a call for the shape of `x`, without padding."""
+        of_row = math.prod(self.router_kernel.shape)
+        of_row += self.top_k * sum(math.prod(kernel.shape[1:]) for kernel in self.kernels)
+        if self.shared is not None:
+            of_row += self.shared.kernel_size()
+        return math.prod(x[:-1]) * of_row
 
     def compute_output_shape(self, x_shape):
         return x_shape

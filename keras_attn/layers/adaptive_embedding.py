@@ -146,5 +146,9 @@ class AdaptiveEmbedding(registry.MaskedLayer):
     def compute_mask(self, inputs, previous_mask=None):
         return previous_mask if self.pad_id is None else ops.not_equal(inputs, self.pad_id)
 
+    def call_products(self, output_shape, inputs):
+        """Return the multiply-adds of a call: all projections of all tokens."""
+        return math.prod(inputs) * sum(math.prod(x.shape) for x in self.projections)
+
     def compute_output_spec(self, inputs):
         return keras.KerasTensor((*inputs.shape, self.hidden_dim), dtype=self.compute_dtype)

@@ -1,5 +1,7 @@
 """Adaptive softmax: cheap log-probabilities for large vocabularies."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -122,6 +124,15 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         for parts, projection in zip(weights, projections):
             parts.append(ops.cast(projection, dtype))
         return weights
+
+    def call_products(self, output_shape, x):
+        """Return the multiply-adds of all logits of `x`; those of the loss depend on the labels."""
+        first, *others = [math.prod(table.shape) for table in self.embedding.tables]
+        clusters = math.prod(self.cluster_table.shape) if others else 0
+        own = len(self.projections)
+        projections = [*self.projections, *self.embedding.projections[own:]]
+        sizes = [first, *others, clusters, *(math.prod(p.shape) for p in projections)]
+        return math.prod(x[:-1]) * sum(sizes)
 
     def compute_output_spec(self, x, labels=None):
         last = () if labels is not None else (self.embedding.vocabulary_size,)

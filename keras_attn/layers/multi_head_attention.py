@@ -225,7 +225,7 @@ class MultiHeadAttention(HeadProjections):
         inputs, view, cache = self._prepare(*given)
         if segments is not None:
             inputs = segments.restrict(inputs)
-        plan, pattern = self._choose(inputs, pattern, view, positions)
+        plan, pattern = self.choose(inputs, pattern, view, positions)
         output, scores = self._attend(plan, inputs, pattern)
         results = [self._finish(output, query, query_mask)]
         found = scores, inputs, pattern, view
@@ -273,9 +273,8 @@ class MultiHeadAttention(HeadProjections):
         if self.num_key_value_heads < self.num_heads:
             repeats = self.num_heads // self.num_key_value_heads
             key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
-        key_mask, attention_mask, dropout_fn, seed = None, None, None, None
-        if has_masks:
-            key_mask, attention_mask = spread_masks(query, key, **masks)
+        dropout_fn = seed = None
+        key_mask, attention_mask = spread_masks(query, key, **masks) if has_masks else (None, None)
         if training and (self.dropout or pattern.is_random):
             dropout_fn = self._drop if self.dropout else None
             seed = self.seed_generator.next()
@@ -294,7 +293,7 @@ class MultiHeadAttention(HeadProjections):
         )
         return inputs, view, cache if inputs.sums is None else extend_sums(cache, inputs)
 
-    def _choose(self, inputs, pattern, view, positions):
+    def choose(self, inputs, pattern, view, positions):
         """Choose the plan among `PLANS`, and the pattern to compute: only here.
 
         A cache, a mask of pairs and positions from the caller need the dense or the fused plan.

@@ -87,5 +87,10 @@ class PatchEmbedding(registry.MaskedLayer):
         token = ops.broadcast_to(self.token, (ops.shape(x)[0], 1, self.hidden_dim))
         return ops.concatenate([token, x], axis=1)
 
+    def call_products(self, output_shape, images):
+        """Return the multiply-adds of a call."""
+        batch, tokens, width = output_shape
+        return batch * (tokens - self.class_token) * self.kernel.shape[0] * width
+
     def compute_output_shape(self, images_shape):
         return images_shape[0], self.num_tokens(images_shape[1:]), self.hidden_dim

@@ -117,6 +117,11 @@ class TokenEmbedding(registry.MaskedLayer):
             return previous_mask
         return ops.not_equal(inputs, self.pad_id)
 
+    def call_products(self, output_shape, inputs):
+        """Return the multiply-adds of a call: of logits, since a row is only looked up."""
+        is_lookup = len(inputs) < len(output_shape)
+        return 0 if is_lookup else math.prod(output_shape) * self.hidden_dim
+
     def compute_output_spec(self, inputs, reverse=False):
         if reverse:
             return keras.KerasTensor((*inputs.shape[:-1], self.vocabulary_size), dtype="float32")

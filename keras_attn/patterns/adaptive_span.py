@@ -6,8 +6,8 @@ import numbers
 import keras
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local
-from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.block_local import attend_block_local, block_local_tiles
+from keras_attn.attention.chunked import attend_chunked, chunked_tiles
 from keras_attn.attention.inputs import TileSizes, positions_by_head
 from keras_attn.attention.reach import attend_by_reach, window_reaches
 from keras_attn.ops.checks import check_numbers, check_sizes
@@ -158,6 +158,22 @@ class AdaptiveSpan(LayerValue, Pattern):
             least=self.ramp,
         )
         return (*found, None)[:2]
+
+    def tiles(self, inputs):
+        # Spans at their initial length: no value is read.
+        longest = math.ceil(self.initial_span * self.max_span) + self.ramp
+        num_keys, longest = inputs.key.shape[2], min(longest, self.max_span)
+        if 2 * longest > num_keys:
+            return chunked_tiles(inputs)
+        reaches = window_reaches(num_keys, self.max_span, inputs.tile_sizes, self.ramp)
+        reach = next(reach for reach in reaches if reach >= longest)
+        return block_local_tiles(inputs, *self._blocks(reach, inputs.tile_sizes))
+
+    def extra_products(self, inputs):
+        if not self.dynamic:
+            return 0, 0
+        products = math.prod(inputs.layer_input.shape) * inputs.query.shape[1]
+        return products, 2 * products
 
     def keys_per_query(self, num_keys):
         # The shortest window: longer spans cost more as they grow.

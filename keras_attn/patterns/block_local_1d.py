@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local
+from keras_attn.attention.block_local import attend_block_local, block_local_tiles
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.pattern import Pattern
@@ -62,6 +62,10 @@ class BlockLocal1D(Pattern):
             repeats=not is_packed,
             log_weight=log_weight,
         )
+
+    def tiles(self, inputs):
+        before = ceil_div(self.lookback, self.block_length)
+        return block_local_tiles(inputs, self.block_length, before)
 
     def keys_per_query(self, num_keys):
         return min(num_keys, (1 + ceil_div(self.lookback, self.block_length)) * self.block_length)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.block_sparse import attend_block_sparse
+from keras_attn.attention.block_sparse import attend_block_sparse, block_sparse_tiles
 from keras_attn.ops.images import block_raster_order, integers
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
@@ -82,6 +82,9 @@ class BlockLocal2D(Pattern):
         starts, keys = self._tables()
         # The lists hold no pixel outside the rectangle.
         return attend_block_sparse(inputs, starts, keys, lambda i, j: j <= i, log_weight=log_weight)
+
+    def tiles(self, inputs):
+        return block_sparse_tiles(inputs, *self._tables())
 
     def keys_per_query(self, num_keys):
         return min(num_keys, self._tables()[1].shape[1])

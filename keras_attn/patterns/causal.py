@@ -1,6 +1,6 @@
 """Causal attention."""
 
-from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.chunked import attend_chunked, chunked_tiles
 from keras_attn.attention.reach import attend_documents
 from keras_attn.ops.shapes import size
 from keras_attn.patterns.pattern import Pattern
@@ -52,6 +52,10 @@ class Causal(Pattern):
         if not inputs.query_segments:
             return whole()
         return attend_documents(inputs, self.mask_mod, True, whole, log_weight)
+
+    def tiles(self, inputs):
+        earlier = inputs.key.shape[2] - inputs.query.shape[2]
+        return chunked_tiles(inputs, lambda end: earlier + end)
 
 
 def make_causal(pattern):

@@ -1,4 +1,4 @@
-"""Patterns made of patterns: intersection, union, and one pattern for each head."""
+"""Patterns made of two patterns: intersection and union."""
 
 from keras import ops
 
@@ -27,6 +27,9 @@ class SameAs(Pattern):
     def attend(self, inputs, log_weight=False):
         return self.same.attend_blockwise(inputs, log_weight)
 
+    def tiles(self, inputs):
+        return self.same.tiles(inputs)
+
     def keys_per_query(self, num_keys):
         return self.same.keys_per_query(num_keys)
 
@@ -49,10 +52,10 @@ class Combined(Pattern):
     """Two patterns, which subclasses combine into one."""
 
     def __init__(self, first, second):
-        self.first, self.second = _of_positions(first, "first"), _of_positions(second, "second")
+        self.first, self.second = of_positions(first, "first"), of_positions(second, "second")
 
 
-def _of_positions(identifier, name):
+def of_positions(identifier, name):
     """Return the pattern for a name or an object; refuse one that reads more than positions."""
     pattern = Pattern.get(identifier, name)
     if not pattern.is_of_positions or pattern.differs_by_head:
@@ -102,6 +105,9 @@ class Both(Combined):
     def attend(self, inputs, log_weight=False):
         sparse, other = self._sparser_first(inputs.key.shape[2])
         return sparse.attend_blockwise(inputs.restricted(other.mask_mod), log_weight)
+
+    def tiles(self, inputs):
+        return self._sparser_first(inputs.key.shape[2])[0].tiles(inputs)
 
     def keys_per_query(self, num_keys):
         return min(p.keys_per_query(num_keys) for p in (self.first, self.second))
@@ -176,6 +182,12 @@ class Either(Combined):
         output, log_weights = merge_by_logsumexp([first, second])
         return output, log_weights if log_weight else None
 
+    def tiles(self, inputs):
+        num_keys = inputs.key.shape[2]
+        if self.keys_per_query(num_keys) >= num_keys:
+            return super().tiles(inputs)
+        return self.first.tiles(inputs) + self.second.tiles(inputs)
+
     def keys_per_query(self, num_keys):
         return min(num_keys, sum(p.keys_per_query(num_keys) for p in (self.first, self.second)))
 
@@ -194,108 +206,6 @@ class Either(Combined):
         first = ops.where(self.first.mask_mod(position, first), first, -1)
         second = ops.where(self.first.mask_mod(position, second), -1, second)
         return ops.concatenate([first, second])
-
-
-@register
-class PerHead(Pattern):
-    """Each head has a pattern of its own.
-
-        allowed(n, i, j) = patterns[n].allowed(i, j)
-
-    `&` and `|` with another pattern change each head's. Heads of the same pattern are computed
-    together by its plan. Time and memory the sum over the heads; a score with weights computes all
-    heads once for each different pattern.
-
-    Use it for heads with different tasks, such as some that look near and some that look far.
-
-    Args:
-        patterns: list of names or objects of patterns, one for each head of the layer.
-
-    Raises:
-        ValueError: if a pattern is not a function of positions alone, or if their number is not
-            the layer's number of heads.
-
-    Example:
-        >>> from keras_attn.layers import MultiHeadAttention
-        >>> from keras_attn.patterns import PerHead, Strided
-        >>> local, column = Strided(8, factor="local"), Strided(8, factor="column")
-        >>> layer = MultiHeadAttention(4, 16, pattern=PerHead([local, local, column, column]))
-
-    Differs from the paper: none; the paper's "multi-head" use of its factors.
-
-    Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.3, eq. 9.
-    """
-
-    differs_by_head = True
-    supports_segments = True
-
-    def __init__(self, patterns):
-        if isinstance(patterns, (str, Pattern)) or not patterns:
-            raise ValueError(
-                "`patterns` must be a list of patterns, one for each head. "
-                f"Received: patterns={patterns!r}."
-            )
-        named = enumerate(patterns)
-        self.patterns = tuple(_of_positions(p, f"patterns[{n}]") for n, p in named)
-
-    @property
-    def causal(self):
-        return all(pattern.causal for pattern in self.patterns)
-
-    def allowed(self, query_positions, key_positions):
-        """Return a bool (N, T, S), or (B, N, T, S) for positions of each row."""
-        allowed = [p.allowed(query_positions, key_positions) for p in self.patterns]
-        return ops.stack(allowed, axis=-3)
-
-    def mask(self, query_positions, key_positions):
-        allowed = self.allowed(query_positions, key_positions)
-        return allowed[None] if len(allowed.shape) == 3 else allowed
-
-    def dense_mask_and_bias(self, inputs):
-        self._check(inputs)
-        return super().dense_mask_and_bias(inputs)
-
-    def attend(self, inputs, log_weight=False):
-        self._check(inputs)
-        # A score's weights are those of all heads: such a score computes all heads at once.
-        together = inputs.score.has_weights
-        results = [None] * len(self.patterns)
-        for pattern in dict.fromkeys(self.patterns):
-            heads = [n for n, other in enumerate(self.patterns) if other == pattern]
-            part = inputs.fold_in(heads[0])
-            part = part if together else part.heads(heads)
-            found = pattern.attend_blockwise(part, log_weight)
-            for number, head in enumerate(heads):
-                index = head if together else number
-                results[head] = [None if x is None else x[:, index] for x in found]
-        output, log_weights = zip(*results, strict=True)
-        return ops.stack(output, axis=1), ops.stack(log_weights, axis=1) if log_weight else None
-
-    def keys_per_query(self, num_keys):
-        return max(pattern.keys_per_query(num_keys) for pattern in self.patterns)
-
-    @property
-    def cache_sinks(self):
-        return max(pattern.cache_sinks for pattern in self.patterns)
-
-    def cache_size(self):
-        return joint_cache_size(self.patterns)
-
-    def __and__(self, other):
-        return PerHead([pattern & other for pattern in self.patterns])
-
-    def __or__(self, other):
-        return PerHead([pattern | other for pattern in self.patterns])
-
-    __rand__, __ror__ = __and__, __or__
-
-    def _check(self, inputs):
-        num_heads = inputs.query.shape[1]
-        if num_heads != len(self.patterns):
-            raise ValueError(
-                "`patterns` of PerHead must be one for each head. "
-                f"Received: {len(self.patterns)} patterns, {num_heads} heads."
-            )
 
 
 Pattern.combinations.update({"and": Both, "or": Either})

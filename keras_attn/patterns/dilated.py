@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attn.attention.inputs import TileSizes
-from keras_attn.attention.strided import attend_strided
+from keras_attn.attention.strided import attend_strided, strided_tiles
 from keras_attn.ops.checks import check_sizes
 from keras_attn.patterns.local import blocks_of_window
 from keras_attn.patterns.pattern import Pattern
@@ -63,6 +63,10 @@ class Dilated(Pattern):
     def attend(self, inputs, log_weight=False):
         blocks = blocks_of_window(self.window, self.causal, inputs.tile_sizes)
         return attend_strided(inputs, self.dilation, self.mask_mod, blocks, log_weight=log_weight)
+
+    def tiles(self, inputs):
+        blocks = blocks_of_window(self.window, self.causal, inputs.tile_sizes)
+        return strided_tiles(inputs, self.dilation, blocks)
 
     def keys_per_query(self, num_keys):
         block, before, after = blocks_of_window(self.window, self.causal, TileSizes)

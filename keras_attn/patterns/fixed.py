@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.fixed import attend_fixed
+from keras_attn.attention.fixed import attend_fixed, fixed_tiles
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.block_local_1d import BlockLocal1D
@@ -72,6 +72,9 @@ class _Summary(Pattern):
 
     def attend(self, inputs, log_weight=False):
         return attend_fixed(inputs, self.mask_mod, self.stride, self.summary, log_weight=log_weight)
+
+    def tiles(self, inputs):
+        return fixed_tiles(inputs, self.stride, self.summary)
 
     def keys_per_query(self, num_keys):
         return ceil_div(num_keys, self.stride) * self.summary

@@ -2,9 +2,10 @@
 
 from keras import ops
 
-from keras_attn.attention.chunked import attend_chunked
-from keras_attn.attention.first_keys import attend_first_keys
+from keras_attn.attention.chunked import attend_chunked, chunked_tiles
+from keras_attn.attention.first_keys import attend_first_keys, first_keys_tiles
 from keras_attn.attention.inputs import first_positions, positions_by_head
+from keras_attn.attention.tiles import resize
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import lesser, size, slice_axis
 from keras_attn.patterns.pattern import Pattern
@@ -79,6 +80,13 @@ class Global(Pattern):
 
         pairs = zip(found, of_first, strict=True)
         return tuple(None if x is None else join(x, y) for x, y in pairs)
+
+    def tiles(self, inputs):
+        found = first_keys_tiles(inputs, max(self.count, 1))
+        if self.causal or self.count == 0:
+            return found
+        rows = resize(inputs, length=min(self.count, inputs.query.shape[2]))
+        return found + chunked_tiles(rows)
 
     def keys_per_query(self, num_keys):
         # Without `causal`, the rows of the first queries cost as much as the others' columns.

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.block_local import attend_block_local
+from keras_attn.attention.block_local import attend_block_local, block_local_tiles
 from keras_attn.attention.inputs import TileSizes
 from keras_attn.ops.checks import check_sizes
 from keras_attn.patterns.pattern import Pattern
@@ -57,6 +57,11 @@ class Local(Pattern):
         blocks = blocks_of_window(self.window, self.causal, inputs.tile_sizes)
         return attend_block_local(
             inputs, self.mask_mod, *blocks, repeats=True, log_weight=log_weight
+        )
+
+    def tiles(self, inputs):
+        return block_local_tiles(
+            inputs, *blocks_of_window(self.window, self.causal, inputs.tile_sizes)
         )
 
     def keys_per_query(self, num_keys):

@@ -10,6 +10,8 @@ from keras_attn.attention.lsh import (
     chunk_numbers,
     default_buckets,
     hash_directions,
+    hash_products,
+    lsh_tiles,
     meet,
     sort_by_bucket,
 )
@@ -164,6 +166,13 @@ class LSH(Pattern):
         found = attend_lsh(inputs, self.buckets(inputs), self.chunk_length, **rules)
         output, log_weights = _or_own(inputs, self.num_rounds, *found)
         return output, log_weights if log_weight else None
+
+    def tiles(self, inputs):
+        return lsh_tiles(inputs, self.num_rounds, self.chunk_length, self.wrap)
+
+    def extra_products(self, inputs):
+        buckets = self.num_buckets or default_buckets(inputs.key.shape[2], self.chunk_length)
+        return hash_products(inputs, buckets, self.num_rounds), 0
 
     def keys_per_query(self, num_keys):
         return min(num_keys, 2 * self.chunk_length * self.num_rounds)

@@ -4,7 +4,7 @@ import inspect
 
 from keras import ops
 
-from keras_attn.attention.chunked import attend_chunked
+from keras_attn.attention.chunked import attend_chunked, chunked_tiles
 from keras_attn.attention.inputs import positions_tensor
 from keras_attn.ops.shapes import UNKNOWN_LENGTH
 from keras_attn.registry import Value, resolve
@@ -123,6 +123,14 @@ class Pattern(Value):
     def keys_per_query(self, num_keys):
         """Return how many of `num_keys` keys `attend` computes for a query: its cost."""
         return num_keys
+
+    def tiles(self, inputs):
+        """Return the `TileCount`s of what `attend` computes for symbolic `AttentionInputs`."""
+        return chunked_tiles(inputs)
+
+    def extra_products(self, inputs):
+        """Return the multiply-adds of `attend` and of its gradient that are outside of tiles."""
+        return 0, 0
 
     def prefers_blockwise(self, length, num_keys, short=512, long=2048):
         """Return True if `attend` is expected to be faster than the whole matrix of scores.

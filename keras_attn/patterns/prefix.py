@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.first_keys import attend_first_keys
+from keras_attn.attention.first_keys import attend_first_keys, first_keys_tiles
 from keras_attn.ops.checks import check_sizes
 from keras_attn.patterns.pattern import Pattern
 from keras_attn.registry import register
@@ -46,6 +46,9 @@ class Prefix(Pattern):
 
     def attend(self, inputs, log_weight=False):
         return attend_first_keys(inputs, max(self.length, 1), self.mask_mod, log_weight=log_weight)
+
+    def tiles(self, inputs):
+        return first_keys_tiles(inputs, max(self.length, 1))
 
     def keys_per_query(self, num_keys):
         return min(num_keys, self.length)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from keras import ops
 
-from keras_attn.attention.block_sparse import attend_block_sparse
+from keras_attn.attention.block_sparse import attend_block_sparse, block_sparse_tiles
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.pattern import Pattern
@@ -78,10 +78,12 @@ class Random(Pattern):
 
     def attend(self, inputs, log_weight=False):
         self._check(inputs.key.shape[2])
-        keys = self._keys()
-        starts = np.arange(len(keys) + 1) * self.block_length
+        starts, keys = self._starts(), self._keys()
         # The lists hold allowed keys alone; -1 fills the short ones.
         return attend_block_sparse(inputs, starts, keys, lambda i, j: j >= 0, log_weight=log_weight)
+
+    def tiles(self, inputs):
+        return block_sparse_tiles(inputs, self._starts(), self._keys())
 
     def keys_per_query(self, num_keys):
         return min(num_keys, self.num_blocks * self.block_length)
@@ -90,6 +92,9 @@ class Random(Pattern):
         keys = self._keys()
         block = ops.clip(position // self.block_length, 0, len(keys) - 1)
         return ops.take(ops.convert_to_tensor(keys), block, axis=0)
+
+    def _starts(self):
+        return np.arange(len(self.blocks()) + 1) * self.block_length
 
     def _keys(self):
         """Return the positions of the drawn blocks, int32 (blocks, keys); -1 for none."""

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.first_keys import attend_first_keys
+from keras_attn.attention.first_keys import attend_first_keys, first_keys_tiles
 from keras_attn.attention.inputs import positions_by_head
 from keras_attn.attention.softmax import (
     at_least_float32,
@@ -80,6 +80,9 @@ class Sinks(SameAs):
         )
         output, log_weights = merge_by_logsumexp([window, first])
         return output, log_weights if log_weight else None
+
+    def tiles(self, inputs):
+        return self.same.first.tiles(inputs) + first_keys_tiles(inputs, self.count)
 
     def attend_blockwise(self, inputs, log_weight=False):
         if not inputs.query_segments:

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_attn.attention.strided import attend_strided
+from keras_attn.attention.strided import attend_strided, strided_tiles
 from keras_attn.ops.checks import check_choice, check_sizes
 from keras_attn.ops.shapes import ceil_div
 from keras_attn.patterns.combined import Either, SameAs
@@ -67,6 +67,9 @@ class _Column(Pattern):
 
     def attend(self, inputs, log_weight=False):
         return attend_strided(inputs, self.stride, log_weight=log_weight)
+
+    def tiles(self, inputs):
+        return strided_tiles(inputs, self.stride)
 
     def keys_per_query(self, num_keys):
         return ceil_div(num_keys, self.stride)

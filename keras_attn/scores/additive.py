@@ -64,6 +64,10 @@ class Additive(ScoreLayer):
         self.bias = self.add_weight((num_heads, units), "zeros", name="bias")
         self.output_kernel = self.add_weight((num_heads, units), "glorot_uniform", name="output")
 
+    def products_of_tile(self, length, num_keys, head_dim, has_table):
+        units = self.units or head_dim
+        return (length + num_keys) * head_dim * units + length * num_keys * units
+
     def call(self, query, key, query_positions=None, key_positions=None):
         query = ops.matmul(query, self.query_kernel) + self.bias[:, None, :]  # (B, N, T, A)
         key = ops.matmul(key, self.key_kernel)  # (B, N, S, A)

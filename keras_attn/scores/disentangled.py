@@ -12,7 +12,7 @@ from keras_attn.attention.inputs import (
     fill_positions,
     positions_by_head,
 )
-from keras_attn.attention.relative_shift import distance_products, table_columns
+from keras_attn.attention.relative_shift import distance_products, table_columns, table_products
 from keras_attn.ops.checks import check_sizes, check_that
 from keras_attn.ops.shapes import size, sizes
 from keras_attn.registry import register
@@ -108,6 +108,15 @@ class Disentangled(DistanceScore):
 
     def products(self, query, i, j):
         return _select(query, self.key_table, self.buckets(i[..., :, None] - j[..., None, :]))
+
+    def products_of_tile(self, length, num_keys, head_dim, has_table):
+        of_queries = super().products_of_tile(length, num_keys, head_dim, has_table)
+        if has_table and length > 1:
+            return of_queries + table_products(num_keys, length, head_dim)
+        return of_queries + self.irregular_products(num_keys, length, head_dim)
+
+    def irregular_products(self, length, num_keys, head_dim):
+        return length * head_dim * 2 * self.num_buckets
 
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attn.attention.inputs import distances_between, fill_positions, positions_by_head
-from keras_attn.attention.relative_shift import distance_products
+from keras_attn.attention.relative_shift import distance_products, table_products
 from keras_attn.attention.softmax import query_keys
 from keras_attn.ops.shapes import size
 from keras_attn.scores.score import ScoreLayer
@@ -41,6 +41,16 @@ class DistanceScore(ScoreLayer):
     def table_of_call(self, needed, query_positions, num_keys):
         """Return a table that has the needed distances, and all distances that it has."""
         return self.distance_table(needed), needed
+
+    def products_of_tile(self, length, num_keys, head_dim, has_table):
+        content = length * num_keys * head_dim
+        if has_table:
+            return content + table_products(length, num_keys, head_dim)
+        return content + self.irregular_products(length, num_keys, head_dim)
+
+    def irregular_products(self, length, num_keys, head_dim):
+        """Return the multiply-adds of `products` for one head."""
+        return length * num_keys * head_dim
 
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None

@@ -82,6 +82,14 @@ class FAVOR(KernelScore, ScoreLayer):
     def count_features(self, head_dim):
         return self.num_features or max(1, round(head_dim * math.log(head_dim)))
 
+    def products_of_features(self, length, head_dim):
+        return length * head_dim * self.count_features(head_dim)
+
+    def products_of_tile(self, length, num_keys, head_dim, has_table):
+        # `call` needs the greatest exponent of each query too.
+        again = self.products_of_features(length, head_dim)
+        return super().products_of_tile(length, num_keys, head_dim, has_table) + again
+
     def build(self, query_shape, key_shape=None):
         shape = self.count_features(query_shape[-1]), query_shape[-1]
         self.projection = self.add_weight(

@@ -39,6 +39,14 @@ class KernelScore(Score):
         """Return features (B, N, S, M), above 0, at least float32, up to a factor of all keys."""
         raise NotImplementedError(f"{type(self).__name__} must define `key_features`.")
 
+    def products_of_features(self, length, head_dim):
+        """Return the multiply-adds of the features of `length` queries or keys of one head."""
+        return 0
+
+    def products_of_tile(self, length, num_keys, head_dim, has_table):
+        features = self.products_of_features(length + num_keys, head_dim)
+        return features + length * num_keys * self.count_features(head_dim)
+
     def logits(self, query, key):
         """Return the logarithms (B, N, T, S) of the products of features."""
         return ops.log(query_keys(self.query_features(query), self.key_features(key)))

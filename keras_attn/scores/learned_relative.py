@@ -65,6 +65,9 @@ class LearnedRelative(DistanceScore):
         table = pad(ops.cast(self.embeddings, self.compute_dtype), 0, 1, axis=0)
         return ops.transpose(ops.take(table, columns, axis=0))
 
+    def irregular_products(self, length, num_keys, head_dim):
+        return length * head_dim * self.max_distance
+
     def _rows(self, distances):
         """Return the rows of p for distances; `max_distance` for those without a row."""
         inside = ops.logical_and(distances >= 0, distances < self.max_distance)

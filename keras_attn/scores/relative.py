@@ -83,6 +83,13 @@ class Relative(DistanceScore):
         table = ops.cast(self._sinusoids(columns), self.compute_dtype)
         return ops.einsum("dnh,wd->nhw", ops.cast(self.kernel, table.dtype), table)
 
+    def products_of_table(self, num_distances, num_heads, head_dim):
+        return (self.hidden_dim or num_heads * head_dim) * num_heads * head_dim * num_distances
+
+    def irregular_products(self, length, num_keys, head_dim):
+        width = self.kernel.shape[0]
+        return length * head_dim * width + length * num_keys * (width // 2 * 2)
+
     def _sinusoids(self, positions):
         return sinusoids(positions, self.kernel.shape[0], "concat", dtype=self.compute_dtype)
 

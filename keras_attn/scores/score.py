@@ -44,6 +44,19 @@ class Score(registry.Value):
         """
         return None
 
+    def products_of_tile(self, length, num_keys, head_dim, has_table):
+        """Return the multiply-adds of the logits of one head and tile, here of a dot product.
+
+        Args:
+            length, num_keys: ints. Queries and keys of the tile.
+            has_table: True if the plan makes a `distance_table` for all tiles.
+        """
+        return length * num_keys * head_dim
+
+    def products_of_table(self, num_distances, num_heads, head_dim):
+        """Return the multiply-adds of a `distance_table` for all heads."""
+        return 0
+
     def kernel_scale(self, head_dim):
         """Return the factor of a plain dot product, which fused kernels compute, else None."""
         return None

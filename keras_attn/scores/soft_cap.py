@@ -71,6 +71,12 @@ class SoftCap(ScoreLayer):
     def distance_table(self, distances):
         return self.score.distance_table(distances)
 
+    def products_of_tile(self, *sizes):
+        return self.score.products_of_tile(*sizes)
+
+    def products_of_table(self, *sizes):
+        return self.score.products_of_table(*sizes)
+
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):

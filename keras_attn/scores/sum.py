@@ -101,6 +101,12 @@ class Sum(ScoreLayer):
         tables["biases"] = self._biases_of_distances(distances)
         return {name: table for name, table in tables.items() if table is not None} or None
 
+    def products_of_tile(self, *sizes):
+        return sum(score.products_of_tile(*sizes) for score in self._scores())
+
+    def products_of_table(self, *sizes):
+        return sum(score.products_of_table(*sizes) for score in self._scores())
+
     def call(
         self, query, key, query_positions=None, key_positions=None, table=None, distances=None
     ):

@@ -1,0 +1,6 @@
+"""Costs of a model before it runs."""
+
+from keras_attn.explain.explain_model import explain
+from keras_attn.explain.explanation import Explanation, LayerCost
+
+__all__ = ["Explanation", "LayerCost", "explain"]

@@ -1,0 +1,19 @@
+"""Print what a preset costs: python -m keras_attn.explain llama_7b --length 4096"""
+
+import argparse
+
+from keras_attn.explain import explain
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m keras_attn.explain", description=__doc__)
+    parser.add_argument("preset", help="a name of keras_attn.models.presets()")
+    parser.add_argument("--length", type=int, required=True, help="length of the inputs")
+    parser.add_argument("--batch-size", type=int, default=1)
+    parser.add_argument("--precision", help="dtype policy, such as mixed_bfloat16")
+    given = parser.parse_args(arguments)
+    print(explain(given.preset, given.length, given.batch_size, precision=given.precision))
+
+
+if __name__ == "__main__":
+    main()

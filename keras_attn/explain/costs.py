@@ -1,0 +1,62 @@
+"""The costs of each layer, from the calls of a model."""
+
+import math
+
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.explain.calls import counts_itself
+from keras_attn.explain.explanation import LayerCost
+from keras_attn.explain.products import Products, own_kernels, own_weights, products_of
+
+
+def layer_costs(model, calls):
+    """Return a list of the `LayerCost`s of all layers with weights or products."""
+    totals = {}
+    for call in calls:
+        products = products_of(call)
+        scaled = Products(*(call.repeats * x for x in products))
+        totals[id(call.layer)] = totals.get(id(call.layer), Products()) + scaled
+    found, order = [], {key: place for place, key in enumerate(totals)}
+    for layer, parameters in _parameters(model):
+        products = totals.get(id(layer), Products())
+        if parameters or any(products):
+            flops = (2 * x for x in products)
+            cost = LayerCost(layer.path or layer.name, _kind(layer), parameters, *flops)
+            found.append((order.get(id(layer), len(order)), cost))
+    return [cost for _, cost in sorted(found, key=lambda pair: pair[0])]
+
+
+def _parameters(model):
+    """Yield each layer that counts itself or has weights of its own, and its number of weights."""
+    layers, inside, seen = flatten_layers(model), {}, set()
+    for layer in layers:
+        if counts_itself(layer):
+            parts = flatten_layers(layer)
+            inside.update({id(x): layer for x in parts if not counts_itself(x)})
+    for layer in layers:
+        if id(layer) in inside:
+            continue
+        weights = own_weights(layer)
+        if counts_itself(layer):
+            parts = flatten_layers(layer)
+            weights = [w for x in parts if x is layer or id(x) in inside for w in own_weights(x)]
+        new = {id(w): math.prod(w.shape) for w in weights if id(w) not in seen}
+        seen.update(new)
+        yield layer, sum(new.values())
+
+
+def _kind(layer):
+    pattern = getattr(layer, "pattern", None)
+    name = type(layer).__name__
+    return name if pattern is None else f"{name}, {pattern!r}"
+
+
+def notes(calls):
+    """Return sentences on layers that are counted by their kernels only, or not at all."""
+    found = {}
+    for call in calls:
+        module = type(call.layer).__module__
+        if module.split(".")[0] not in ("keras", "keras_attn") and not counts_itself(call.layer):
+            has_kernels = bool(own_kernels(call.layer))
+            how = "counted by the kernels" if has_kernels else "not counted"
+            found[type(call.layer).__name__] = f"{type(call.layer).__name__} is {how}."
+    return list(found.values())

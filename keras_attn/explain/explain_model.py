@@ -1,0 +1,81 @@
+"""The cost of a model before it runs."""
+
+import contextlib
+
+import keras
+
+from keras_attn import models
+from keras_attn.compat.unallocated import without_values
+from keras_attn.explain.calls import record_calls
+from keras_attn.explain.costs import layer_costs, notes
+from keras_attn.explain.explanation import Explanation
+from keras_attn.explain.inputs import symbolic_inputs
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.ops.checks import check_choice, check_sizes, check_that
+
+
+def explain(model, length, batch_size=1, *, precision=None):
+    """Count what a model costs, before it runs.
+
+        FLOPs of a product (M, K) (K, N) = 2 M K N,   backward: by each factor that learns
+
+    Nothing is computed and no memory is taken for weights: the largest preset takes seconds. The
+    model is called once on symbolic tensors. FLOPs are those of products of matrices, as the plan
+    of each attention layer computes them, padding and recomputed tiles included; sums, softmax,
+    norms and activations are not counted.
+
+    Args:
+        model: name of a preset, of `keras_attn.models.presets()`, or a built functional
+            `keras.Model` with at least one attention layer.
+        length: int. Length of each input that may have any.
+        batch_size: int.
+        precision: name of a dtype policy for the preset, such as "mixed_bfloat16"; by default the
+            global one. A model has policies of its own.
+
+    Returns:
+        An `Explanation`, which prints as a table; `to_dict()` gives its numbers.
+
+    Raises:
+        ValueError: if there is no such preset, a size is below 1, or the model is not functional or
+            has no attention layer.
+
+    Example:
+        >>> import keras_attn
+        >>> costs = keras_attn.explain("transformer_tiny", length=32)
+        >>> costs.total.parameters
+        2349056
+
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 1.
+    """
+    check_sizes(length=length, batch_size=batch_size)
+    name = model if isinstance(model, str) else getattr(model, "name", None)
+    model = _built(model, precision)
+    calls = record_calls(model, symbolic_inputs(model, length, batch_size))
+    if not any(isinstance(call.layer, MultiHeadAttention) for call in calls):
+        raise ValueError(
+            "`model` must have a `keras_attn.layers.MultiHeadAttention` that it calls. "
+            f"Received: a model {name!r} without one."
+        )
+    return Explanation(name, length, batch_size, layer_costs(model, calls), notes(calls))
+
+
+def _built(model, precision):
+    if isinstance(model, str):
+        check_choice(models.presets(), model=model)
+        with without_values(), _policy(precision):
+            return models.create(model)
+    is_functional = isinstance(model, keras.Model) and bool(getattr(model, "inputs", None))
+    check_that(is_functional, "the name of a preset, or a functional `keras.Model`", model=model)
+    check_that(precision is None, "None for a model, whose layers have theirs", precision=precision)
+    return model
+
+
+@contextlib.contextmanager
+def _policy(precision):
+    before = keras.config.dtype_policy()
+    if precision is not None:
+        keras.config.set_dtype_policy(precision)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)

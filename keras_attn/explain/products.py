@@ -1,0 +1,144 @@
+"""The multiply-adds of a call: of its products of matrices, forward and backward."""
+
+import math
+from typing import NamedTuple
+
+from keras_attn.attention.inputs import AttentionInputs
+from keras_attn.attention.linear import linear_products
+from keras_attn.attention.tiles import TileCount
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.layers import MultiHeadAttention
+from keras_attn.patterns.causal import make_causal
+
+
+class Products(NamedTuple):
+    """Multiply-adds of a call, forward and backward."""
+
+    forward: int = 0
+    backward: int = 0
+
+    def __add__(self, other):
+        return Products(*(x + y for x, y in zip(self, other, strict=True)))
+
+
+def products_of(call):
+    """Return the `Products` of a `Call`, once."""
+    layer = call.layer
+    if isinstance(layer, MultiHeadAttention):
+        own = _of_attention(call)
+    elif hasattr(layer, "call_products"):
+        shapes = {k: tuple(x.shape) for k, x in call.arguments.items() if hasattr(x, "shape")}
+        products = layer.call_products(tuple(call.output.shape), **shapes)
+        own = Products(products, _backward(call, products, layer.trainable))
+        if getattr(layer, "chunks", 1) > 1:  # computed chunk by chunk, and again for the gradient
+            own += Products(0, products)
+    else:
+        own = Products()
+        for kernel in own_kernels(layer):
+            products = _of_kernel(layer, kernel, call.output)
+            own += Products(products, _backward(call, products, kernel.trainable))
+    return own + Products(0, call.recomputations * own.forward)
+
+
+def own_weights(layer):
+    """Return the weights of a layer that belong to no layer inside it."""
+    others = {id(w) for other in flatten_layers(layer) if other is not layer for w in other.weights}
+    return [w for w in layer.weights if id(w) not in others]
+
+
+def own_kernels(layer):
+    """Return the matrices of a layer by which its inputs are multiplied."""
+    return [w for w in own_weights(layer) if w.name.endswith("kernel") and len(w.shape) > 1]
+
+
+def _of_kernel(layer, kernel, output):
+    """Return the products with a kernel whose last axes are the last of the output."""
+    axes = 1
+    if hasattr(layer, "equation"):  # an `EinsumDense`
+        inputs, result = layer.equation.replace("...", "").split("->")
+        axes = len(set(inputs.split(",")[1]) & set(result))
+    return math.prod(output.shape[: len(output.shape) - axes]) * math.prod(kernel.shape)
+
+
+def _backward(call, products, is_trainable):
+    """Return the products for the gradients by the input and by the kernel."""
+    return products * (int(is_trainable) + (not call.reads_input))
+
+
+def attention_inputs(call):
+    """Return symbolic `AttentionInputs` of the call of an attention layer, its plan and pattern."""
+    layer, given = call.layer, call.arguments
+    query = given["query"]
+    value = query if given.get("value") is None else given["value"]
+    (batch, length, _), num_keys = query.shape, value.shape[1]
+    heads = batch, layer.num_heads
+
+    def symbolic(length, width):
+        return type(query)((*heads, length, width), query.dtype)
+
+    inputs = AttentionInputs(
+        symbolic(length, layer.key_dim),
+        symbolic(num_keys, layer.key_dim),
+        symbolic(num_keys, layer.value_dim),
+        *(None, None, layer.score),
+        attention_mask=given.get("attention_mask"),
+        layer_input=query,
+        sinks=layer.sink_logits,
+        tile_sizes=layer.tile_sizes,
+    )
+    pattern = layer.pattern
+    if given.get("use_causal_mask"):
+        pattern = make_causal(pattern)
+    positions = given.get("query_positions"), given.get("key_positions")
+    plan, pattern = layer.choose(inputs, pattern, None, positions)
+    return inputs, plan, pattern
+
+
+def attention_tiles(inputs, plan, pattern):
+    """Return the `TileCount`s of an attention; the whole matrix is one for each row and head."""
+    if plan == "blockwise":
+        return pattern.tiles(inputs)
+    batch, num_heads, length, _ = inputs.query.shape
+    num_keys = inputs.key.shape[2]
+    number = batch * num_heads
+    return [TileCount(number, number, length, num_keys, False, length + num_keys)]
+
+
+def _of_attention(call):
+    projections, updates = _of_projections(call)
+    own = Products(projections.forward + updates, projections.backward + 2 * updates)
+    inputs, plan, pattern = attention_inputs(call)
+    if plan == "linear":
+        products = linear_products(inputs, pattern)
+        return own + Products(products, 2 * products)
+    (_, num_heads, _, head_dim), width = inputs.query.shape, inputs.value.shape[3]
+    score, own = inputs.score, own + Products(*pattern.extra_products(inputs))
+    for tiles in attention_tiles(inputs, plan, pattern):
+        size, has_table = (tiles.length, tiles.num_keys), tiles.num_distances is not None
+        of_tile = score.products_of_tile(*size, head_dim, has_table) + math.prod(size) * width
+        pairs = tiles.number * of_tile
+        # The sinusoids of a table have no gradient.
+        table = score.products_of_table(tiles.num_distances or 0, num_heads, head_dim)
+        own += Products(pairs + table, (2 + tiles.is_loop) * pairs + table)
+    return own
+
+
+def _of_projections(call):
+    """Return the `Products` with the kernels of an attention layer, and with low-rank updates."""
+    layer, given = call.layer, call.arguments
+    query = given["query"]
+    value = query if given.get("value") is None else given["value"]
+    key = value if given.get("key") is None else given["key"]
+    rows = {name: math.prod(x.shape[:2]) for name, x in (("query", query), ("value", value))}
+    rows |= {"key": rows["value"], "gate": rows["query"], "output": rows["query"]}
+    if layer.shares_query and key is not query:
+        rows["query"] += rows["value"]
+    total, updates = Products(), 0
+    for name in layer.kernel_names():
+        kernel = getattr(layer, f"{name}_kernel")
+        products = rows[name] * math.prod(kernel.shape)
+        total += Products(products, _backward(call, products, kernel.trainable))
+        if name in layer.updates:
+            a, b = layer.update_weights(name)
+            updates += math.prod(a.shape) * math.prod(b.shape[1:])
+    return total, updates

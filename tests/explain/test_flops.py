@@ -1,0 +1,206 @@
+"""FLOPs that `explain` predicts, against the products that TensorFlow computes."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from counted_products import counted
+
+import keras_attn
+from keras_attn import depth, feed_forward, layers, patterns, scores
+from keras_attn.attention.inputs import TileSizes
+
+T, D = 97, 14
+SMALL = TileSizes(
+    chunk_scores=5000, block_scores=3000, least_group=13, most_block=11, least_window=5
+)
+
+
+def products_of(model, length, batch):
+    """Run a step eagerly: return the multiply-adds of the forward pass and of the gradients."""
+    shapes = [(batch, *(length if n is None else n for n in x.shape[1:])) for x in model.inputs]
+    inputs = [tf.constant(np.random.default_rng(3).normal(size=s), "float32") for s in shapes]
+    if any("int" in x.dtype for x in model.inputs):
+        inputs = [tf.ones(s, "int32") for s in shapes]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch([variable.value for variable in model.trainable_variables])
+        with counted() as forward:
+            output = model(inputs if len(inputs) > 1 else inputs[0])
+        total = tf.reduce_sum(keras.tree.flatten(output)[0])
+    with counted() as backward:
+        tape.gradient(total, [variable.value for variable in model.trainable_variables])
+    return sum(forward), sum(backward)
+
+
+def model_of(*make_layers, length=T, **kwargs):
+    """Return a model of a layer that makes each input learn, and attention layers after it."""
+    x = inputs = keras.Input((None, 3))
+    x = keras.layers.Dense(D)(x)
+    for make in make_layers:
+        layer = make()
+        x = layer(x, x) if isinstance(layer, layers.MultiHeadAttention) else layer(x)
+    return keras.Model(inputs, x)
+
+
+def attention(pattern="dense", **kwargs):
+    def make():
+        layer = layers.MultiHeadAttention(2, 5, 3, pattern=pattern, **kwargs)
+        layer.tile_sizes = SMALL
+        return layer
+
+    return make
+
+
+def check(model, length=T, batch=2, of_gradients=True):
+    forward, backward = products_of(model, length, batch)
+    assert forward > 0
+    found = keras_attn.explain(model, length, batch).total
+    assert found.forward_flops == 2 * forward
+    assert found.backward_flops == 2 * backward or not of_gradients
+
+
+def some(cases, *fast):
+    """Return the names of the cases; all but the `fast` ones are slow tests."""
+    return [n if n in fast else pytest.param(n, marks=pytest.mark.slow) for n in cases]
+
+
+BLOCKWISE = {
+    "dense": ("dense", {}),
+    "causal": ("causal", {}),
+    "Local": (patterns.Local(17), {}),
+    "Local both sides": (patterns.Local(7, causal=False), {}),
+    "Strided": (patterns.Strided(7), {}),
+    "column": (patterns.Strided(7, "column"), {}),
+    "Fixed": (patterns.Fixed(13, 3), {}),
+    "summary": (patterns.Fixed(13, 3, "summary"), {}),
+    "BlockLocal1D": (patterns.BlockLocal1D(11, 5), {}),
+    "BlockLocal2D": (patterns.BlockLocal2D((10, 11), (3, 4), (2, 1)), {}),
+    "Dilated": (patterns.Dilated(5, 3), {}),
+    "Global": (patterns.Global(3), {}),
+    "Prefix": (patterns.Prefix(19), {}),
+    "Random": (patterns.Random(8, 2, 120), {}),
+    "Sinks": (patterns.Sinks(3, 17), {}),
+    "Both": (patterns.Local(17, causal=False) & patterns.Causal(), {}),
+    "Either": (patterns.Local(5) | patterns.Strided(7, "column"), {}),
+    "PerHead": (patterns.PerHead([patterns.Local(5), patterns.Causal()]), {}),
+    "AdaptiveSpan": (patterns.AdaptiveSpan(31, ramp=4), {}),
+    "LSH": (patterns.LSH(8, 3), {"score": "shared_qk"}),
+    "LSH wrapped": (patterns.LSH(8, 2, across_buckets=True, wrap=True), {"score": "shared_qk"}),
+}
+
+
+@pytest.mark.parametrize("name", some(BLOCKWISE, "causal", "Strided", "LSH"))
+def test_the_plan_of_a_pattern_is_counted_tile_by_tile(name):
+    pattern, more = BLOCKWISE[name]
+    check(model_of(attention(pattern, implementation="blockwise", **more)))
+
+
+SCORES = {
+    "relative": scores.Relative,
+    "learned": lambda: scores.LearnedRelative(23),
+    "disentangled": lambda: scores.Disentangled(4, 12),
+    "biases": lambda: scores.DotProduct() + scores.T5Bias(8, 20),
+    "capped": lambda: scores.SoftCap(scores.Cosine(), 7.0),
+    "kernel": scores.Kernel,
+    "random features": lambda: scores.FAVOR(11),
+}
+
+
+# A table of distances and random features have a gradient by one of their factors only.
+UNEVEN = {"relative", "random features"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["dense", "causal", patterns.Local(17)])
+@pytest.mark.parametrize("name", SCORES)
+def test_a_score_counts_the_products_of_a_tile(name, pattern):
+    for implementation in ("dense", "blockwise"):
+        make = attention(pattern, score=SCORES[name](), implementation=implementation)
+        check(model_of(make), of_gradients=name not in UNEVEN)
+
+
+def test_a_table_of_distances_has_a_gradient_by_its_kernel_only():
+    # Run eagerly, an einsum has that by the sinusoids too; a graph leaves it out.
+    model = model_of(attention("causal", score=scores.Relative(), implementation="dense"))
+    _, backward = products_of(model, T, 2)
+    of_sinusoids = 10 * 2 * 5 * (T + T)
+    assert keras_attn.explain(model, T, 2).total.backward_flops == 2 * (backward - of_sinusoids)
+
+
+def block(index=0, attention_layer=None, **kwargs):
+    layer = attention_layer or attention("causal", implementation="blockwise")()
+    return layers.TransformerBlock(layer, feed_forward.FeedForward(13), **kwargs)
+
+
+WHOLE = {
+    "shared key heads": attention("causal", num_key_value_heads=1),
+    "gate, sinks and norms": attention("causal", use_gate=True, sinks=True, qk_norm="rms_norm"),
+    "conv": lambda: feed_forward.SeparableConvTransition(13, (3, 5)),
+    "gated": lambda: feed_forward.GatedFeedForward(13),
+    "chunks": lambda: feed_forward.FeedForward(13, chunks=4),
+    "experts": lambda: feed_forward.MixtureOfExperts(feed_forward.FeedForward(13), 5, 2),
+    "differential": lambda: layers.DifferentialAttention(2, 5, 1),
+    "stack": lambda: depth.Stack(block, 3),
+    "gated residual": lambda: depth.Stack(lambda index: block(index, residual="gate"), 2),
+    "remat": lambda: depth.Stack(block, 3, remat=True),
+    "reversible": lambda: depth.Reversible(lambda index: block(residual="pre_norm"), 3),
+    "recurrent": lambda: depth.Recurrent(block(), 3),
+}
+
+
+@pytest.mark.parametrize("name", some(WHOLE, "experts", "shared key heads"))
+def test_layers_and_depths_are_counted_exactly(name):
+    check(model_of(attention(), WHOLE[name]))
+
+
+@pytest.mark.slow
+def test_a_long_chain_is_recomputed_twice():
+    check(model_of(lambda: depth.Stack(block, 17, remat=True), length=11), length=11)
+
+
+def test_kernels_that_do_not_learn_need_no_gradient():
+    frozen = feed_forward.FeedForward(13)
+    model = model_of(attention(), lambda: frozen)
+    frozen.trainable = False
+    check(model)
+
+
+def test_a_low_rank_update_is_one_more_product():
+    model = model_of(attention())
+    before = keras_attn.explain(model, T).total
+    layers.add_lora(model, 3)
+    after = keras_attn.explain(model, T).total
+    update = D * 3 * 10 + D * 3 * 6  # of queries, 2 heads of 5, and of values, 2 of 3
+    assert after.forward_flops - before.forward_flops == 2 * update
+
+
+def test_attention_to_another_sequence_is_counted_by_both_lengths():
+    short, long = keras.Input((7, 3)), keras.Input((None, 3))
+    query, value = keras.layers.Dense(D)(short), keras.layers.Dense(D)(long)
+    check(keras.Model([short, long], attention()()(query, value)))
+
+
+MODELS = {
+    "transformer": lambda **sizes: keras_attn.models.transformer(31, **sizes),
+    "gpt": lambda **sizes: keras_attn.models.gpt(31, **sizes),
+    "bert": lambda **sizes: keras_attn.models.bert(31, **sizes),
+    "transformer_xl": lambda **sizes: keras_attn.models.transformer_xl(
+        31, memory_length=11, **sizes
+    ),
+}
+
+
+@pytest.mark.parametrize("name", some(MODELS, "transformer"))
+def test_a_whole_model_is_counted(name):
+    sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 14, "intermediate_dim": 22}
+    model = MODELS[name](**sizes, dropout=0.0)
+    shapes = {
+        k: (3, *(17 if n is None else n for n in x.shape[1:])) for k, x in model.input.items()
+    }
+    shapes = {k: s for k, s in shapes.items() if k not in ("memory", "memory_length")}
+    inputs = {k: tf.ones(s, "int32") for k, s in shapes.items() if not model.get_layer(k).optional}
+    if model.memory is not None:
+        inputs |= model.initial_memory(3)
+    with counted() as forward:
+        model(inputs)
+    assert keras_attn.explain(model, 17, 3).total.forward_flops == 2 * sum(forward) > 0
