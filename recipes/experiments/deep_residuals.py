@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
         "post_norm": residuals.PostNorm,
         "pre_norm": residuals.PreNorm,
         "deep_norm": lambda: residuals.DeepNorm(NUM_LAYERS),
-        "rezero": residuals.ReZero,
+        "re_zero": residuals.ReZero,
         "layer_scale": lambda: residuals.LayerScale(1e-5),
         "sandwich_norm": residuals.SandwichNorm,
     },
