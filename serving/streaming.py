@@ -1,6 +1,6 @@
-"""Generation token by token with an export's signature `step` and that of its first state.
+"""Generation token by token, by an export's signatures `step` and that of its first state.
 
-This is our own addition: TensorFlow Serving has no such call.
+TensorFlow Serving has no such call.
 """
 
 import dataclasses
@@ -9,22 +9,23 @@ import numbers
 import numpy as np
 
 from .errors import Code, ServingError, require
-from .json_text import encode
+from .json_text import encode, quote
 from .predict import predict
 from .tensors import check_tensors
 
 _EOS = 3  # of the tokenizers of keras_attn
+_OPTIONAL = ("text", "token_ids", "top_k", "top_p", "seed")  # keys that may be null
 # Signatures that give the state before the first token: of a memory, of a stream without end.
 _STARTS = ("initial_memory", "initial_state")
-_MAX_CONTEXT = 64  # tokens before a new one that decide how it is written, such as after a space
+_MAX_CONTEXT = 64  # tokens that are decoded before a new one: its text may depend on them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StreamRequest:
     """Body of a streaming request: one prompt, as a text or as token ids.
 
-    Without `temperature` each token is the most likely one. With it a token is drawn, of the
-    `top_k` most likely ones, of the fewest of these that have together a share of `top_p`.
+    At `temperature` 0 each token is the most likely one. Above 0 a token is drawn from the `top_k`
+    most likely ones, and of these from the smallest set whose probability reaches `top_p`.
     Generation ends after a token of `end_tokens` or after `max_tokens`.
     """
 
@@ -39,7 +40,7 @@ class StreamRequest:
 
     @classmethod
     def read(cls, document):
-        """Return the request in a parsed JSON object; refuse what is none."""
+        """Return the request in a parsed JSON object; refuse any other object."""
         known = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(document) - set(known))
         names = ", ".join(known)
@@ -47,20 +48,21 @@ class StreamRequest:
         request = cls(**document)
         has_one = (request.text is None) != (request.token_ids is None)
         require(has_one, "A stream must have either `text` or `token_ids`")
-        is_text = request.text is None or isinstance(request.text, str)
-        require(is_text, "`text` must be a string")
-        is_prompt = request.token_ids is None or _are_ids(request.token_ids) and request.token_ids
-        require(is_prompt, "`token_ids` must be a list of at least one token id")
-        require(_is_size(request.max_tokens, 1), "`max_tokens` must be an integer of at least 1")
-        is_warm = isinstance(request.temperature, numbers.Real) and request.temperature >= 0
-        require(is_warm, "`temperature` must be a number of at least 0")
-        is_count = request.top_k is None or _is_size(request.top_k, 1)
-        require(is_count, "`top_k` must be an integer of at least 1")
-        is_share = isinstance(request.top_p, numbers.Real) and 0 < request.top_p <= 1
-        require(request.top_p is None or is_share, "`top_p` must be a number in (0, 1]")
-        is_seed = request.seed is None or _is_size(request.seed, 0)
-        require(is_seed, "`seed` must be an integer of at least 0")
-        require(_are_ids(request.end_tokens), "`end_tokens` must be a list of token ids")
+        temperature, top_p = request.temperature, request.top_p
+        for name, fits, wanted in (
+            ("text", isinstance(request.text, str), "a string"),
+            ("token_ids", _are_ids(request.token_ids, 1), "a list of at least one token id"),
+            ("max_tokens", _is_integer(request.max_tokens, 1), "an integer of at least 1"),
+            ("temperature", _is_number(temperature) and temperature >= 0, "a number of at least 0"),
+            ("top_k", _is_integer(request.top_k, 1), "an integer of at least 1"),
+            ("top_p", _is_number(top_p) and 0 < top_p <= 1, "a number in (0, 1]"),
+            ("seed", _is_integer(request.seed, 0), "an integer of at least 0"),
+            ("end_tokens", _are_ids(request.end_tokens), "a list of token ids"),
+        ):
+            value = getattr(request, name)
+            is_absent = value is None and name in _OPTIONAL
+            message = f"`{name}` must be {wanted}. Received: {name}={quote(value)}"
+            require(fits or is_absent, message)
         return request
 
 
@@ -138,9 +140,9 @@ def _choose(logits, request, random):
     shifted = logits - logits.max()
     token = shifted.argmax()
     if request.temperature > 0:  # the largest of logits with Gumbel noise is a sample
-        warm = shifted / request.temperature
-        noisy = warm + random.gumbel(size=warm.shape)
-        token = np.where(_is_kept(warm, request.top_k, request.top_p), noisy, -np.inf).argmax()
+        scaled = shifted / request.temperature
+        noisy = scaled + random.gumbel(size=scaled.shape)
+        token = np.where(_is_kept(scaled, request.top_k, request.top_p), noisy, -np.inf).argmax()
     return int(token), float(shifted[token] - np.log(np.exp(shifted).sum()))
 
 
@@ -148,8 +150,8 @@ def _is_kept(logits, top_k, top_p):
     """Return True at the tokens to draw from, by `top_k` and then by `top_p`; None for all."""
     order = np.argsort(-logits, kind="stable")[:top_k]
     if top_p is not None:
-        shares = np.exp(logits[order]) / np.exp(logits[order]).sum()
-        order = order[np.cumsum(shares) - shares < top_p]
+        probabilities = np.exp(logits[order]) / np.exp(logits[order]).sum()
+        order = order[np.cumsum(probabilities) - probabilities < top_p]
     return np.isin(np.arange(len(logits)), order)
 
 
@@ -160,10 +162,15 @@ def _added_text(run, context, token):
     return after[len(before) :].decode(errors="replace")
 
 
-def _are_ids(values):
-    return isinstance(values, list) and all(_is_size(value, 0) for value in values)
+def _are_ids(values, least=0):
+    is_list = isinstance(values, list) and len(values) >= least
+    return is_list and all(_is_integer(value, 0) for value in values)
 
 
-def _is_size(value, least):
+def _is_integer(value, least):
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     return is_integer and least <= value < 2**31
+
+
+def _is_number(value):
+    return isinstance(value, numbers.Real)

@@ -22,9 +22,10 @@ def attend_linear(inputs, pattern):
 
         o_i = phi(q_i) S_i / (phi(q_i) . z_i),   S_i = sum_j phi(k_j) v_j^T,   z_i = sum_j phi(k_j)
 
-    A causal pattern cuts the sequence into chunks of C: within a chunk queries meet keys, before it
-    they meet the sums. Time O((T + S) (C + M) Hv) and memory O((T + S) (C + M + M Hv / C)) per head
-    for M features. Return the output (B, N, T, Hv), and None for the scores.
+    A causal pattern cuts the sequence into chunks of C: queries attend to the keys of their own
+    chunk one by one, and to all earlier chunks by their sums. Time O((T + S) (C + M) Hv) and memory
+    O((T + S) (C + M + M Hv / C)) per head for M features. Return the output (B, N, T, Hv), and None
+    for the scores.
     """
     if inputs.dropout_fn is not None:
         raise ValueError(
@@ -39,10 +40,10 @@ def attend_linear(inputs, pattern):
         totals = ops.matmul(query, _add(inputs.sums, _outer_products(key, value)))
     width = totals.shape[-1] - 1
     weight = slice_axis(totals, width, 1, axis=3)
-    some = weight > 0  # False only for a query without a key
-    # The gradient of a quotient by JAX has the square of the divisor, which must be near 1.
-    totals = totals / ops.stop_gradient(ops.where(some, weight, 1.0))
-    weight = ops.where(some, slice_axis(totals, width, 1, axis=3), 1.0)
+    has_key = weight > 0
+    # JAX's gradient of a quotient has the square of the divisor, which must be near 1.
+    totals = totals / ops.stop_gradient(ops.where(has_key, weight, 1.0))
+    weight = ops.where(has_key, slice_axis(totals, width, 1, axis=3), 1.0)
     output = slice_axis(totals, 0, width, axis=3) / weight
     return ops.cast(output, inputs.value.dtype), None
 
@@ -100,7 +101,7 @@ def _causal_totals(query, key, value, sums, chunk):
     if sums is not None or not isinstance(count, int) or count > 1:
         of_chunks = _outer_products(key, value)  # (B, N, count, M, Hv + 1)
         first = ops.zeros_like(of_chunks[:, :, :1]) if sums is None else sums[:, :, None]
-        # Shifted before it is added up: the rounding of no sum may depend on later keys.
+        # Shift before the cumulative sum: its rounding must not depend on later keys.
         earlier = ops.concatenate([first, slice_axis(of_chunks, 0, count - 1, axis=2)], axis=2)
         totals = totals + ops.matmul(query, ops.cumsum(earlier, axis=2))
     totals = ops.reshape(totals, (*sizes(totals)[:2], count * chunk, totals.shape[4]))

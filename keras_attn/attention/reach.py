@@ -1,4 +1,4 @@
-"""Windows whose width is known only as a graph runs: of learned spans, of documents in a row."""
+"""Windows whose width depends on values: on learned spans, or on the documents in a row."""
 
 import functools
 
@@ -9,9 +9,9 @@ from keras_attn.ops.shapes import ceil_div, size
 
 
 def window_reaches(num_keys, most, tile_sizes, least=1):
-    """Return the reaches, in keys, of the windows of `attend_by_reach`: each twice the last.
+    """Return the reaches, in keys, of the windows of `attend_by_reach`: each twice the one before.
 
-    They end at `most`, or at half of the keys or more if their number is an int.
+    The last is `most`, or the first above half of the keys if their number is an int.
     """
     longest = min(most, num_keys // 2) if isinstance(num_keys, int) else most
     reaches, reach = [], 0
@@ -24,23 +24,23 @@ def window_reaches(num_keys, most, tile_sizes, least=1):
 def attend_by_reach(inputs, window, whole, longest, most, least=1):
     """Compute attention by the narrowest window that holds all keys in reach.
 
-    The shape of a window is fixed while a graph is built, the reach is not: one of some windows is
-    chosen as it runs.
+    The shape of a window is fixed when a graph is built, but the reach is known only when it runs:
+    the graph holds several windows, and chooses one.
 
     Args:
         window: function of a reach, an int, that returns the results for it.
-        whole: function that returns the results for all keys.
+        whole: function that returns the results of all keys, without a window.
         longest: int32 scalar, the number of keys in reach.
         most, least: ints. Bounds of the windows' reaches.
     """
     num_keys = size(inputs.key, 2)
     reaches = window_reaches(num_keys, most, inputs.tile_sizes, least)
-    ways = [functools.partial(window, reach) for reach in reaches]
+    branches = [functools.partial(window, reach) for reach in reaches]
     chosen = sum(ops.cast(longest > reach, "int32") for reach in reaches)
     if not isinstance(num_keys, int) or 2 * most > num_keys:
-        ways.append(whole)
+        branches.append(whole)
         chosen = ops.where(2 * longest > num_keys, len(reaches), chosen)
-    return ways[0]() if len(ways) == 1 else ops.switch(chosen, ways)
+    return branches[0]() if len(branches) == 1 else ops.switch(chosen, branches)
 
 
 def attend_documents(inputs, allowed, causal, whole, log_weight, most=1024):

@@ -12,8 +12,8 @@ from keras_attn.ops.shapes import same_shape, size, slice_axis
 def check_segments(segment_ids, token_ids, name, of_tokens):
     """Return segment ids as an int32 tensor; refuse them unless there is one for each token.
 
-    Any numbers are cast, as a functional model casts its inputs: under a `tf.distribute` strategy
-    Keras first shows a model the mean of all replicas' batches, which is not an integer.
+    Ids of any dtype are cast, as a functional model casts its inputs: under a `tf.distribute`
+    strategy Keras builds a model with the mean of all replicas' batches, which is no integer.
     """
     segment_ids, token_ids = map(ops.convert_to_tensor, (segment_ids, token_ids))
     check_shape(segment_ids, name, (None, None))
@@ -54,7 +54,8 @@ def find_documents(segment_ids):
 def pairs_in_documents(i, j, of_queries, of_keys):
     """Return positions (..., T, 1) and (..., 1, S) in documents, and the mask of their pairs.
 
-    `i` and `j` are positions in a packed row, and the others the numbers of their documents.
+    `i` and `j` are positions in a packed row; `of_queries` and `of_keys` are the numbers of their
+    documents.
     """
     here = ops.where(of_queries > 0, i - of_queries + 1, 0)
     there = ops.where(of_keys > 0, j - of_keys + 1, 0)

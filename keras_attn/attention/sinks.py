@@ -1,4 +1,4 @@
-"""Attention in which each head may leave a part of its weight unused."""
+"""Attention sinks: a logit of each head that takes a part of the weight from the keys."""
 
 from keras import ops
 
@@ -23,7 +23,7 @@ def attend_dense_with_sinks(inputs, pattern):
 
 
 def attend_blockwise_with_sinks(inputs, pattern):
-    """Compute the same by the plan of a pattern; None stands for the scores."""
+    """Compute the same by the plan of a pattern. Return the output, and None for the scores."""
     output, log_weight = pattern.attend_blockwise(inputs, log_weight=True)
     return output * ops.cast(share_of_keys(log_weight, inputs.sinks), output.dtype), None
 
@@ -31,8 +31,8 @@ def attend_blockwise_with_sinks(inputs, pattern):
 def share_of_keys(log_weight, sinks):
     """Return the weight (B, N, T, 1) of all keys together beside sinks (N,).
 
-    It is the share of the keys in `merge_by_logsumexp` of their output with that of a sink, which
-    is zero. A sink of -inf takes nothing; the keys of a query that has none weigh 0.
+    It is the share of the keys when `merge_by_logsumexp` merges their output with that of a sink,
+    which is zero. A sink of -inf takes nothing. A query without keys has the weight 0.
     """
     share = ops.sigmoid(log_weight - ops.cast(sinks, log_weight.dtype)[:, None, None])
     return ops.where(log_weight > FORBIDDEN, share, 0.0)

@@ -30,7 +30,7 @@ class Inspection:
         num_weights: number of weights.
         weight_bytes: bytes of the weights.
         file_bytes: bytes of all files.
-        answers: dict of a signature's name and the outcome of its recorded request: "same",
+        outcomes: dict of a signature's name and the outcome of its recorded request: "same",
             "differs", or "runs" if no outputs were recorded. Empty without records.
         has_own_variables: bool. True if the variables match the hash that TensorFlow wrote with
             them, or if it wrote none.
@@ -46,7 +46,7 @@ class Inspection:
     num_weights: int
     weight_bytes: int
     file_bytes: int
-    answers: dict
+    outcomes: dict
     has_own_variables: bool
 
     @property
@@ -61,7 +61,7 @@ class Inspection:
                 "The export is damaged: the files in variables/ do not match the hash in its "
                 "fingerprint.pb."
             )
-        differing = [name for name, outcome in self.answers.items() if outcome == "differs"]
+        differing = [name for name, outcome in self.outcomes.items() if outcome == "differs"]
         if differing:
             faults.append(
                 "The export is damaged or runs differently here: outputs differ from the recorded "
@@ -94,7 +94,7 @@ def inspect(path):
         >>> path = tempfile.mkdtemp()
         >>> _ = keras_attn.export.saved_model(model, path)
         >>> found = keras_attn.export.inspect(path)
-        >>> found.signatures["encode"]["inputs"]["token_ids"], found.answers["encode"]
+        >>> found.signatures["encode"]["inputs"]["token_ids"], found.outcomes["encode"]
         (('int32', (None, None)), 'same')
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
@@ -117,21 +117,21 @@ def inspect(path):
         num_weights=num_weights,
         weight_bytes=weight_bytes,
         file_bytes=sum(x.stat().st_size for x in pathlib.Path(directory).rglob("*") if x.is_file()),
-        answers=replay(directory, uses_text="SentencepieceOp" in ops),
+        outcomes=replay(directory, uses_text="SentencepieceOp" in ops),
         has_own_variables=has_own_variables(directory),
     )
 
 
 def _version_in(path):
     if not os.path.isdir(path):
-        raise ValueError(f"The directory does not exist. Received: {path!r}.")
+        raise ValueError(f"`path` must be an existing directory. Received: path={path!r}.")
     if os.path.exists(os.path.join(path, "saved_model.pb")):
         return path
     versions = find_versions(path)
     if not versions:
         raise ValueError(
-            "The directory must hold a saved_model.pb, or versions: directories whose names are "
-            f"numbers. Received: {path!r}."
+            "`path` must hold a saved_model.pb, or versions: directories whose names are numbers. "
+            f"Received: path={path!r}."
         )
     return versions[max(versions)]
 
@@ -194,7 +194,7 @@ def format_report(inspection):
         f"weights      {inspection.num_weights:,} in {_format_size(inspection.weight_bytes)}"
         + mismatch,
         f"files        {_format_size(inspection.file_bytes)}",
-        f"outputs      {_format_outcomes(inspection.answers)}",
+        f"outputs      {_format_outcomes(inspection.outcomes)}",
     ]
 
 

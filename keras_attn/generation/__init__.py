@@ -1,4 +1,4 @@
-"""Decoding inside a graph: greedy, sampling, beam search, and what changes their choice."""
+"""Decoding inside a graph: greedy, sampling and beam search, with processors of the logits."""
 
 from keras_attn.generation.beam import Beam
 from keras_attn.generation.constrained import Constrained

@@ -88,7 +88,7 @@ def _checked(table):
     stuck = np.flatnonzero((table < 0).all(axis=1)).tolist()
     if stuck:
         raise ValueError(
-            "Each state of `table` must allow one token at least; let a last state allow the end "
-            f"token for ever. Received: no token is allowed in the states {stuck}."
+            "Each state of `table` must allow one token at least; let a final state allow the end "
+            f"token and lead to itself. Received: no token is allowed in the states {stuck}."
         )
     return table.astype("int32")

@@ -51,8 +51,8 @@ def generate(
         inputs: int (B, S), padded on the right; each row has at least one token.
         strategy: `"greedy"`, `"sample"`, `"beam"`, or an object, such as a `Beam`.
         max_length: int. Most tokens to generate, `eos_id` included.
-        lengths: int (B,). Number of tokens of each row, any ids after which are ignored; by default
-            a row ends before the model's `pad_id`, and without one all ids are tokens.
+        lengths: int (B,). Number of tokens of each row; ids after these are ignored. By default a
+            row ends before the model's `pad_id`; if the model has none, all ids are tokens.
         bos_id: int. The token before the first target token.
         eos_id: int, or a list of several. The token that ends a sequence; -1 for never.
         jit_compile: bool. Compile with XLA: the fastest in process. Each new shape is compiled
@@ -114,7 +114,7 @@ def end_tokens(eos_id):
 
 
 def _token_ids(model, inputs):
-    """Return ids as a tensor (B, S); refuse what are no ids, or ids of another vocabulary."""
+    """Return ids as a tensor (B, S); refuse ids of another vocabulary and anything else."""
     wanted = (
         "`inputs` must be integer token ids of shape (batch, length), rows padded with 0 on the "
         "right; `encode` of a tokenizer turns text into ids."
@@ -140,7 +140,7 @@ def _token_ids(model, inputs):
 
 
 def _row_lengths(lengths, shape):
-    """Return the lengths (B,) of rows of a shape as a tensor; refuse what are no lengths."""
+    """Return lengths (B,) as a tensor; refuse any that are none of rows of this shape."""
     is_known = not ops.is_tensor(lengths)
     lengths = np.asarray(lengths) if is_known else lengths
     wanted = "integers, one for each row of `inputs`"

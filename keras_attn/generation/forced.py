@@ -1,4 +1,4 @@
-"""Decoding with given first and last tokens, and with a least length."""
+"""Decoding with given first and last tokens, and with a minimum length."""
 
 import numpy as np
 from keras import ops
@@ -23,7 +23,7 @@ class Forced(Wrapper):
         strategy: name or object of a decoding strategy.
         first_id: int. The first token that is generated; None for any.
         last_id: int. The token at `max_length`, of sequences that did not end before; None for any.
-        min_length: int. Number of tokens before which no sequence ends.
+        min_length: int. Number of tokens that a sequence has at least before its end token.
         renormalize: bool. If False, an end token that is too early keeps its mass.
 
     Raises:
@@ -56,11 +56,11 @@ class Forced(Wrapper):
             )
         forced = {0: self.first_id, last: self.last_id}
         forced = {step: token for step, token in forced.items() if token is not None}
-        return options.with_processor(_AtSteps(forced, self.min_length, options.eos_ids))
+        return options.with_processor(_ForcedTokens(forced, self.min_length, options.eos_ids))
 
 
-class _AtSteps(Counter):
-    """Force tokens, a dict by the number of tokens before them, and forbid early ends."""
+class _ForcedTokens(Counter):
+    """Force tokens at their steps, given as a dict, and forbid end tokens that are too early."""
 
     def __init__(self, forced, min_length, eos_ids):
         self.forced, self.min_length, self.eos_ids = forced, min_length, eos_ids

@@ -64,10 +64,7 @@ class DecodingOptions(NamedTuple):
         return functools.reduce(ops.logical_or, found)
 
     def process(self, logits, states):
-        """Return the logits that the processors change.
-
-        They are log-probabilities for a score as they are, if `renormalize` is False.
-        """
+        """Return the logits after the processors; log-probabilities if `renormalize` is False."""
         if not self.renormalize:
             logits = ops.log_softmax(logits, axis=-1)
         return self.processors.apply(logits, states)
@@ -101,7 +98,7 @@ def read_prompt(model, inputs, options, num_slots, whole=True):
     else:
         tokens = ops.full((ops.shape(ids)[0], 1), options.bos_id, dtype="int32")
         size, first, arguments = 1, ops.ones((1,), "int32"), {}
-    kept = {} if whole else {"whole": False}  # a model of one's own need not know it
+    kept = {} if whole else {"whole": False}  # a user's own model need not take the argument
     slots = None if options.grows else size + num_slots
     constants, cache = model.start(ids, slots, real, **kept)
     positions = ops.arange(size, dtype="int32")

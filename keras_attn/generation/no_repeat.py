@@ -10,7 +10,7 @@ from keras_attn.registry import register
 
 @register
 class NoRepeat(Wrapper):
-    """No repeated n-grams: any strategy, which writes no sequence of n tokens twice.
+    """No repeated n-grams: any strategy, which generates no sequence of n tokens twice.
 
         logits_v = -inf if y_{t-n+1} .. y_{t-1} v is already in y_1 .. y_{t-1}
 
@@ -20,7 +20,7 @@ class NoRepeat(Wrapper):
 
     Args:
         strategy: name or object of a decoding strategy.
-        size: int. The n, at least 1.
+        size: int. Number n of tokens, at least 1.
         renormalize: bool. If False, a token that would repeat keeps its mass.
 
     Raises:
@@ -42,13 +42,13 @@ class NoRepeat(Wrapper):
         self.size = size
 
     def extend(self, options):
-        return options.with_processor(_Windows(self.size, options.max_length))
+        return options.with_processor(_NoRepeatedNGrams(self.size, options.max_length))
 
 
-class _Windows(LogitsProcessor):
-    """Forbid the tokens that followed the last n - 1 tokens before.
+class _NoRepeatedNGrams(LogitsProcessor):
+    """Forbid each token that follows an earlier occurrence of the last n - 1 tokens.
 
-    The state (B, L) ends with the tokens so far, after places that hold -1.
+    The state (B, L) holds -1, and at its end the tokens so far.
     """
 
     def __init__(self, size, max_length):
@@ -60,27 +60,27 @@ class _Windows(LogitsProcessor):
             return ops.full((ops.shape(ids)[0], self.max_length + self.size), -1, "int32")
         length = ops.shape(ids)[1]
         count = ops.sum(ops.cast(real, "int32"), axis=1, keepdims=True)
-        places = ops.arange(length, dtype="int32") - (length - count)
-        moved = ops.take_along_axis(ids, ops.maximum(places, 0), axis=1)
-        moved = ops.where(places < 0, -1, moved)
+        indices = ops.arange(length, dtype="int32") - (length - count)
+        moved = ops.take_along_axis(ids, ops.maximum(indices, 0), axis=1)
+        moved = ops.where(indices < 0, -1, moved)
         fill = [[0, 0], [self.max_length + self.size, 0]]
         return ops.pad(moved, fill, constant_values=-1)
 
     def apply(self, logits, state):
         shape, before = ops.shape(logits), self.size - 1
         length = ops.shape(state)[-1]
-        follows = state[..., before:]  # (..., L - n + 1), of each window the last token
-        is_banned = follows >= 0
+        last = state[..., before:]  # (..., L - n + 1), the last token of each n-gram
+        is_forbidden = last >= 0
         for k in range(before):
             same = ops.equal(state[..., k : length - before + k], state[..., k - before, None])
-            is_banned = ops.logical_and(is_banned, same)
-            is_banned = ops.logical_and(is_banned, state[..., k : length - before + k] >= 0)
-        rows = ops.reshape(is_banned, (-1, ops.shape(follows)[-1]))
-        tokens = ops.reshape(ops.maximum(follows, 0), ops.shape(rows))
+            is_forbidden = ops.logical_and(is_forbidden, same)
+            is_forbidden = ops.logical_and(is_forbidden, state[..., k : length - before + k] >= 0)
+        rows = ops.reshape(is_forbidden, (-1, ops.shape(last)[-1]))
+        tokens = ops.reshape(ops.maximum(last, 0), ops.shape(rows))
         first = ops.arange(ops.shape(rows)[0], dtype="int32")[:, None] * shape[-1]
-        places = ops.reshape(first + tokens, (-1, 1))
+        indices = ops.reshape(first + tokens, (-1, 1))
         counts = ops.scatter(
-            places, ops.cast(ops.reshape(rows, (-1,)), "int32"), (ops.shape(rows)[0] * shape[-1],)
+            indices, ops.cast(ops.reshape(rows, (-1,)), "int32"), (ops.shape(rows)[0] * shape[-1],)
         )
         return ops.where(ops.reshape(counts, shape) > 0, -float("inf"), logits)
 

@@ -6,7 +6,7 @@ from keras import ops
 
 
 class LogitsProcessor:
-    """Base class of the changes of logits before a strategy chooses.
+    """Base class of a change of the logits before a strategy chooses a token.
 
     The state is one tensor with a row for each sequence: axes (B, ...), or (B, K, ...) with beams.
     """
@@ -25,7 +25,7 @@ class LogitsProcessor:
 
 
 class Chain(NamedTuple):
-    """Several processors in a row; the state is the tuple of theirs."""
+    """Several processors, one after another; the state is the tuple of their states."""
 
     processors: tuple = ()
 
@@ -34,7 +34,7 @@ class Chain(NamedTuple):
         return tuple(each.start(model, inputs, vocabulary_size) for each in self.processors)
 
     def apply(self, logits, states):
-        """Return the logits that all processors have changed, the first one first."""
+        """Return the logits after all processors, in their order."""
         for each, state in zip(self.processors, states, strict=True):
             logits = each.apply(logits, state)
         return logits

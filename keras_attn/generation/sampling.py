@@ -112,10 +112,10 @@ class Sample(Strategy):
         check_that(repetition_penalty > 0, "above 0", repetition_penalty=repetition_penalty)
         if top_k is not None:
             check_sizes(top_k=top_k)
-        for name, share in {"top_p": top_p, "typical_p": typical_p}.items():
-            if share is not None:
-                check_numbers(**{name: share})
-                check_that(0 < share <= 1, "in (0, 1]", **{name: share})
+        for name, probability in {"top_p": top_p, "typical_p": typical_p}.items():
+            if probability is not None:
+                check_numbers(**{name: probability})
+                check_that(0 < probability <= 1, "in (0, 1]", **{name: probability})
         if min_p is not None:
             check_numbers(min_p=min_p)
             check_that(0 <= min_p <= 1, "in [0, 1]", min_p=min_p)
@@ -138,16 +138,16 @@ class Sample(Strategy):
         if tokens is not None:
             batch_size, vocabulary_size = ops.shape(logits)[0], logits.shape[-1]
             rows = ops.arange(batch_size, dtype="int32")[:, None] * vocabulary_size
-            places = ops.reshape(rows + ops.cast(tokens, "int32"), (-1, 1))
+            indices = ops.reshape(rows + ops.cast(tokens, "int32"), (-1, 1))
             probabilities = ops.scatter(
-                places, ops.reshape(probabilities, (-1,)), (batch_size * vocabulary_size,)
+                indices, ops.reshape(probabilities, (-1,)), (batch_size * vocabulary_size,)
             )
             probabilities = ops.reshape(probabilities, (batch_size, vocabulary_size))
         return probabilities, ops.log(probabilities)
 
     def with_processors(self, options):
         """Return the `DecodingOptions` with the repetition penalty, if there is one."""
-        options = options._replace(renormalize=True)  # of the distribution that is drawn from
+        options = options._replace(renormalize=True)  # tokens are drawn from probabilities
         if self.repetition_penalty == 1:
             return options
         return options.with_processor(RepetitionPenalty(self.repetition_penalty))

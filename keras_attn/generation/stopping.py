@@ -1,4 +1,4 @@
-"""When a beam search stops, and which hypotheses it keeps."""
+"""Rules by which a beam search stops and keeps hypotheses."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,14 @@ from keras import ops
 class Stopping(NamedTuple):
     """The rules of one search.
 
-    `early_stopping` None is exact: all ended candidates are kept, and a row stops when no open
+    `early_stopping=None` is exact: all ended candidates are kept, and a row stops when no open
     hypothesis can exceed its best ended one, since log p only decreases and no hypothesis is longer
-    than `max_length`. The others are Hugging Face's: of the candidates only the K best may end, and
-    a row stops after K hypotheses ended, at once if True, otherwise when the best open one is not
-    above the worst of them, at the length of now if False, at `max_length` if "never".
+    than `max_length`.
+
+    The other rules are Hugging Face's. Only the K best candidates of a step may end, and a row
+    stops after K hypotheses ended: True stops at once. False and "never" stop when the best open
+    hypothesis does not exceed the worst ended one, its score taken at its present length (False) or
+    at `max_length` ("never").
     """
 
     early_stopping: object

@@ -102,7 +102,7 @@ def projections(model):
 
 
 def _expert_kernels(model):
-    """Return the paths of kernels that all experts of a layer share, which have three axes."""
+    """Return the paths of the kernels of experts: three axes, with a matrix for each expert."""
     return [
         "/".join((*path, name))
         for path, layer in layers_by_path(model)
@@ -117,7 +117,7 @@ def adapted(model):
 
 
 def matching(model, targets):
-    """Return the projections that each target names, all of them by path; refuse one without."""
+    """Return the projections that the targets name, by path; refuse a target without any."""
     known, experts, found = projections(model), _expert_kernels(model), {}
     for target in targets:
         if refused := _named(experts, target):
@@ -143,7 +143,7 @@ def _named(paths, target):
 
 
 def merged_weights(model):
-    """Return pairs of a weight and its value as a file of the model holds it, without adapters."""
+    """Return pairs of a weight and its value in a file of the model, which has no adapters."""
     found = adapted(model).values()
     parts = {id(part) for projection in found for part in projection.parts}
     values = {id(p.kernel): p.kernel + p.scale * ops.tensordot(*p.parts, 1) for p in found}

@@ -9,7 +9,7 @@ from keras_attn.backend.replicas import model_scope
 from keras_attn.layers.adapted_projections import adapted, matching, projections
 from keras_attn.ops.checks import check_sizes, check_that
 
-# How often the weights of a model were exchanged, and those that its adapters have frozen.
+# By model: how often adapters were added or merged, and the weights that its adapters froze.
 _changes, _frozen = weakref.WeakKeyDictionary(), weakref.WeakKeyDictionary()
 
 
@@ -106,9 +106,9 @@ def merge_lora(model):
 
 
 def set_adapters(model, values):
-    """Give projections, by path, the values (A, B, scale), in new adapters where there are none.
+    """Set the adapters of projections, a dict of (A, B, scale) by path; add those that are missing.
 
-    The axes of A and B may be joined or separate.
+    A and B may be matrices, or have the axes of the kernel.
     """
     known = projections(model)
     others, new = [path for path in adapted(model) if path not in values], {}
@@ -120,8 +120,8 @@ def set_adapters(model, values):
             others.append(path)
     if others:
         raise ValueError(
-            "The model must have no other adapters than those to be loaded: call `merge_lora`, or "
-            f"make the model again. Received: adapters at {', '.join(others[:3])}."
+            "`model` must have no adapters but those to be loaded: call `merge_lora`, or build the "
+            f"model again. Received: adapters at {', '.join(others[:3])}."
         )
     add_adapters(model, new)
     for path, (a, b, _) in values.items():
@@ -143,7 +143,7 @@ def add_adapters(model, sizes):
                 f"Received: {projection.layer.kernel_constraint} at {projection.path!r}."
             )
     if not model.trainable:
-        model.trainable = True  # or it would hide its adapters
+        model.trainable = True  # a frozen model would not train its adapters
     before = model.trainable_variables
     with model_scope(model):
         for projection, (rank, alpha) in sizes.items():
@@ -184,11 +184,11 @@ def check_merged(model):
 
 
 def num_changes(model):
-    """Return how often adapters were added to a model or merged, which outdates its functions."""
+    """Return how often adapters were added or merged: a compiled function is of one such number."""
     return _changes.get(model, 0)
 
 
 def _forget_functions(model):
-    """Let a model compile its functions anew, with the weights that it has now."""
+    """Make a model compile its functions again, for the weights that it has now."""
     _changes[model] = num_changes(model) + 1
     model.train_function = model.test_function = model.predict_function = None

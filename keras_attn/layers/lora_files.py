@@ -56,10 +56,10 @@ def save_lora(model, path):
 def load_lora(model, path):
     """Read adapters that `layers.save_lora` wrote into the model they belong to.
 
-    A model without adapters gets those of the file, as by `layers.add_lora`; one with the same
-    adapters gets their values.
+    A model without adapters gets those of the file, as by `layers.add_lora`. A model that has the
+    same adapters gets their values.
 
-    Use it for exchanging the task of a model.
+    Use it for switching a large model from task to task.
 
     Args:
         model: the model whose adapters were saved, with or without adapters.

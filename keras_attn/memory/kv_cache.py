@@ -30,8 +30,8 @@ class KVCache(Value):
       copy the state.
     - `Causal` with a score whose weights are products of R features, such as `Kernel`, keeps no
       keys, but `sums` (B, N, R, Hv + 1) over them, and an `index`. A step takes O(N R Hv) in time
-      and memory for any `max_length`, and returns no scores. `query_positions` are those of the
-      new keys too, which follow all earlier ones.
+      and memory for any `max_length`, and returns no scores. New keys have the positions of the
+      queries, and follow all earlier keys.
     - All other patterns keep and read all keys, O(N M H): `Causal`, other `PerHead`, and `LSH`,
       which would sort again.
 
@@ -78,8 +78,8 @@ class KVCache(Value):
     def initial(self, attention, batch_size):
         """Return an empty state for a `MultiHeadAttention` layer.
 
-        It fits layers of the same pattern only: a ring of one window cannot be told from a short
-        cache of another.
+        Use it with layers of the same pattern only: no error shows that a state of another window
+        was passed.
         """
         if not hasattr(attention, "num_key_value_heads"):
             raise ValueError(

@@ -9,8 +9,8 @@ class Memory:
     """Base class of memories of what the layers of a model read in earlier segments.
 
     The state is explicit: a dict of tensors, which are inputs and outputs of a model under the same
-    names. `memory` (B, L, M, D) and `memory_length` (B,), the number of filled slots, which are the
-    last ones, are read by the depth. A subclass defines `initial` and `extend`, and passes no
+    names. The depth reads `memory` (B, L, M, D) and `memory_length` (B,), the number of filled
+    slots, which are the last ones. A subclass defines `initial` and `extend`, and passes no
     gradient on from one segment to the next.
 
     Attributes:
@@ -30,7 +30,7 @@ class Memory:
         return depth.num_layers, hidden_dim
 
     def initial(self, batch_size, num_layers, hidden_dim, dtype="float32"):
-        """Return an empty state for layers of that number, width and compute dtype."""
+        """Return an empty state of `batch_size` rows for `num_layers` layers of this width."""
         raise NotImplementedError(f"{type(self).__name__} must define `initial`.")
 
     def extend(self, state, hidden, padding_mask=None, depth=None):

@@ -16,8 +16,8 @@ class LowRankKernels(KernelLayer):
         W' = W + scale A B
 
     W has any number of input axes and output axes; A has its input axes and the rank, B the rank
-    and its output axes. A file of weights holds W' in the place of W, and no updates, as one of
-    Keras's `Dense` does: it loads into a layer without updates.
+    and its output axes. A file of weights holds W' in place of W, and no updates, as it does for
+    Keras's `Dense`: it loads into a layer without updates.
     """
 
     # The scale of each update, by the name of its kernel.

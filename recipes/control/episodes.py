@@ -22,7 +22,7 @@ class Episodes:
         returns: float32 (n,), the sum of the rewards from each step to the end of its episode.
         firsts: int (n,), the index of the first step of each step's episode.
         totals: float32 (episodes,), the return of each episode.
-        scale: float. The greatest size of a return, by which a model's returns are divided.
+        scale: float. The largest magnitude of a return, by which a model's returns are divided.
     """
 
     def __init__(self, states, actions, rewards, starts):
@@ -30,7 +30,7 @@ class Episodes:
         (first,) = np.nonzero(starts)
         lengths = np.diff([*first, len(starts)])
         self.firsts = np.repeat(first, lengths)
-        # The sum from a step to the end of all, without that from the end of its episode.
+        # The sum from each step to the last one stored, less the sum of the later episodes.
         sums = np.cumsum(np.append(rewards, 0.0)[::-1], dtype="float64")[::-1]
         self.returns = (sums[:-1] - np.repeat(sums[first + lengths], lengths)).astype("float32")
         self.totals = self.returns[first]
@@ -66,16 +66,16 @@ class Episodes:
             ) from error
 
     def save(self, path):
-        """Write a file of NumPy."""
+        """Write the steps to a `.npz` file."""
         with atomic_file(path) as temporary:
             np.savez(temporary, **{name: getattr(self, name) for name in FIELDS})
 
     def divide(self, share):
-        """Return two `Episodes`: without the last `share` of the episodes, and these."""
+        """Return two `Episodes`: all but the last `share` of the episodes, and that share."""
         held_out = max(1, int(len(self.totals) * share))
-        place = np.flatnonzero(self.starts)[-held_out]
+        first = np.flatnonzero(self.starts)[-held_out]
         arrays = [getattr(self, name) for name in FIELDS]
-        return Episodes(*(x[:place] for x in arrays)), Episodes(*(x[place:] for x in arrays))
+        return Episodes(*(x[:first] for x in arrays)), Episodes(*(x[first:] for x in arrays))
 
 
 class Windows:
@@ -105,14 +105,14 @@ class Windows:
     def ending_at(self, last):
         """Return inputs and labels of the windows that end at steps (B,)."""
         episodes, first = self._episodes, self._episodes.firsts[last][:, None]
-        places = last[:, None] - np.arange(self._length)[::-1]  # (B, T)
-        real = places >= first
-        places = np.maximum(places, first)
+        indices = last[:, None] - np.arange(self._length)[::-1]  # (B, T)
+        real = indices >= first
+        indices = np.maximum(indices, first)
         inputs = {
-            "returns": episodes.returns[places] / np.float32(self._scale),
-            "states": episodes.states[places],
-            "actions": episodes.actions[places].astype("int32"),
-            "steps": np.minimum(places - first, MAX_STEPS - 1).astype("int32"),
+            "returns": episodes.returns[indices] / np.float32(self._scale),
+            "states": episodes.states[indices],
+            "actions": episodes.actions[indices].astype("int32"),
+            "steps": np.minimum(indices - first, MAX_STEPS - 1).astype("int32"),
             "padding_mask": real,
         }
         return inputs, np.where(real, inputs["actions"], -1)

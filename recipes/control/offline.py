@@ -25,8 +25,8 @@ HELD_OUT_SHARE, VALID_BATCHES = 0.1, 10
 class OfflineRun(TrainingRun):
     """Training and test of a `decision_transformer` in the directory `options.out`.
 
-    It learns from the episodes of `--behaviour`, as many steps as the other agents take themselves,
-    and in as many updates of as many steps.
+    It learns from the episodes of `--behaviour`: as many steps as the other agents take themselves,
+    by as many updates, each of as many steps as theirs.
     """
 
     curve = "val_accuracy"

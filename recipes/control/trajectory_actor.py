@@ -1,4 +1,4 @@
-"""An actor that asks a model of trajectories for a return."""
+"""An actor that gives a model of trajectories the return to reach."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from .rollouts import compiled, sample_actions
 class TrajectoryActor:
     """Act by a `TrajectoryModel`, which reads the last `memory` steps of an episode.
 
-    The return that it is asked for is the target less the rewards of the episode so far.
+    The return that the model reads is the target less the rewards of the episode so far.
 
     Args:
         model: a `TrajectoryModel` of discrete actions.
@@ -41,7 +41,7 @@ class TrajectoryActor:
         inputs["padding_mask"][begins] = False
         self._append("returns", self._wanted / self._scale)
         self._append("states", self.environments.states)
-        self._append("actions", 0)  # which is not read
+        self._append("actions", 0)  # not read: the model predicts it
         self._append("steps", np.minimum(self._steps, MAX_STEPS - 1))
         self._append("padding_mask", True)
         logits = np.asarray(self._run(inputs))[:, -1]

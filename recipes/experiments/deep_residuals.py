@@ -1,4 +1,4 @@
-"""Which residuals train 24 layers without warm-up?"""
+"""Training of 24 layers without warm-up, by the residual."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def _fit(model, rows):
 
 EXPERIMENT = Experiment(
     "deep_residuals",
-    __doc__.strip(),
+    "Which residuals train 24 layers without warm-up?",
     f"A causal character model of {NUM_LAYERS} layers of width 64, {STEPS} steps of {BATCH} texts "
     f"of {LENGTH} characters of the source of Python's library, Adam at 0.001 from the first step. "
     "Bits per character in training. `deep_norm` is `DeepNorm(24)`, `layer_scale` is "

@@ -1,4 +1,4 @@
-"""Which positions stay good beyond the length of training?"""
+"""Quality beyond the length of training, by the positions."""
 
 from keras_attn import patterns, scores
 
@@ -22,7 +22,7 @@ def run(make_arguments):
 
 EXPERIMENT = Experiment(
     "lengths",
-    __doc__.strip(),
+    "Which positions stay good beyond the length of training?",
     "Bits per character of the last 32 characters of texts of 64 to 512 characters, by a causal "
     "model of 3 layers of width 64 that trained 700 steps on 32 texts of 64 characters of the "
     "source of Python's library. All lengths score the same characters. `sinusoidal` positions are "

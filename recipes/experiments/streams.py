@@ -1,4 +1,4 @@
-"""Which keys must a model that reads a stream keep?"""
+"""Quality on a long stream, by the keys that a model keeps."""
 
 from keras_attn import patterns
 
@@ -24,7 +24,7 @@ def run(make_pattern):
 
 EXPERIMENT = Experiment(
     "streams",
-    __doc__.strip(),
+    "Which keys must a model that reads a stream keep?",
     "A model of 3 layers of width 64 with rotary positions trains 700 steps on 32 texts of 128 "
     "characters, each with all earlier keys. Then its pattern is replaced, and the last 64 "
     "characters of longer texts are scored. `window` keeps 128 keys; the two with first keys keep "

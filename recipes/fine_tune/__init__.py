@@ -1,1 +1,1 @@
-"""A trained model, or a new one, trained on texts of the user's with labels."""
+"""Fine-tuning of a trained or a new model on the user's texts with labels."""

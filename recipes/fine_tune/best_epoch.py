@@ -1,4 +1,4 @@
-"""Early stopping of a run that may be resumed."""
+"""Early stopping, also of a resumed run."""
 
 import keras
 

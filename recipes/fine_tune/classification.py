@@ -1,4 +1,4 @@
-"""The class of a text, or of a pair of texts."""
+"""Classification of texts, or of pairs of texts."""
 
 import json
 
@@ -22,7 +22,7 @@ class Classification(Task):
     def __init__(self, splits, options):
         super().__init__(splits, options)
         found = {split: {*map(label_name, splits[split].labels)} for split in splits}
-        self.names = alphabet(found, options.label_column)
+        self.names = class_names(found, options.label_column)
 
     def model_of(self, start):
         return classifier_of(start, len(self.names), self.options.pooling)
@@ -59,12 +59,15 @@ class Classification(Task):
         return {**super().export_arguments(tokenizer), "labels": self.names}
 
 
-def alphabet(names, column):
-    """Return the labels of the training rows; refuse a single one, and others in other splits.
+def class_names(names, column):
+    """Return the labels of the training rows in alphabetical order.
 
     Args:
-        names: dict of sets of str, by split.
-        column: str. For the errors.
+        names: dict of sets of str, the labels of each split.
+        column: str. Name of the column, for the errors.
+
+    Raises:
+        ValueError: if there is one label only, or a split has a label that the training rows lack.
     """
     known = sorted(names["train"])
     if len(known) < 2:

@@ -1,4 +1,4 @@
-"""Texts with labels: those of the user's files, or made offline."""
+"""Texts with labels: those of the user's files, or data that need neither files nor a network."""
 
 import datetime
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Examples(NamedTuple):
     """Texts, second texts (None without them), and labels, lists of one length."""
 
     texts: list
-    seconds: list | None
+    second_texts: list | None
     labels: list
 
     def __len__(self):
@@ -25,7 +25,7 @@ class Examples(NamedTuple):
 
     def digest(self):
         """Return a hash of all texts and labels."""
-        return files.digest(*map(repr, (*self.texts, *(self.seconds or ()), *self.labels)))
+        return files.digest(*map(repr, (*self.texts, *(self.second_texts or ()), *self.labels)))
 
 
 def read_examples(options):
@@ -76,7 +76,7 @@ def _examples(rows, options):
 
 
 def _made_offline(task, seed):
-    """Return the name of data that need no file, and their rows by split."""
+    """Return the name of a task's own data, and their rows by split."""
     if task in ("regression", "translation"):
         rows = date_pairs(5000, 500, 500, seed=seed, locales=("de", "en", "fr"))
         rows["valid"] = rows.pop("val")

@@ -1,4 +1,4 @@
-"""Texts without labels: the next token, or masked ones."""
+"""Language modelling of texts without labels: the next token, or masked tokens."""
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class LanguageModel(Task):
         return {"tokenizer": tokenizer, "max_length": most // 2, "max_source_length": most}
 
     def _masking(self, model, tokenizer):
-        """Return a function of ids and a generator that masks tokens, special ones excepted."""
+        """Return a function of ids and a generator that masks tokens, but no special ones."""
         size, pieces = tokenizer.vocabulary_size, tokenizer.vocabulary()
         known = [pieces.index(mask) for mask in ("[MASK]", "<mask>") if mask in pieces]
         if not known and model.embedding.vocabulary_size == size:
@@ -84,9 +84,11 @@ class LanguageModel(Task):
                 f"tokenizer. Received: {size} ids of both."
             )
         mask_id = known[0] if known else size  # as `recipes.masked_language_model` has it
-        marks = model.pad_id, tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id
         template = tokenizer.template
-        special = [*marks, *template.start, *template.middle, *template.end, mask_id]
+        special = [
+            *(model.pad_id, tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id),
+            *(*template.start, *template.middle, *template.end, mask_id),
+        ]
         special = [token for token in special if token is not None]
 
         def draw(ids, generator):

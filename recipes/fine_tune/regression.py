@@ -1,4 +1,4 @@
-"""A number for a text, or for a pair of texts."""
+"""Regression: a number for a text, or for a pair of texts."""
 
 import math
 

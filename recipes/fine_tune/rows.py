@@ -24,10 +24,10 @@ def encode(tokenizer, examples, model, max_length):
     Ids beyond a row's length are the model's padding.
     """
     segments = []
-    if examples.seconds is None:
+    if examples.second_texts is None:
         ids, lengths = tokenizer.encode(examples.texts, max_length)
     else:
-        pairs = examples.texts, examples.seconds
+        pairs = examples.texts, examples.second_texts
         ids, lengths, *segments = tokenizer.encode_pair(*pairs, max_length)
     ids, lengths = np.asarray(ids), np.asarray(lengths)
     is_real = np.arange(ids.shape[1]) < lengths[:, None]

@@ -1,11 +1,11 @@
-"""The label of each word of a text."""
+"""Labels of the words of a text."""
 
 import keras
 import numpy as np
 
 from keras_attn import losses, metrics, models
 
-from .classification import alphabet, label_name
+from .classification import class_names, label_name
 from .rows import Rows
 from .scores import class_scores
 from .task import Task, outputs_of
@@ -38,7 +38,7 @@ class Tagging(Task):
                         f"Received: {len(words)} words and {len(tags)} labels."
                     )
                 found.setdefault(split, set()).update(tags)
-        self.names = alphabet(found, options.label_column)
+        self.names = class_names(found, options.label_column)
 
     def model_of(self, start):
         """Return a model that shares the parts of another and has a head of classes."""
@@ -61,11 +61,11 @@ class Tagging(Task):
         indices = {name: index for index, name in enumerate(self.names)}
         for row, (found, parts, label) in enumerate(zip(ids, pieces, examples.labels, strict=True)):
             inputs[row, : len(found)] = found
-            place, end = len(template.start), len(found) - len(template.end)
+            position, end = len(template.start), len(found) - len(template.end)
             for part, tag in zip(parts, split_words(label), strict=True):
-                if len(part) and place < end:
-                    targets[row, place] = indices[tag]
-                place += len(part)
+                if len(part) and position < end:
+                    targets[row, position] = indices[tag]
+                position += len(part)
         lengths = np.array([*map(len, ids)])
         return Rows({"token_ids": inputs}, lengths, targets, np.ones(len(ids), "float32"))
 

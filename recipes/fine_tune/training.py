@@ -10,12 +10,12 @@ from ..run import TrainingRun
 from .best_epoch import BestEpoch
 from .classification import Classification
 from .examples import read_examples
+from .initial_model import TOKENIZER, load_or_build
 from .language_model import LanguageModel
+from .model_changes import check_positions
 from .regression import Regression
-from .saved_model import TOKENIZER, load_or_build
 from .tagging import Tagging
 from .translation import Translation
-from .vary import check_positions
 
 TASKS = {
     "classification": Classification,

@@ -1,4 +1,4 @@
-"""Another text for a text."""
+"""Translation: another text for each text."""
 
 import os
 

@@ -12,7 +12,7 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class Answer(typing.NamedTuple):
-    """Text that a model wrote, and its score: None where the model gives none."""
+    """Text that a model generated, and its score, or None if the export gives none."""
 
     text: str
     score: float | None
@@ -22,17 +22,17 @@ class Client:
     """One served model: `RestClient` or `GrpcClient`, whose answers are the same.
 
     Safe to use from many threads at once, and a context manager that closes it. A call is repeated
-    where the connection is refused or lost, or the server is overloaded (503, 429) or stops, and
-    not where the server calls it wrong. A subclass names its `place` for errors and has
+    if the connection is refused or lost, or the server is overloaded (503, 429) or stops, but not
+    if the server rejects the request as wrong. A subclass gives its `address` for errors and has
     `_predict(inputs, signature_name, limit)`, one attempt within a `TimeLimit`.
     """
 
-    def __init__(self, place, timeout=60.0, retries=4, headers=None):
+    def __init__(self, address, timeout=60.0, retries=4, headers=None):
         if not (isinstance(timeout, numbers.Real) and timeout > 0):
             raise ValueError(f"`timeout` must be positive. Received: timeout={timeout!r}.")
         if not (isinstance(retries, numbers.Real) and retries >= 0):
             raise ValueError(f"`retries` must not be negative. Received: retries={retries!r}.")
-        self.place, self._timeout, self._retries = place, timeout, retries
+        self.address, self._timeout, self._retries = address, timeout, retries
         self._headers = _checked_headers(headers)
 
     def predict(self, inputs, signature_name=DEFAULT_SIGNATURE):
@@ -63,7 +63,7 @@ class Client:
         except (LookupError, StopIteration, TypeError, ValueError) as error:
             # Such as half a surrogate pair in a name, or bytes that are not base64.
             raise ClientError(
-                f"The request to {self.place} or its answer cannot be sent or read: {error!r}"
+                f"The request to {self.address} or its answer cannot be sent or read: {error!r}"
             ) from error
 
     def translate(self, texts):
@@ -79,7 +79,7 @@ class Client:
         return self._write(texts, "continuation")
 
     def session(self, batch_size=1):
-        """Return a `Session` of so many texts, for the export of a model with memory."""
+        """Return a `Session` of `batch_size` texts, for the export of a model with a memory."""
         return Session(self, batch_size)
 
     def close(self):
@@ -97,10 +97,10 @@ class Client:
         texts = list(texts)
         outputs = self.predict({"text": texts}) if texts else {output: []}
         if output not in outputs:
-            raise ClientError(f"{self.place} has no output named {output}.")
+            raise ClientError(f"{self.address} has no output named {output}.")
         columns = outputs[output], outputs.get("score", [None] * len(texts))
         if not all(isinstance(x, list) and len(x) == len(texts) for x in columns):
-            raise ClientError(f"{self.place} did not answer each text.")
+            raise ClientError(f"{self.address} did not answer each text.")
         return [Answer(*pair) for pair in zip(*columns)]
 
 

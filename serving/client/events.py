@@ -7,14 +7,14 @@ from .retries import ClientError
 
 
 class Token(typing.NamedTuple):
-    """Token that a model wrote: `text` is None if the export has no tokenizer."""
+    """Token that a model generated: `text` is None if the export has no tokenizer."""
 
     token_id: int
     text: str | None
     log_probability: float
 
 
-def read_tokens(answer, limit, place):
+def read_tokens(answer, limit, address):
     """Yield the `Token`s of an answer, its lines of bytes, within a `TimeLimit`."""
     is_error = False
     for line in answer:
@@ -27,8 +27,8 @@ def read_tokens(answer, limit, place):
             raise TimeoutError
         event = json.loads(value)
         if is_error:
-            raise ClientError(f"{place} ended the stream: {event['error']}")
+            raise ClientError(f"{address} ended the stream: {event['error']}")
         if "finish_reason" in event:
             return
         yield Token(event["token_id"], event.get("text"), event["log_probability"])
-    raise ClientError(f"{place} broke off the stream.", True)
+    raise ClientError(f"{address} broke off the stream.", True)

@@ -9,7 +9,7 @@ from .tensors import read_tensor, write_tensor
 _SIGNATURES = "signature_def"
 _TICK = 0.05  # seconds
 # CANCELLED is the answer of a stopping server to a call that has just come in.
-_PASSING = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED")
+_RETRYABLE = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED")
 _CHANNEL = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -96,7 +96,7 @@ class GrpcClient(Client):
     def _named(self, name, known, shown):
         if name not in known:
             names = ", ".join(sorted(known))
-            raise ClientError(f"{self.place} has no {shown}. There are: {names}.")
+            raise ClientError(f"{self.address} has no {shown}. There are: {names}.")
         return known[name]
 
     def _call(self, name, request, limit):
@@ -108,14 +108,14 @@ class GrpcClient(Client):
         try:
             return method(request, timeout=limit.wait(), metadata=self._metadata)
         except ValueError as error:  # of a channel that is closed
-            raise ClientError(f"The client of {self.place} cannot ask: {error}") from error
+            raise ClientError(f"The client of {self.address} cannot send: {error}") from error
         except self._rpc_error as error:
             code = error.code().name
             # The server reports its own limits; this client's may end a tick of the clock early.
             if code == "DEADLINE_EXCEEDED" and limit.left() < _TICK:
-                raise limit.error(self.place) from error
-            message = f"{self.place} answered {code}: {error.details()}"
-            raise ClientError(message, code in _PASSING) from error
+                raise limit.error(self.address) from error
+            message = f"{self.address} answered {code}: {error.details()}"
+            raise ClientError(message, code in _RETRYABLE) from error
 
 
 def _check_arguments(address, model_name, version, label):

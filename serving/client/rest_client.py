@@ -32,7 +32,7 @@ class RestClient(Client):
     Example:
         >>> import serving.client
         >>> client = serving.client.RestClient("http://127.0.0.1:8501/v1/models/translate")
-        >>> client.place
+        >>> client.address
         'http://127.0.0.1:8501/v1/models/translate'
 
     Reference: https://www.tensorflow.org/tfx/serving/api_rest
@@ -44,11 +44,11 @@ class RestClient(Client):
         self._headers.setdefault("Content-Type", "application/json")
 
     def _predict(self, inputs, signature_name, limit):
-        question = {"signature_name": signature_name, "inputs": inputs}
-        outputs = self._ask(":predict", "outputs", limit, _json_body(question))
+        content = {"signature_name": signature_name, "inputs": inputs}
+        outputs = self._request(":predict", "outputs", limit, _json_body(content))
         if not isinstance(outputs, dict) or list(outputs) == ["b64"]:
             # A single output comes without its name.
-            metadata = self._ask("/metadata", "metadata", limit)
+            metadata = self._request("/metadata", "metadata", limit)
             signature = metadata["signature_def"]["signature_def"][signature_name]
             outputs = dict.fromkeys(signature["outputs"], outputs)
         return {n: _decoded(x) if n.endswith("_bytes") else x for n, x in outputs.items()}
@@ -64,24 +64,26 @@ class RestClient(Client):
         seed=None,
         end_tokens=(3,),
     ):
-        """Yield a `Token` as soon as the server has written it: not of the real TensorFlow Serving.
+        """Yield each `Token` as soon as the server has generated it.
 
-        It needs the export of a language model with a memory, or of one with `stream=True`. Closing
-        the generator ends the request on the server.
+        TensorFlow Serving has no such call: it needs the embedded server, with the export of a
+        language model with a memory, or one with `stream=True`. Closing the generator ends the
+        request on the server.
 
         Args:
             prompt: string, for an export with a tokenizer, or a list of token ids.
             max_tokens: int. Most tokens to generate.
             temperature: float. 0 takes the most likely token.
             top_k: int. Number of most likely tokens to draw from; None for all.
-            top_p: float in (0, 1]. Draw from the fewest tokens with this share; None for all.
+            top_p: float in (0, 1]. Draw from the smallest set of most likely tokens with this
+                probability; None for all.
             seed: int. The same seed gives the same text.
             end_tokens: list of ints. A token of these is the last one.
 
         Raises:
             ClientError: if there is no answer, the server refuses, or the stream breaks off.
         """
-        question = {
+        content = {
             "text" if isinstance(prompt, str) else "token_ids": prompt,
             "max_tokens": max_tokens,
             "temperature": temperature,
@@ -90,7 +92,7 @@ class RestClient(Client):
             "seed": seed,
             "end_tokens": list(end_tokens),
         }
-        body = _json_body(question)
+        body = _json_body(content)
 
         def open_answer(limit):
             with self._errors(limit):
@@ -99,9 +101,9 @@ class RestClient(Client):
 
         answer, limit = with_retries(open_answer, self._timeout, self._retries)
         with answer, self._errors(limit):
-            yield from read_tokens(answer, limit, self.place)
+            yield from read_tokens(answer, limit, self.address)
 
-    def _ask(self, action, key, limit, body=None):
+    def _request(self, action, key, limit, body=None):
         """Return the value of a key of the answer."""
         with self._errors(limit):
             request = urllib.request.Request(self._url + action, body, self._headers)
@@ -111,24 +113,24 @@ class RestClient(Client):
     @contextlib.contextmanager
     def _errors(self, limit):
         """Turn the failures of a request into `ClientError`s."""
-        place = self.place
+        address = self.address
         try:
             yield
         except urllib.error.HTTPError as error:
-            message = f"{place} answered {error.code}: {_reason(error)}"
+            message = f"{address} answered {error.code}: {_reason(error)}"
             raise ClientError(message, error.code in _OVERLOADED) from error
         except OSError as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
-                raise limit.error(place) from error
+                raise limit.error(address) from error
             lost = isinstance(reason, ConnectionError)
-            raise ClientError(f"No server answers at {place}: {reason}", lost) from error
+            raise ClientError(f"No server answers at {address}: {reason}", lost) from error
         except http.client.IncompleteRead as error:
-            raise ClientError(f"{place} broke off its answer: {error}", True) from error
+            raise ClientError(f"{address} broke off its answer: {error}", True) from error
         except (http.client.HTTPException, KeyError, TypeError, ValueError) as error:
             if isinstance(error, http.client.BadStatusLine):
-                error = "what answers there is no HTTP, as at the port for gRPC."
-            raise ClientError(f"{place} is not the address of a served model: {error}") from None
+                error = "the answer is not HTTP; is it the port of gRPC?"
+            raise ClientError(f"{address} is not the address of a served model: {error}") from None
 
 
 def _quoted_url(url):
@@ -158,10 +160,10 @@ def _read(answer, limit):
     return body
 
 
-def _json_body(question):
+def _json_body(content):
     try:
         # Without escapes, so that half a surrogate pair is an error here, not on the server.
-        return json.dumps(question, default=_jsonable, ensure_ascii=False).encode()
+        return json.dumps(content, default=_jsonable, ensure_ascii=False).encode()
     except (RecursionError, TypeError, ValueError) as error:  # such as a list that holds itself
         raise ClientError(f"The inputs cannot be sent: {error}") from error
 

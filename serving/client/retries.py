@@ -15,13 +15,13 @@ _SHORTEST_WAIT, _LONGEST_WAIT = 1e-3, 1e6
 class ClientError(Exception):
     """Failure of a request; the message is one sentence for the user.
 
-    `may_pass` is True if the same request may succeed a moment later: the connection was refused or
-    lost, or the server has too much to do.
+    `is_retryable` is True if the same request may succeed a moment later: the connection was
+    refused or lost, or the server is overloaded.
     """
 
-    def __init__(self, message, may_pass=False):
+    def __init__(self, message, is_retryable=False):
         super().__init__(" ".join(message.split()))
-        self.may_pass = may_pass
+        self.is_retryable = is_retryable
 
 
 class TimeLimit:
@@ -39,17 +39,17 @@ class TimeLimit:
         """Return the seconds until the end as a timeout for a socket."""
         return min(max(self.left(), _SHORTEST_WAIT), _LONGEST_WAIT)
 
-    def error(self, place):
-        """Return the error to raise when it is over."""
-        return ClientError(f"{place} did not answer within {self.seconds:g} seconds.")
+    def error(self, address):
+        """Return the error of a call that took too long."""
+        return ClientError(f"{address} did not answer within {self.seconds:g} seconds.")
 
 
 def with_retries(call, seconds, retries):
     """Call with a `TimeLimit` until an answer, a lasting failure, or no time or attempt is left.
 
     Pauses double from a tenth of a second to five, and are shortened by up to a half at random, so
-    that clients whose server went away do not come back all at once. A prediction changes nothing
-    on the server, so it may be sent twice.
+    that the clients of a server that restarts do not all return at once. A prediction changes
+    nothing on the server, so it may be sent twice.
     """
     limit = TimeLimit(seconds)
     for attempt in itertools.count(1):
@@ -57,10 +57,10 @@ def with_retries(call, seconds, retries):
             return call(limit)
         except ClientError as error:
             pause = min(_FIRST_PAUSE * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
-            if error.may_pass and attempt <= retries and pause < limit.left():
+            if error.is_retryable and attempt <= retries and pause < limit.left():
                 time.sleep(pause)
                 continue
             if attempt == 1:
                 raise
             tried = f"{str(error).removesuffix('.')} ({attempt} attempts)"
-            raise ClientError(tried, error.may_pass) from error
+            raise ClientError(tried, error.is_retryable) from error

@@ -71,7 +71,7 @@ def test_signatures_sizes_and_outputs_are_reported(exported, inspection):
     files = [os.path.join(top, n) for top, _, names in os.walk(directory) for n in names]
     assert found.file_bytes == sum(len(open(file, "rb").read()) for file in files)
     assert (found.written_by, found.tokenizer) == (tf.__version__, "characters")
-    assert found.answers == dict.fromkeys(["attention", "ids", "serving_default"], "same")
+    assert found.outcomes == dict.fromkeys(["attention", "ids", "serving_default"], "same")
     assert found.unservable == found.faults == []
 
 
@@ -257,7 +257,7 @@ def test_damaged_files_give_one_sentence(copied, damage, capsys):
 
 
 def test_a_missing_directory_or_version_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="directory does not exist"):
+    with pytest.raises(ValueError, match="must be an existing directory"):
         export.inspect(tmp_path / "nowhere")
     with pytest.raises(ValueError, match="must hold a saved_model.pb, or versions"):
         export.inspect(tmp_path)

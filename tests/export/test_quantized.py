@@ -133,7 +133,7 @@ def test_outputs_are_those_of_rounded_weights(model, tmp_path):
         feed = {signature.inputs[name].name: array for name, array in INPUTS.items()}
         assert_close(session.run(signature.outputs["logits"].name, feed), expected)
     inspection = export.inspect(directory)
-    assert set(inspection.answers.values()) == {"same"} and not inspection.faults
+    assert set(inspection.outcomes.values()) == {"same"} and not inspection.faults
     # The hash of the variables is that of the int8 ones, and has been compared.
     assert tf.saved_model.experimental.read_fingerprint(directory).checkpoint_hash
 
@@ -145,7 +145,7 @@ def test_four_bits_give_the_outputs_of_rounded_weights(model, tmp_path):
     assert np.abs(logits(model) - expected).max() > 1e-2
     assert_close(tf.saved_model.load(directory).signatures["logits"](**INPUTS)["logits"], expected)
     inspection = export.inspect(directory)
-    assert set(inspection.answers.values()) == {"same"} and not inspection.faults
+    assert set(inspection.outcomes.values()) == {"same"} and not inspection.faults
 
 
 def all_files(directory):
@@ -191,8 +191,8 @@ def test_every_kind_of_model_is_smaller_and_sound(tmp_path, kind):
 def check_smaller_and_sound(directory, model):
     assert 0 < variables(directory) < 0.6 * 4 * model.count_params()
     inspection = export.inspect(directory)
-    assert inspection.answers and not inspection.faults
-    assert set(inspection.answers.values()) <= {"same", "runs"}
+    assert inspection.outcomes and not inspection.faults
+    assert set(inspection.outcomes.values()) <= {"same", "runs"}
 
 
 def test_a_model_in_bfloat16_gives_the_logits_of_rounded_weights(model, tmp_path):

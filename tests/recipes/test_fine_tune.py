@@ -16,8 +16,8 @@ from recipe_runs import card, error_of
 from keras_attn import convert, depth, models, patterns, text
 from recipes.fine_tune.best_epoch import BestEpoch
 from recipes.fine_tune.examples import read_examples
+from recipes.fine_tune.initial_model import load_or_build
 from recipes.fine_tune.language_model import LanguageModel
-from recipes.fine_tune.saved_model import load_or_build
 from recipes.fine_tune.task import Task
 from recipes.fine_tune.training import FineTuneRun
 

@@ -116,8 +116,8 @@ def test_refused_inputs_raise_one_sentence_and_are_not_retried(
     monkeypatch.setattr("time.sleep", None)  # nobody waits
     with pytest.raises(clients.ClientError, match=words) as info:
         client.predict(inputs, signature)
-    assert not info.value.may_pass and "\n" not in str(info.value)
-    assert client.place in str(info.value) or "input" in str(info.value)
+    assert not info.value.is_retryable and "\n" not in str(info.value)
+    assert client.address in str(info.value) or "input" in str(info.value)
 
 
 def test_inputs_that_cannot_be_sent_raise_a_client_error(client, connect):
@@ -143,7 +143,7 @@ def test_inputs_that_cannot_be_sent_raise_a_client_error(client, connect):
 def test_a_closed_client_raises_a_client_error(server):
     client = clients.GrpcClient(f"{server.host}:{server.grpc_port}", "toy")
     client.close()
-    with pytest.raises(clients.ClientError, match="cannot ask: .* closed"):
+    with pytest.raises(clients.ClientError, match="cannot send: .* closed"):
         client.translate(["a"])
 
 
@@ -154,7 +154,7 @@ def test_an_infinite_timeout_works(connect):
 
 def test_the_grpc_port_as_rest_address_is_reported(server):
     client = clients.RestClient(f"http://{server.host}:{server.grpc_port}/v1/models/toy")
-    with pytest.raises(clients.ClientError, match="no HTTP, as at the port for gRPC") as info:
+    with pytest.raises(clients.ClientError, match="is not HTTP; is it the port of gRPC") as info:
         client.translate(["a"])
     assert str(info.value).isprintable()
 

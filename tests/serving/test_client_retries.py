@@ -105,7 +105,7 @@ def test_lasting_failures_are_not_retried(status):
         with pytest.raises(ClientError) as info:
             RestClient(url).translate(["a"])
         assert str(info.value) == f"{url} answered {status}: no {status}"
-        assert len(seen) == 1 and not info.value.may_pass
+        assert len(seen) == 1 and not info.value.is_retryable
 
 
 @pytest.mark.usefixtures("no_pauses")
@@ -134,7 +134,7 @@ def test_pauses_double_up_to_five_seconds_and_vary(monkeypatch):
     monkeypatch.setattr("serving.client.retries.time.sleep", pauses.append)
 
     def refuse(limit):
-        raise ClientError("no", may_pass=True)
+        raise ClientError("no", is_retryable=True)
 
     runs = []
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Blocks that CTranslate2 computes, and the options of its specification that say how."""
+"""Options of CTranslate2's specification for the blocks that it computes."""
 
 import keras
 
@@ -21,7 +21,7 @@ _ACTIVATIONS = {
 
 
 def refuse(part, supported):
-    """Raise: CTranslate2 lacks `part`."""
+    """Raise the `ValueError` of a part that CTranslate2 lacks."""
     raise ValueError(f"CTranslate2 lacks this part; it supports {supported}. Received: {part!r}.")
 
 

@@ -21,9 +21,9 @@ def quantized(model, kind):
 
         q = round(w / s),   w' = s q
 
-    The file holds q and the scales s, of which `rounding` decides; w' is computed once, when the
-    export is loaded. A loaded export therefore computes as fast as one that was not quantised, in
-    as much memory.
+    The file holds q and the scales s, as the format in `rounding` computes them; w' is computed
+    once, when the export is loaded. A loaded export is therefore as fast and as large in memory as
+    one that was not quantised.
 
     Yields:
         The copy, which can be exported until the context ends, and the list of variables q and s to

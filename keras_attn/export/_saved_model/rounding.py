@@ -40,8 +40,8 @@ def round_to_int4(weight):
 
         q = min(max(round(w / s), -8), 7),   s = -c m / 8
 
-    for each group of `GROUP` weights, where m is the weight of largest magnitude, with its sign: it
-    is the one that needs the eighth negative step. Of some c the one nearest to w is taken. The
+    for each group of `GROUP` weights. m is the weight of largest magnitude, with its sign, so that
+    it takes the eighth negative step. Of several c each group takes that of the smallest error. The
     scales are float16.
     """
     rest = -weight.size % GROUP

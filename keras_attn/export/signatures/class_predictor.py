@@ -33,7 +33,7 @@ class ClassPredictor(ModelFunctions):
         super().__init__(model)
 
         def classify(inputs):
-            """Return `probabilities` [B, K] and the `class` [B] of each row, or its one output."""
+            """Return `probabilities` [B, K] and `class` [B], or `value` [B], or `features`."""
             logits = model(inputs)
             if model.num_classes is None:
                 return {"features": logits}

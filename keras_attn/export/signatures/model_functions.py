@@ -55,13 +55,13 @@ def ends_of(eos_id, tokenizer=None):
     return end_tokens(default if eos_id is None else eos_id)
 
 
-def close_rows(ids, ends, eos_id):
-    """Write `eos_id`, which a tokenizer reads as the end, in the place of every token of `ends`."""
+def unify_ends(ids, ends, eos_id):
+    """Replace every token of `ends` by `eos_id`, at which a tokenizer ends a text."""
     for token in ends:
         ids = ids if token == eos_id else tf.where(ids == token, eos_id, ids)
     return ids
 
 
 def blank_rows(is_empty, ids, score, pad_id=0):
-    """Return padding with score 0 in the place of the ids (B, L) and scores (B,) of empty rows."""
+    """Replace the ids (B, L) of empty rows by padding, and their scores (B,) by 0."""
     return tf.where(is_empty[:, None], pad_id, ids), tf.where(is_empty, 0.0, score)

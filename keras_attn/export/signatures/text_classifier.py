@@ -61,14 +61,14 @@ class TextClassifier(ClassPredictor):
     @of_text
     def text(self, text):
         """Map strings [B] to `label` [B], `probabilities` [B, K] and their `labels` [B, K]."""
-        return self._answer(*self.tokenizer.encode(text, self._max_length))
+        return self._outputs(*self.tokenizer.encode(text, self._max_length))
 
     @tf.function(autograph=False, input_signature=_PAIR)
     def pair(self, text, second_text):
-        """Map two strings [B] for each row to what `text` gives."""
-        return self._answer(*self.tokenizer.encode_pair(text, second_text, self._max_length))
+        """Map pairs, two strings [B], to the outputs of `text`."""
+        return self._outputs(*self.tokenizer.encode_pair(text, second_text, self._max_length))
 
-    def _answer(self, token_ids, lengths, segment_ids=None):
+    def _outputs(self, token_ids, lengths, segment_ids=None):
         inputs = {"token_ids": mask_ids(token_ids, lengths, self._pad_id)}
         if self._reads_segments:
             inputs["segment_ids"] = segment_ids

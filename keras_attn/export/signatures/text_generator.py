@@ -6,11 +6,11 @@ from keras_attn.export.checks import check_lengths, check_vocabularies
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
-    close_rows,
     ends_of,
     mask_ids,
     of_ids,
     of_text,
+    unify_ends,
 )
 from keras_attn.generation import generate
 from keras_attn.generation.decoding import get_strategy
@@ -153,7 +153,7 @@ class TextGenerator(TokenGenerator):
         super().__init__(model, strategy, max_length, max_prompt_length, ends)
         check_vocabularies(model, tokenizer)
         self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
-        self._close = lambda ids: close_rows(ids, ends, tokenizer.eos_id)
+        self._unify_ends = lambda ids: unify_ends(ids, ends, tokenizer.eos_id)
 
     @property
     def signatures(self):
@@ -163,9 +163,9 @@ class TextGenerator(TokenGenerator):
     def text(self, text):
         """Map strings [B] to `continuation`, strings [B], and `score`, float32 [B]."""
         prompt, lengths, ids, score = self._continue(*self._encode(text))
-        # Decoded together: alone, the first piece would lose the space that it may begin with.
-        # Side by side: what fills a row may be the end token.
-        rows = [tf.RaggedTensor.from_tensor(prompt, lengths), self._close(ids)]
+        # Prompt and new ids are decoded together: alone, the first new piece would lose its space.
+        # Padding between them is removed: it may be the end token.
+        rows = [tf.RaggedTensor.from_tensor(prompt, lengths), self._unify_ends(ids)]
         whole = self.tokenizer.decode(tf.concat(rows, axis=1).to_tensor(self._pad_id))
         read = tf.strings.length(self.tokenizer.decode(prompt))
         generated = tf.strings.length(whole) - read

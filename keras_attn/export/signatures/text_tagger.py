@@ -61,7 +61,7 @@ class TextTagger(ModelFunctions):
     def text(self, text):
         """Map strings [B] to their `words` [B, W], and `labels` and `probabilities` [B, W].
 
-        Of a text with fewer words than another, the last words are empty strings. Empty words, and
+        A text with fewer words than the longest has empty strings at the end. Empty words, and
         words that were not read, have an empty label of probability 0.
         """
         words = tf.strings.split(text)

@@ -6,11 +6,11 @@ from keras_attn.export.checks import check_lengths, check_vocabularies
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
-    close_rows,
     ends_of,
     mask_ids,
     of_ids,
     of_text,
+    unify_ends,
 )
 from keras_attn.generation import generate
 from keras_attn.generation.decoding import get_strategy
@@ -129,7 +129,7 @@ class Translator(IdTranslator):
         super().__init__(model, strategy, max_length, max_source_length, ends, bos_id)
         check_vocabularies(model, tokenizer)
         self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
-        self._close = lambda ids: close_rows(ids, ends, tokenizer.eos_id)
+        self._unify_ends = lambda ids: unify_ends(ids, ends, tokenizer.eos_id)
         self._cross_attention = getattr(model, "cross_attention", None)
 
     @property
@@ -198,4 +198,4 @@ class Translator(IdTranslator):
         outputs = self._decode(source_ids, lengths)
         ids, score = blank_rows(is_empty, *outputs, self._pad_id)
         source_ids = tf.where(is_empty[:, None], self._pad_id, source_ids)
-        return source_ids, tf.where(is_empty, 0, lengths), self._close(ids), score
+        return source_ids, tf.where(is_empty, 0, lengths), self._unify_ends(ids), score

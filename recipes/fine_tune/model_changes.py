@@ -1,12 +1,12 @@
-"""Changes of a loaded model: its attention's pattern, depth and dropout, new weights."""
+"""Changes of a loaded model by options: pattern, depth, dropout, new weights."""
 
 from keras_attn import depth, patterns, registry
 
 
-def vary(model, options):
+def change_model(model, options):
     """Return a model with the pattern, depth and dropout of the options, and the same weights.
 
-    With `options.from_scratch` the weights are new ones.
+    With `options.from_scratch` the weights are drawn anew.
 
     Raises:
         ValueError: if the blocks cannot be reversible.

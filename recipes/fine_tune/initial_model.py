@@ -8,7 +8,7 @@ import keras
 from keras_attn import convert, text
 
 from ..text.corpus import train_on_sentences
-from .vary import vary
+from .model_changes import change_model
 
 TOKENIZER = "tokenizer.model"  # of a run
 
@@ -25,7 +25,7 @@ def load_or_build(task, texts):
     if options.model is None:
         tokenizer = _tokenizer_of_run(options) or _train(texts, options.vocabulary_size)
         sizes = {**options.sizes(), "max_length": options.max_length}
-        return vary(task.new_model(tokenizer.vocabulary_size, **sizes), options), tokenizer
+        return change_model(task.new_model(tokenizer.vocabulary_size, **sizes), options), tokenizer
     model, tokenizer = _load(options.model)
     tokenizer = _read_tokenizer(options, tokenizer)
     if not isinstance(model, task.kinds) or getattr(model, "image_shape", None) is not None:
@@ -40,7 +40,7 @@ def load_or_build(task, texts):
             "The tokenizer must have no more tokens than the model. "
             f"Received: {tokenizer.vocabulary_size} tokens, and {known} rows in the model's table."
         )
-    return vary(model, options), tokenizer
+    return change_model(model, options), tokenizer
 
 
 def _tokenizer_of_run(options):
