@@ -198,9 +198,8 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
         """Return the weighted sum (n, D) of the experts' outputs."""
         if real is not None:
             chosen = ops.where(real[:, None], chosen, self.num_experts)  # sorted behind all
-        order, inverse = (i[None, None] for i in sort_order(ops.reshape(chosen, (-1,))))
-        repeated = ops.repeat(rows, self.top_k, axis=0)  # (n k, D)
-        by_expert = permute(repeated[None, None], order, inverse)[0, 0]
+        order, inverse = sort_order(ops.reshape(chosen, (-1,)))
+        by_expert = permute(rows, order, inverse, copies=self.top_k)  # (n k, D)
         parameters = [ops.convert_to_tensor(kernel) for kernel in self.kernels]
         parameters += [ops.convert_to_tensor(bias)[:, None] for bias in self.biases]
 
@@ -216,7 +215,7 @@ class MixtureOfExperts(ReplicaLosses, registry.MaskedLayer):
             return dense(self.drop(hidden, training=training), last)
 
         by_expert = map_groups(compute, by_expert, counts, parameters)
-        outputs = permute(by_expert[None, None], inverse, order)[0, 0]
+        outputs = permute(by_expert, inverse, order)
         outputs = ops.reshape(outputs, (-1, self.top_k, rows.shape[-1]))
         return ops.sum(weights[..., None] * outputs, axis=1)
 

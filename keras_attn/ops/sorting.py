@@ -25,22 +25,34 @@ def row_starts(x):
     return ops.reshape(heads, (batch, num_heads, 1)) * length
 
 
-def permute(x, order, inverse):
-    """Permute the rows of x (B, N, S, H); the gradient is a gather too, not a slower scatter.
+def permute(x, order, inverse, copies=1):
+    """Permute the rows of x (..., H); the gradient is a gather too, not a slower scatter.
 
-    The permutation of each head's rows and its inverse, int32 (B, N, S), index all B N S rows.
+    With `copies`, each row stands for so many rows, one after another: of R rows R copies result.
+
+    Args:
+        x: (..., H), R rows in all.
+        order: int32 (...). The row at each place among all R, or R copies, rows.
+        inverse: int32, as `order`. The inverse permutation.
+        copies: int. Number of copies of each row.
+
+    Returns:
+        The shape of `order`, and H.
     """
 
     @ops.custom_gradient
     def run(x):
         def gradient(*args, upstream=None):
-            return take_rows(args[0] if upstream is None else upstream, inverse)
+            back = take_rows(args[0] if upstream is None else upstream, inverse)
+            if copies == 1:
+                return back
+            return ops.sum(ops.reshape(back, (-1, copies, x.shape[-1])), axis=1)
 
-        return take_rows(x, order), gradient
+        return take_rows(x, order if copies == 1 else order // copies), gradient
 
     return run(x)
 
 
 def take_rows(x, indices):
-    """Take rows (B, N, T, H) of x (B, N, S, H) by their indices (B, N, T) among all B N S rows."""
-    return ops.take(ops.reshape(x, (-1, x.shape[3])), indices, axis=0)
+    """Take rows, the shape of `indices` and H, of x (..., H) by their indices among all rows."""
+    return ops.take(ops.reshape(x, (-1, x.shape[-1])), indices, axis=0)

@@ -168,3 +168,19 @@ def test_permuting_there_and_back():
         np.testing.assert_array_equal(permuted[b, n, s], X[b, n, order[b, n, s]])
         np.testing.assert_array_equal(gradient[b, n, order[b, n, s]], upstream[b, n, s])
     np.testing.assert_array_equal(sorting.permute(permuted, back, there), X)
+
+
+def test_permuting_copies_sums_their_gradients():
+    rows, copies = X[0, 0, :5], 3
+    there = np.random.default_rng(1).permutation(15).astype("int32")
+    back = np.argsort(there).astype("int32")
+    x, upstream = tf.constant(rows), oracles.random(15, H, seed=1)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        permuted = sorting.permute(x, there, back, copies=copies)
+        total = tf.reduce_sum(permuted * upstream)
+    expected = np.zeros_like(rows)
+    for place, copy in enumerate(there):
+        np.testing.assert_array_equal(permuted[place], rows[copy // copies])
+        expected[copy // copies] += upstream[place]
+    np.testing.assert_allclose(tape.gradient(total, x), expected, atol=1e-6)
