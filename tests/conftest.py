@@ -3,6 +3,7 @@
 import gc
 import os
 import random
+import shutil
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -64,3 +65,26 @@ def _fresh_test():
     _reset()
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium; without it and its driver a test is skipped."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+    programs = [
+        next(filter(None, map(shutil.which, names)), None)
+        for names in (["chromium", "chromium-browser", "google-chrome"], ["chromedriver"])
+    ]
+    if None in programs:
+        pytest.skip("needs the browser Chromium and its chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for switch in (
+        "headless no-sandbox disable-gpu disable-quic no-first-run disable-dev-shm-usage "
+        "disable-background-networking disable-component-update disable-sync"
+    ).split():
+        options.add_argument(f"--{switch}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=programs[1])
+    with webdriver.Chrome(options, service) as driver:
+        yield driver

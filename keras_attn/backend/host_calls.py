@@ -20,4 +20,4 @@ def call_on_host(function, x, then=None):
 
 @per_backend
 def wait_for_host_calls():
-    """Return once all calls by compiled functions that have run are made."""
+    """Make the calls that compiled functions have asked for, if they are not made yet."""

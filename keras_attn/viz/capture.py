@@ -36,7 +36,7 @@ def capture_attention(model, max_bytes=2**30):
     from before is back after it. A function of your own is captured if it is traced inside the
     scope. XLA on TensorFlow cannot hand anything over; on JAX it may round a compiled function
     otherwise. Capture calls without gradients, since `remat` and `Reversible` run layers again for
-    them.
+    them, and on one device.
 
     Args:
         model: a model or layer that holds layers of `keras_attn.layers`, in attributes, lists, or

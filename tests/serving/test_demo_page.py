@@ -4,7 +4,6 @@ import base64
 import hashlib
 import pathlib
 import re
-import shutil
 
 import numpy as np
 import oracles
@@ -77,28 +76,6 @@ def test_the_page_is_served_at_the_root_only(served):
         assert served.request(method, path)[0] == 404
 
 
-@pytest.fixture(scope="module")
-def browser():
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-    programs = [
-        next(filter(None, map(shutil.which, names)), None)
-        for names in (["chromium", "chromium-browser", "google-chrome"], ["chromedriver"])
-    ]
-    if None in programs:
-        pytest.skip("needs the browser Chromium and its chromedriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[0]
-    for switch in (
-        "headless no-sandbox disable-gpu disable-quic no-first-run disable-dev-shm-usage "
-        "disable-background-networking disable-component-update disable-sync"
-    ).split():
-        options.add_argument(f"--{switch}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(executable_path=programs[1])
-    with webdriver.Chrome(options, service) as driver:
-        yield driver
-
-
 @pytest.fixture
 def page(browser, served, waiting):
     """The page, freshly loaded."""
@@ -157,15 +134,17 @@ def test_the_page_shows_translation_score_and_attention(page, translator):
     rows, columns, weights = page.table()
     assert rows == [shown(token) for token in expected["tokens"]]
     assert columns == [shown(token) for token in expected["source_tokens"]]
-    per_layer = expected["cross_attention"]
-    np.testing.assert_allclose(weights, per_layer.mean(axis=0), atol=6e-4)
+    heads = expected["cross_attention"]  # (L, N, T, S)
+    np.testing.assert_allclose(weights, heads.mean(axis=(0, 1)), atol=6e-4)
 
     page.choose("layer", "2")
-    np.testing.assert_allclose(page.table()[2], per_layer[1], atol=6e-4)
+    np.testing.assert_allclose(page.table()[2], heads[1].mean(axis=0), atol=6e-4)
+    page.choose("head", "1")
+    np.testing.assert_allclose(page.table()[2], heads[1, 0], atol=6e-4)
     cells = page.all("#map tbody td")
     colors = [cell.value_of_css_property("background-color") for cell in cells]
     alphas = [float(re.findall(r"[\d.]+", color)[3]) if "rgba" in color else 1 for color in colors]
-    flat = per_layer[1].ravel()
+    flat = heads[1, 0].ravel()
     np.testing.assert_allclose(alphas, flat / flat.max(), atol=0.01)
     assert not page["error"].is_displayed()
     assert [entry for entry in page.browser.get_log("browser") if "favicon" not in str(entry)] == []

@@ -47,16 +47,15 @@ def model_and_inputs(name, implementation):
     return model, inputs
 
 
-def assert_rows_are_distributions(scores, most=1.0):
+def assert_rows_are_distributions(scores, has_sinks=False):
     assert scores
     for array in arrays(scores):
         sums = array.sum(axis=-1)
-        is_one = abs(sums - 1) < 1e-5
         assert array.ndim == 4 and array.min() >= 0
-        assert np.all(is_one | (sums == 0)) or most < 1 and sums.max() < 1
+        assert np.all((abs(sums - 1) < 1e-5) | (sums == 0)) or has_sinks and sums.max() < 1
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["models.reformer", "models.transformer_xl", "depth.ACT"])
 def test_a_call_gives_the_same_bits(name):
     """By the plans of the patterns, which keep no scores."""
     model, inputs = model_and_inputs(name, "blockwise")
@@ -64,17 +63,18 @@ def test_a_call_gives_the_same_bits(name):
     with capture_attention(model) as scores:
         outputs = model(inputs)
     assert_equal(outputs, expected)
-    assert_rows_are_distributions(scores, most=0.99 if name == "models.gpt_oss" else 1.0)
+    assert_rows_are_distributions(scores)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("implementation", ["auto", "blockwise"])
 @pytest.mark.parametrize("name", MODELS)
-def test_predict_gives_the_same_bits(name, implementation):
+def test_calls_and_predict_give_the_same_bits(name, implementation):
     model, inputs = model_and_inputs(name, implementation)
-    expected = model.predict(inputs, verbose=0)
+    expected, called = model.predict(inputs, verbose=0), model(inputs)
     with capture_attention(model) as eager:
-        model(inputs)
+        assert_equal(model(inputs), called)
+    assert_rows_are_distributions(eager, has_sinks=name == "models.gpt_oss")
     with capture_attention(model) as scores:
         outputs = model.predict(inputs, verbose=0)
     assert_equal(outputs, expected)
@@ -245,8 +245,7 @@ from keras_attn import depth, layers, viz
 x = keras.Input((7, 13))
 block = lambda index: layers.TransformerBlock(
     layers.MultiHeadAttention(3, 5, pattern="causal"), layers.FeedForward(17), residual="pre_norm")
-for stack in (depth.Stack(block, 2), depth.Recurrent(block, 2), depth.Stack(block, 2, remat=True),
-              depth.Reversible(block, 2)):
+for stack in (depth.Recurrent(block(0), 2), depth.Reversible(block, 2)):
     model = keras.Model(x, stack(x))
     inputs = np.random.default_rng(0).normal(size=(3, 7, 13)).astype("float32")
     expected = np.asarray(model(inputs))

@@ -1,13 +1,19 @@
 """Calls of Python functions by what JAX has compiled."""
 
+import collections
+
 import jax
 import numpy as np
 from jax.experimental import io_callback
 
+# Calls that compiled functions have asked for. They are made afterwards: to read an array inside a
+# callback can wait forever for the one thread that runs the callback.
+_pending = collections.deque()
+
 
 def call_on_host(function, x, then=None):
     if isinstance(x, jax.core.Tracer):
-        io_callback(lambda x: function(np.asarray(x)), None, x, ordered=True)
+        io_callback(lambda x: _pending.append((function, x)), None, x, ordered=True)
     else:
         function(np.asarray(x))
     return None if then is None else then()
@@ -15,3 +21,6 @@ def call_on_host(function, x, then=None):
 
 def wait_for_host_calls():
     jax.effects_barrier()
+    while _pending:
+        function, x = _pending.popleft()
+        function(np.asarray(x))

@@ -1,0 +1,84 @@
+"""Pictures of attention scores over tokens."""
+
+from keras_attn.viz.attention_maps import check_tokens, choose_head, maps_of
+from keras_attn.viz.figure import new_figure
+from keras_attn.viz.fonts import families_for, shown
+
+# Inches of a token, of the smallest and the largest panel, and most names on an axis.
+TOKEN, SMALLEST, LARGEST, MOST_NAMES = 0.19, 1.5, 9.0, 96
+
+
+def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, row=0):
+    """Return a figure of what each token attends to: a row per query, a column per key.
+
+    One row of panels a layer or step, one panel a head. The shade of a cell is the weight, from 0
+    to the largest of the figure. Names keep any script of which this machine has a font; a warning
+    names the characters of which it has none. Before version 3.11, Matplotlib sets Hebrew and
+    Arabic from left to right; `write_attention_page` does not.
+
+    Args:
+        scores: dict from `capture_attention`; or of one layer, an array (B, N, T, S), (N, T, S) or
+            (T, S), or a list of them, one a step.
+        tokens: list of T strings, the names of the queries.
+        key_tokens: list of S strings, the names of the keys; by default `tokens`.
+        layers: string. The end of the paths to draw, such as "cross_attention", in which `*` stands
+            for any text; by default all layers.
+        head: int for one head, "mean" for the mean over the heads; by default all heads.
+        row: int. Row of the batch.
+
+    Raises:
+        ValueError: if `scores` are empty or of another shape, the numbers of tokens are not T and
+            S of every drawn layer, or `layers`, `head` or `row` does not exist.
+        ImportError: if Matplotlib is not installed.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_attn.viz import plot_attention
+        >>> figure = plot_attention(np.eye(3), ["I", "see", "you"])
+        >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
+        ['I', 'see', 'you']
+
+    Reference: pictures of this kind: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
+        figures 3 to 5.
+    """
+    maps = maps_of(scores, layers, row)
+    tokens, key_tokens = check_tokens(maps, tokens, key_tokens)
+    panels = {title: choose_head(of_layer, head) for title, of_layer in maps.items()}
+    columns = max(len(heads) for heads in panels.values())
+    width, height = (
+        min(max(TOKEN * len(names), SMALLEST), LARGEST) for names in (key_tokens, tokens)
+    )
+    longest = max(len(name) for name in [*tokens, *key_tokens, ""])
+    margin = 0.8 + 0.09 * min(longest, 20)
+    figure = new_figure(columns * (width + 0.2) + margin, len(panels) * (height + 0.4) + margin)
+    rotation = 90 if max(map(len, key_tokens), default=0) > 2 else 0
+    grid = figure.subplots(len(panels), columns, squeeze=False)
+    most = max(float(weights.max()) for heads in panels.values() for _, weights in heads)
+    families = families_for([shown(name) for name in [*tokens, *key_tokens]])
+    for line, (title, heads) in enumerate(panels.items()):
+        for column, axes in enumerate(grid[line]):
+            if column >= len(heads):
+                axes.axis("off")
+                continue
+            name, weights = heads[column]
+            image = axes.imshow(
+                weights, cmap="Blues", vmin=0, vmax=most or 1, interpolation="nearest"
+            )
+            axes.set_aspect("auto")
+            of_layer = title if column == 0 else ""
+            axes.set_title("\n".join(x for x in (of_layer, name) if x), size=8, loc="left")
+            is_lowest = all(len(below) <= column for below in list(panels.values())[line + 1 :])
+            _name(axes.xaxis, key_tokens if is_lowest else [], families, rotation=rotation)
+            _name(axes.yaxis, tokens if column == 0 else [], families)
+    grid[-1][0].set(xlabel="key", ylabel="query")
+    figure.colorbar(image, ax=grid, label="weight", fraction=0.03, aspect=30)
+    return figure
+
+
+def _name(axis, names, families, **style):
+    """Write names beside an axis, of many every second, third, ... one."""
+    step = -(-len(names) // MOST_NAMES) or 1
+    places = range(0, len(names), step)
+    axis.set_ticks(list(places), [shown(names[place]) for place in places])
+    for label in axis.get_ticklabels():
+        label.set(family=families, size=8, parse_math=False, **style)

@@ -1,0 +1,81 @@
+"""Attention scores of one text, by layer and step, with a name for each query and key."""
+
+import fnmatch
+
+import numpy as np
+
+from keras_attn.ops.checks import check_that
+
+
+def maps_of(scores, layers=None, row=0):
+    """Return the scores by title, "PATH" or "PATH, step n": (N, T, S), or of all rows (B, N, T, S).
+
+    Args:
+        scores: from `capture_attention`; or of one layer, an array (B, N, T, S), (N, T, S) or
+            (T, S), or a list of arrays, one a step.
+        layers: string. The end of the paths to take, in which `*` stands for any text; None for
+            all.
+        row: int. Row of the batch; None for all.
+    """
+    by_path = scores if isinstance(scores, dict) else {"": scores}
+    if layers is not None:
+        ends = layers, f"*/{layers}"
+        chosen = [p for p in by_path if any(fnmatch.fnmatchcase(p, end) for end in ends)]
+        known = ", ".join(by_path) or "nothing"
+        check_that(chosen, f"the end of a path of `scores`, which has {known}", layers=layers)
+        by_path = {path: by_path[path] for path in chosen}
+    found = {}
+    for path, runs in by_path.items():
+        runs = runs if isinstance(runs, list) else [runs]
+        for number, run in enumerate(runs):
+            step = f"step {number + 1}" if len(runs) > 1 else ""
+            found[", ".join(x for x in (path, step) if x)] = _of_row(np.asarray(run), row)
+    if not found:
+        raise ValueError(
+            "`scores` must hold at least one layer: call the model inside `capture_attention`. "
+            f"Received: scores={scores!r}."
+        )
+    return found
+
+
+def _of_row(array, row):
+    """Return scores (N, T, S) of one row; with a row of None those of all, (B, N, T, S)."""
+    if array.ndim not in (2, 3, 4):
+        raise ValueError(
+            "`scores` must be arrays (B, N, T, S), (N, T, S) or (T, S). "
+            f"Received: scores of shape {array.shape}."
+        )
+    if array.ndim == 4 and row is not None:
+        check_that(0 <= row < len(array), f"a row of the batch, below {len(array)}", row=row)
+        array = array[row]
+    return array[None] if array.ndim == 2 else array
+
+
+def check_tokens(maps, tokens, key_tokens=None):
+    """Return the names of queries and keys as lists; refuse those of another length."""
+    tokens = [str(token) for token in tokens]
+    key_tokens = tokens if key_tokens is None else [str(token) for token in key_tokens]
+    for title, scores in maps.items():
+        for name, found, length in (
+            ("tokens", tokens, scores.shape[1]),
+            ("key_tokens", key_tokens, scores.shape[2]),
+        ):
+            if len(found) != length:
+                kind = "queries" if name == "tokens" else "keys"
+                raise ValueError(
+                    f"`{name}` must name each of the {length} {kind} of {title or 'the scores'}; "
+                    "`layers` chooses the layers of one pair of texts. "
+                    f"Received: {len(found)} {name}."
+                )
+    return tokens, key_tokens
+
+
+def choose_head(scores, head):
+    """Return (name, scores (T, S)) of the heads that `head` asks for, as a list."""
+    if head == "mean":
+        return [("mean", scores.mean(axis=0))]
+    if head is None:
+        return [(f"head {number}", of_head) for number, of_head in enumerate(scores)]
+    is_head = isinstance(head, (int, np.integer)) and 0 <= head < len(scores)
+    check_that(is_head, f'None, "mean" or a head, below {len(scores)}', head=head)
+    return [(f"head {head}", scores[head])]

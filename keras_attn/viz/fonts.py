@@ -1,0 +1,56 @@
+"""Fonts that have the characters of any script."""
+
+import functools
+import unicodedata
+import warnings
+
+DEFAULT_FAMILY = "DejaVu Sans"  # which Matplotlib brings with it
+
+
+def families_for(texts):
+    """Return the font families that together have all characters of some texts, in their order.
+
+    Matplotlib takes each character from the first family that has it. Characters that no font of
+    this machine has are reported in one warning, by script.
+    """
+    missing = {character for text in texts for character in text if not character.isspace()}
+    families = []
+    for family, file in _regular_fonts():
+        found = missing & _characters(file)
+        if found or not families:
+            families.append(family)
+            missing -= found
+        if not missing:
+            return families
+    scripts = sorted({unicodedata.name(x, "UNNAMED").split()[0] for x in missing})
+    warnings.warn(
+        f"No font on this machine has {''.join(sorted(missing)[:20])} ({', '.join(scripts)}): the "
+        "picture shows boxes. Install a font of that script, such as one of the Noto fonts.",
+        stacklevel=3,
+    )
+    return families
+
+
+def _regular_fonts():
+    """Yield the family and the file of every upright font, the default one first."""
+    from matplotlib import font_manager
+
+    entries = {
+        entry.name: entry.fname
+        for entry in font_manager.fontManager.ttflist
+        # Matplotlib's last resort has a box for every character.
+        if entry.style == "normal" and not entry.name.startswith("Last Resort")
+    }
+    yield from sorted(entries.items(), key=lambda entry: (entry[0] != DEFAULT_FAMILY, entry[0]))
+
+
+@functools.lru_cache(maxsize=None)
+def _characters(file):
+    from matplotlib import font_manager
+
+    return {chr(code) for code in font_manager.get_font(file).get_charmap()}
+
+
+def shown(token):
+    """Return a token as a label shows it, with visible spaces."""
+    return token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣") or "∅"
