@@ -8,6 +8,7 @@ from keras_attn.attention.segments import same_segment, segment_positions
 from keras_attn.models import assembly
 from keras_attn.models.model import Model
 from keras_attn.models.start_mask import StartIsReal, first_is_real
+from keras_attn.ops.shapes import pad
 
 
 @registry.register
@@ -193,8 +194,8 @@ class EncoderDecoder(Model):
             padding_mask: bool (B, S), of the source; by default True except at the `pad_id`.
 
         Returns:
-            float32 (B, L, T, S), the mean over the heads of each of L layers. A row sums to 1, or
-            to 0 if the source is empty.
+            float32 (B, L, N, T, S), of each head of each of L layers. A row sums to 1, or to 0 if
+            the source is empty; of a layer with fewer heads than another, the last heads are 0.
         """
         context, mask = self._encode(inputs["source_ids"], padding_mask)
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
@@ -206,7 +207,9 @@ class EncoderDecoder(Model):
             context_padding_mask=mask,
             return_attention_scores=True,
         )
-        return ops.stack([ops.mean(of["cross_attention"], axis=1) for of in scores], axis=1)
+        heads = [of_layer["cross_attention"] for of_layer in scores]
+        most = max(x.shape[1] for x in heads)
+        return ops.stack([pad(x, 0, most - x.shape[1], axis=1) for x in heads], axis=1)
 
     def _encode(self, source_ids, padding_mask=None):
         """Return the encoded source and its padding mask."""

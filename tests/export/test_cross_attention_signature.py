@@ -12,8 +12,8 @@ from keras_attn.generation import Beam, Greedy
 
 SENTENCES = ["the cat sat on the mat", "a dog ran over the hill", "the dog sat"]
 TEXTS = ["the cat ran", "", "a dog \U0001f600"]
-MAX_LENGTH, LAYERS = 5, 2
-SIZES = {"num_layers": LAYERS, "num_heads": 2, "hidden_dim": 10, "intermediate_dim": 11}
+MAX_LENGTH, LAYERS, HEADS = 5, 2, 2
+SIZES = {"num_layers": LAYERS, "num_heads": HEADS, "hidden_dim": 10, "intermediate_dim": 11}
 BOS = 2
 KINDS = {
     "beam": (
@@ -53,7 +53,7 @@ def outputs(translator):
 
 
 def weights_step_by_step(model, source_ids, generated):
-    """Weights (L, T, S) of one row, token by token with caches."""
+    """Weights (L, N, T, S) of one row, token by token with caches."""
     constants, cache = model.start(source_ids[None], len(generated))
     found = []
     for t, token in enumerate([BOS, *generated[:-1]]):
@@ -67,8 +67,8 @@ def weights_step_by_step(model, source_ids, generated):
             cache=cache,
             return_attention_scores=True,
         )
-        found.append([np.mean(layer["cross_attention"][0, :, 0], axis=0) for layer in scores])
-    return np.stack(found, axis=1)
+        found.append([layer["cross_attention"][0, :, 0] for layer in scores])
+    return np.stack(found, axis=2)
 
 
 @pytest.mark.slow
@@ -108,21 +108,22 @@ def test_translations_and_weights_are_those_of_decoding_with_caches(translator, 
     np.testing.assert_array_equal(outputs["translation"], np.where(lengths > 1, texts, b""))
     real = lengths > 1
     np.testing.assert_allclose(outputs["score"][real], decoded["score"][real], rtol=1e-6)
-    assert outputs["cross_attention"].shape[:2] == (len(TEXTS), LAYERS)
+    assert outputs["cross_attention"].shape[:3] == (len(TEXTS), LAYERS, HEADS)
     assert outputs["lengths"][0] > 1
     for row in (0, 2):
         source, target = outputs["source_lengths"][row], outputs["lengths"][row]
         assert source == lengths[row]
         expected = weights_step_by_step(model, ids[row, :source], generated[row, :target])
         found = outputs["cross_attention"][row]
-        np.testing.assert_allclose(found[:, :target, :source], expected, atol=1e-5)
-        assert not found[:, target:].any() and not found[:, :, source:].any()
+        np.testing.assert_allclose(found[..., :target, :source], expected, atol=1e-5)
+        assert not found[..., target:, :].any() and not found[..., source:].any()
 
 
 def test_rows_of_tokens_sum_to_one_and_others_are_zero(outputs):
     sums = outputs["cross_attention"].sum(axis=-1)
     real = np.arange(sums.shape[-1]) < outputs["lengths"][:, None]
-    np.testing.assert_allclose(sums, np.repeat(real[:, None], LAYERS, axis=1), atol=1e-5)
+    expected = np.broadcast_to(real[:, None, None], sums.shape)
+    np.testing.assert_allclose(sums, expected, atol=1e-5)
     assert real.shape[1] == outputs["lengths"].max()
     assert outputs["lengths"][1] == outputs["source_lengths"][1] == 0
 

@@ -52,7 +52,7 @@ def saved_model(
         serving_default: text (string, [B]) -> translation (string, [B]), score (float32, [B])
         ids: source_ids (int32, [B, S]), source_lengths (int32, [B]) -> ids, score
         attention: text -> translation, score, source_tokens (string, [B, S]), source_lengths,
-            tokens (string, [B, T]), lengths, cross_attention (float32, [B, L, T, S])
+            tokens (string, [B, T]), lengths, cross_attention (float32, [B, L, N, T, S])
 
     Causal model:
 

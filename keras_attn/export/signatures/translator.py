@@ -151,8 +151,8 @@ class Translator(IdTranslator):
 
         `source_tokens` [B, S] and `tokens` [B, T] are strings, of which the first `source_lengths`
         and `lengths` [B] are valid. The end token counts as valid and is an empty string.
-        `cross_attention`, float32 [B, L, T, S], is the mean over the heads of each of L layers: the
-        row of a valid token sums to 1, any other row is 0. An empty text has no tokens.
+        `cross_attention`, float32 [B, L, N, T, S], has N heads of each of L layers: the row of a
+        valid token sums to 1, any other row is 0. An empty text has no tokens.
         """
         source_ids, source_lengths, ids, score = self._translate(text)
         ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1, exclusive=True)
@@ -172,7 +172,7 @@ class Translator(IdTranslator):
             "source_lengths": source_lengths,
             "tokens": self.tokenizer.tokens(ids),
             "lengths": lengths,
-            "cross_attention": tf.where(is_valid[:, None, :, None], weights, 0.0),
+            "cross_attention": tf.where(is_valid[:, None, None, :, None], weights, 0.0),
         }
 
     def translate(self, texts, batch_size=64):
