@@ -9,6 +9,8 @@ import sys
 import numpy as np
 
 LENGTH, MAX_COLUMNS, MAX_SLOTS = 23, 256, 5
+# Families whose classifiers are causal.
+DECODERS = ("gpt2", "llama", "mistral", "qwen", "gemma")
 
 
 def sample_inputs(config):
@@ -23,6 +25,7 @@ def sample_inputs(config):
     if is_causal(config):
         ids = random.randint(0, vocabulary, (2, length))
         ids[:, 3] = 0  # a token in most of these models
+        ids = pad_causal(ids, config) if classifies(config) else ids
         return {"token_ids": ids, **sample_memory(config, random)}
     ids = pad(random.randint(0, vocabulary, (2, length)), config.pad_token_id)
     if config.is_encoder_decoder:
@@ -51,10 +54,25 @@ def pad(ids, pad_id):
     return ids
 
 
+def pad_causal(ids, config):
+    """Return rows for a classifier, which reads the last token but padding; one without padding."""
+    if config.pad_token_id is None:
+        return ids[:1]
+    ids = pad(ids, config.pad_token_id)
+    ids[0, 4] = config.pad_token_id  # in a text it is a token
+    return ids
+
+
 def is_causal(config):
-    """Return True for a model that predicts the next token."""
+    """Return True for a model whose tokens see those before them."""
     endings = ("CausalLM", "LMHeadModel", "ModelWithLMHead")
-    return any(name.endswith(endings) for name in config.architectures or [])
+    is_decoder = classifies(config) and config.model_type.startswith(DECODERS)
+    return is_decoder or any(name.endswith(endings) for name in config.architectures or [])
+
+
+def classifies(config):
+    """Return True for a model that gives classes of texts."""
+    return any(name.endswith("SequenceClassification") for name in config.architectures or [])
 
 
 def their_inputs(inputs, config):

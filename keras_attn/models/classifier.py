@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.models import assembly
+from keras_attn.models.end_mask import EndIsPadding, last_index
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_choice, check_sizes
 
@@ -25,12 +26,14 @@ class Classifier(Model):
             features.
         position: name or object of the position axis; None for none.
         image_shape: (height, width, channels) of images; None for texts.
-        pooling: "first" for the output at the first position, or "mean" for the mean of the outputs
-            at all positions but padding.
+        pooling: "first" for the output at the first position, "last" for that at the last token,
+            which a causal encoder needs, or "mean" for the mean at all positions but padding. For
+            "last" padding is at the end only: its id before another token is a token.
         dropout: float. Dropout rate of the embeddings.
         segment: a `SegmentEmbedding`; None for a model without `segment_ids`.
         norm: the normalisation of the embeddings; None for none.
         pooler: a layer from (B, D), such as BERT's dense layer; None for none.
+        use_bias: bool. If True, the classes have the bias b.
 
     Call arguments:
         images: (B, height, width, channels), with an `image_shape`.
@@ -70,6 +73,7 @@ class Classifier(Model):
         "segment",
         "norm",
         "pooler",
+        "use_bias",
     )
 
     def __init__(
@@ -84,6 +88,7 @@ class Classifier(Model):
         segment=None,
         norm=None,
         pooler=None,
+        use_bias=True,
         **kwargs,
     ):
         assembly.check_layers(embedding=embedding, encoder=encoder)
@@ -97,6 +102,8 @@ class Classifier(Model):
             inputs = {"images": keras.Input(tuple(image_shape), name="images")}
         (x,) = inputs.values()
         x = assembly.embed(embedding, position, x)
+        if pooling == "last":
+            x = EndIsPadding(dtype=embedding.dtype_policy, name="end")(x)
         if segment is not None:
             inputs["segment_ids"] = assembly.token_input("segment_ids", optional=True)
             x = segment(x, inputs["segment_ids"])
@@ -107,7 +114,10 @@ class Classifier(Model):
         head = None
         if num_classes is not None:
             head = keras.layers.Dense(
-                num_classes, kernel_initializer="zeros", dtype="float32", name="head"
+                *(num_classes, None, use_bias),
+                kernel_initializer="zeros",
+                dtype="float32",
+                name="head",
             )
         outputs = ops.cast(x, "float32") if head is None else head(x)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
@@ -115,6 +125,7 @@ class Classifier(Model):
         self.position, self.image_shape, self.pooling = position, image_shape, pooling
         self.dropout, self.head = dropout, head
         self.segment, self.norm, self.pooler = segment, norm, pooler
+        self.use_bias = use_bias
 
     @property
     def max_length(self):
@@ -123,17 +134,19 @@ class Classifier(Model):
 
 
 class _Pool(keras.layers.Layer):
-    """Reduce (B, T, D) to (B, D), by the first position or by the mean of all but padding."""
+    """Reduce (B, T, D) to (B, D), by one position or by the mean of all but padding."""
 
     def __init__(self, pooling, **kwargs):
         super().__init__(**kwargs)
-        check_choice(("first", "mean"), pooling=pooling)
+        check_choice(("first", "last", "mean"), pooling=pooling)
         self.pooling = pooling
         self.supports_masking = True
 
     def call(self, x, mask=None):
         if self.pooling == "first":
             return x[:, 0]
+        if self.pooling == "last":
+            return x[:, -1] if mask is None else assembly.last_states(x, last_index(mask))[:, 0]
         dtype = keras.backend.result_type(x.dtype, "float32")
         real = ops.ones(ops.shape(x)[:2], dtype) if mask is None else ops.cast(mask, dtype)
         total = ops.einsum("bt,btd->bd", real, ops.cast(x, dtype))

@@ -142,6 +142,24 @@ CASES = {
         },
     ),
     "gemma3": ("Gemma3ForCausalLM", {**GEMMA, "num_hidden_layers": 3, "layer_types": TYPES}),
+    "gpt2_classifier": ("GPT2ForSequenceClassification", {**GPT2, **LABELS, "pad_token_id": 11}),
+    **{
+        f"{name.lower()}_classifier": (
+            f"{name}ForSequenceClassification",
+            {**LLAMA, **LABELS, **more},
+        )
+        for name, more in (
+            ("Llama", {"pad_token_id": 2, "tie_word_embeddings": True}),
+            ("Mistral", {"sliding_window": 5}),  # without an id of padding
+            ("Qwen2", {"pad_token_id": 11}),
+            ("Qwen3", {"pad_token_id": 11}),
+            ("Gemma", {"pad_token_id": 0}),
+        )
+    },
+    "gemma3_classifier": (
+        "Gemma3TextForSequenceClassification",
+        {**GEMMA, **LABELS, "num_hidden_layers": 3, "layer_types": TYPES, "pad_token_id": 7},
+    ),
     "marian": ("MarianMTModel", MARIAN),
     "marian_separate": (
         "MarianMTModel",

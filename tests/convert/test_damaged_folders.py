@@ -108,7 +108,18 @@ def lose_shard(index, folder):
     return {"weight_map": index}
 
 
+def without_classes(folder):
+    config, weights, _ = checkpoint_folders.load_golden("gpt2_classifier")
+    del weights["score.weight"]
+    checkpoint_folders.write_folder(folder, config, weights)
+
+
 DAMAGES = {
+    "classes missing": (without_classes, "lack the tensor 'score.weight'"),
+    "an id of padding below 0": (
+        option("gpt2_classifier", pad_token_id=-1),
+        "`pad_token_id` in config.json must be the id of a token, not -1",
+    ),
     "no folder": (lambda folder: None, "does not exist"),
     "no configuration": (without("config.json"), "no file 'config.json'"),
     "configuration cut": (bytes_of("config.json", lambda x: x[:-9]), "'config.json' is cut"),

@@ -20,6 +20,12 @@ OPTIONS = [
     "distilbert_classifier",
     "roberta_classifier",
     "gpt2_scales",
+    "gpt2_classifier",
+    "mistral_classifier",
+    "qwen2_classifier",
+    "qwen3_classifier",
+    "gemma_classifier",
+    "gemma3_classifier",
     "llama_biases",
     "llama_linear",
     "llama_yarn",
@@ -168,6 +174,10 @@ def in_each_hash_block(path, value):
     return change
 
 
+def pooled(kind):
+    return lambda model: [(model.get_layer("pool"), "pooling", kind)]
+
+
 def exact_gelu(x):
     return keras.activations.gelu(x, approximate=False)
 
@@ -203,6 +213,10 @@ MISTAKES = {
         "no scaling": without_scaling,
         "heads tiled": tiled,
         "gate and up swapped": swapped_gates,
+    },
+    "llama_classifier": {
+        "the first token": pooled("first"),
+        "the mean of all tokens": pooled("mean"),
     },
     "mistral": {
         "a window of one key less": in_each_block("attention.pattern", lambda _: patterns.Local(4)),

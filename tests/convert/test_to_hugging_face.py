@@ -6,10 +6,11 @@ import os
 import checkpoint_folders
 import keras
 import numpy as np
+import oracles
 import pytest
 import safetensors.numpy
 
-from keras_attn import models, norms, patterns, positions, residuals
+from keras_attn import depth, layers, models, norms, patterns, positions, residuals
 from keras_attn.convert import from_hugging_face, to_hugging_face
 from keras_attn.convert.hugging_face import writing
 from keras_attn.convert.hugging_face.config import Config
@@ -25,11 +26,13 @@ FAST = ["gpt2", "llama"]
 SLOW = [
     *("vit", "bert", "bert_classifier", "bert_features", "distilbert", "distilbert_classifier"),
     *("llama_biases", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gemma"),
-    *("marian", "marian_separate"),
+    *("marian", "marian_separate", "gpt2_classifier", "llama_classifier", "mistral_classifier"),
+    *("qwen2_classifier", "qwen3_classifier", "gemma_classifier"),
 ]
 # Factors become part of the weights; a pretraining's other head, and rows of BART's tables that are
 # of no position, are left out.
-FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "bart", "t5", "t5_gated"]
+FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
+FOLDED += ["t5", "t5_gated"]
 # Options that a model does not have, or has by other names.
 OTHER = {
     *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),
@@ -129,6 +132,20 @@ def test_models_of_papers_are_written(family, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_classifier_of_the_last_token_keeps_its_classes_and_its_padding(tmp_path):
+    model = causal_classifier(dropout=0.3)
+    oracles.scramble(model)
+    assert to_hugging_face(model, tmp_path / "out") == "gpt2"
+    again, _ = from_hugging_face(tmp_path / "out")
+    assert (again.pooling, again.num_classes, again.pad_id) == ("last", 3, 0)
+    x = np.array([[3, 5, 4, 0], [3, 0, 5, 7]])
+    np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
+    other, _ = from_hugging_face(tmp_path / "out", pad_id=4)
+    padded, short = np.array([[3, 5, 4, 4]]), np.array([[3, 5]])
+    np.testing.assert_allclose(np.array(other(padded)), np.array(again(short)), 1e-5, 1e-6)
+
+
+@pytest.mark.slow
 def test_a_sentence_encoder_keeps_its_pooling(tmp_path):
     bert = models.bert(13, **sizes(num_layers=1, max_length=7))
     parts = ("embedding", "encoder", "position", "segment", "norm")
@@ -151,7 +168,28 @@ def misfit(make, **options):
     return lambda: make(13, **sizes(num_layers=1, **options))
 
 
+def causal_classifier(num_classes=3, pattern="causal", **options):
+    gpt = models.gpt(13, **sizes(num_layers=1, max_length=7))
+    attention = layers.MultiHeadAttention(2, 4, pattern=pattern)
+    bidirectional = depth.Stack([layers.TransformerBlock(attention, layers.FeedForward(11))])
+    encoder = gpt.depth if pattern == "causal" else bidirectional
+    given = {"position": gpt.position, "pooling": "last", "use_bias": False, **options}
+    return models.Classifier(gpt.embedding, encoder, num_classes, **given)
+
+
 UNFIT = {
+    "a bias of classes": (
+        lambda: causal_classifier(use_bias=True),
+        "`model.use_bias` must be False, as in a model of gpt2. Received: model.use_bias=True.",
+    ),
+    "features of the last token": (
+        lambda: causal_classifier(None),
+        "`num_classes` must be a number to be written. Received: num_classes=None.",
+    ),
+    "the last of tokens that see later ones": (
+        lambda: causal_classifier(pattern="dense"),
+        "The blocks' `pattern` must be causal",
+    ),
     "a pattern": (
         misfit(models.bert, pattern=patterns.Local(3, causal=False)),
         "`model.encoder.block[0].attention.pattern` must be Dense(), as in a model of bert. "

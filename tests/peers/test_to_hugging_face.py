@@ -37,6 +37,8 @@ STEP_TOLERANCE = 2e-5  # of the largest change of a tensor, or of its largest nu
 STEPS = [
     *("bert", "distilbert", "gpt2", "vit", "llama", "mistral", "qwen2", "qwen3"),
     *("gemma", "gemma2", "gemma3", "bart", "marian", "t5", "t5_gated"),
+    *("gpt2_classifier", "llama_classifier", "mistral_classifier", "qwen2_classifier"),
+    *("qwen3_classifier", "gemma_classifier", "gemma3_classifier"),
 ]
 QUERY = "model.layers.0.self_attn.q_proj.weight"
 NORM = "model.layers.0.input_layernorm.weight"
@@ -135,8 +137,9 @@ def frozen(name, model):
     """Weights of ours that the family does not have, and that would be trained."""
     if name == "distilbert":
         return [model.segment.table]
-    if name == "qwen2":
-        return [block.attention.output_bias for block in model.depth.blocks]
+    if name.startswith("qwen2"):
+        stack = model.encoder if name.endswith("classifier") else model.depth
+        return [block.attention.output_bias for block in stack.blocks]
     return [model.head.bias] if name in ("bart", "marian") else []  # which is no parameter there
 
 

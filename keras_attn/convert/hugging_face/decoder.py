@@ -7,6 +7,7 @@ import keras
 
 from keras_attn import depth, layers, models, norms, patterns, residuals
 from keras_attn.compat.unallocated import initialize, without_values
+from keras_attn.convert.hugging_face.last_token_classifier import HEAD
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import (
     Fold,
@@ -78,18 +79,22 @@ class Decoder:
 def convert_decoder(checkpoint, overrides, decoder):
     """Return a `CausalLanguageModel` with the weights of a checkpoint.
 
-    Overrides are `pattern`, which may be a function of the layer's index, `dropout` and `name`.
+    Overrides are `pattern`, which may be a function of the layer's index, `dropout`, `pad_id` and
+    `name`. By default id 0 is a token, and no id is padding.
     """
     config = checkpoint.config
     checkpoint.strip("model.")
-    is_tied = config.flag("tie_word_embeddings", decoder.is_tied) and checkpoint.is_tied(
-        "lm_head.weight", "embed_tokens.weight"
+    is_tied = config.flag("tie_word_embeddings", decoder.is_tied) or checkpoint.has(
+        f"{HEAD}.weight"
     )
+    is_tied = is_tied and checkpoint.is_tied("lm_head.weight", "embed_tokens.weight")
     if decoder.logits_cap is not None and not is_tied:
         config.refuse("A cap of logits is converted with tied embeddings only.")
 
-    def build_model(pattern=decoder.pattern, dropout=0.0, name=config.get("model_type")):
-        return build_decoder(config, decoder, is_tied, pattern, dropout, name)
+    def build_model(
+        pattern=decoder.pattern, dropout=0.0, pad_id=None, name=config.get("model_type")
+    ):
+        return build_decoder(config, decoder, is_tied, pattern, dropout, pad_id, name)
 
     with without_values() as variables:  # which would be drawn at random
         model = build(build_model, {}, overrides)
@@ -98,7 +103,7 @@ def convert_decoder(checkpoint, overrides, decoder):
     return model
 
 
-def build_decoder(config, decoder, is_tied, pattern, dropout=0.0, name=None):
+def build_decoder(config, decoder, is_tied, pattern, dropout=0.0, pad_id=None, name=None):
     """Return a `CausalLanguageModel` with the sizes of a configuration."""
     width, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
     vocabulary_size, intermediate_dim = config.size("vocab_size"), config.size("intermediate_size")
@@ -131,7 +136,7 @@ def build_decoder(config, decoder, is_tied, pattern, dropout=0.0, name=None):
     return models.CausalLanguageModel(
         embedding=layers.TokenEmbedding(
             *(vocabulary_size, width, decoder.is_scaled),
-            pad_id=None,  # id 0 is a token
+            pad_id=pad_id,
             logits_cap=decoder.logits_cap,
         ),
         depth=depth.Stack(block, config.size("num_hidden_layers"), name="depth"),

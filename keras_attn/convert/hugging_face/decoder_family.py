@@ -6,6 +6,7 @@ from keras_attn import patterns, residuals
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.decoder import build_decoder, convert_decoder, copy_weights
 from keras_attn.convert.hugging_face.family import Family, read_options, read_part
+from keras_attn.convert.hugging_face.last_token_classifier import with_classifier
 from keras_attn.convert.hugging_face.layer_types import FULL, SLIDING
 from keras_attn.convert.hugging_face.rotary import rotary_options
 from keras_attn.convert.hugging_face.weights import numbers
@@ -24,26 +25,28 @@ OPTIONS = {
 }
 
 
-def decoder_family(architecture, read, more):
+def decoder_family(name, read, more, classifier=None, pad_id=None):
     """Return the `Family` of decoders in the manner of Llama.
 
     Args:
-        architecture: str. Class of transformers.
+        name: str. Beginning of the names of the classes of transformers.
         read: function from a `Config` to the `Decoder`.
         more: function from the model to options beside those of all decoders.
+        classifier: str. Beginning of the name of the classifier; by default `name`.
+        pad_id: the id of padding where `config.json` has none; None for none.
     """
 
     def convert(checkpoint, overrides):
         return convert_decoder(checkpoint, overrides, read(checkpoint.config))
 
     def options(model):
-        return {**_options(model), **more(model), "architectures": [architecture]}
+        return {**_options(model), **more(model), "architectures": [f"{name}ForCausalLM"]}
 
     def build(config, model):
         decoder = read(config)
         return build_decoder(config, decoder, model.head is None, decoder.pattern)
 
-    return Family(
+    family = Family(
         convert=convert,
         options=options,
         build=build,
@@ -54,6 +57,7 @@ def decoder_family(architecture, read, more):
         heads=("lm_head",),
         free=("pad_id",),  # padding is at the end, where no token sees it
     )
+    return with_classifier(family, classifier or name, pad_id)
 
 
 def _options(model):

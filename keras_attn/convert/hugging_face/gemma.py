@@ -107,6 +107,6 @@ def _sandwich_options(model):
     }
 
 
-FAMILY_1 = decoder_family("GemmaForCausalLM", _read_1, _options_1)
-FAMILY_2 = decoder_family("Gemma2ForCausalLM", _read_2, _options_2)
-FAMILY_3 = decoder_family("Gemma3ForCausalLM", _read_3, _options_3)
+FAMILY_1 = decoder_family("Gemma", _read_1, _options_1, pad_id=0)
+FAMILY_2 = decoder_family("Gemma2", _read_2, _options_2, pad_id=0)
+FAMILY_3 = decoder_family("Gemma3", _read_3, _options_3, "Gemma3Text", pad_id=0)

@@ -3,6 +3,7 @@
 from keras_attn import models
 from keras_attn.convert.hugging_face.config import activation_name
 from keras_attn.convert.hugging_face.family import Family, read_options, read_part
+from keras_attn.convert.hugging_face.last_token_classifier import with_classifier
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_blocks, copy_table
 
@@ -98,11 +99,14 @@ def options(model):
     }
 
 
-FAMILY = Family(
-    convert=convert,
-    options=options,
-    build=lambda config, model: _build(config, {}),
-    copy_weights=copy_weights,
-    prefix="transformer.",
-    free=("pad_id",),  # padding is at the end, where no token sees it
+FAMILY = with_classifier(
+    Family(
+        convert=convert,
+        options=options,
+        build=lambda config, model: _build(config, {}),
+        copy_weights=copy_weights,
+        prefix="transformer.",
+        free=("pad_id",),  # padding is at the end, where no token sees it
+    ),
+    "GPT2",
 )

@@ -22,4 +22,4 @@ def _more_options(model):
     return read_options(model, paths)
 
 
-FAMILY = decoder_family("LlamaForCausalLM", _read, _more_options)
+FAMILY = decoder_family("Llama", _read, _more_options)

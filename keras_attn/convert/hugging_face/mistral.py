@@ -15,6 +15,4 @@ def _read(config):
     )
 
 
-FAMILY = decoder_family(
-    "MistralForCausalLM", _read, lambda model: {"sliding_window": model_windows(model)[0]}
-)
+FAMILY = decoder_family("Mistral", _read, lambda model: {"sliding_window": model_windows(model)[0]})

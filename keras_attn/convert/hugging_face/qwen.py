@@ -39,5 +39,5 @@ def _options_3(model):
     return {**_options_2(model), "attention_bias": read_part(model, f"{FIRST}.attention.use_bias")}
 
 
-FAMILY_2 = decoder_family("Qwen2ForCausalLM", _read_2, _options_2)
-FAMILY_3 = decoder_family("Qwen3ForCausalLM", _read_3, _options_3)
+FAMILY_2 = decoder_family("Qwen2", _read_2, _options_2)
+FAMILY_3 = decoder_family("Qwen3", _read_3, _options_3)

@@ -8,6 +8,7 @@ from keras_attn.convert.hugging_face import decoder_family, distilbert
 from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
+from keras_attn.convert.hugging_face.last_token_classifier import language_model
 from keras_attn.convert.hugging_face.stored_model import StoredModel
 from keras_attn.convert.hugging_face.tensor_writer import write_file, write_tensors
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
@@ -98,6 +99,8 @@ def to_hugging_face(
 
 def _model_type(model):
     """Return the `model_type` of the only family that may fit a model, by a few features."""
+    if getattr(model, "pooling", None) == "last" and model.image_shape is None:
+        model = language_model(model)
     if type(model) is models.CausalLanguageModel:
         is_learned = isinstance(model.position, positions.Learned)
         return "gpt2" if is_learned else decoder_family.model_type(model)

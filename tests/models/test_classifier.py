@@ -1,0 +1,87 @@
+"""Classifiers of texts by the last token."""
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import depth, export, models
+from keras_attn.layers import FeedForward, MultiHeadAttention, TokenEmbedding, TransformerBlock
+
+PAD = 6
+# Rows of 5, 3 and 1 tokens, the second with the id of padding in its middle.
+IDS = np.array([[3, 9, 4, 4, 1], [5, PAD, 7, PAD, PAD], [2, PAD, PAD, PAD, PAD]])
+LENGTHS = [5, 3, 1]
+
+
+def classifier(pattern="causal", pad_id=PAD, num_classes=3, **options):
+    attention = MultiHeadAttention(2, 4, pattern=pattern, position="rotary")
+    stack = depth.Stack([TransformerBlock(attention, FeedForward(7))])
+    embedding = TokenEmbedding(11, 6, pad_id=pad_id)
+    model = models.Classifier(embedding, stack, num_classes, pooling="last", **options)
+    oracles.scramble(model, scale=0.5)
+    return model
+
+
+@pytest.mark.parametrize("pattern", ["causal", "dense"])
+def test_the_last_token_decides_and_padding_does_not(pattern):
+    """Each row without its padding, by the layers one by one."""
+    model = classifier(pattern)
+    found = np.asarray(model(IDS))
+    kernel, bias = map(oracles.numpy_of, model.head.weights)
+    for row, length in enumerate(LENGTHS):
+        table = oracles.numpy_of(model.embedding.table)
+        x = (table[IDS[row, :length]] * np.sqrt(6)).astype("float32")
+        hidden = np.asarray(model.encoder(x[None]))[0, -1]
+        np.testing.assert_allclose(found[row], hidden @ kernel + bias, atol=1e-5)
+
+
+def test_without_an_id_of_padding_the_last_position_decides():
+    model = classifier()
+    whole = classifier(pad_id=None)
+    whole.set_weights(model.get_weights())
+    np.testing.assert_allclose(whole(IDS)[:1], model(IDS)[:1], atol=1e-6)
+    assert np.abs(np.asarray(whole(IDS) - model(IDS)))[1:].max(axis=1).min() > 1e-3
+
+
+def test_a_row_of_padding_has_finite_logits_and_gradients():
+    model = classifier()
+    with tf.GradientTape() as tape:
+        outputs = model(np.full((1, 3), PAD))
+    gradients = tape.gradient(outputs, model.trainable_variables)
+    values = [outputs, *(tf.convert_to_tensor(x) for x in gradients if x is not None)]
+    assert all(np.isfinite(np.asarray(x)).all() for x in values)
+
+
+def test_padding_gets_no_gradient():
+    model = classifier()
+    with tf.GradientTape() as tape:
+        outputs = model(np.delete(IDS, 1, axis=0))
+    gradient = tf.convert_to_tensor(tape.gradient(outputs, model.embedding.table))
+    assert not np.any(gradient[PAD]) and np.any(gradient[4])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_file_keeps_the_pooling_and_the_head_without_a_bias(policy, tmp_path):
+    keras.config.set_dtype_policy(policy)
+    model = classifier(use_bias=False)
+    assert len(model.head.weights) == 1
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert (again.pooling, again.use_bias) == ("last", False)
+    np.testing.assert_array_equal(again(IDS), model(IDS))
+
+
+@pytest.mark.slow
+def test_an_export_of_ids_reads_lengths(tmp_path):
+    """What is beyond the end of a row changes nothing."""
+    model = classifier()
+    export.saved_model(model, tmp_path)
+    classify = tf.saved_model.load(str(tmp_path / "1")).signatures["classify"]
+    beyond = np.arange(5) >= np.array(LENGTHS)[:, None]
+    ids = np.where(beyond, 8, IDS).astype("int32")
+    found = classify(token_ids=tf.constant(ids), lengths=tf.constant(LENGTHS))
+    expected = keras.ops.softmax(model(IDS))
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
