@@ -4,6 +4,8 @@ import difflib
 import functools
 import inspect
 
+import numpy as np
+
 # Names of arguments in Keras and in other libraries, by ours for the same.
 _SAME_ARGUMENTS = {
     "dilation": "dilation_rate attention_dilation",
@@ -83,6 +85,14 @@ def _plain(name):
     return "".join(filter(str.isalnum, name)).lower()
 
 
+def _is_close(name, word):
+    """Return True for a part of a name and for few wrong letters: rate and remat are two words."""
+    if name in word or word in name:
+        return True
+    least = 0.7 if name[:1] == word[:1] else 0.8
+    return difflib.SequenceMatcher(None, word, name).ratio() > least
+
+
 def closest(name, known):
     """Return the one of `known` names that is closest to `name`; None if none is close."""
     plain = {_plain(word): word for word in known}
@@ -90,7 +100,7 @@ def closest(name, known):
     synonym = _plain(_SAME_VALUES.get(name, name))
     if synonym in plain:
         return plain[synonym]
-    matches = difflib.get_close_matches(name, plain)
+    matches = [word for word in difflib.get_close_matches(name, plain) if _is_close(name, word)]
     # Of the closest few, one that begins so: "gpt2" is as close to gpt_oss_20b as to gpt2_small.
     matches.sort(key=lambda word: not word.startswith(name))
     return plain[matches[0]] if matches else None
@@ -147,6 +157,25 @@ def _constructor_arguments(cls):
     return tuple(names)
 
 
+@functools.cache
+def _boolean_arguments(cls):
+    """Return the names of arguments by position, and of those whose default is True or False.
+
+    What an argument of another package's class means, only that package knows.
+    """
+    found, places = {}, None
+    for base in cls.__mro__:
+        if "__init__" not in vars(base) or base is object:
+            continue
+        _, *parameters = inspect.signature(base.__init__).parameters.values()
+        is_ours = base.__module__.partition(".")[0] == __package__
+        for p in parameters:
+            found.setdefault(p.name, is_ours and isinstance(p.default, bool))
+        if places is None:
+            places = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    return places or (), frozenset(name for name, is_boolean in found.items() if is_boolean)
+
+
 class _InitSignature:
     """Signature of a class for `help`: that of `__init__`, since Python takes that of `__new__`."""
 
@@ -158,18 +187,25 @@ class _InitSignature:
 
 
 class ArgumentHints:
-    """Mixin whose constructor refuses an unknown keyword argument with a hint."""
+    """Mixin whose constructor refuses an unknown keyword argument with a hint.
+
+    It refuses other values than True and False too, of arguments that have one of them by default.
+    """
 
     __signature__ = _InitSignature()
 
     def __new__(cls, *args, **kwargs):
-        cls._check_arguments(kwargs)
+        cls._check_arguments(args, kwargs)
         new = super().__new__
         return new(cls) if new is object.__new__ else new(cls, *args, **kwargs)
 
     @classmethod
-    def _check_arguments(cls, given):
-        """Raise a `ValueError` if the constructor has no such keyword argument."""
+    def _check_arguments(cls, args, kwargs):
+        """Raise a `ValueError` for an unknown keyword argument or a boolean that is none."""
         known = _constructor_arguments(cls)
         if known is not None:
-            check_keywords(cls.__name__, known, given)
+            check_keywords(cls.__name__, known, kwargs)
+        places, booleans = _boolean_arguments(cls)
+        for name, value in [*zip(places, args, strict=False), *kwargs.items()]:
+            if name in booleans and not isinstance(value, (bool, np.bool_)):
+                raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}.")

@@ -144,7 +144,7 @@ class LayerValue(keras.layers.Layer, Value):
     """A value of an axis that has weights: a layer that equals only itself."""
 
     def __new__(cls, *args, **kwargs):
-        cls._check_arguments(kwargs)
+        cls._check_arguments(args, kwargs)
         return super().__new__(cls, *args, **kwargs)
 
     __eq__ = object.__eq__

@@ -97,6 +97,40 @@ VALUES = [
     (lambda: generation.generate(gpt(), [[4]], Causal()), "a subclass of Strategy."),
 ]
 
+# Names of other things, whose letters are a little like those of ours.
+OTHERS = [
+    ("rate", "remat"),
+    ("batch_size", "block_size"),
+    ("num_experts", "num_layers"),
+    ("use_cache", "use_gate"),
+    ("groups", "drop"),
+    ("attn", "pattern"),
+    ("flash", "LSH"),
+    ("linear", "learned"),
+    ("mixed", "Fixed"),
+    ("group_norm", "PreNorm"),
+    ("batch_norm", "SandwichNorm"),
+]
+TYPOS = [
+    ("frist", "first"),
+    ("iwndow", "window"),
+    ("cause", "causal"),
+    ("clamp", "clamp_length"),
+    ("causal_mask", "causal"),
+    ("num_head", "num_heads"),
+]
+
+
+@pytest.mark.parametrize("name, known", OTHERS)
+def test_a_name_of_another_thing_gets_no_hint(name, known):
+    assert closest(name, [known]) is None
+
+
+@pytest.mark.parametrize("name, known", TYPOS)
+def test_a_misspelled_name_gets_a_hint(name, known):
+    assert closest(name, [known]) == known
+
+
 KEYWORDS = [
     (lambda: attention(patternn="causal"), "no argument `patternn`. Did you mean `pattern`?"),
     (lambda: attention(attention_axes=(1, 2)), FOLD.format("x") + " Received: attention_axes=(1,"),
@@ -134,6 +168,35 @@ KEYWORDS = [
     ),
     (lambda: models.create("gpt2_small", vocab_size=3), "Use `vocabulary_size`."),
 ]
+
+BOOLEANS = [
+    (lambda: attention(use_bias="no"), "use_bias='no'"),
+    (lambda: attention(sinks=1), "sinks=1"),
+    (lambda: Local(3, "yes"), "causal='yes'"),
+    (lambda: Local(3, causal=None), "causal=None"),
+    (lambda: scores.DotProduct("false"), "scaled='false'"),
+    (lambda: scores.T5Bias(bidirectional="no"), "bidirectional='no'"),
+    (lambda: FeedForward(16, use_bias=[]), "use_bias=[]"),
+    (lambda: depth.Stack(block, 2, remat="all"), "remat='all'"),
+    (lambda: TokenEmbedding(10, 8, "no"), "scaled='no'"),
+    (lambda: callbacks.Bleu(*[None] * 3, lowercase="no"), "lowercase='no'"),
+]
+
+
+@pytest.mark.parametrize("make, received", BOOLEANS)
+def test_a_boolean_must_be_one(make, received):
+    name = received.partition("=")[0]
+    assert message_of(make) == f"`{name}` must be True or False. Received: {received}."
+
+
+def test_booleans_of_numpy_and_arguments_of_other_packages_are_taken():
+    class Own(FeedForward):
+        def __init__(self, use_bias=True, **kwargs):
+            super().__init__(16, use_bias=use_bias == "yes", **kwargs)
+
+    assert Local(3, np.bool_(False)).causal == np.bool_(False)
+    assert not Own("no").use_bias and Own(use_bias="yes").use_bias
+
 
 ARGUMENTS = [
     (lambda: FeedForward(16, activation="swiglu"), "GatedFeedForward(activation='silu')"),
