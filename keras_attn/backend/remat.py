@@ -75,6 +75,11 @@ def chain_recomputations(count):
     return 1 if count <= MAX_UNSEGMENTED else 2
 
 
+def chain_states(count):
+    """Return how many of its states a `remat_chain` keeps, those inside one segment included."""
+    return count if count <= MAX_UNSEGMENTED else 2 * math.isqrt(count)
+
+
 @per_backend
 def remat_tensors(function, tensors):
     """Apply `remat` to a function of tensors that returns a list of tensors.

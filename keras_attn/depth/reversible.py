@@ -79,6 +79,7 @@ class Reversible(Stack):
         super().build(x_shape, context_shape)
 
     num_recomputations = 1
+    num_kept_states = 2
 
     def _joined_shape(self, x_shape):
         return (*x_shape[:-1], (2 if self.join == "concatenate" else 1) * x_shape[-1])

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_attn import registry
-from keras_attn.backend.remat import chain_recomputations, remat_chain
+from keras_attn.backend.remat import chain_recomputations, chain_states, remat_chain
 from keras_attn.depth import caches
 from keras_attn.depth.stochastic_depth import row_scales, scale_change
 from keras_attn.layers.block import Block, CallContext, takes_call_context
@@ -139,6 +139,11 @@ class Stack(Block):
     def num_recomputations(self):
         """Number of times that the backward pass computes the blocks again."""
         return chain_recomputations(self.num_layers) if self.remat else 0
+
+    @property
+    def num_kept_states(self):
+        """Number of the blocks' inputs that are kept, where blocks are computed again."""
+        return chain_states(self.num_layers)
 
     def initial_cache(self, batch_size, max_length, whole=True):
         """Return empty caches of all blocks; with a `max_length` of None they grow.

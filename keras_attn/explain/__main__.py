@@ -11,8 +11,10 @@ def main(arguments=None):
     parser.add_argument("--length", type=int, required=True, help="length of the inputs")
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--precision", help="dtype policy, such as mixed_bfloat16")
+    parser.add_argument("--memory", type=float, help="bytes, such as 24e9")
     given = parser.parse_args(arguments)
-    print(explain(given.preset, given.length, given.batch_size, precision=given.precision))
+    options = {"precision": given.precision, "memory": given.memory}
+    print(explain(given.preset, given.length, given.batch_size, **options))
 
 
 if __name__ == "__main__":

@@ -4,25 +4,60 @@ import math
 
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.explain.calls import counts_itself
-from keras_attn.explain.explanation import LayerCost
-from keras_attn.explain.products import Products, own_kernels, own_weights, products_of
+from keras_attn.explain.explanation import LayerCost, MemoryCost, in_bytes
+from keras_attn.explain.memory import (
+    bytes_of,
+    cache_bytes,
+    optimizer_bytes,
+    peak_of_activations,
+    variable_bytes,
+)
+from keras_attn.explain.products import own_kernels, own_weights, products_of
+from keras_attn.layers import MultiHeadAttention
 
 
 def layer_costs(model, calls):
     """Return a list of the `LayerCost`s of all layers with weights or products."""
     totals = {}
     for call in calls:
-        products = products_of(call)
-        scaled = Products(*(call.repeats * x for x in products))
-        totals[id(call.layer)] = totals.get(id(call.layer), Products()) + scaled
+        products, held = products_of(call), bytes_of(call)
+        cache = cache_bytes(call) if isinstance(call.layer, MultiHeadAttention) else 0
+        flops = (2 * x for x in products)
+        numbers = [call.repeats * x for x in (*flops, held.kept, held.scores, cache)]
+        before = totals.get(id(call.layer), [0] * len(numbers))
+        totals[id(call.layer)] = [x + y for x, y in zip(before, numbers, strict=True)]
     found, order = [], {key: place for place, key in enumerate(totals)}
     for layer, parameters in _parameters(model):
-        products = totals.get(id(layer), Products())
-        if parameters or any(products):
-            flops = (2 * x for x in products)
-            cost = LayerCost(layer.path or layer.name, _kind(layer), parameters, *flops)
+        numbers = totals.get(id(layer), ())
+        if parameters or any(numbers):
+            cost = LayerCost(layer.path or layer.name, _kind(layer), parameters, *numbers)
             found.append((order.get(id(layer), len(order)), cost))
     return [cost for _, cost in sorted(found, key=lambda pair: pair[0])]
+
+
+def memory_cost(model, calls, batch_size, optimizer):
+    """Return the `MemoryCost` of a model."""
+    weights = variable_bytes(model.weights)
+    gradients = variable_bytes(model.trainable_variables)
+    slots = optimizer_bytes(model, optimizer)
+    caches = sum(
+        call.repeats * cache_bytes(call)
+        for call in calls
+        if isinstance(call.layer, MultiHeadAttention)
+    )
+    training = weights + slots + gradients + peak_of_activations(calls)
+    per_token = (weights + caches) // batch_size
+    return MemoryCost(weights, gradients, slots, training, weights + caches, per_token)
+
+
+def shortages(cost, memory):
+    """Return sentences on what does not fit into `memory`, bytes or None."""
+    needs = {"Training": cost.training, "Decoding": cost.decoding}
+    return [
+        f"{name} does not fit: it needs about {in_bytes(need)} of {in_bytes(memory)}."
+        for name, need in needs.items()
+        if memory is not None and need > memory
+    ]
 
 
 def _parameters(model):

@@ -7,14 +7,14 @@ import keras
 from keras_attn import models
 from keras_attn.compat.unallocated import without_values
 from keras_attn.explain.calls import record_calls
-from keras_attn.explain.costs import layer_costs, notes
+from keras_attn.explain.costs import layer_costs, memory_cost, notes, shortages
 from keras_attn.explain.explanation import Explanation
 from keras_attn.explain.inputs import symbolic_inputs
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.ops.checks import check_choice, check_sizes, check_that
+from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
 
 
-def explain(model, length, batch_size=1, *, precision=None):
+def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", memory=None):
     """Count what a model costs, before it runs.
 
         FLOPs of a product (M, K) (K, N) = 2 M K N,   backward: by each factor that learns
@@ -22,7 +22,8 @@ def explain(model, length, batch_size=1, *, precision=None):
     Nothing is computed and no memory is taken for weights: the largest preset takes seconds. The
     model is called once on symbolic tensors. FLOPs are those of products of matrices, as the plan
     of each attention layer computes them, padding and recomputed tiles included; sums, softmax,
-    norms and activations are not counted.
+    norms and activations are not counted. Bytes of activations are an estimate for a TensorFlow
+    graph without XLA: each layer's outputs that its gradient reads.
 
     Args:
         model: name of a preset, of `keras_attn.models.presets()`, or a built functional
@@ -31,6 +32,8 @@ def explain(model, length, batch_size=1, *, precision=None):
         batch_size: int.
         precision: name of a dtype policy for the preset, such as "mixed_bfloat16"; by default the
             global one. A model has policies of its own.
+        optimizer: name or object of a Keras optimizer; None for none.
+        memory: number of bytes. Notes say what needs more.
 
     Returns:
         An `Explanation`, which prints as a table; `to_dict()` gives its numbers.
@@ -48,6 +51,8 @@ def explain(model, length, batch_size=1, *, precision=None):
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 1.
     """
     check_sizes(length=length, batch_size=batch_size)
+    if memory is not None:
+        check_numbers(0, memory=memory)
     name = model if isinstance(model, str) else getattr(model, "name", None)
     model = _built(model, precision)
     calls = record_calls(model, symbolic_inputs(model, length, batch_size))
@@ -56,7 +61,9 @@ def explain(model, length, batch_size=1, *, precision=None):
             "`model` must have a `keras_attn.layers.MultiHeadAttention` that it calls. "
             f"Received: a model {name!r} without one."
         )
-    return Explanation(name, length, batch_size, layer_costs(model, calls), notes(calls))
+    cost = memory_cost(model, calls, batch_size, optimizer)
+    found = layer_costs(model, calls), cost, [*notes(calls), *shortages(cost, memory)]
+    return Explanation(name, length, batch_size, *found)
 
 
 def _built(model, precision):

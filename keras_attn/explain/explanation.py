@@ -13,6 +13,9 @@ class LayerCost:
         kind: str. Its class and, of attention, its pattern.
         parameters: int. Number of its weights.
         forward_flops, backward_flops: ints. Two for each multiply-add of a product of matrices.
+        activation_bytes: int. Kept for the backward pass; of recomputed layers, while they are.
+        score_bytes: int. The part of them that is matrices of scores.
+        cache_bytes: int. Of keys and values, or sums, for decoding.
     """
 
     path: str
@@ -20,6 +23,9 @@ class LayerCost:
     parameters: int = 0
     forward_flops: int = 0
     backward_flops: int = 0
+    activation_bytes: int = 0
+    score_bytes: int = 0
+    cache_bytes: int = 0
 
 
 NUMBERS = [field.name for field in dataclasses.fields(LayerCost)][2:]
@@ -27,7 +33,30 @@ COLUMNS = {
     "parameters": "parameters",
     "forward_flops": "FLOPs forward",
     "backward_flops": "backward",
+    "activation_bytes": "activations",
+    "score_bytes": "scores",
+    "cache_bytes": "cache",
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryCost:
+    """Bytes of a model in all.
+
+    Attributes:
+        weights, gradients, optimizer: ints. Of the variables, their gradients, the optimizer's.
+        training: int. Those, and the most that activations take during a step.
+        decoding: int. Weights and caches.
+        per_token: int. Read for each token of one row in decoding: of the weights its share of the
+            batch, and its cache.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    training: int
+    decoding: int
+    per_token: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +67,7 @@ class Explanation:
         model: str. Name of the preset or the model.
         length, batch_size: ints. Of the inputs.
         layers: list of the `LayerCost`s of the layers, in the order of their first calls.
+        memory: `MemoryCost`.
         notes: list of str. What is not counted, and what will not fit.
     """
 
@@ -45,6 +75,7 @@ class Explanation:
     length: int
     batch_size: int
     layers: list
+    memory: MemoryCost
     notes: list
 
     @property
@@ -67,7 +98,17 @@ class Explanation:
         for first, *others in rows:
             cells = [x.rjust(width) for x, width in zip(others, widths[1:], strict=True)]
             lines.append("  ".join([first.ljust(widths[0]), *cells]))
-        return "\n".join([title, "", *lines, *self.notes])
+        return "\n".join([title, "", *lines, "", *self._memory_lines(), *self.notes])
+
+    def _memory_lines(self):
+        memory = self.memory
+        weights, gradients, optimizer = map(
+            in_bytes, (memory.weights, memory.gradients, memory.optimizer)
+        )
+        yield f"weights {weights}, gradients {gradients}, optimizer {optimizer}"
+        yield f"a training step takes about {in_bytes(memory.training)}"
+        decoding = f"decoding takes about {in_bytes(memory.decoding)}"
+        yield f"{decoding}, and reads {in_bytes(memory.per_token)} for each token"
 
     __repr__ = __str__
 
@@ -82,7 +123,8 @@ class Explanation:
 
 
 def _row(kind, cost, count):
-    values = [short(count * getattr(cost, name)) for name in COLUMNS]
+    numbers = {name: count * getattr(cost, name) for name in COLUMNS}
+    values = [in_bytes(n) if name.endswith("bytes") else short(n) for name, n in numbers.items()]
     return [f"{count} x {kind}" if count > 1 else kind, *values]
 
 
@@ -93,3 +135,9 @@ def short(number):
         if scaled < 999.5 or letter == " E":
             return f"{scaled:.3g}{letter}" if power else str(number)
     return str(number)
+
+
+def in_bytes(number):
+    """Return a number of bytes in a unit: 12,345,678 as 12.3 MB."""
+    text = short(number)
+    return f"{text}B" if " " in text else f"{text} B"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_attn
-from keras_attn import layers
+from keras_attn import depth, layers, patterns
 from keras_attn.compat.unallocated import without_values
 from keras_attn.explain.__main__ import main
 from keras_attn.models.catalog import PRESETS
@@ -32,8 +32,10 @@ def test_the_parameters_of_all_layers_are_those_of_the_model(name):
 @pytest.mark.slow
 def test_the_parameters_of_all_presets_are_exact():
     for name in PRESETS:
-        costs = keras_attn.explain(name, lengths(name))
-        assert costs.total.parameters == count_parameters(name), name
+        with without_values():
+            model = keras_attn.models.create(name)
+        costs = keras_attn.explain(model, lengths(name))
+        assert costs.total.parameters == sum(int(np.prod(w.shape)) for w in model.weights), name
         assert costs.total.forward_flops > 0, name
 
 
@@ -92,3 +94,58 @@ def test_a_length_that_a_layer_refuses_is_refused_in_its_words():
 def test_what_cannot_be_explained_is_refused_in_a_sentence(arguments, message):
     with pytest.raises(ValueError, match=message):
         keras_attn.explain(*arguments)
+
+
+def test_memory_of_weights_follows_from_their_number():
+    model = keras_attn.models.gpt(31, num_layers=1, num_heads=2, hidden_dim=8, max_length=7)
+    count = sum(int(np.prod(w.shape)) for w in model.weights)
+    memory = keras_attn.explain(model, 7).memory
+    assert memory.weights == memory.gradients == 4 * count and memory.optimizer == 8 * count
+    assert keras_attn.explain(model, 7, optimizer="sgd").memory.optimizer == 0
+
+
+@pytest.mark.parametrize(("pattern", "slots"), [("causal", 11), (patterns.Local(5), 5)])
+def test_a_cache_has_the_keys_and_values_that_the_pattern_reads(pattern, slots):
+    x = inputs = keras.Input((None, 12))
+    layer = layers.MultiHeadAttention(6, 5, 3, num_key_value_heads=2, pattern=pattern)
+    costs = keras_attn.explain(keras.Model(inputs, layer(x, x)), 11, batch_size=7)
+    caches = 7 * 2 * slots * (5 + 3) * 4
+    assert costs.total.cache_bytes == caches
+    assert costs.memory.decoding == costs.memory.weights + caches
+    assert costs.memory.per_token == costs.memory.decoding // 7
+
+
+def test_scores_are_kept_by_the_whole_matrix_only():
+    def scores_of(implementation):
+        x = inputs = keras.Input((None, 12))
+        options = {"pattern": "causal", "implementation": implementation}
+        layer = layers.MultiHeadAttention(3, 4, **options)
+        return keras_attn.explain(keras.Model(inputs, layer(x, x)), 1031, 2).total.score_bytes
+
+    assert scores_of("dense") == 2 * 3 * 1031 * 1031 * 4
+    assert scores_of("blockwise") == 0
+
+
+def test_recomputed_blocks_keep_less_than_others():
+    def training(make):
+        def block(index):
+            attention = layers.MultiHeadAttention(2, 8, pattern="causal")
+            return layers.TransformerBlock(attention, layers.FeedForward(64), residual="pre_norm")
+
+        embedding = layers.TokenEmbedding(31, 16)
+        model = keras_attn.models.CausalLanguageModel(embedding, make(block))
+        return keras_attn.explain(model, 257, 3).memory.training
+
+    plain = training(lambda block: depth.Stack(block, 8))
+    remat = training(lambda block: depth.Stack(block, 8, remat=True))
+    reversible = training(lambda block: depth.Reversible(block, 8))
+    assert reversible < remat < plain / 2
+
+
+def test_what_does_not_fit_is_named():
+    costs = keras_attn.explain("transformer_tiny", 32, memory=10e6)
+    assert "Training does not fit: it needs about" in str(costs)
+    assert "Decoding does not fit" not in str(costs)
+    assert not keras_attn.explain("transformer_tiny", 32, memory=24e9).notes
+    with pytest.raises(ValueError, match="`memory` must be a number.* Received: memory='24 GB'"):
+        keras_attn.explain("transformer_tiny", 32, memory="24 GB")
