@@ -193,6 +193,8 @@ class AttentionInputs:
     slot_mask: object = None  # bool (S,), the slots of a cache that hold a key
     sums: object = None  # (B, N, M, Hv + 1), of a cache that keeps sums in place of earlier keys
     memory: dict | None = None  # of keys and values of earlier segments, in a `KNNAttention`
+    # Queries, keys and values by the second projections of a `GlobalAttention`.
+    first_heads: tuple | None = None
     sinks: object = None  # (N,), logits beside those of the keys; None for none
     tile_sizes: TileSizes = TileSizes()
 

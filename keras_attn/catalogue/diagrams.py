@@ -119,6 +119,15 @@ DIAGRAMS = {
         },
         "values -> map A₁ -> - -> norm -> head; values -> map A₂ -> times l -> -",
     ),
+    "layers.GlobalAttention": diagram(
+        {
+            **{"first inputs": (0, 0.7), "all inputs": (0, 0), "W_q'": (1.25, 0.7)},
+            **{"W_k', W_v'": (1.25, 0.15), "W_q, W_k, W_v": (1.25, -0.5)},
+            **{"first rows": (2.6, 0.45), "other rows": (2.6, -0.5), "output": (3.7, 0)},
+        },
+        "first inputs -> W_q' -> first rows; all inputs -> W_k', W_v' -> first rows -> output; "
+        "all inputs -> W_q, W_k, W_v -> other rows -> output",
+    ),
     "norms.LayerNorm": row("x -> - mean -> / deviation -> times g -> + b -> y"),
     "norms.RMSNorm": row("x -> / root of\nmean square -> times g -> y"),
     "norms.NoNorm": row("x -> y"),

@@ -14,7 +14,7 @@ SUPPORT = Path(__file__).with_name("support.json")
 # Title, package, and values of other packages that belong to the section.
 SECTIONS = (
     ("Scores", "scores", ("layers.DifferentialAttention",)),
-    ("Patterns", "patterns", ()),
+    ("Patterns", "patterns", ("layers.GlobalAttention",)),
     ("Positions", "positions", ()),
     ("Norms", "norms", ()),
     ("Residuals", "residuals", ("layers.ParallelBlock",)),

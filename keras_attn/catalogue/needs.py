@@ -24,7 +24,7 @@ NEEDS = (
     ),
     (
         "give some positions the whole of a long text, as Longformer and BigBird do",
-        "patterns.Global patterns.Random patterns.Local patterns.Either",
+        "patterns.Global layers.GlobalAttention patterns.Random patterns.Local patterns.Either",
     ),
     ("read an input in both directions before a text is generated", "patterns.Prefix"),
     ("combine patterns", "patterns.Both patterns.Either patterns.PerHead"),

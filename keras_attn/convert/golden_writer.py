@@ -32,7 +32,7 @@ def sample_inputs(config):
         targets = pad(random.randint(0, vocabulary, (2, length - 4)), config.pad_token_id)
         targets[:, 0] = config.decoder_start_token_id
         return {"source_ids": ids, "target_ids": targets}
-    if config.model_type == "bert":
+    if config.model_type in ("bert", "big_bird"):
         segments = random.randint(0, config.type_vocab_size, ids.shape)
         return {"token_ids": ids, "segment_ids": segments}
     return {"token_ids": ids}

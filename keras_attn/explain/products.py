@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from keras_attn.attention.inputs import AttentionInputs
 from keras_attn.attention.linear import linear_products
-from keras_attn.attention.tiles import TileCount
+from keras_attn.attention.tiles import TileCount, resize
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.patterns.causal import make_causal
@@ -113,7 +113,10 @@ def _of_attention(call):
         return own + Products(products, 2 * products)
     (_, num_heads, _, head_dim), width = inputs.query.shape, inputs.value.shape[3]
     score, own = inputs.score, own + Products(*pattern.extra_products(inputs))
-    for tiles in attention_tiles(inputs, plan, pattern):
+    counted = attention_tiles(inputs, plan, pattern)
+    if first := _num_first(call):
+        counted = counted + attention_tiles(resize(inputs, length=first), "dense", pattern)
+    for tiles in counted:
         size, has_table = (tiles.length, tiles.num_keys), tiles.num_distances is not None
         of_tile = score.products_of_tile(*size, head_dim, has_table) + math.prod(size) * width
         pairs = tiles.number * of_tile
@@ -121,6 +124,11 @@ def _of_attention(call):
         table = score.products_of_table(tiles.num_distances or 0, num_heads, head_dim)
         own += Products(pairs + table, (2 + tiles.is_loop) * pairs + table)
     return own
+
+
+def _num_first(call):
+    """Return how many queries of a row a `GlobalAttention` computes a second time."""
+    return min(getattr(call.layer, "num_global", 0), call.arguments["query"].shape[1])
 
 
 def _of_projections(call):
@@ -131,6 +139,9 @@ def _of_projections(call):
     key = value if given.get("key") is None else given["key"]
     rows = {name: math.prod(x.shape[:2]) for name, x in (("query", query), ("value", value))}
     rows |= {"key": rows["value"], "gate": rows["query"], "output": rows["query"]}
+    first = _num_first(call)
+    rows["global_query"] = query.shape[0] * first
+    rows["global_key"] = rows["global_value"] = rows["value"] if first else 0
     if layer.shares_query and key is not query:
         rows["query"] += rows["value"]
     total, updates = Products(), 0

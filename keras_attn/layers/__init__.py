@@ -11,6 +11,7 @@ from keras_attn.layers.adaptive_softmax import AdaptiveSoftmax
 from keras_attn.layers.block import Block
 from keras_attn.layers.cross_attention_block import CrossAttentionBlock
 from keras_attn.layers.differential_attention import DifferentialAttention
+from keras_attn.layers.global_attention import GlobalAttention
 from keras_attn.layers.knn_attention import KNNAttention
 from keras_attn.layers.lora import add_lora, merge_lora
 from keras_attn.layers.lora_files import load_lora, save_lora
@@ -34,6 +35,7 @@ __all__ = [
     "DifferentialAttention",
     "FeedForward",
     "GatedFeedForward",
+    "GlobalAttention",
     "KNNAttention",
     "MaskedTokenHead",
     "MixtureOfExperts",

@@ -172,6 +172,11 @@ class HeadProjections(LowRankKernels):
             return applied, key
         return applied, self.position(key, positions_tensor(resolved.new_key))
 
+    def repeat_heads(self, key, value):
+        """Repeat shared heads of keys and values, one for each head of queries."""
+        repeats = self.num_heads // self.num_key_value_heads
+        return ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
+
     def context_cache(self, value, key=None, key_positions=None):
         """Return a complete cache of `value` (B, S, D), for attending to it in many calls.
 

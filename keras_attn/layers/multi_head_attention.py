@@ -3,7 +3,7 @@
 import inspect
 
 import keras
-from keras import backend, ops
+from keras import backend
 
 from keras_attn import patterns, registry, scores
 from keras_attn.attention import captures, fused, sinks
@@ -271,8 +271,7 @@ class MultiHeadAttention(HeadProjections):
         if key_positions is None:
             key_positions = resolved.new_key if view is None else view.positions
         if self.num_key_value_heads < self.num_heads:
-            repeats = self.num_heads // self.num_key_value_heads
-            key, value = ops.repeat(key, repeats, axis=1), ops.repeat(value, repeats, axis=1)
+            key, value = self.repeat_heads(key, value)
         dropout_fn = seed = None
         key_mask, attention_mask = spread_masks(query, key, **masks) if has_masks else (None, None)
         if training and (self.dropout or pattern.is_random):

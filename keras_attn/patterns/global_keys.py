@@ -3,8 +3,12 @@
 from keras import ops
 
 from keras_attn.attention.chunked import attend_chunked, chunked_tiles
-from keras_attn.attention.first_keys import attend_first_keys, first_keys_tiles
-from keras_attn.attention.inputs import first_positions, positions_by_head
+from keras_attn.attention.first_keys import (
+    attend_first_keys,
+    first_keys_tiles,
+    replace_first_queries,
+)
+from keras_attn.attention.inputs import first_positions
 from keras_attn.attention.tiles import resize
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import lesser, size, slice_axis
@@ -39,8 +43,8 @@ class Global(Pattern):
         >>> longformer = patterns.Local(129, causal=False) | patterns.Global(16)
         >>> layer = layers.MultiHeadAttention(8, 64, pattern=longformer)
 
-    Differs from the paper: global positions are the first of the sequence, and use the projections
-        of all others; the paper may choose them in each call, and gives them second projections.
+    Differs from the paper: global positions are the first of the sequence, where the paper may
+        choose them in each call; `layers.GlobalAttention` gives them second projections.
 
     Reference: [Beltagy et al., 2020](https://arxiv.org/abs/2004.05150), section 3.1;
         [Zaheer et al., 2020](https://arxiv.org/abs/2007.14062), section 2.
@@ -71,15 +75,10 @@ class Global(Pattern):
             query_positions=first_positions(inputs.query_positions, count),
         )
         of_first = attend_chunked(first, log_weight=log_weight)
-        is_first = positions_by_head(first.query_positions)[..., None] < self.count
-
-        def join(x, y):
-            rest = slice_axis(x, count, size(x, 2) - count, axis=2)
-            y = ops.where(is_first, y, slice_axis(x, 0, count, axis=2))
-            return ops.concatenate([y, rest], axis=2)
-
-        pairs = zip(found, of_first, strict=True)
-        return tuple(None if x is None else join(x, y) for x, y in pairs)
+        return tuple(
+            x if x is None else replace_first_queries(x, y, first.query_positions, self.count)
+            for x, y in zip(found, of_first, strict=True)
+        )
 
     def tiles(self, inputs):
         found = first_keys_tiles(inputs, max(self.count, 1))

@@ -31,6 +31,11 @@ DISTILBERT = {
     **{"vocab_size": 29, "dim": 12, "n_layers": 2, "n_heads": 3, "hidden_dim": 17},
     "max_position_embeddings": 31,
 }
+LONGFORMER = {
+    **{**BERT, "type_vocab_size": 1, "layer_norm_eps": 1e-3, "sep_token_id": 2},
+    "attention_window": [4, 6],
+}
+BIG_BIRD = {**BERT, "attention_type": "original_full", "sep_token_id": 3}
 LABELS = {"id2label": {i: str(i) for i in range(7)}}
 GPT2 = {"vocab_size": 29, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_inner": 17, "n_positions": 31}
 LLAMA = {
@@ -104,6 +109,21 @@ CASES = {
         "RobertaForSequenceClassification",
         {**BERT, "type_vocab_size": 1, **LABELS},
     ),
+    "longformer": ("LongformerForMaskedLM", LONGFORMER),
+    "longformer_features": ("LongformerModel", LONGFORMER),
+    "longformer_classifier": (
+        "LongformerForSequenceClassification",
+        {**LONGFORMER, "attention_window": 4, **LABELS},
+    ),
+    "big_bird": (
+        "BigBirdForMaskedLM",
+        {
+            **{**BIG_BIRD, "attention_type": "block_sparse", "rescale_embeddings": True},
+            **{"block_size": 3, "num_random_blocks": 3},
+        },
+    ),
+    "big_bird_features": ("BigBirdModel", BIG_BIRD),
+    "big_bird_classifier": ("BigBirdForSequenceClassification", {**BIG_BIRD, **LABELS}),
     "gpt2": ("GPT2LMHeadModel", GPT2),
     "gpt2_scales": (
         "GPT2LMHeadModel",

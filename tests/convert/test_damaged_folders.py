@@ -45,6 +45,13 @@ def option(name="bert", **options):
     return lambda folder: write(folder, name, **options)
 
 
+def with_tensor(folder, name, tensor):
+    """Add a tensor to a folder."""
+    config, weights, _ = checkpoint_folders.load_golden(name)
+    extra = {tensor: np.ones((1, config["hidden_size"]), "float32")}
+    return checkpoint_folders.write_folder(folder, config, {**weights, **extra})
+
+
 def rope(**options):
     return option("llama", rope_parameters={"rope_theta": 1e4, **options})
 
@@ -199,6 +206,29 @@ DAMAGES = {
     "a type of layers too few": (
         option("gemma3", layer_types=["full_attention"]),
         "for each of 3 layers",
+    ),
+    "an odd window": (option("longformer", attention_window=[4, 5]), "not [4, 5]"),
+    "a window too few": (option("longformer", attention_window=[4]), "each of 2 layers, not [4]"),
+    "an encoder with another GELU": (
+        option("longformer", hidden_act="relu"),
+        "hidden_act='relu' is not converted",
+    ),
+    "choices of a Longformer": (
+        lambda folder: with_tensor(folder, "longformer_features", "classifier.weight"),
+        "classifies tokens or choices is not converted",
+    ),
+    "tokens of a BigBird": (
+        lambda folder: with_tensor(folder, "big_bird_features", "classifier.weight"),
+        "hold the tensor 'classifier.weight'",
+    ),
+    "no biases in BigBird": (option("big_bird", use_bias=False), "use_bias=False is not converted"),
+    "another attention of BigBird": (
+        option("big_bird", attention_type="etc"),
+        "attention_type='etc' is not converted",
+    ),
+    "random blocks by a word": (
+        option("big_bird", num_random_blocks="3"),
+        "`num_random_blocks` in config.json must be an integer",
     ),
     "tokenizer cut": (
         lambda folder: (write(folder) / "tokenizer.json").write_text("{"),

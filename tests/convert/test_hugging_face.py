@@ -19,6 +19,8 @@ OPTIONS = [
     "bert_features",
     "distilbert_classifier",
     "roberta_classifier",
+    "longformer_features",
+    "big_bird_features",
     "gpt2_scales",
     "gpt2_classifier",
     "mistral_classifier",
@@ -107,9 +109,21 @@ def heads_last(kernel):
     return kernel.reshape(width, size, heads).swapaxes(1, 2)
 
 
+def narrower(pattern):
+    """Take a key at either end of a window."""
+    return patterns.Local(pattern.first.window - 1, causal=False) | pattern.second
+
+
+def plain_queries(model):
+    for block in blocks(model):
+        for name in ("global_query_kernel", "global_query_bias"):
+            plain = getattr(block.attention, name.removeprefix("global_")).numpy()
+            yield block.attention, name, lambda _, plain=plain: plain
+
+
 def swapped_pairs(model):
     """Give the windows of one kind of layers to the other kind."""
-    stack = model.depth.blocks
+    stack = blocks(model)
     for block, other in zip(stack, [*stack[1:], stack[0]], strict=True):
         yield block.attention, "pattern", other.attention.pattern
 
@@ -202,6 +216,29 @@ MISTAKES = {
         "no row of types": in_model("segment.table", np.zeros_like),
         "id 0 is padding": in_model("embedding.pad_id", 0),
     },
+    "longformer": {
+        "a window of one key less": in_each_block("attention.pattern", narrower),
+        "windows in other layers": swapped_pairs,
+        "a global token": in_each_block("attention.pattern", lambda x: x | patterns.Global(1)),
+        "positions from row 1": in_model("position.table", lambda x: np.roll(x, 1, axis=0)),
+        "epsilon 1e-12": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-12),
+        "tanh GELU": in_each_block("feed_forward.activation", lambda _: gelu_tanh),
+    },
+    "longformer_classifier": {
+        "no second projections": in_each_block("attention.num_global", lambda _: 0),
+        "no global token": in_each_block("attention.pattern", lambda x: x.first),
+        "a global query by the plain projection": plain_queries,
+        "heads as (H, N)": in_each_block("attention.global_key_kernel", heads_last),
+        "second values not transposed": in_each_block("attention.global_value_kernel", transposed),
+    },
+    "big_bird": {
+        "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
+        "no root of D": in_model("embedding.scaled", False),
+        "epsilon 1e-3": in_each_block("attention_residual.norm.epsilon", lambda _: 1e-3),
+        "kernel not transposed": in_each_block("attention.output_kernel", transposed),
+        "heads as (H, N)": in_each_block("attention.query_kernel", heads_last),
+    },
+    "big_bird_classifier": {"the pooler of BERT": in_model("pooler.activation", np.tanh)},
     "gpt2": {
         "exact GELU": in_each_block("feed_forward.activation", lambda _: exact_gelu),
         "c_proj transposed": in_each_block("attention.output_kernel", transposed),
@@ -292,9 +329,10 @@ MISTAKES = {
         ),
     },
 }
-LEARNED_POSITIONS = ["roberta", "distilbert", "gpt2"]
+LEARNED_POSITIONS = ["roberta", "distilbert", "longformer", "gpt2"]
 # Of families whose parts are those of others the tests are slow ones.
-ALIKE = {"bart", "distilbert", "gemma", "mistral", "reformer_lsh", "roberta"}
+ALIKE = {"bart", "distilbert", "gemma", "longformer", "mistral", "reformer_lsh", "roberta"}
+ALIKE |= {"big_bird_classifier"}
 FAMILIES = [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in MISTAKES]
 
 
@@ -331,3 +369,15 @@ def test_planted_mistakes_exceed_the_tolerance(convert, name):
         with changed(*change(model)):
             assert difference(model, arrays) > 20 * TOLERANCE, mistake
     assert difference(model, arrays) <= TOLERANCE  # nothing stays changed
+
+
+def test_big_bird_has_as_many_positions_as_transformers_computes_by_full_attention(tmp_path):
+    config, weights, arrays = checkpoint_folders.load_golden("big_bird")
+    folder = checkpoint_folders.write_folder(tmp_path, {**config, "block_size": 2}, weights)
+    model, _ = from_hugging_face(folder)
+    assert model.max_length == (5 + 2 * 3) * 2
+    longer = arrays["input_token_ids"]
+    with pytest.raises(ValueError, match="22"):
+        model(longer)
+    model, _ = from_hugging_face(folder, max_length=31)  # full attention over longer texts too
+    assert difference(model, arrays) <= TOLERANCE

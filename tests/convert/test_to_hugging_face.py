@@ -27,12 +27,13 @@ SLOW = [
     *("vit", "bert", "bert_classifier", "bert_features", "distilbert", "distilbert_classifier"),
     *("llama_biases", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gemma"),
     *("marian", "marian_separate", "gpt2_classifier", "llama_classifier", "mistral_classifier"),
-    *("qwen2_classifier", "qwen3_classifier", "gemma_classifier"),
+    *("qwen2_classifier", "qwen3_classifier", "gemma_classifier", "big_bird_features"),
 ]
-# Factors become part of the weights; a pretraining's other head, and rows of BART's tables that are
-# of no position, are left out.
+# Factors become part of the weights; a pretraining's other head, a pooler that no output depends
+# on, and rows of tables that are of no position, as BART's and Longformer's, are left out.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
-FOLDED += ["t5", "t5_gated"]
+FOLDED += ["t5", "t5_gated", "longformer_features", "longformer_classifier"]
+FOLDED += ["big_bird", "big_bird_classifier"]
 # Options that a model does not have, or has by other names.
 OTHER = {
     *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),
@@ -40,7 +41,7 @@ OTHER = {
     "activation_function",  # swish is silu
 }
 OTHER_FOLDED = {
-    "architectures",
+    *("architectures", "attention_type", "attention_window"),
     *("query_pre_attn_scalar", "scale_attn_weights", "scale_attn_by_inverse_layer_idx"),
 }
 
@@ -100,6 +101,14 @@ def sizes(**options):
 
 OWN = {
     "bert": (models.bert, {"vocabulary_size": 13, "max_length": 7}),
+    "big_bird": (models.bert, {"vocabulary_size": 13, "max_length": 7, "scaled": True}),
+    "longformer": (
+        models.longformer,
+        {
+            **{"vocabulary_size": 13, "max_length": 7, "window": [4, 2], "num_global": 0},
+            **{"global_projections": True, "pad_id": 2},
+        },
+    ),
     "gpt2": (models.gpt, {"vocabulary_size": 13, "max_length": 7}),
     "llama": (models.llama, {"vocabulary_size": 13}),
     "mistral": (models.mistral, {"vocabulary_size": 13, "window": 3}),

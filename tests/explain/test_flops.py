@@ -140,6 +140,9 @@ WHOLE = {
     "chunks": lambda: feed_forward.FeedForward(13, chunks=4),
     "experts": lambda: feed_forward.MixtureOfExperts(feed_forward.FeedForward(13), 5, 2),
     "differential": lambda: layers.DifferentialAttention(2, 5, 1),
+    "second projections": lambda: layers.GlobalAttention(
+        2, 5, 3, num_global=4, pattern=patterns.Local(3, causal=False) | patterns.Global(4)
+    ),
     "stack": lambda: depth.Stack(block, 3),
     "gated residual": lambda: depth.Stack(lambda index: block(index, residual="gate"), 2),
     "remat": lambda: depth.Stack(block, 3, remat=True),

@@ -21,6 +21,8 @@ KINDS = (
     "bert*",
     "distilbert*",
     "roberta*",
+    "longformer*",
+    "big_bird*",
     "gpt2*",
     "llama*",
     "marian*",
@@ -35,7 +37,8 @@ TOLERANCE = 2e-6  # of the largest output
 STEP_TOLERANCE = 2e-5  # of the largest change of a tensor, or of its largest number
 # One folder of each family.
 STEPS = [
-    *("bert", "distilbert", "gpt2", "vit", "llama", "mistral", "qwen2", "qwen3"),
+    *("bert", "distilbert", "longformer_classifier", "big_bird"),
+    *("gpt2", "vit", "llama", "mistral", "qwen2", "qwen3"),
     *("gemma", "gemma2", "gemma3", "bart", "marian", "t5", "t5_gated"),
     *("gpt2_classifier", "llama_classifier", "mistral_classifier", "qwen2_classifier"),
     *("qwen3_classifier", "gemma_classifier", "gemma3_classifier"),

@@ -169,6 +169,9 @@ MODELS = {
     "memory.StatefulSegments": lambda: memory.StatefulSegments(
         causal_model(relative_stack(), None, memory.SegmentMemory(12)), batch_size=2
     ),
+    "layers.GlobalAttention": lambda: models.longformer(
+        V, **SIZES, max_length=16, window=4, num_global=2, global_projections=True
+    ),
     "layers.AdaptiveSoftmax": lambda: causal_model(head=adaptive_softmax()),
     "models.adaptive_span_transformer": lambda: models.adaptive_span_transformer(
         V, **SIZES, max_span=6

@@ -92,11 +92,16 @@ def copy_weights(checkpoint, model):
     if not isinstance(model, models.Classifier):
         copy_table(checkpoint, model, HEAD, "cls.predictions.")
     elif model.pooling == "mean":  # transformers has a pooler even so
-        width = model.embedding.hidden_dim
-        checkpoint.store_zeros(f"{POOLER}.weight", (width, width))
-        checkpoint.store_zeros(f"{POOLER}.bias", (width,))
+        fill_pooler(checkpoint, model, POOLER)
     else:
         copy_classifier(checkpoint, model, POOLER, CLASSIFIER)
+
+
+def fill_pooler(checkpoint, model, name):
+    """Leave out a pooler that nothing of ours reads, or store zeros for it."""
+    width = model.embedding.hidden_dim
+    checkpoint.store_zeros(f"{name}.weight", (width, width))
+    checkpoint.store_zeros(f"{name}.bias", (width,))
 
 
 def options(model):

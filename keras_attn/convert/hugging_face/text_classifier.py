@@ -12,13 +12,6 @@ from keras_attn.convert.hugging_face.weights import copy_part
 POOLING = "1_Pooling/config.json"
 
 
-def convert_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
-    """Return a `Classifier` with the weights of a checkpoint, from a `MaskedLanguageModel`."""
-    found = read_classifier(checkpoint, model, pooler, classifier, activation)
-    copy_classifier(checkpoint, found, pooler, classifier)
-    return found
-
-
 def read_classifier(checkpoint, model, pooler, classifier, activation="tanh"):
     """Return the `Classifier` whose tensors a checkpoint has, of a masked language model's parts.
 

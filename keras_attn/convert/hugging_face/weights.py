@@ -103,7 +103,7 @@ def copy_part(checkpoint, part, path, name):
     *steps, last = path.split(".")
     for step in steps:
         part = getattr(part, step)
-    if isinstance(part, HeadProjections) and last in ("query", "key", "value", "output"):
+    if isinstance(part, HeadProjections) and last in part.kernel_names():
         return copy_projection(checkpoint, part, last, name)
     part = getattr(part, last) if last else part
     if isinstance(part, keras.Variable):

@@ -4,7 +4,7 @@ import os
 
 from keras_attn import models, positions
 from keras_attn.compat.unallocated import without_values
-from keras_attn.convert.hugging_face import decoder_family, distilbert
+from keras_attn.convert.hugging_face import big_bird, decoder_family, distilbert, longformer
 from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
@@ -29,8 +29,8 @@ def to_hugging_face(
 
     Args:
         model: a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` or a
-            `Classifier`, of the parts of a family: BERT, DistilBERT, GPT-2, Llama, Mistral, Qwen 2
-            and 3, Gemma 1 to 3, Marian, BART, T5, ViT.
+            `Classifier`, of the parts of a family: BERT, DistilBERT, BigBird, Longformer, GPT-2,
+            Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, Marian, BART, T5, ViT.
         folder: path, at which nothing exists yet.
         tokenizer: of `keras_attn.text`, whose files are written too; None for none.
         generation_config: dict, the content of `generation_config.json`; None for no such file.
@@ -107,7 +107,8 @@ def _model_type(model):
     if type(model) is models.Classifier and model.image_shape is not None:
         return "vit"
     if type(model) in (models.MaskedLanguageModel, models.Classifier):
-        return "distilbert" if distilbert.fits(model) else "bert"
+        families = {"longformer": longformer, "distilbert": distilbert, "big_bird": big_bird}
+        return next((name for name, family in families.items() if family.fits(model)), "bert")
     if type(model) is models.EncoderDecoder:
         if model.position is None:
             return "t5"

@@ -20,6 +20,8 @@ def bert(
     activation="gelu",
     epsilon=1e-12,
     pad_id=0,
+    attention=layers.MultiHeadAttention,
+    scaled=False,
     name="bert",
 ):
     """Build BERT, a bidirectional encoder that predicts masked tokens.
@@ -44,6 +46,9 @@ def bert(
         activation: name or function, of the feed-forward layers and of the head.
         epsilon: float. Of the norms.
         pad_id: int. The id of padding; None for none.
+        attention: class of the attention layers, or a function with the arguments of
+            `MultiHeadAttention`.
+        scaled: bool. If True, the tokens' embeddings are multiplied by the root of `hidden_dim`.
 
     Returns:
         A `MaskedLanguageModel`, from token ids (B, T) to logits (B, T, V).
@@ -63,7 +68,7 @@ def bert(
 
     def block(index):
         return layers.TransformerBlock(
-            layers.MultiHeadAttention(
+            attention(
                 num_heads,
                 head_size(hidden_dim, num_heads),
                 pattern=pattern(index) if callable(pattern) else pattern,
@@ -76,7 +81,7 @@ def bert(
         )
 
     embedding = layers.TokenEmbedding(
-        vocabulary_size, hidden_dim, pad_id=pad_id, scaled=False, embeddings_initializer=normal
+        vocabulary_size, hidden_dim, pad_id=pad_id, scaled=scaled, embeddings_initializer=normal
     )
     return MaskedLanguageModel(
         embedding=embedding,
