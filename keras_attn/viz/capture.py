@@ -48,8 +48,9 @@ def capture_attention(model, max_bytes=2**30):
         A context manager that gives a dict, filled in the order of computation, from the path of a
         layer, such as "decoder/blocks/0/cross_attention", to the scores (B, N, T, S), a NumPy array
         of at least float32. A layer that runs more than once, as the steps of a `Recurrent`, has a
-        list, one array a run. The batches of `predict` are joined, row after row; a step that one
-        batch took and another did not has zeros in the rows of the other.
+        list, one array a run. The batches of `predict` are joined, row after row, if it runs one at
+        a time, as by default; a step that one batch took and another did not has zeros in the rows
+        of the other.
 
     Raises:
         ValueError: if the model has no attention layer; inside the scope, if the scores would take

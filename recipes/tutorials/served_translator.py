@@ -13,10 +13,9 @@ import subprocess
 import sys
 
 import keras
-import matplotlib.pyplot as plt
 import numpy as np
 
-from keras_attn import export, losses, models, optimizers, text
+from keras_attn import export, losses, models, optimizers, text, viz
 
 try:
     from keras_attn.recipes.translate.dates import date_pairs
@@ -89,7 +88,7 @@ try:
     questions, expected = zip(*pairs["test"])
     dates = client.RestClient(f"http://127.0.0.1:{port}/v1/models/dates", retries=100)
     answers = [answer.text for answer in dates.translate(questions)]
-    attention = dates.predict({"text": questions[:3]}, "attention")
+    attention = dates.predict({"text": questions[3:4]}, "attention")
 finally:
     server.terminate()
     server.wait()
@@ -102,16 +101,17 @@ for question, answer in list(zip(questions, answers))[:5]:
 """
 ## Attention of an answer
 
-The signature `attention` adds the weights of each written character, a row, over the characters of
-the question, the columns. The mean over heads and layers shows that the year is
-copied digit by digit, and that the month is read from the letters that tell it from others.
+The signature `attention` adds the weights of each head: of each written character, a row, over the
+characters of the question, the columns. The digits of year and day are copied from their places.
+Those of the month are read from letters that tell it from other months, and heads read different
+ones.
 """
 
-figure, panels = plt.subplots(3, 1, figsize=(8, 8), layout="constrained")
-for row, axes in enumerate(panels):
-    columns, rows = attention["source_lengths"][row] - 1, attention["lengths"][row] - 1
-    weights = np.array(attention["cross_attention"][row]).mean(axis=0)[:rows, :columns]
-    axes.imshow(weights, cmap="Blues", aspect="auto")
-    axes.set_xticks(range(columns), attention["source_tokens"][row][:columns])
-    axes.set_yticks(range(rows), attention["tokens"][row][:rows])
-figure.savefig(out / "served_translator.png", dpi=60)
+rows, columns = attention["lengths"][0], attention["source_lengths"][0]
+weights = np.array(attention["cross_attention"][0])[:, :, :rows, :columns]
+figure = viz.plot_attention(
+    {f"layer {number}": heads for number, heads in enumerate(weights, start=1)},
+    attention["tokens"][0][:rows],
+    attention["source_tokens"][0][:columns],
+)
+figure.savefig(out / "served_translator.png", dpi=80)
