@@ -47,12 +47,15 @@ def check_vocabularies(model, tokenizer):
             "`tokenizer` must be one of `keras_attn.text`, as `SentencePiece.load(path)` reads it. "
             f"Received: tokenizer={tokenizer!r}."
         )
-    sizes = (model.embedding.vocabulary_size, tokenizer.vocabulary_size)
-    if sizes[0] != sizes[1]:
-        raise ValueError(
-            "`model` and `tokenizer` must have vocabularies of the same size. "
-            f"Received: {sizes[0]} and {sizes[1]}."
-        )
+    target = getattr(model, "target_embedding", model.embedding)
+    pairs = [(target, tokenizer), (model.embedding, tokenizer.for_sources())]
+    for embedding, texts in pairs:
+        sizes = embedding.vocabulary_size, texts.vocabulary_size
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                "`model` and `tokenizer` must have vocabularies of the same size. "
+                f"Received: {sizes[0]} and {sizes[1]}."
+            )
 
 
 def check_reads(model, tokenizer):
@@ -60,11 +63,13 @@ def check_reads(model, tokenizer):
 
     It may have more: that of a mask, or rows that make the size of its table even.
     """
-    size = getattr(tokenizer, "vocabulary_size", None)
-    check_that(size is not None, "one of `keras_attn.text`", tokenizer=tokenizer)
-    known = getattr(model.embedding, "vocabulary_size", 0)
-    wanted = f"one of at most {known} ids, those of the model's embedding"
-    check_that(size <= known, wanted, tokenizer=tokenizer)
+    is_one = hasattr(tokenizer, "vocabulary_size")
+    check_that(is_one, "one of `keras_attn.text`", tokenizer=tokenizer)
+    target = getattr(model, "target_embedding", model.embedding)
+    for embedding, texts in [(target, tokenizer), (model.embedding, tokenizer.for_sources())]:
+        known = getattr(embedding, "vocabulary_size", 0)
+        wanted = f"one of at most {known} ids, those of the model's embedding"
+        check_that(texts.vocabulary_size <= known, wanted, tokenizer=texts)
 
 
 def check_labels(labels, num_classes):

@@ -32,10 +32,12 @@ class Marian(Tokenizer):
     Args:
         source_model, target_model: bytes. Serialised SentencePiece models.
         vocabulary: dict of the id of each piece, `<pad>`, `<unk>` and `</s>` among them.
-        target_vocabulary: dict. The vocabulary of target texts, if it differs.
+        target_vocabulary: dict. The vocabulary of target texts, if it differs. "</s>" has the same
+            id in both.
 
     Raises:
-        ValueError: if the bytes are no SentencePiece model, or a vocabulary lacks one of the three.
+        ValueError: if the bytes are no SentencePiece model, a vocabulary lacks one of the three, or
+            the ids of "</s>" differ.
         ImportError: if sentencepiece, or on TensorFlow tensorflow-text, is not installed.
 
     Example:
@@ -59,6 +61,10 @@ class Marian(Tokenizer):
             lacks = [] if given is None else [x for x in _SPECIAL_TOKENS if x not in given]
             wanted = f"a dict that holds {', '.join(_SPECIAL_TOKENS)}"
             check_that(not lacks, wanted, **{name: f"no {lacks}"})
+        if target_vocabulary is not None:
+            end, target_end = vocabulary["</s>"], target_vocabulary["</s>"]
+            wanted = f'a dict with the id {end} of "</s>", as in `vocabulary`'
+            check_that(target_end == end, wanted, target_vocabulary=f"the id {target_end}")
         # Not a dict: TensorFlow would wrap its content, and search it for variables.
         self._arguments = types.SimpleNamespace(
             source_model=source_model,
@@ -77,6 +83,13 @@ class Marian(Tokenizer):
                 [*vocabulary], [*vocabulary.values()], tf.string, tf.int32
             )
             self._ids = tf.lookup.StaticHashTable(ids, default_value=self.unk_id)
+
+    def for_sources(self):
+        """Return the tokenizer that encodes and decodes source texts."""
+        given = self._arguments
+        if given.target_vocabulary is None:
+            return self
+        return Marian(given.source_model, given.source_model, given.vocabulary)
 
     def for_targets(self):
         """Return the tokenizer that encodes target texts."""

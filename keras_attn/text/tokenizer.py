@@ -101,6 +101,13 @@ class Tokenizer(_Module):
         """The id after the end of a row: `pad_id`, or without it `eos_id`."""
         return (self.eos_id or 0) if self.pad_id is None else self.pad_id
 
+    def for_sources(self):
+        """Return the tokenizer whose `decode` and `tokens` read the ids that `encode` gives.
+
+        It is another one only where targets have a vocabulary of their own.
+        """
+        return self
+
     def decode(self, ids):
         """Turn rows of ids into strings, reading each up to its first `eos_id`.
 

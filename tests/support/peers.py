@@ -14,23 +14,24 @@ import pytest
 PYTHON = os.environ.get("KERAS_ATTN_PEERS_PYTHON", sys.executable)
 
 
-def results_of(script, case):
+def results_of(script, case, *arguments):
     """Return the arrays of a case by name; skip the test if that Python lacks a package.
 
-    The script writes arrays "case/name" to a file.
+    The script writes arrays "case/name" to a file, and reads its arguments after the file's name.
     """
-    arrays, missing = _run(script)
+    arrays, missing = _run(script, *arguments)
     if missing:
         pytest.skip(f"{missing}; KERAS_ATTN_PEERS_PYTHON may name another Python")
     return part(arrays, f"{case}/")
 
 
 @functools.cache
-def _run(script):
+def _run(script, *arguments):
     """Return the arrays that a script writes, or none and the package that it misses."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results.npz")
-        done = subprocess.run([PYTHON, script, path], capture_output=True, text=True, check=False)
+        command = [PYTHON, script, path, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if "ModuleNotFoundError" in done.stderr:
             return {}, done.stderr.splitlines()[-1]
         assert done.returncode == 0, done.stderr[-3000:]

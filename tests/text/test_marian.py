@@ -52,6 +52,20 @@ def test_ids_are_those_of_the_rule(tokenizer, models):
     assert 0 < sum(unknown) < len(texts)
 
 
+def test_sources_are_read_by_their_own_vocabulary(models):
+    sides = [["</s>", "<unk>", "<pad>", *model.vocabulary()[4:]] for model in models]
+    vocabularies = [{piece: i for i, piece in enumerate(dict.fromkeys(side))} for side in sides]
+    tokenizer = Marian(*(model.to_bytes() for model in models), *vocabularies)
+    sources = tokenizer.for_sources()
+    assert [t.vocabulary_size for t in (sources, tokenizer)] == [*map(len, vocabularies)]
+    ids = tokenizer.encode(["the cat"])[0]
+    assert sources.decode(ids).numpy().tolist() == [b"the cat"]
+    assert tokenizer.decode(ids).numpy().tolist() != [b"the cat"]
+    assert sources.for_sources() is sources
+    with pytest.raises(ValueError, match='a dict with the id 0 of "</s>".*the id 9'):
+        Marian(*[models[0].to_bytes()] * 2, vocabularies[0], {**vocabularies[1], "</s>": 9})
+
+
 def test_targets_are_encoded_by_the_other_model(tokenizer, models):
     targets = tokenizer.for_targets()
     expected = [rule(tokenizer, models[1], text) for text in TEXTS]

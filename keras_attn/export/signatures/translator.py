@@ -129,6 +129,7 @@ class Translator(IdTranslator):
         super().__init__(model, strategy, max_length, max_source_length, ends, bos_id)
         check_vocabularies(model, tokenizer)
         self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
+        self._source_tokenizer = tokenizer.for_sources()
         self._unify_ends = lambda ids: unify_ends(ids, ends, tokenizer.eos_id)
         self._cross_attention = getattr(model, "cross_attention", None)
 
@@ -168,7 +169,7 @@ class Translator(IdTranslator):
         return {
             "translation": self.tokenizer.decode(ids),
             "score": score,
-            "source_tokens": self.tokenizer.tokens(source_ids),
+            "source_tokens": self._source_tokenizer.tokens(source_ids),
             "source_lengths": source_lengths,
             "tokens": self.tokenizer.tokens(ids),
             "lengths": lengths,
