@@ -281,9 +281,12 @@ REFUSED = {
     ),
     "memory": (
         lambda: models.transformer_xl(V, **SIZES, memory_length=5),
-        "without a memory",
+        "of text without a memory",
     ),
-    "bert": (lambda: models.bert(V, **SIZES, max_length=8), "an `EncoderDecoder` or"),
+    "images": (
+        lambda: models.vit(3, (4, 4, 1), 2, **SIZES),
+        "models of text without a memory",
+    ),
     "gate": (
         lambda: models.transformer(V, **SIZES, residual="gate"),
         "`PostNorm`, `PreNorm` or `SandwichNorm`",

@@ -7,7 +7,12 @@ from keras import ops
 from keras_attn.depth import Stack
 from keras_attn.export._ctranslate2.block_options import block_options, refuse, t5_bias
 from keras_attn.layers import TokenEmbedding, TokenHead
-from keras_attn.models import CausalLanguageModel, EncoderDecoder
+from keras_attn.models import (
+    CausalLanguageModel,
+    Classifier,
+    EncoderDecoder,
+    MaskedLanguageModel,
+)
 from keras_attn.norms import LayerNorm, RMSNorm
 from keras_attn.residuals import SandwichNorm
 from keras_attn.scores import DotProduct
@@ -17,7 +22,7 @@ def specification(model, max_length):
     """Return the model and its weights as one of `ctranslate2.specs`, without a vocabulary."""
     from ctranslate2 import specs
 
-    stacks = _stacks(model)
+    stacks = stacks_of(model)
     kinds = {"encoder": specs.TransformerEncoderSpec, "decoder": specs.TransformerDecoderSpec}
     parts, epsilons = {}, set()
     for name, stack in stacks.items():
@@ -34,27 +39,53 @@ def specification(model, max_length):
                 refuse(norm, "a `LayerNorm` after positions, as those of the blocks")
             epsilons.add(norm.epsilon)
             options["layernorm_embedding"] = True
+        if getattr(model, "segment", None) is not None:
+            options["num_source_embeddings"] = 2
+            options["embeddings_merge"] = specs.EmbeddingsMerge.ADD
         parts[name] = kinds[name](stack.num_layers, **options)
         _fill_stack(parts[name], model, stack, max_length)
     if len(epsilons) > 1:
         refuse(sorted(epsilons), "one epsilon of all norms")
-    _fill_head(parts["decoder"], model)
-    if len(stacks) == 2:
-        spec = specs.TransformerSpec(parts["encoder"], parts["decoder"])
-        spec.config.add_source_eos = True
+    if "decoder" not in stacks:
+        pooler = _pooler(model)
+        spec = specs.TransformerEncoderModelSpec(parts["encoder"], pooler is not None)
+        if pooler is not None:
+            _fill_linear(spec.pooler_dense, pooler)
     else:
-        spec = specs.TransformerDecoderModelSpec(parts["decoder"])
+        _fill_head(parts["decoder"], model)
+        if len(stacks) == 2:
+            spec = specs.TransformerSpec(parts["encoder"], parts["decoder"])
+            spec.config.add_source_eos = True
+        else:
+            spec = specs.TransformerDecoderModelSpec(parts["decoder"])
     (spec.config.layer_norm_epsilon,) = epsilons
     return spec
 
 
-def _stacks(model):
+def stacks_of(model):
+    """Return the encoder and the decoder of a model by name, or the one that it has."""
     if isinstance(model, CausalLanguageModel) and model.memory is None:
         return {"decoder": model.depth}
     if isinstance(model, EncoderDecoder):
         return {"encoder": model.encoder, "decoder": model.decoder}
-    kinds = "an `EncoderDecoder` or a `CausalLanguageModel`, of text and without a memory"
+    is_text = isinstance(model, Classifier) and model.image_shape is None
+    if is_text and model.num_classes is not None:
+        refuse(model, "the features of a `Classifier` without classes")
+    if is_text or isinstance(model, MaskedLanguageModel):
+        return {"encoder": model.encoder}
+    kinds = "models of text without a memory, with an encoder, a decoder or both"
     refuse(model, kinds)
+
+
+def _pooler(model):
+    """Return the layer after the first position of an encoder's output; None for none."""
+    pooler = getattr(model, "pooler", None)
+    if pooler is None:
+        return None
+    is_dense = type(pooler) is keras.layers.Dense and pooler.activation is keras.activations.tanh
+    if not is_dense or model.pooling != "first":
+        refuse(pooler, "a `Dense` layer with tanh after the first position as pooler")
+    return pooler
 
 
 def _options(name, stack, max_length):
@@ -72,6 +103,11 @@ def _fill_stack(spec, model, stack, max_length):
     embedding = _embedding(model, stack)
     table = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
     table.weight = _array(embedding.table)
+    segment = getattr(model, "segment", None)
+    if segment is not None:
+        if embedding.scaled:
+            refuse(embedding, "segments beside tokens with `scaled=False`")
+        spec.embeddings[1].weight = _array(segment.table)
     spec.scale_embeddings = bool(embedding.scaled)
     if getattr(model, "norm", None) is not None:
         _fill_norm(spec.layernorm_embedding, _norm(model, stack))
@@ -100,7 +136,7 @@ def _embedding(model, stack):
 
 
 def _norm(model, stack):
-    return model.target_norm if stack is model.decoder else model.norm
+    return model.target_norm if stack is getattr(model, "decoder", None) else model.norm
 
 
 def _fill_block(spec, block):
