@@ -13,8 +13,8 @@ from .json_text import encode, quote
 from .predict import predict
 from .tensors import check_tensors
 
-_EOS = 3  # of the tokenizers of keras_attn
-_OPTIONAL = ("text", "token_ids", "top_k", "top_p", "seed")  # keys that may be null
+_EOS = 3  # of the tokenizers of keras_attn; of exports without a signature `end_tokens`
+_OPTIONAL = ("text", "token_ids", "top_k", "top_p", "seed", "end_tokens")  # keys that may be null
 # Signatures that give the state before the first token: of a memory, of a stream without end.
 _STARTS = ("initial_memory", "initial_state")
 _MAX_CONTEXT = 64  # tokens that are decoded before a new one: its text may depend on them
@@ -26,7 +26,8 @@ class StreamRequest:
 
     At `temperature` 0 each token is the most likely one. Above 0 a token is drawn from the `top_k`
     most likely ones, and of these from the smallest set whose probability reaches `top_p`.
-    Generation ends after a token of `end_tokens` or after `max_tokens`.
+    Generation ends after a token of `end_tokens`, by default those of the export, or after
+    `max_tokens`.
     """
 
     text: str | None = None
@@ -36,7 +37,7 @@ class StreamRequest:
     top_k: int | None = None
     top_p: float | None = None
     seed: int | None = None
-    end_tokens: list = dataclasses.field(default_factory=lambda: [_EOS])
+    end_tokens: list | None = None
 
     @classmethod
     def read(cls, document):
@@ -87,6 +88,9 @@ def stream_tokens(servable, request, limits, request_context):
     check_tensors({"token_ids": ids[None]}, limits)
     random = np.random.default_rng(request.seed)
     state = run(_start_of(servable), batch_size=np.int32(1))
+    ends = request.end_tokens
+    if ends is None:
+        ends = _end_tokens(run, servable)
     context, unread = ids.tolist(), ids
     has_lengths = "lengths" in servable.signatures["step"].inputs
     has_text = "detokenize" in servable.signatures
@@ -99,7 +103,7 @@ def stream_tokens(servable, request, limits, request_context):
         if has_text:
             event["text"] = _added_text(run, context, token)
         yield event
-        if token in request.end_tokens:
+        if token in ends:
             yield {"finish_reason": "end_token"}
             return
         context, unread = [*context[-_MAX_CONTEXT:], token], np.array([token], np.int32)
@@ -109,6 +113,13 @@ def stream_tokens(servable, request, limits, request_context):
 def _start_of(servable):
     """Return the name of the signature that gives the first state."""
     return next((name for name in _STARTS if name in servable.signatures), _STARTS[0])
+
+
+def _end_tokens(run, servable):
+    """Return the tokens that end a text, as the export names them."""
+    if "end_tokens" not in servable.signatures:
+        return [_EOS]
+    return run("end_tokens", batch_size=np.int32(1))["token_ids"][0].tolist()
 
 
 def _check_signatures(servable, request):
@@ -157,8 +168,9 @@ def _is_kept(logits, top_k, top_p):
 
 def _added_text(run, context, token):
     """Return the characters that a token adds to the text of those before it."""
-    rows = np.array([[*context, 0], [*context, token]], np.int32)  # 0 is padding
-    before, after = run("detokenize", token_ids=rows)["text"]
+    # One row a run: the tokenizer may lack an id of padding.
+    rows = (np.array([row], np.int32) for row in (context, [*context, token]))
+    before, after = (run("detokenize", token_ids=row)["text"][0] for row in rows)
     return after[len(before) :].decode(errors="replace")
 
 

@@ -58,9 +58,9 @@ trained.fit(streams, epochs=2, verbose=2)
 """
 ## An export without state
 
-The export has two functions. `initial_memory` gives the memory before the first segment, `step`
-reads a segment and returns logits and the next memory. The caller holds the memory, so one copy of
-the model reads any number of texts at once, and any server can answer the next call.
+Two functions of the export are enough: `initial_memory` gives the memory before the first segment,
+and `step` reads a segment and returns logits and the next memory. The caller holds the memory, so
+one copy of the model reads any number of texts at once, and any server can answer the next call.
 """
 
 version = export.saved_model(model, out / "reader")

@@ -62,7 +62,7 @@ class RestClient(Client):
         top_k=None,
         top_p=None,
         seed=None,
-        end_tokens=(3,),
+        end_tokens=None,
     ):
         """Yield each `Token` as soon as the server has generated it.
 
@@ -78,7 +78,8 @@ class RestClient(Client):
             top_p: float in (0, 1]. Draw from the smallest set of most likely tokens with this
                 probability; None for all.
             seed: int. The same seed gives the same text.
-            end_tokens: list of ints. A token of these is the last one.
+            end_tokens: list of ints. A token of these is the last one. None for those of the
+                export.
 
         Raises:
             ClientError: if there is no answer, the server refuses, or the stream breaks off.
@@ -90,7 +91,7 @@ class RestClient(Client):
             "top_k": top_k,
             "top_p": top_p,
             "seed": seed,
-            "end_tokens": list(end_tokens),
+            "end_tokens": None if end_tokens is None else list(end_tokens),
         }
         body = _json_body(content)
 

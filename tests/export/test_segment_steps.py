@@ -89,7 +89,7 @@ def test_the_session_loader_gives_the_same_logits(exported, whole):
 
 
 def test_signatures_are_named_and_dynamic(signatures):
-    assert set(signatures) == {"initial_memory", "step", "serving_default"}
+    assert set(signatures) == {"initial_memory", "step", "end_tokens", "serving_default"}
     inputs = signatures["step"].structured_input_signature[1]
     assert {name: (x.dtype, x.shape.as_list()) for name, x in inputs.items()} == {
         "token_ids": (tf.int32, [None, None]),
@@ -161,5 +161,39 @@ def test_text_becomes_tokens_and_back(model):
     found = steps.detokenize([[5, 4, 3, 7], [4, 0, 0, 0]])["text"]  # 3 ends a text
     assert found.numpy().tolist() == [b"bad", b"a"]
     assert sorted(steps.signatures) == [
-        *("detokenize", "initial_memory", "serving_default", "step", "tokenize")
+        *("detokenize", "end_tokens", "initial_memory", "serving_default", "step", "tokenize")
     ]
+
+
+def test_a_tokenizer_without_an_id_of_padding_reads_and_writes_text(model):
+    """Such as that of GPT-2, in which id 0 is a letter."""
+    tokenizer = text.Characters("abcdefghijklm")
+    tokenizer.pad_id, tokenizer.eos_id, tokenizer.template = None, 7, text.Template(end=(7,))
+    steps = export.SegmentSteps(model, tokenizer)
+    outputs = steps.tokenize(["bac", "a"])
+    rows = zip(outputs["token_ids"].numpy(), outputs["lengths"].numpy(), strict=True)
+    assert [row[:n].tolist() for row, n in rows] == [[5, 4, 6], [4]]
+    found = steps.detokenize([[5, 7, 4, 6], [4, 7, 7, 7]])["text"]
+    assert found.numpy().tolist() == [b"bac", b"a"]
+
+
+def test_end_tokens_are_those_of_the_tokenizer_or_given(model):
+    tokenizer = text.Characters("abcdefghijklm")
+    found = {
+        "default": export.SegmentSteps(model),
+        "given": export.SegmentSteps(model, tokenizer, eos_id=[5, 7]),
+    }
+    tokenizer.eos_id = 7
+    found["tokenizer"] = export.SegmentSteps(model, tokenizer)
+    tokenizer.eos_id = None
+    found["none"] = export.SegmentSteps(model, tokenizer)
+    ends = {name: steps.end_tokens(2)["token_ids"].numpy() for name, steps in found.items()}
+    expected = {"default": [3], "given": [5, 7], "tokenizer": [7], "none": [-1]}
+    assert {name: rows.tolist() for name, rows in ends.items()} == {
+        name: [row, row] for name, row in expected.items()
+    }
+
+
+def test_detokenize_leaves_out_the_end_tokens(model):
+    steps = export.SegmentSteps(model, text.Characters("abcdefghijklm"), eos_id=[5, 7])
+    assert steps.detokenize([[4, 5, 6, 7, 3, 4]])["text"].numpy().tolist() == [b"aca"]

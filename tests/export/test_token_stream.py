@@ -35,7 +35,9 @@ def test_an_export_reads_ten_windows_as_the_whole_pass(tmp_path):
     assert command.main([*arguments, "--stream"]) == 0
     directory = tmp_path / "stream" / "1"
     signatures = tf.saved_model.load(str(directory)).signatures
-    assert set(signatures) == {"initial_state", "step", "serving_default"}
+    assert set(signatures) == {"initial_state", "step", "end_tokens", "serving_default"}
+    ends = signatures["end_tokens"](batch_size=tf.constant(2))["token_ids"]
+    assert ends.numpy().tolist() == [[3], [3]]
     state, logits, start = signatures["initial_state"](batch_size=tf.constant(B)), [], 0
     for length in (3, 9, *[1] * (T - 12)):
         tokens = tf.constant(IDS[:, start : start + length])

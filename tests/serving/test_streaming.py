@@ -266,6 +266,24 @@ def test_an_export_of_a_stream_streams_ids(tmp_path):
     assert sum(e["log_probability"] for e in events) == pytest.approx(float(score[0]), rel=1e-4)
 
 
+@pytest.mark.slow
+def test_a_stream_ends_at_the_end_tokens_of_its_export(tmp_path):
+    attention = layers.MultiHeadAttention(2, 4, pattern=patterns.Sinks(2, 5), position="rotary")
+    block = layers.TransformerBlock(attention, layers.FeedForward(9))
+    model = models.CausalLanguageModel(layers.TokenEmbedding(17, 8), depth.Stack([block]))
+    oracles.scramble(model, scale=0.8)
+    whole, _ = generation.generate(model, [[5, 9, 4]], max_length=12, eos_id=-1)
+    whole = whole[0].numpy().tolist()
+    end = whole[3]
+    path = export.saved_model(model, tmp_path, stream=True, eos_id=[16, end])
+    servable = Servable("stream", 1, path)
+    *events, last = stream(servable, token_ids=[5, 9, 4], max_tokens=12)
+    servable.close()
+    read = [event["token_id"] for event in events]
+    assert read == whole[: len(read)] and read[-1] in (16, end) and len(read) < 12
+    assert last == {"finish_reason": "end_token"}
+
+
 @pytest.fixture
 def started(start_server, tmp_path):
     streaming_model.export(tmp_path / "steps" / "1")

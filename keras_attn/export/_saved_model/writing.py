@@ -1,6 +1,7 @@
 """Export a model as a SavedModel that TensorFlow Serving runs."""
 
 import contextlib
+import functools
 
 import tensorflow as tf
 
@@ -91,12 +92,14 @@ def saved_model(
             memory_length (int32, [B]) -> logits (float32, [B, T, V]), memory, memory_length
         tokenize: text (string, [B]) -> token_ids (int32, [B, T]), lengths (int32, [B])
         detokenize: token_ids (int32, [B, T]) -> text (string, [B])
+        end_tokens: batch_size (int32, []) -> token_ids (int32, [B, E])
 
     Causal model with `stream=True`, whose state is constant in size:
 
         initial_state: batch_size (int32, []) -> key, value, index
         step: token_ids (int32, [B, T]), key, value (float32, [B, L, N, M, H]), index (int32, [])
             -> logits (float32, [B, T, V]), key, value, index
+        end_tokens: batch_size (int32, []) -> token_ids (int32, [B, E])
 
     A model that reads states, as `gtrxl`, has states (float32, [B, T, ...]) in place of token_ids
     and the outputs of its heads in place of logits. Model of images:
@@ -189,13 +192,14 @@ def _module(model, tokenizer, strategy, ends, bos_id, stream, labels):
         return TextClassifier(model, tokenizer, labels, ends[1])
     if isinstance(model, MaskedLanguageModel) and None not in (tokenizer, labels):
         return TextTagger(model, tokenizer, labels, ends[1])
+    eos_id = ends[-1]
     wanted = "None, but for classes of texts or words with a `tokenizer`"
     check_that(labels is None, wanted, labels=labels)
     kind, make = None, None
     if stream:
-        kind, make = "A stream", TokenStream
+        kind, make = "A stream", functools.partial(TokenStream, eos_id=eos_id)
     elif has_memory(model) and not isinstance(model, SequenceModel):
-        return SegmentSteps(model, tokenizer)
+        return SegmentSteps(model, tokenizer, eos_id)
     elif has_memory(model):
         kind, make = "A model of states", SegmentSteps
     elif isinstance(model, MaskedLanguageModel):

@@ -55,6 +55,17 @@ def ends_of(eos_id, tokenizer=None):
     return end_tokens(default if eos_id is None else eos_id)
 
 
+def end_signature(ends):
+    """Return the function `end_tokens` of a model that a client runs step by step."""
+
+    def end_tokens(batch_size):
+        """Return `token_ids` [B, E]: the tokens that end each of `batch_size` rows, or -1."""
+        return {"token_ids": tf.tile(tf.constant([ends], tf.int32), [batch_size, 1])}
+
+    rows = [tf.TensorSpec([], tf.int32, "batch_size")]
+    return tf.function(end_tokens, rows, autograph=False)
+
+
 def unify_ends(ids, ends, eos_id):
     """Replace every token of `ends` by `eos_id`, at which a tokenizer ends a text."""
     for token in ends:

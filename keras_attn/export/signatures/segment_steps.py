@@ -5,6 +5,8 @@ import tensorflow as tf
 from keras_attn.export.checks import check_padding, check_vocabularies
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
+    end_signature,
+    ends_of,
     length_mask,
     mask_ids,
     of_text,
@@ -20,11 +22,13 @@ class SegmentSteps(ModelFunctions):
     server serves any number of texts. Memory and logits are float32 under every dtype policy. A
     model of states (`SequenceModel`) has `states` in place of `token_ids`, and the outputs of its
     heads in place of the logits. With a tokenizer there are `tokenize` and `detokenize` too, by
-    which a server streams text.
+    which a server streams text. `end_tokens` of a model of tokens gives those that end a text.
 
     Args:
         model: a model with a memory: a `CausalLanguageModel` or a `SequenceModel`.
         tokenizer: from `keras_attn.text`, of a model of tokens; None for none.
+        eos_id: int, or a list of several. The token that ends a text, by default that of the
+            tokenizer, or 3; -1 for none.
 
     Raises:
         ValueError: if the tokenizer does not fit the model.
@@ -44,13 +48,18 @@ class SegmentSteps(ModelFunctions):
     Reference: [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.2.
     """
 
-    def __init__(self, model, tokenizer=None):
+    def __init__(self, model, tokenizer=None, eos_id=None):
         super().__init__(model)
-        self.tokenizer = tokenizer
+        self.tokenizer, self._more = tokenizer, {}
+        name = "token_ids" if "token_ids" in model.input else "states"
+        if name == "token_ids":
+            has_no_end = tokenizer is not None and tokenizer.eos_id is None
+            ends = ends_of(-1 if has_no_end and eos_id is None else eos_id, tokenizer)
+            self.end_tokens = self._more["end_tokens"] = end_signature(ends)
         if tokenizer is not None:
             check_vocabularies(model, tokenizer)
-            self.tokenize, self.detokenize = _text_functions(tokenizer)
-        name = "token_ids" if "token_ids" in model.input else "states"
+            self.tokenize, self.detokenize = _text_functions(tokenizer, ends)
+            self._more.update(tokenize=self.tokenize, detokenize=self.detokenize)
         pad_id = check_padding(model) if name == "token_ids" else None
         segment, memory_input = model.input[name], model.input["memory"]
 
@@ -94,26 +103,28 @@ class SegmentSteps(ModelFunctions):
 
     @property
     def signatures(self):
-        initial, step = self.initial_memory, self.step
-        signatures = {"initial_memory": initial, "step": step, "serving_default": step}
-        if self.tokenizer is not None:
-            signatures.update(tokenize=self.tokenize, detokenize=self.detokenize)
-        return signatures
+        own = {"initial_memory": self.initial_memory, "step": self.step}
+        return {**own, **self._more, "serving_default": self.step}
 
 
-def _text_functions(tokenizer):
+def _text_functions(tokenizer, ends):
     """Return the functions `tokenize` and `detokenize`."""
 
     def tokenize(text):
         """Map strings [B] to `token_ids` [B, T], without the end token, and `lengths` [B]."""
         token_ids, lengths = tokenizer.encode(text)
         lengths -= len(tokenizer.template.end)
-        return {"token_ids": mask_ids(token_ids, lengths), "lengths": lengths}
+        return {"token_ids": mask_ids(token_ids, lengths, tokenizer.fill_id), "lengths": lengths}
 
     def detokenize(token_ids):
         """Map ids [B, T] to `text` [B]: of all tokens, also of those after an end token."""
-        is_end = token_ids == tokenizer.eos_id
-        return {"text": tokenizer.decode(tf.where(is_end, tokenizer.pad_id, token_ids))}
+        is_text = tf.ones_like(token_ids, tf.bool)
+        for token in {*ends, tokenizer.eos_id} - {None}:
+            is_text &= token_ids != token
+        # What fills a row after its last token of text ends it, or is padding.
+        fill = tokenizer.fill_id if tokenizer.eos_id is None else tokenizer.eos_id
+        rows = tf.ragged.boolean_mask(token_ids, is_text).to_tensor(fill)
+        return {"text": tokenizer.decode(rows)}
 
     ids = [tf.TensorSpec([None, None], tf.int32, "token_ids")]
     return of_text(tokenize), tf.function(detokenize, ids, autograph=False)

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from keras_attn.export.signatures.model_functions import ModelFunctions
+from keras_attn.export.signatures.model_functions import ModelFunctions, end_signature, ends_of
 
 
 class TokenStream(ModelFunctions):
@@ -12,12 +12,15 @@ class TokenStream(ModelFunctions):
 
     The state has the same size after any number of tokens: the keys and values that the pattern
     keeps, float32 (B, L, N, M, H) for L layers, and `index`, the number of tokens so far. A call
-    reads one token or several, as many in each row, without padding.
+    reads one token or several, as many in each row, without padding. `end_tokens` gives the tokens
+    after which a client that generates stops.
 
     Args:
         model: a `CausalLanguageModel` without a memory, whose layers have equal heads and a pattern
             with a cache of fixed size, such as `Sinks` or `Local`, and whose positions have no
             limit.
+        eos_id: int, or a list of several. The token that ends a sequence, by default 3; -1 for
+            none.
 
     Raises:
         ValueError: if a cache would grow with the stream, or the layers' caches differ in shape.
@@ -37,7 +40,7 @@ class TokenStream(ModelFunctions):
     Reference: [Xiao et al., 2023](https://arxiv.org/abs/2309.17453), section 3.2.
     """
 
-    def __init__(self, model):
+    def __init__(self, model, eos_id=None):
         super().__init__(model)
         sizes = _cache_sizes(model)
 
@@ -67,11 +70,12 @@ class TokenStream(ModelFunctions):
         rows = [tf.TensorSpec([], tf.int32, "batch_size")]
         self.initial_state = tf.function(initial_state, rows, autograph=False)
         self.step = tf.function(step, inputs, autograph=False)
+        self.end_tokens = end_signature(ends_of(eos_id))
 
     @property
     def signatures(self):
-        initial, step = self.initial_state, self.step
-        return {"initial_state": initial, "step": step, "serving_default": step}
+        own = {"initial_state": self.initial_state, "step": self.step}
+        return {**own, "end_tokens": self.end_tokens, "serving_default": self.step}
 
 
 def _cache_sizes(model):
