@@ -10,20 +10,44 @@ from keras_attn.convert.hugging_face.conversion import from_hugging_face
 from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.convert.hugging_face.writing import to_hugging_face
 from keras_attn.models import Classifier
+from keras_attn.ops.atomic_files import atomic_file
 
 
 def convert(folder, path, export=None):
-    """Convert a folder to a `.keras` file, and write a SavedModel if `export` is a path."""
+    """Convert a folder to a `.keras` file, and write a SavedModel if `export` is a path.
+
+    The file appears complete or not at all: a process that is killed leaves an earlier one whole.
+    """
     if not path.endswith(".keras"):
         raise ValueError(f"The file to write must end in .keras. Received: path={path!r}.")
+    if os.path.isdir(path):
+        raise ValueError(f"The file to write is a directory. Received: path={path!r}.")
+    _check_parent(path)
+    if export is not None:
+        from keras_attn.export.versions import free_version
+
+        _check_parent(free_version(export))
     model, tokenizer = from_hugging_face(folder)
-    model.save(path)
+    with atomic_file(path) as temporary:
+        model.save(temporary)
     print(f"{path}: {type(model).__name__} of {model.count_params():,} weights")
     if export is not None:
         from keras_attn.export import saved_model  # needs TensorFlow, unlike the conversion
 
         print(saved_model(model, export, **_export_options(folder, model, tokenizer)))
     return 0
+
+
+def _check_parent(path):
+    """Refuse a path, before anything slow, in whose directory nothing can be written."""
+    parent = os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(parent):
+        parent = os.path.dirname(parent)
+    if not os.path.isdir(parent) or not os.access(parent, os.W_OK):
+        raise ValueError(
+            f"Nothing can be written in {parent!r}: it is no directory, or not yours to change. "
+            f"Received: path={path!r}."
+        )
 
 
 def _export_options(folder, model, tokenizer):

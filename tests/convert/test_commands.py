@@ -2,21 +2,27 @@
 
 import importlib.util
 import json
+import os
 import pathlib
 import shutil
+import signal
+import time
 
 import checkpoint_folders
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from fork_server import ForkedPython
 from safetensors.numpy import load_file
+from servers import environment
 
 from keras_attn.convert import from_hugging_face
 from keras_attn.convert.__main__ import main
 from keras_attn.convert.hugging_face.tensor_files import SINGLE
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
 from keras_attn.export import inspect
+from keras_attn.export.versions import find_versions
 from keras_attn.generation import generate
 
 GOLDEN_IDS = pathlib.Path(__file__).parent / "golden_ids"
@@ -77,6 +83,68 @@ def test_an_export_of_a_folder_reads_texts(tmp_path):
         whole = tokenizer.decode(tf.concat([ids, new], axis=1)).numpy()[0]
         assert whole == text.encode() + alone["continuation"].numpy()[0]
         np.testing.assert_allclose(both["score"][row], scores[0], rtol=1e-4)
+
+
+def killed_when(appears, *arguments):
+    """Run the command in a process, and kill it as soon as a condition holds."""
+    with open(os.devnull, "wb") as nothing:
+        command = ("-m", "keras_attn.convert", *map(str, arguments))
+        process = ForkedPython(*command, environment=environment(), stdout=nothing, stderr=nothing)
+        while not appears():
+            assert process.poll() is None, "it ended before"
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        return process.wait(timeout=60)
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_the_earlier_file_whole(tmp_path):
+    config, weights, _ = checkpoint_folders.load_golden("gpt2")
+    big = checkpoint_folders.with_vocabulary(config, weights, 500_000)  # takes a while to write
+    folder = checkpoint_folders.write_folder(tmp_path / "gpt2", *big)
+    out, partial = tmp_path / "out/model.keras", tmp_path / "out/model.partial.keras"
+    out.parent.mkdir()
+    out.write_bytes(b"earlier")
+    assert killed_when(partial.exists, folder, out) == -signal.SIGKILL
+    assert out.read_bytes() == b"earlier"
+    assert main([str(folder), str(out)]) == 0
+    assert os.listdir(out.parent) == [out.name]
+    assert keras.models.load_model(out).embedding.vocabulary_size == 500_000
+
+
+@pytest.mark.slow
+def test_a_killed_export_leaves_no_version(folder, tmp_path):
+    out, exports = tmp_path / "out/model.keras", tmp_path / "exports"
+    code = killed_when(lambda: [*exports.glob(".1.*/*")], folder, out, "--export", exports)
+    assert code == -signal.SIGKILL
+    assert keras.models.load_model(out) is not None
+    assert find_versions(exports) == {}
+
+
+def test_folders_and_files_that_do_not_fit_are_refused_in_one_sentence(folder, tmp_path, capsys):
+    whole, out = pathlib.Path(folder), str(tmp_path / "model.keras")
+    (tmp_path / "empty").mkdir()
+    shutil.copytree(whole, tmp_path / "cut")
+    weights = tmp_path / "cut/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-50])
+    (tmp_path / "full.keras").mkdir()
+    (tmp_path / "file").write_text("")
+    cases = [
+        ([tmp_path / "nowhere", out], "The folder does not exist."),
+        (["", out], "The folder does not exist. Received: folder=''."),
+        ([tmp_path / "empty", out], "The folder has no file 'config.json'"),
+        ([tmp_path / "cut", out], "'model.safetensors' is cut or damaged"),
+        ([whole / "config.json", out], "The path is that of a file, not of a folder."),
+        ([folder, tmp_path / "full.keras"], "The file to write is a directory."),
+        ([folder, tmp_path / "file/model.keras"], f"Nothing can be written in '{tmp_path}/file'"),
+        ([folder, out, "--export", tmp_path / "file"], "path of the versions must be a directory"),
+        ([folder, out, "--export", tmp_path / "file/x"], "Nothing can be written in"),
+    ]
+    for arguments, sentence in cases:
+        assert main([*map(str, arguments)]) == 2
+        error = capsys.readouterr().err
+        assert sentence in error and error.count("\n") == 1, error
+    assert not pathlib.Path(out).exists()
 
 
 @pytest.mark.parametrize(

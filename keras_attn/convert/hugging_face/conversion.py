@@ -58,8 +58,10 @@ def from_hugging_face(folder, **overrides):
 
 def family_of(folder):
     """Return the configuration of a folder and its family; refuse others."""
-    if not os.path.isdir(folder):
+    if not os.path.exists(folder):
         refuse("The folder does not exist.", folder)
+    if not os.path.isdir(folder):
+        refuse("The path is that of a file, not of a folder.", folder)
     config = Config(folder)
     model_type = config.get("model_type")
     if model_type not in FAMILIES:
