@@ -32,6 +32,12 @@ class Call:
     reads_input: bool
 
     @property
+    def value(self):
+        """The values of an attention layer: by default its queries."""
+        value = self.arguments.get("value")
+        return self.arguments["query"] if value is None else value
+
+    @property
     def repeats(self):
         """Number of times that the call runs: a loop that may end early is recorded once."""
         return max([getattr(layer, "max_steps", 1) for layer in self.inside], default=1)

@@ -13,10 +13,11 @@ from keras_attn.explain.memory import (
     variable_bytes,
 )
 from keras_attn.explain.products import own_kernels, own_weights, products_of
+from keras_attn.explain.reach import Reach, most_keys, reach_of
 from keras_attn.layers import MultiHeadAttention
 
 
-def layer_costs(model, calls):
+def layer_costs(model, calls, length):
     """Return a list of the `LayerCost`s of all layers with weights or products."""
     totals = {}
     for call in calls:
@@ -26,13 +27,31 @@ def layer_costs(model, calls):
         numbers = [call.repeats * x for x in (*flops, held.kept, held.scores, cache)]
         before = totals.get(id(call.layer), [0] * len(numbers))
         totals[id(call.layer)] = [x + y for x, y in zip(before, numbers, strict=True)]
+    keys = {id(c.layer): most_keys(c.layer.pattern, length) for c in self_attention(calls)}
     found, order = [], {key: place for place, key in enumerate(totals)}
     for layer, parameters in _parameters(model):
         numbers = totals.get(id(layer), ())
         if parameters or any(numbers):
-            cost = LayerCost(layer.path or layer.name, _kind(layer), parameters, *numbers)
+            numbers = numbers or [0] * 5
+            most = keys.get(id(layer))
+            cost = LayerCost(layer.path or layer.name, _kind(layer), parameters, *numbers, most)
             found.append((order.get(id(layer), len(order)), cost))
     return [cost for _, cost in sorted(found, key=lambda pair: pair[0])]
+
+
+def self_attention(calls):
+    """Return the calls of attention layers to their own sequence."""
+    layers = [call for call in calls if isinstance(call.layer, MultiHeadAttention)]
+    return [c for c in layers if c.layer.pattern.causal or c.arguments["query"] is c.value]
+
+
+def reach(calls, length):
+    """Return the `Reach` of the decoder's layers, or of the encoder's if there is no other."""
+    found = self_attention(calls)
+    found = [call for call in found if call.layer.pattern.causal] or found
+    patterns = [call.layer.pattern for call in found for _ in range(call.repeats)]
+    steps = sum(call.repeats for call in calls if any(products_of(call)))
+    return reach_of(patterns, length, steps) if patterns else Reach(None, None, steps)
 
 
 def memory_cost(model, calls, batch_size, optimizer):

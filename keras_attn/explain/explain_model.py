@@ -7,7 +7,7 @@ import keras
 from keras_attn import models
 from keras_attn.compat.unallocated import without_values
 from keras_attn.explain.calls import record_calls
-from keras_attn.explain.costs import layer_costs, memory_cost, notes, shortages
+from keras_attn.explain.costs import layer_costs, memory_cost, notes, reach, shortages
 from keras_attn.explain.explanation import Explanation
 from keras_attn.explain.inputs import symbolic_inputs
 from keras_attn.layers import MultiHeadAttention
@@ -48,7 +48,8 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
         >>> costs.total.parameters
         2349056
 
-    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 1.
+    Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 1; paths of factors:
+        [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
     """
     check_sizes(length=length, batch_size=batch_size)
     if memory is not None:
@@ -62,7 +63,8 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
             f"Received: a model {name!r} without one."
         )
     cost = memory_cost(model, calls, batch_size, optimizer)
-    found = layer_costs(model, calls), cost, [*notes(calls), *shortages(cost, memory)]
+    sentences = [*notes(calls), *shortages(cost, memory)]
+    found = layer_costs(model, calls, length), cost, reach(calls, length), sentences
     return Explanation(name, length, batch_size, *found)
 
 

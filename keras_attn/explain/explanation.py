@@ -3,6 +3,8 @@
 import dataclasses
 import re
 
+from keras_attn.explain.reach import Reach
+
 
 @dataclasses.dataclass(frozen=True)
 class LayerCost:
@@ -16,6 +18,7 @@ class LayerCost:
         activation_bytes: int. Kept for the backward pass; of recomputed layers, while they are.
         score_bytes: int. The part of them that is matrices of scores.
         cache_bytes: int. Of keys and values, or sums, for decoding.
+        most_keys: int. The most keys that a query may attend to; None where that is not known.
     """
 
     path: str
@@ -26,9 +29,10 @@ class LayerCost:
     activation_bytes: int = 0
     score_bytes: int = 0
     cache_bytes: int = 0
+    most_keys: int | None = None
 
 
-NUMBERS = [field.name for field in dataclasses.fields(LayerCost)][2:]
+NUMBERS = [field.name for field in dataclasses.fields(LayerCost)][2:-1]
 COLUMNS = {
     "parameters": "parameters",
     "forward_flops": "FLOPs forward",
@@ -68,6 +72,7 @@ class Explanation:
         length, batch_size: ints. Of the inputs.
         layers: list of the `LayerCost`s of the layers, in the order of their first calls.
         memory: `MemoryCost`.
+        reach: `Reach`.
         notes: list of str. What is not counted, and what will not fit.
     """
 
@@ -76,6 +81,7 @@ class Explanation:
     batch_size: int
     layers: list
     memory: MemoryCost
+    reach: Reach
     notes: list
 
     @property
@@ -86,11 +92,12 @@ class Explanation:
 
     def to_dict(self):
         """Return the costs as a dict of numbers, strings, lists and dicts."""
-        return {**dataclasses.asdict(self), "total": dataclasses.asdict(self.total)}
+        more = {"total": dataclasses.asdict(self.total), "reach": self.reach._asdict()}
+        return {**dataclasses.asdict(self), **more}
 
     def __str__(self):
         title = f"{self.model}: length {self.length:,}, batch of {self.batch_size:,}"
-        rows = [["layer", *COLUMNS.values()]]
+        rows = [["layer", *COLUMNS.values(), "keys"]]
         rows += [_row(kind, cost, count) for kind, cost, count in self._groups()]
         rows.append(_row("in all", self.total, 1))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -107,6 +114,8 @@ class Explanation:
         )
         yield f"weights {weights}, gradients {gradients}, optimizer {optimizer}"
         yield f"a training step takes about {in_bytes(memory.training)}"
+        field, path, steps = ("unknown" if x is None else f"{x:,}" for x in self.reach)
+        yield f"receptive field {field}, longest path {path}, sequential operations {steps}"
         decoding = f"decoding takes about {in_bytes(memory.decoding)}"
         yield f"{decoding}, and reads {in_bytes(memory.per_token)} for each token"
 
@@ -125,6 +134,7 @@ class Explanation:
 def _row(kind, cost, count):
     numbers = {name: count * getattr(cost, name) for name in COLUMNS}
     values = [in_bytes(n) if name.endswith("bytes") else short(n) for name, n in numbers.items()]
+    values.append("" if cost.most_keys is None else f"{cost.most_keys:,}")
     return [f"{count} x {kind}" if count > 1 else kind, *values]
 
 

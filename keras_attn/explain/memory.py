@@ -85,10 +85,9 @@ def _of_feed_forward(call, layer, rows):
 
 def cache_bytes(call):
     """Return the bytes of the keys and values that decoding keeps, and reads at each step."""
-    layer, given = call.layer, call.arguments
-    query, value = given["query"], given.get("value")
+    layer, query, value = call.layer, call.arguments["query"], call.value
     if not layer.pattern.causal:
-        if value is None or value is query:
+        if value is query:
             return 0  # an encoder's
         numbers = math.prod(value.shape[:2]) * layer.num_key_value_heads
         return numbers * (layer.key_dim + layer.value_dim) * item_size(layer.compute_dtype)

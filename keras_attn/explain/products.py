@@ -68,8 +68,7 @@ def _backward(call, products, is_trainable):
 def attention_inputs(call):
     """Return symbolic `AttentionInputs` of the call of an attention layer, its plan and pattern."""
     layer, given = call.layer, call.arguments
-    query = given["query"]
-    value = query if given.get("value") is None else given["value"]
+    query, value = given["query"], call.value
     (batch, length, _), num_keys = query.shape, value.shape[1]
     heads = batch, layer.num_heads
 
@@ -134,8 +133,7 @@ def _num_first(call):
 def _of_projections(call):
     """Return the `Products` with the kernels of an attention layer, and with low-rank updates."""
     layer, given = call.layer, call.arguments
-    query = given["query"]
-    value = query if given.get("value") is None else given["value"]
+    query, value = given["query"], call.value
     key = value if given.get("key") is None else given["key"]
     rows = {name: math.prod(x.shape[:2]) for name, x in (("query", query), ("value", value))}
     rows |= {"key": rows["value"], "gate": rows["query"], "output": rows["query"]}

@@ -149,3 +149,30 @@ def test_what_does_not_fit_is_named():
     assert not keras_attn.explain("transformer_tiny", 32, memory=24e9).notes
     with pytest.raises(ValueError, match="`memory` must be a number.* Received: memory='24 GB'"):
         keras_attn.explain("transformer_tiny", 32, memory="24 GB")
+
+
+def reach_of(*given, length=37):
+    x = inputs = keras.Input((None, 8))
+    for pattern in given:
+        x = layers.MultiHeadAttention(2, 4, pattern=pattern)(x, x)
+    return keras_attn.explain(keras.Model(inputs, x), length)
+
+
+def test_windows_reach_further_layer_by_layer():
+    """Table 1 of Vaswani et al.: a path of n / r layers, where a dense layer needs one."""
+    window = patterns.Local(5)
+    costs = reach_of(window, window, window)
+    assert [layer.most_keys for layer in costs.layers] == [5, 5, 5]
+    assert costs.reach == (1 + 3 * 4, 36 // 4, 3)
+    assert reach_of("dense").reach == reach_of("causal").reach == (37, 1, 1)
+
+
+def test_two_factors_connect_all_positions():
+    """Section 4.2 of Child et al.: p + 1 positions, both ends included, for p = 2 factors."""
+    factors = patterns.Strided(6, "column"), patterns.Strided(6, "local")
+    assert reach_of(*factors).reach == (37, 2, 2)
+
+
+def test_the_reach_of_a_very_long_input_is_not_known():
+    costs = reach_of(patterns.Local(5), length=4099)
+    assert costs.reach.receptive_field is None and "receptive field unknown" in str(costs)
