@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.models import assembly
-from keras_attn.models.end_mask import EndIsPadding, last_index
+from keras_attn.models.end_mask import EndIsPadding, last_of
 from keras_attn.models.model import Model
 from keras_attn.ops.checks import check_choice, check_sizes
 
@@ -145,10 +145,10 @@ class _Pool(keras.layers.Layer):
     def call(self, x, mask=None):
         if self.pooling == "first":
             return x[:, 0]
-        if self.pooling == "last":
-            return x[:, -1] if mask is None else assembly.last_states(x, last_index(mask))[:, 0]
         dtype = keras.backend.result_type(x.dtype, "float32")
-        real = ops.ones(ops.shape(x)[:2], dtype) if mask is None else ops.cast(mask, dtype)
+        real = ops.ones(ops.shape(x)[:2], "bool") if mask is None else mask
+        # Not by an index, which a text without tokens lacks.
+        real = ops.cast(last_of(real) if self.pooling == "last" else real, dtype)
         total = ops.einsum("bt,btd->bd", real, ops.cast(x, dtype))
         count = ops.maximum(ops.sum(real, axis=1, keepdims=True), 1)
         return ops.cast(total / count, x.dtype)

@@ -13,10 +13,13 @@ def fill(mask):
     return following > 0
 
 
-def last_index(mask):
-    """Return the index (B, 1) of the last True of a mask (B, T) that `fill` returned, or 0."""
+def last_of(mask):
+    """Return a mask (B, T) of the last token, or of the first position of a row of padding.
+
+    `mask` is one that `fill` returned.
+    """
     count = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
-    return ops.maximum(count - 1, 0)
+    return ops.arange(ops.shape(mask)[1], dtype="int32") == ops.maximum(count - 1, 0)
 
 
 @registry.register

@@ -54,6 +54,12 @@ def test_a_row_of_padding_has_finite_logits_and_gradients():
     assert all(np.isfinite(np.asarray(x)).all() for x in values)
 
 
+def test_texts_without_tokens_have_the_logits_of_no_features():
+    model = classifier()
+    found = np.asarray(model(np.zeros((2, 0), "int32")))
+    np.testing.assert_allclose(found, np.tile(model.head.bias, (2, 1)), atol=1e-6)
+
+
 def test_padding_gets_no_gradient():
     model = classifier()
     with tf.GradientTape() as tape:
