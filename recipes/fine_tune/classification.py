@@ -6,10 +6,10 @@ import keras
 import numpy as np
 
 from .scores import class_scores
-from .task import Task, classifier_of, outputs_of
+from .task import TextTask, classifier_of, outputs_of
 
 
-class Classification(Task):
+class Classification(TextTask):
     """Classes of texts: the labels of the training rows, in alphabetical order.
 
     Raises:

@@ -40,7 +40,8 @@ def load_or_build(task, texts):
             "The tokenizer must have no more tokens than the model. "
             f"Received: {tokenizer.vocabulary_size} tokens, and {known} rows in the model's table."
         )
-    return change_model(model, options), tokenizer
+    has_padding = model.pad_id is not None or not task.reads_padding
+    return change_model(model, options, None if has_padding else tokenizer.fill_id), tokenizer
 
 
 def _tokenizer_of_run(options):

@@ -3,19 +3,26 @@
 from keras_attn import depth, patterns, registry
 
 
-def change_model(model, options):
+def change_model(model, options, pad_id=None):
     """Return a model with the pattern, depth and dropout of the options, and the same weights.
 
-    With `options.from_scratch` the weights are drawn anew.
+    With `options.from_scratch` the weights are drawn anew. A `pad_id` becomes the model's.
 
     Raises:
         ValueError: if the blocks cannot be reversible.
     """
-    pattern = _pattern(options, causal=hasattr(model, "depth"))
-    if not any((pattern, options.depth, options.dropout is not None, options.from_scratch)):
+    is_causal = hasattr(model, "depth") or getattr(model, "pooling", None) == "last"
+    pattern = _pattern(options, is_causal)
+    changes = {
+        "pattern": pattern and registry.serialize(pattern),
+        "dropout": options.dropout,
+        "pad_id": pad_id,
+    }
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if not any((changes, options.depth, options.from_scratch)):
         return model
     config = model.get_config()
-    _rewrite(config, pattern and registry.serialize(pattern), options.dropout)
+    _rewrite(config, changes)
     if options.depth == "reversible":
         part = "depth" if "depth" in config else "encoder"
         stack = registry.revive(config[part])
@@ -44,17 +51,16 @@ def _pattern(options, causal):
     return None
 
 
-def _rewrite(config, pattern, dropout):
-    """Set the patterns and the dropout rates in a configuration, in its parts too."""
+def _rewrite(config, changes):
+    """Set the arguments of some names in a configuration, in its parts too."""
     if isinstance(config, list):
         for part in config:
-            _rewrite(part, pattern, dropout)
+            _rewrite(part, changes)
     if not isinstance(config, dict):
         return
     for name, value in config.items():
-        if name == "pattern" and pattern is not None:
-            config[name] = pattern
-        elif name == "dropout" and dropout is not None and isinstance(value, int | float):
-            config[name] = dropout
+        # A layer of the name "dropout" has a configuration in its place.
+        if name in changes and (name != "dropout" or isinstance(value, int | float)):
+            config[name] = changes[name]
         else:
-            _rewrite(value, pattern, dropout)
+            _rewrite(value, changes)

@@ -59,8 +59,8 @@ class RecipeOptions(
     )
     pooling: str | None = option(
         None,
-        "of the model's outputs (default: the saved classifier's, or mean)",
-        choices=("first", "mean"),
+        "of the model's outputs (default: the saved classifier's, last of a causal model, or mean)",
+        choices=("first", "last", "mean"),
     )
     pattern: str | None = option(
         None, "in place of the model's (default: as it is)", choices=("dense", "local")

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 
 from .scores import number_scores
-from .task import Task, classifier_of, outputs_of
+from .task import TextTask, classifier_of, outputs_of
 
 
-class Regression(Task):
+class Regression(TextTask):
     """Numbers of texts, of mean 0 and deviation 1 in training and in their units after it.
 
     Raises:
@@ -29,7 +29,8 @@ class Regression(Task):
             )
 
     def model_of(self, start):
-        return classifier_of(start, 1, self.options.pooling)
+        # Of the mean of the labels.
+        return classifier_of(start, 1, self.options.pooling, use_bias=True)
 
     def targets(self, examples):
         """Return the standardised numbers, float32 (N,)."""

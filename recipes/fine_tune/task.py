@@ -21,10 +21,12 @@ class Task:
         kinds: classes of models that a run may begin with.
         metric: name of the result.
         curve: name of the metric of `history.csv` that is drawn.
+        reads_padding: True if the model must know an id of padding.
     """
 
     kinds = (models.MaskedLanguageModel, models.Classifier)
     metric = curve = None
+    reads_padding = False
 
     def __init__(self, splits, options):
         self.options = options
@@ -64,25 +66,43 @@ class Task:
         return {"tokenizer": tokenizer, "max_source_length": self.options.max_length}
 
 
-def classifier_of(model, num_classes, pooling=None):
+class TextTask(Task):
+    """A task with one output for a text."""
+
+    kinds = (*Task.kinds, models.CausalLanguageModel)
+    reads_padding = True
+
+
+def classifier_of(model, num_classes, pooling=None, use_bias=None):
     """Return a `Classifier` that shares the parts of a model and has a new head.
 
     Args:
-        model: a `MaskedLanguageModel` or a `Classifier`.
+        model: a `MaskedLanguageModel`, a `CausalLanguageModel` or a `Classifier`.
         num_classes: int.
-        pooling: "first" or "mean"; None for that of a `Classifier`, or "mean".
+        pooling: as `Classifier`; None for that of a `Classifier`, "last" for a causal model, or
+            "mean".
+        use_bias: bool. None for that of a `Classifier`, or no bias for a causal model, as
+            `convert.to_hugging_face` writes it.
     """
-    is_classifier = isinstance(model, models.Classifier)
+    is_causal = isinstance(model, models.CausalLanguageModel)
+    if is_causal and pooling == "first":
+        raise ValueError(
+            "--pooling must be last or mean for a causal model, whose first token sees no other. "
+            "Received: --pooling first."
+        )
+    if use_bias is None:
+        use_bias = getattr(model, "use_bias", not is_causal)
     return models.Classifier(
         embedding=model.embedding,
-        encoder=model.encoder,
+        encoder=model.depth if is_causal else model.encoder,
         num_classes=num_classes,
         position=model.position,
-        pooling=pooling or (model.pooling if is_classifier else "mean"),
+        pooling=pooling or getattr(model, "pooling", "last" if is_causal else "mean"),
         dropout=model.dropout,
-        segment=model.segment,
-        norm=model.norm,
-        pooler=model.pooler if is_classifier else None,
+        segment=getattr(model, "segment", None),
+        norm=getattr(model, "norm", None),
+        pooler=getattr(model, "pooler", None),
+        use_bias=use_bias,
         name=model.name,
     )
 

@@ -14,6 +14,7 @@ from fork_server import ROOT
 from recipe_runs import card, error_of
 
 from keras_attn import convert, depth, models, patterns, text
+from keras_attn.text.byte_level_words import LETTERS
 from recipes.fine_tune.best_epoch import BestEpoch
 from recipes.fine_tune.examples import read_examples
 from recipes.fine_tune.initial_model import load_or_build
@@ -252,6 +253,47 @@ def test_a_run_of_pairs_from_a_saved_model(saved, tmp_path):
     options = (*options, "--learning-rate", 0.01, "--epochs", 8)
     assert run(tmp_path / "out", "--train", train, *options) == 0
     assert card(tmp_path / "out")["results"]["valid"]["value"] > 0.9
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory):
+    """A folder of a GPT-2 with a tokenizer of bytes, and no id of padding."""
+    tokens = {token: i for i, token in enumerate([*LETTERS, "<|endoftext|>"])}
+    tokenizer = text.ByteLevelBPE(tokens, [], eos_id=256)
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32}
+    model = models.gpt(257, **sizes, max_length=41, pad_id=None, dropout=0.0)
+    folder = tmp_path_factory.mktemp("gpt2") / "folder"
+    convert.to_hugging_face(model, folder, tokenizer)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_causal_model_of_a_folder_learns_classes_and_then_numbers(gpt2, data, tmp_path):
+    """What it has learned becomes a folder of a classifier, which learns on."""
+    import tensorflow as tf
+
+    options = ("--train", data, "--max-length", 41, "--learning-rate", 0.01, "--batch-size", 16)
+    assert run(tmp_path / "out", *options, "--model", gpt2, "--epochs", 8) == 0
+    assert card(tmp_path / "out")["results"]["valid"]["value"] > 0.9
+    texts = ["a plum is here", "the rome a oslo", "plum"]
+    signatures = tf.saved_model.load(str(tmp_path / "out/export/1")).signatures
+    found = signatures["serving_default"](text=tf.constant(texts))
+    model = keras.models.load_model(tmp_path / "out/model.keras")
+    assert (model.pooling, model.pad_id, model.use_bias) == ("last", 256, False)
+    tokenizer = text.load(tmp_path / "out/tokenizer.model")
+    for row, ids in enumerate(tokenizer.encode_as_lists(texts)):  # without padding
+        expected = keras.ops.softmax(model(ids[None]))[0]
+        np.testing.assert_allclose(found["probabilities"][row], expected, atol=1e-5)
+        assert found["label"][row].numpy().decode() == ["city", "fruit"][np.argmax(expected)]
+    convert.to_hugging_face(model, tmp_path / "folder", tokenizer)
+    with open(data, encoding="utf-8") as file:
+        rows = [(line["text"], len(line["text"])) for line in csv.DictReader(file)]
+    lengths = write(tmp_path / "lengths.csv", rows)
+    options = ("--train", lengths, *options[2:], "--task", "regression", "--epochs", 12)
+    assert run(tmp_path / "next", "--model", tmp_path / "folder", *options) == 0
+    result = card(tmp_path / "next")["results"]["valid"]
+    assert result["value"] < 0.8 * result["baseline"]
+    assert keras.models.load_model(tmp_path / "next/model.keras").use_bias
 
 
 @pytest.mark.slow

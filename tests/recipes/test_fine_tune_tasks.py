@@ -35,6 +35,16 @@ def test_balanced_weights_give_each_class_the_same_sum():
     assert classification("aaab").weights(np.array([0, 1])).tolist() == [1, 1]
 
 
+def test_a_causal_model_classifies_by_the_last_token():
+    start = models.gpt(6, num_layers=1, num_heads=1, hidden_dim=2, intermediate_dim=3)
+    model = classification("ab").model_of(start)
+    assert (model.pooling, model.use_bias, model.encoder) == ("last", False, start.depth)
+    again = classification("abc", "--pooling", "mean").model_of(model)
+    assert (again.pooling, again.use_bias, again.num_classes) == ("mean", False, 3)
+    with pytest.raises(ValueError, match="--pooling must be last or mean for a causal model"):
+        classification("ab", "--pooling", "first").model_of(start)
+
+
 def test_scores_of_classes_count_each_class():
     found = class_scores(np.array([0, 0, 1, 0]), np.array([0, 1, 1, 0]), ["a", "b", "c"], "texts")
     assert found["value"] == 0.75 and found["baseline"] == 0.75
