@@ -27,7 +27,7 @@ SLOW = [
     *("vit", "bert", "bert_classifier", "bert_features", "distilbert", "distilbert_classifier"),
     *("llama_biases", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gemma"),
     *("marian", "marian_separate", "gpt2_classifier", "llama_classifier", "mistral_classifier"),
-    *("qwen2_classifier", "qwen3_classifier", "gemma_classifier", "big_bird_features"),
+    *("qwen2_classifier", "qwen3_classifier", "gemma_classifier"),
 ]
 # Factors become part of the weights; a pretraining's other head, a pooler that no output depends
 # on, and rows of tables that are of no position, as BART's and Longformer's, are left out.

@@ -90,9 +90,10 @@ def fits(model):
 
 def options(model):
     """Return the options of `config.json` for a model."""
+    activation = read_part(model, f"{FIRST}.feed_forward.activation")
     return {
         **read_options(model, bert.OPTIONS),
-        "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
+        "hidden_act": activation_name(activation, tanh="gelu_new"),
         "attention_type": "original_full",
         "rescale_embeddings": model.embedding.scaled,
         **head_options(model, "BigBird"),
