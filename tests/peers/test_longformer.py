@@ -60,11 +60,14 @@ def test_outputs_and_a_step_of_descent_are_those_of_transformers(name, count, fo
     to_hugging_face(model, tmp_path / "step")
     files = folder, folder / "step", tmp_path / "step"
     before, theirs, ours = (safetensors.numpy.load_file(x / FILE) for x in files)
+    # Without global tokens nothing reads the second projections; with them a classifier reads only
+    # their row of the last layer.
+    unread = "_global." if count == 0 else "encoder.layer.1.attention.self."
     for key, start in before.items():
         change = np.abs(theirs[key] - start).max()
         error = np.abs(ours[key] - theirs[key]).max()
         assert error <= STEP_TOLERANCE * max(change, np.abs(start).max()), key
-        assert change > 0 or (count == 0 and "_global." in key), key
+        assert change > 0 or unread in key, key
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -37,7 +37,7 @@ TOLERANCE = 2e-6  # of the largest output
 STEP_TOLERANCE = 2e-5  # of the largest change of a tensor, or of its largest number
 # One folder of each family.
 STEPS = [
-    *("bert", "distilbert", "longformer_classifier", "big_bird"),
+    *("bert", "distilbert", "big_bird"),
     *("gpt2", "vit", "llama", "mistral", "qwen2", "qwen3"),
     *("gemma", "gemma2", "gemma3", "bart", "marian", "t5", "t5_gated"),
     *("gpt2_classifier", "llama_classifier", "mistral_classifier", "qwen2_classifier"),
@@ -46,6 +46,7 @@ STEPS = [
 QUERY = "model.layers.0.self_attn.q_proj.weight"
 NORM = "model.layers.0.input_layernorm.weight"
 TABLE = "model.embed_tokens.weight"
+UNREAD = {"bert.pooler.weight", "bert.pooler.bias"}
 BIAS, ROWS = "final_logits_bias", "model.encoder.embed_positions.weight"
 
 
@@ -189,7 +190,7 @@ def test_a_step_of_gradient_descent_is_that_of_transformers(name, written, tmp_p
         size = np.abs(theirs[key] - start).max()
         error = np.abs(ours[key] - theirs[key]).max()
         assert error <= STEP_TOLERANCE * max(size, np.abs(start).max()), key
-        assert size > 0 or key == BIAS, key
+        assert size > 0 or key == BIAS or key in UNREAD, key
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
