@@ -83,8 +83,9 @@ def test_dtype_policies(policy):
 
 
 def test_conformance():
-    # Files of it are in the test of AdaptiveSoftmax, which holds one.
-    check_layer(AdaptiveEmbedding(V, D, CUTOFFS, DIV), IDS, slow=False).raise_if_any()
+    # Files of it are in the test of AdaptiveSoftmax, which holds one; `unknown_sizes` is a graph.
+    layer = AdaptiveEmbedding(V, D, CUTOFFS, DIV)
+    check_layer(layer, IDS, skip=["graph"], slow=False).raise_if_any()
 
 
 def test_save_config():

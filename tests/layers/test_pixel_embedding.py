@@ -29,7 +29,8 @@ def test_output_equals_the_formula():
 
 def test_check_layer():
     ids = np.array([[START, 1, 2, 70_000, V**C], [START, 5, 1, 16_000_000, 300]])
-    check_layer(PixelEmbedding(V, C, D), ids, slow=False).raise_if_any()
+    # `unknown_sizes` is a graph.
+    check_layer(PixelEmbedding(V, C, D), ids, skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

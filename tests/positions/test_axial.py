@@ -109,7 +109,8 @@ def test_config():
 
 
 def test_check_layer():
-    check_layer(Axial((3, 4), (2, 4)), (2, 5, 6), skip=["fresh_process"]).raise_if_any()
+    # `unknown_sizes` is a graph; tests of models with the layer export it.
+    check_layer(Axial((3, 4), (2, 4)), (2, 5, 6), skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

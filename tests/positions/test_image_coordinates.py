@@ -136,7 +136,8 @@ def test_config():
 @ENCODINGS
 def test_check_layer(encoding):
     layer = ImageCoordinates(4, 2, 2, encoding=encoding)
-    check_layer(layer, (2, 5, 6), skip=["fresh_process"]).raise_if_any()
+    # `unknown_sizes` is a graph; tests of models with the layer export it.
+    check_layer(layer, (2, 5, 6), skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ def test_names_and_config():
 
 @pytest.mark.parametrize("shape", [(2, 5, 6), (2, 3, 5, 6)])
 def test_check_layer(shape):
-    check_layer(Rotary(), shape, skip=["fresh_process"]).raise_if_any()
+    # `unknown_sizes` is a graph; tests of models with the layer export it.
+    check_layer(Rotary(), shape, skip=["graph"], slow=False).raise_if_any()
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ def test_dtype_policies(policy):
 
 
 def test_check_layer():
-    check_layer(Timestep("concat", 100), (2, 5, 6), skip=["fresh_process"]).raise_if_any()
+    # `unknown_sizes` is a graph; tests of models with the layer export it.
+    check_layer(Timestep("concat", 100), (2, 5, 6), skip=["graph"], slow=False).raise_if_any()
 
 
 def test_names_and_errors():
