@@ -6,10 +6,6 @@ import keras
 
 from keras_attn import models
 from keras_attn.compat.unallocated import without_values
-from keras_attn.explain.calls import record_calls
-from keras_attn.explain.costs import layer_costs, memory_cost, notes, reach, shortages
-from keras_attn.explain.explanation import Explanation
-from keras_attn.explain.inputs import symbolic_inputs
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.ops.checks import check_choice, check_numbers, check_sizes, check_that
 
@@ -51,6 +47,12 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), table 1; paths of factors:
         [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
     """
+    # Imported here, so that importing keras_attn takes no longer.
+    from keras_attn.explain.calls import record_calls
+    from keras_attn.explain.costs import layer_costs, memory_cost, notes, reach, shortages
+    from keras_attn.explain.explanation import Explanation
+    from keras_attn.explain.inputs import symbolic_inputs
+
     check_sizes(length=length, batch_size=batch_size)
     if memory is not None:
         check_numbers(0, memory=memory)

@@ -1,4 +1,4 @@
-"""How far information travels: the keys of a layer, and the layers between two positions."""
+"""Reach of information: the keys of a layer, and the layers between two positions."""
 
 from typing import NamedTuple
 
