@@ -1,0 +1,135 @@
+"""The commands of `recipes/checkpoints.md` run in order, on small made-up folders."""
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+
+import checkpoint_folders
+import marian_folder
+import numpy as np
+import pages
+import pytest
+
+for _name in ("starlette", "tensorflow_serving", "uvicorn"):
+    pytest.importorskip(_name, reason="needs pip install 'keras_attn[serving]'")
+
+from fork_server import run_python  # noqa: E402
+from servers import ROOT, environment, running_on_a_thread, wait_for  # noqa: E402
+
+from keras_attn.convert.hugging_face.tokenizer import read_tokenizer  # noqa: E402
+from keras_attn.export import Translator  # noqa: E402
+
+PAGE = pages.ROOT / "recipes/checkpoints.md"
+IDS = ROOT / "tests/convert/golden_ids"
+SECTIONS = re.split(r"^## ", pages.text(PAGE), flags=re.MULTILINE)[1:]
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAM = re.compile(r"<<'PY'\n(.*?)^PY\n", re.MULTILINE | re.DOTALL)
+# Of the training of the page, which takes hours: one step.
+LESS = ["--steps", "1", "--valid-share", "0.5"]
+ELSEWHERE = ("pip", "hf", "docker")  # programs that need the network
+
+
+def write_folder(folder, name, tokenizer):
+    """Write a made-up checkpoint with a tokenizer."""
+    shutil.copytree(IDS / tokenizer, folder, ignore=shutil.ignore_patterns("ids.npz"))
+    config, weights, _ = checkpoint_folders.load_golden(name)
+    size = read_tokenizer(folder).vocabulary_size
+    config, weights = checkpoint_folders.with_vocabulary(config, weights, size)
+    return checkpoint_folders.write_folder(folder, config, weights)
+
+
+def write_folders():
+    """Write the folders and the texts that the page reads."""
+    marian_folder.write("opus-mt-en-de", marian_folder.corpus(500))
+    sentence_encoder = write_folder("all-MiniLM-L6-v2", "bert_features", "bert")
+    (sentence_encoder / "1_Pooling").mkdir()
+    pooling = {"pooling_mode_mean_tokens": True}
+    (sentence_encoder / "1_Pooling/config.json").write_text(json.dumps(pooling))
+    write_folder("gpt2", "gpt2", "gpt2")
+    with open("books.jsonl", "w") as file:
+        for count in (30, 40):
+            file.write(json.dumps({"text": "a cat sat on the mat " * count}) + "\n")
+
+
+class Reader:
+    """A reader of the page, with one server at a time."""
+
+    def __init__(self, log):
+        self.log, self.server, self.answers = log, None, {}
+        self.stack = contextlib.ExitStack()
+
+    def run(self, words):
+        """Run a command, given as words; keep what a client is answered, by the model's name."""
+        if words[0] == "mkdir":
+            os.mkdir(words[1])
+        elif words[:3] == ["python", "-m", "serving.server"]:
+            self.start([word for word in words[3:] if not word.startswith("--rest_api_port")])
+        elif words[:3] == ["python", "-m", "serving.client"]:
+            url = f"http://127.0.0.1:{self.server.rest_port}"
+            given = [word.replace("http://localhost:8501", url) for word in words[3:]]
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                assert importlib.import_module("serving.client.__main__").main(given) == 0
+            self.answers[given[1].rpartition("/")[2]] = printed.getvalue()
+        elif words[0] == "curl":
+            _, option, body, url = words
+            path = url.removeprefix("http://localhost:8501")
+            status, answer = self.server.json("POST", path, json.loads(body))
+            assert option == "-d" and status == 200, answer
+            self.answers[path] = answer
+        elif words[2] == "recipes.fine_tune":
+            done = run_python(
+                *words[1:], *LESS, cwd=os.getcwd(), environment=environment(), timeout=300
+            )
+            assert done.returncode == 0, done.stderr
+        else:
+            assert words[:2] == ["python", "-m"]
+            assert importlib.import_module(f"{words[2]}.__main__").main(words[3:]) == 0
+
+    def start(self, flags):
+        self.stack.close()
+        name = flags[0].removeprefix("--model_name=")
+        self.server = self.stack.enter_context(running_on_a_thread(self.log, *flags))
+        wait_for(lambda: self.server.states(name).get(1) == "AVAILABLE")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda text: text.split()[0])
+def test_the_commands_of_a_section_run_in_order(section, tmp_path, monkeypatch):
+    only_text = property(lambda self: {"serving_default": self.text})
+    monkeypatch.setattr(Translator, "signatures", only_text)  # for an export in a third of the time
+    monkeypatch.chdir(tmp_path)
+    write_folders()
+    reader = Reader(tmp_path / "log")
+    with reader.stack:
+        for block in BLOCK.findall(section):
+            programs = PROGRAM.findall(block)
+            for line in PROGRAM.sub("\n", block).replace("\\\n", " ").splitlines():
+                words = shlex.split(line)
+                if words and words[-1] == "-":
+                    exec(compile(programs.pop(0), PAGE.name, "exec"), {})
+                elif words and words[0] not in ELSEWHERE:
+                    reader.run(words)
+    CHECKS[section.split()[0]](reader.answers)
+
+
+def check_translations(answers):
+    first, _ = answers["translate"].splitlines()
+    (found,) = answers["/v1/models/translate:predict"]["predictions"]
+    assert (found["translation"] if isinstance(found, dict) else found) == first
+
+
+def check_features(answers):
+    features = np.array(answers["/v1/models/embed:predict"]["outputs"])
+    assert features.shape == (2, 12) and np.abs(features[0] - features[1]).max() > 1e-3
+
+
+def check_continuation(answers):
+    assert answers["writer"].endswith("\n")
+
+
+CHECKS = {"OPUS-MT": check_translations, "BERT": check_features, "GPT-2": check_continuation}
