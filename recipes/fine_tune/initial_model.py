@@ -31,8 +31,8 @@ def load_or_build(task, texts):
     if not isinstance(model, task.kinds) or getattr(model, "image_shape", None) is not None:
         kinds = " or ".join(kind.__name__ for kind in task.kinds)
         raise ValueError(
-            f"--model must be a {kinds} of texts for --task {options.task}. "
-            f"Received: {options.model} with a {type(model).__name__}."
+            f"--task {options.task} needs a --model of texts of the class {kinds}. "
+            f"Received: {options.model} of the class {type(model).__name__}."
         )
     known = model.embedding.vocabulary_size
     if tokenizer.vocabulary_size > known:

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_attn import callbacks, convert, losses, metrics, models
 
-from .rows import Rows
+from .rows import Rows, encode
 from .task import Task
 
 _IGNORED = -1
@@ -47,13 +47,16 @@ class Translation(Task):
     def rows(self, model, tokenizer, examples, is_training=False):
         """Return `Rows` of sources, and of targets after the token that begins them."""
         self._tokenizer, most = tokenizer, self.options.max_length
-        source, source_lengths = map(np.asarray, tokenizer.encode(examples.texts, most))
+        source, source_lengths = encode(tokenizer, examples, model, most)
         # Marian has a model for each side.
         targets_of = getattr(tokenizer, "for_targets", lambda: tokenizer)()
         target, lengths = map(np.asarray, targets_of.encode(examples.labels, most))
         first = np.full((len(target), 1), self._decoding()["bos_id"], "int32")
         is_target = np.arange(target.shape[1]) < lengths[:, None]
-        inputs = {"source_ids": source, "target_ids": np.hstack([first, target[:, :-1]])}
+        inputs = {
+            "source_ids": source["token_ids"],
+            "target_ids": np.hstack([first, target[:, :-1]]),
+        }
         targets = np.where(is_target, target, _IGNORED)
         weights = np.ones(len(target), "float32")
         return Rows(inputs, np.maximum(source_lengths, lengths), targets, weights)

@@ -128,7 +128,7 @@ def test_a_causal_model_predicts_each_next_token_up_to_the_end():
 def test_a_target_begins_with_the_first_token_and_ends_with_the_last():
     examples = Examples(["ab", "b"], None, ["b", "aab"])
     task = Translation({"train": examples}, parse("--task", "translation"))
-    rows = task.rows(None, text.Characters("ab"), examples)
+    rows = task.rows(SimpleNamespace(pad_id=0), text.Characters("ab"), examples)
     assert rows.inputs["source_ids"].tolist() == [[4, 5, 3], [5, 3, 0]]
     assert rows.inputs["target_ids"].tolist() == [[2, 5, 3, 0], [2, 4, 4, 5]]
     assert rows.targets.tolist() == [[5, 3, -1, -1], [4, 4, 5, 3]]
@@ -145,7 +145,7 @@ def test_targets_of_marian_have_a_model_of_their_own_and_begin_with_padding():
     tokenizer = text.Marian(source.to_bytes(), target.to_bytes(), ids)
     examples = Examples(["der hund"], None, ["the cat"])
     task = Translation({"train": examples}, parse("--task", "translation"))
-    rows = task.rows(None, tokenizer, examples)
+    rows = task.rows(SimpleNamespace(pad_id=ids["<pad>"]), tokenizer, examples)
     assert rows.inputs["target_ids"][0, 0] == ids["<pad>"]
     (expected,) = tokenizer.for_targets().encode_as_lists(["the cat"])
     assert rows.targets[0].tolist() == [*expected, ids["</s>"]]
