@@ -13,6 +13,8 @@ def relative_shift(products, num_keys):
     (B, N, T, S) are keys in their order. The last column is unused: with it, rows read one column
     shorter begin one column earlier than the row before. A gather's gradient would be slow.
     """
+    if products.shape[2] == 0:  # no row from which a column could be taken
+        return slice_axis(products, 0, num_keys, axis=3)
     batch, num_heads, length, width = sizes(products)
     x = ops.reshape(products, (batch, num_heads, length * width))
     x = slice_axis(x, length - 1, length * (width - 1), axis=2)

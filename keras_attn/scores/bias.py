@@ -48,7 +48,7 @@ class Bias(ScoreLayer):
         distances = i[..., :, None] - j[..., None, :]
         shape = ops.shape(distances)
         flat = self.distance_vector(ops.reshape(distances, (-1,)))
-        by_head = ops.reshape(flat, (-1, *shape))  # (N, B, N or 1, T, S)
+        by_head = ops.reshape(flat, (ops.shape(flat)[0], *shape))  # (N, B, N or 1, T, S)
         if distances.shape[1] == 1:
             return ops.swapaxes(by_head[:, :, 0], 0, 1)
         return ops.stack([by_head[n, :, n] for n in range(by_head.shape[0])], axis=1)
