@@ -16,9 +16,12 @@ def relative_shift(products, num_keys):
     if products.shape[2] == 0:  # no row from which a column could be taken
         return slice_axis(products, 0, num_keys, axis=3)
     batch, num_heads, length, width = sizes(products)
+    first, row = length - 1, width - 1
+    if not isinstance(length, int):  # in a graph it may be 0
+        first, row = ops.maximum(first, 0), ops.maximum(row, num_keys)
     x = ops.reshape(products, (batch, num_heads, length * width))
-    x = slice_axis(x, length - 1, length * (width - 1), axis=2)
-    x = ops.reshape(x, (batch, num_heads, length, width - 1))
+    x = slice_axis(x, first, length * row, axis=2)
+    x = ops.reshape(x, (batch, num_heads, length, row))
     return slice_axis(x, 0, num_keys, axis=3)
 
 
