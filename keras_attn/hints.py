@@ -193,6 +193,7 @@ class ArgumentHints:
     """
 
     __signature__ = _InitSignature()
+    mixed_arguments = ()  # those that are True or False by default and take other values too
 
     def __new__(cls, *args, **kwargs):
         cls._check_arguments(args, kwargs)
@@ -207,5 +208,6 @@ class ArgumentHints:
             check_keywords(cls.__name__, known, kwargs)
         places, booleans = _boolean_arguments(cls)
         for name, value in [*zip(places, args, strict=False), *kwargs.items()]:
-            if name in booleans and not isinstance(value, (bool, np.bool_)):
+            is_boolean = name in booleans and name not in cls.mixed_arguments
+            if is_boolean and not isinstance(value, (bool, np.bool_)):
                 raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}.")

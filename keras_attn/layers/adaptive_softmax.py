@@ -70,6 +70,8 @@ class AdaptiveSoftmax(registry.MaskedLayer):
         [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 4.1.
     """
 
+    mixed_arguments = ("tied_projections",)
+
     def __init__(self, embedding, tied_projections=True, ignore_class=0, **kwargs):
         super().__init__(**kwargs)
         embedding = registry.revive(embedding)
