@@ -1,0 +1,81 @@
+"""Peak memory of training steps, beside what `keras_attn.explain` predicts."""
+
+from .card import card_parser, new_card
+from .contenders.memory import build
+from .harness import Contender, Worker, announce
+
+TARGET = f"{__package__}.contenders.memory:training_step"
+CASES = {
+    "dense": {"kind": "stack", "length": 1024, "batch": 4, "implementation": "dense"},
+    "causal, by tiles": {"kind": "stack", "length": 2048, "batch": 4},
+    "local, window 128": {"kind": "stack", "length": 4096, "batch": 4, "window": 128},
+    "remat, 8 layers": {"kind": "remat", "length": 2048, "batch": 8, "num_layers": 8},
+    "reversible, 8 layers": {"kind": "reversible", "length": 2048, "batch": 8, "num_layers": 8},
+    "transformer_xl, memory 512": {
+        "kind": "transformer_xl",
+        "length": 512,
+        "batch": 8,
+        "memory_length": 512,
+    },
+    "causal, mixed_bfloat16": {
+        "kind": "stack",
+        "length": 1024,
+        "batch": 8,
+        "policy": "mixed_bfloat16",
+    },
+    "transformer": {"kind": "transformer", "length": 512, "batch": 8},
+}
+METHOD = (
+    "A training step of Adam on a crossentropy, 4 layers of width 256 with 4 heads and 256 tokens, "
+    "no dropout, in a TensorFlow graph without XLA, on a CPU. **Measured** is the peak resident "
+    "memory of a process of its own after a step, less what it held before it made the model. "
+    "**Predicted** is `keras_attn.explain(model, length, batch).memory.training`. The process also "
+    "holds the graph and compiled kernels, which are not predicted: some 100 MB."
+)
+MB = 2**20
+
+
+def main():
+    parser = card_parser("memory", __doc__, repetitions=1)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    arguments = parser.parse_args()
+    card = new_card(arguments, "Memory of a training step, predicted", METHOD)
+    rows = []
+    for name in arguments.cases:
+        worker = Worker(Contender(name, TARGET, CASES[name]))
+        worker.stop()
+        announce(worker, print)
+        if not worker.skipped:
+            rows.append((name, measured(worker.report), predicted(**CASES[name])))
+            card.content["versions"].update(worker.report["versions"])
+        card.content["cases"] = rows
+        card.headline(*table(rows))
+        card.write(arguments.out)
+    print(card.markdown())
+
+
+def measured(report):
+    """Return the MB of the steps of a contender."""
+    before = report["facts"]["base_mb"]
+    return report["first_call"]["peak_mb"] - before
+
+
+def predicted(length, batch, **options):
+    """Return the MB that `explain` predicts for a case."""
+    from keras_attn import explain
+
+    return explain(build(**options), length, batch).memory.training / MB
+
+
+def table(rows):
+    """Return the Markdown lines of (case, measured, predicted)."""
+    lines = ["| case | length x batch | measured MB | predicted MB | predicted / measured |"]
+    lines.append("| --- | --: | --: | --: | --: |")
+    for name, found, expected in rows:
+        size = f"{CASES[name]['length']:,} x {CASES[name]['batch']}"
+        lines.append(f"| {name} | {size} | {found:.0f} | {expected:.0f} | {expected / found:.2f} |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
