@@ -33,5 +33,6 @@ def test_outputs_are_those_of_the_peer(name, peers, tmp_path):
     config, weights, arrays = checkpoint_folders.load_golden(name, peers)
     model, _ = from_hugging_face(checkpoint_folders.write_folder(tmp_path, config, weights))
     # With these weights transformers in float32 differs from itself in float64 by 3e-6 for Gemma.
-    tolerance = 1e-5 if name.startswith("gemma") else 2e-6
+    # Of LSH layers it adds 1e-6 to the mean square of a key, whose direction is exact here.
+    tolerance = 1e-5 if name.startswith(("gemma", "reformer_lsh")) else 2e-6
     assert checkpoint_folders.difference(model, arrays) <= tolerance
