@@ -112,7 +112,7 @@ OTHERS = [
     ("batch_norm", "SandwichNorm"),
 ]
 TYPOS = [
-    ("frist", "first"),
+    ("causla", "causal"),
     ("iwndow", "window"),
     ("cause", "causal"),
     ("clamp", "clamp_length"),
