@@ -3,9 +3,7 @@
 import importlib
 
 from keras_attn import (
-    callbacks,
     depth,
-    distribution,
     feed_forward,
     generation,
     layers,
@@ -24,13 +22,11 @@ from keras_attn.explain import explain
 
 __version__ = "0.2.0"
 
-# Packages with optional dependencies, which no `.keras` file refers to, are imported on first use.
-_LAZY = ("convert", "export", "testing", "text", "viz")
+# Packages that no `.keras` file refers to are imported on first use.
+_LAZY = ("callbacks", "convert", "distribution", "export", "testing", "text", "viz")
 
 __all__ = [
-    "callbacks",
     "depth",
-    "distribution",
     "explain",
     "feed_forward",
     "generation",

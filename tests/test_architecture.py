@@ -295,6 +295,6 @@ import keras_attn
 print((time.process_time() - middle) / (middle - start))
 """
     command = [sys.executable, "-c", code]
-    # The first run may have to compile the files of keras_attn.
-    runs = (subprocess.run(command, cwd=ROOT, capture_output=True, check=True) for _ in range(2))
+    # A first run may have to compile files, and other tests share the processor.
+    runs = (subprocess.run(command, cwd=ROOT, capture_output=True, check=True) for _ in range(4))
     assert any(float(run.stdout) < 0.05 for run in runs)
