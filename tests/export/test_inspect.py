@@ -51,7 +51,7 @@ def test_signatures_sizes_and_outputs_are_reported(exported, inspection):
     texts = {"score": ("float32", (None,)), "translation": ("string", (None,))}
     counts = dict.fromkeys(["source_lengths", "lengths"], ("int32", (None,)))
     tokens = dict.fromkeys(["source_tokens", "tokens"], ("string", (None, None)))
-    weights = {"cross_attention": ("float32", (None, 1, None, None))}
+    weights = {"cross_attention": ("float32", (None, 1, 2, None, None))}
     assert found.signatures == {
         "attention": {
             "inputs": {"text": ("string", (None,))},
