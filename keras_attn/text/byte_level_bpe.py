@@ -1,5 +1,6 @@
 """Tokenizer of GPT-2, RoBERTa, LLaMA 3 and Qwen: pairs of bytes, merged in learned order."""
 
+import collections
 import functools
 import types
 
@@ -54,8 +55,8 @@ class ByteLevelBPE(Tokenizer):
         ignore_merges: bool. A word in the vocabulary is one token even if no merges make it.
 
     Raises:
-        ValueError: if `pattern` or `normal_form` is another, or `vocabulary` lacks the letter of a
-            byte.
+        ValueError: if `pattern` or `normal_form` is another, `vocabulary` lacks the letter of a
+            byte, or two tokens have one id.
         ImportError: if sentencepiece, or on TensorFlow tensorflow-text, is not installed, or,
             where Python tokenizes, regex.
 
@@ -99,6 +100,9 @@ class ByteLevelBPE(Tokenizer):
             "a dict that holds the letter of every byte",
             vocabulary=f"{len(vocabulary)} tokens",
         )
+        ids = collections.Counter({**vocabulary, **(special_tokens or {})}.values())
+        repeated = [i for i, count in ids.items() if count > 1]
+        check_that(not repeated, "a dict of one id a token", vocabulary=f"{repeated[:5]} repeated")
         # Not a dict: TensorFlow would wrap its content, and search it for variables.
         self._arguments = types.SimpleNamespace(
             vocabulary=dict(vocabulary),
@@ -115,7 +119,6 @@ class ByteLevelBPE(Tokenizer):
         )
         self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, None, bos_id, eos_id
         self.template = self._arguments.template
-        ids = [*vocabulary.values(), *self._arguments.special_tokens.values()]
         self.vocabulary_size = max(ids) + 1
         self._splitter = WordSplitter(pattern, normal_form, add_space)
         self._model_proto = write_bpe(self._pieces())

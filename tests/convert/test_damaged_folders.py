@@ -264,7 +264,9 @@ def test_a_pickle_without_torch_names_the_remedy(tmp_path, monkeypatch):
 
 
 def test_an_unknown_override_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="arguments of `build_model`: pattern, dropout, pad_id, name. "):
+    with pytest.raises(
+        ValueError, match="arguments of `build_model`: pattern, dropout, pad_id, name. "
+    ):
         from_hugging_face(write(tmp_path, "llama"), drop_out=0.1)
 
 

@@ -82,7 +82,7 @@ def test_a_file_keeps_the_pooling_and_the_head_without_a_bias(policy, tmp_path):
 
 @pytest.mark.slow
 def test_an_export_of_ids_reads_lengths(tmp_path):
-    """What is beyond the end of a row changes nothing."""
+    """Tokens beyond the end of a row change nothing."""
     model = classifier()
     export.saved_model(model, tmp_path)
     classify = tf.saved_model.load(str(tmp_path / "1")).signatures["classify"]

@@ -269,7 +269,7 @@ def gpt2(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_causal_model_of_a_folder_learns_classes_and_then_numbers(gpt2, data, tmp_path):
-    """What it has learned becomes a folder of a classifier, which learns on."""
+    """The trained model becomes a folder of a classifier, which trains further."""
     import tensorflow as tf
 
     options = ("--train", data, "--max-length", 41, "--learning-rate", 0.01, "--batch-size", 16)

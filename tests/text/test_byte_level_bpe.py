@@ -136,3 +136,5 @@ def test_an_invalid_vocabulary_is_refused():
         ByteLevelBPE({"a": 0}, [])
     with pytest.raises(ValueError, match="`pattern` must be one of 'gpt2', 'llama3', 'qwen2'"):
         ByteLevelBPE(ALPHABET, [], "gpt4")
+    with pytest.raises(ValueError, match=r"one id a token. Received: vocabulary='\[5\] repeated'"):
+        ByteLevelBPE({**ALPHABET, "ab": 5}, ["a b"])
