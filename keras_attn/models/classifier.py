@@ -99,7 +99,8 @@ class Classifier(Model):
         if image_shape is None:
             inputs = {"token_ids": assembly.token_input("token_ids")}
         else:
-            inputs = {"images": keras.Input(tuple(image_shape), name="images")}
+            image_shape = tuple(image_shape)  # a file holds a list
+            inputs = {"images": keras.Input(image_shape, name="images")}
         (x,) = inputs.values()
         x = assembly.embed(embedding, position, x)
         if pooling == "last":

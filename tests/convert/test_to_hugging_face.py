@@ -140,6 +140,13 @@ def test_models_of_papers_are_written(family, tmp_path):
     np.testing.assert_array_equal(np.array(model(x)), np.array(again(x)))
 
 
+def test_a_model_of_images_is_written_from_its_file(tmp_path):
+    make, options = OWN["vit"]
+    make(**sizes(**options)).save(tmp_path / "vit.keras")
+    model = keras.models.load_model(tmp_path / "vit.keras")
+    assert to_hugging_face(model, tmp_path / "out") == "vit"
+
+
 @pytest.mark.slow
 def test_a_classifier_of_the_last_token_keeps_its_classes_and_its_padding(tmp_path):
     model = causal_classifier(dropout=0.3)
