@@ -53,6 +53,22 @@ def test_layers_that_are_alike_share_a_row_of_the_table(capsys):
     assert "16 x MultiHeadAttention" in table and "1.24 G" in table
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["transformer_tin", "--length", "5"], "did you mean 'transformer_tiny'?"),
+        (["transformer_tiny", "--length", "0"], "`length` must be an integer of at least 1."),
+        (["transformer_tiny", "--length", "5", "--precision", "float7"], "'float7'"),
+        (["bert_base", "--length", "513"], "Received: length 513, a table of 512."),
+    ],
+)
+def test_the_command_line_refuses_in_one_line(arguments, message, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message.lower() in error.lower() and error.count("\n") == 1
+    assert error.startswith("keras_attn.explain: ")
+
+
 def test_a_model_is_unchanged_and_its_layers_are_not_run():
     model = keras_attn.models.gpt(31, num_layers=1, num_heads=2, hidden_dim=8)
     ids = np.array([[3, 5, 7]])
