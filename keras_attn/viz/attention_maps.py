@@ -19,6 +19,7 @@ def maps_of(scores, layers=None, row=0):
     """
     by_path = scores if isinstance(scores, dict) else {"": scores}
     if layers is not None:
+        check_that(isinstance(layers, str), "None or the end of a path, a string", layers=layers)
         ends = layers, f"*/{layers}"
         chosen = [p for p in by_path if any(fnmatch.fnmatchcase(p, end) for end in ends)]
         known = ", ".join(by_path) or "nothing"
@@ -46,13 +47,20 @@ def _of_row(array, row):
             f"Received: scores of shape {array.shape}."
         )
     if array.ndim == 4 and row is not None:
-        check_that(0 <= row < len(array), f"a row of the batch, below {len(array)}", row=row)
+        is_row = _is_integer(row) and 0 <= row < len(array)
+        check_that(is_row, f"a row of the batch, below {len(array)}", row=row)
         array = array[row]
+    if not array.size or not np.isfinite(array).all():
+        raise ValueError(
+            "`scores` must be finite numbers, of one token at least. "
+            f"Received: scores of shape {array.shape}, {np.isnan(array).sum()} of them NaN."
+        )
     return array[None] if array.ndim == 2 else array
 
 
 def check_tokens(maps, tokens, key_tokens=None):
     """Return the names of queries and keys as lists; refuse those of another length."""
+    check_that(hasattr(tokens, "__iter__"), "a list of strings", tokens=tokens)
     tokens = [str(token) for token in tokens]
     key_tokens = tokens if key_tokens is None else [str(token) for token in key_tokens]
     for title, scores in maps.items():
@@ -72,10 +80,14 @@ def check_tokens(maps, tokens, key_tokens=None):
 
 def choose_head(scores, head):
     """Return (name, scores (T, S)) of the heads that `head` asks for, as a list."""
-    if head == "mean":
+    if isinstance(head, str) and head == "mean":
         return [("mean", scores.mean(axis=0))]
     if head is None:
         return [(f"head {number}", of_head) for number, of_head in enumerate(scores)]
-    is_head = isinstance(head, (int, np.integer)) and 0 <= head < len(scores)
+    is_head = _is_integer(head) and 0 <= head < len(scores)
     check_that(is_head, f'None, "mean" or a head, below {len(scores)}', head=head)
     return [(f"head {head}", scores[head])]
+
+
+def _is_integer(number):
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)

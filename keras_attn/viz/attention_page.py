@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 
+from keras_attn.ops.atomic_files import atomic_file
 from keras_attn.ops.checks import check_that
 from keras_attn.viz.attention_maps import check_tokens, maps_of
 
@@ -24,7 +25,7 @@ def write_attention_page(path, scores, tokens, key_tokens=None, *, layers=None, 
     in 65,535 and takes 8/3 bytes.
 
     Args:
-        path: string or path of the file.
+        path: string or path of the file, which appears complete or not at all.
         scores, tokens, key_tokens, layers, row: as `keras_attn.viz.plot_attention`.
 
     Returns:
@@ -59,7 +60,8 @@ def write_attention_page(path, scores, tokens, key_tokens=None, *, layers=None, 
     text = json.dumps(data, ensure_ascii=False).replace("<", r"\u003c")
     path = pathlib.Path(path)
     page = _HTML.read_text(encoding="utf-8").replace(_DATA, text)
-    path.write_text(page, encoding="utf-8")
+    with atomic_file(path) as temporary:
+        pathlib.Path(temporary).write_text(page, encoding="utf-8")
     return path
 
 

@@ -28,10 +28,13 @@ def check_pixels(pixels, image_shape):
     if pixels is None:
         pixels = [(0, width // 2), (height // 2, width // 2), (height // 2, width - 1)]
         return list(dict.fromkeys([*pixels, (height - 1, width // 3)]))
+    wanted = f"a list of (row, column) inside the image {image_shape}"
+    is_list = isinstance(pixels, (tuple, list)) and len(pixels) > 0
+    are_pairs = is_list and all(isinstance(pixel, (tuple, list)) for pixel in pixels)
+    check_that(are_pairs, wanted, pixels=pixels)
     pixels = [integers(2, 0, pixels=pixel) for pixel in pixels]
     are_inside = all(row < height and column < width for row, column in pixels)
-    wanted = f"a list of (row, column) inside the image {image_shape}"
-    check_that(bool(pixels) and are_inside, wanted, pixels=pixels)
+    check_that(are_inside, wanted, pixels=pixels)
     return pixels
 
 

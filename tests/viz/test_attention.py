@@ -81,6 +81,12 @@ def test_of_many_tokens_some_are_named():
         ({"a": scores(B, N, T, S)}, {}, "each of the 7 keys of a; .* 5 key_tokens"),
         ({"a": scores(B, N, T, T)}, {"row": 2}, "a row of the batch, below 2. Received: row=2"),
         ({"a": scores(B, N, T, T)}, {"head": 3}, "below 3. Received: head=3"),
+        ({"a": scores(B, N, T, T)}, {"row": 0.5}, "a row of the batch, below 2. Received: row=0.5"),
+        ({"a": scores(B, N, T, T)}, {"head": True}, "below 3. Received: head=True"),
+        ({"a": scores(B, N, T, T)}, {"tokens": None}, "`tokens` must be a list of strings"),
+        ({"a": scores(B, N, T, T)}, {"layers": 0}, "the end of a path, a string. .*layers=0"),
+        (scores(T, T) * np.nan, {}, r"`scores` must be finite .* \(5, 5\), 25 of them NaN"),
+        (np.ones((0, 0)), {"tokens": []}, "of one token at least"),
         ({"a/b": scores(B, N, T, T)}, {"layers": "a"}, "which has a/b. Received: layers='a'"),
     ],
 )

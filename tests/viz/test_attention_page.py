@@ -33,6 +33,15 @@ def test_bad_input_is_refused_in_a_sentence(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_page_that_cannot_be_written_leaves_the_earlier_one(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("earlier", encoding="utf-8")
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        write_attention_page(path, np.eye(2), ["a", "\ud800"])
+    assert path.read_text(encoding="utf-8") == "earlier"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def shades(browser, side):
     """The weight and the opacity of each token of a side."""
     tokens = browser.find_elements("css selector", f"#{side} button")

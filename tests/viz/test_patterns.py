@@ -149,6 +149,8 @@ def test_pixels_of_each_head_have_a_row():
         ({"image_shape": (2, 3, 1)}, "`image_shape` must be two integers"),
         ({"image_shape": (2, 3), "pixels": [(2, 0)]}, r"inside the image \(2, 3\). Received: pix"),
         ({"image_shape": (2, 3), "pixels": []}, "`pixels` must be a list"),
+        ({"image_shape": (2, 3), "pixels": 3}, "`pixels` must be a list .* pixels=3"),
+        ({"image_shape": (2, 3), "pixels": (1, 1)}, r"a list .* Received: pixels=\(1, 1\)"),
         ({"length": 6, "pixels": [(0, 0)]}, "`pixels` must be None without `image_shape`"),
         ({}, "`length` must be an integer of at least 1. Received: length=None"),
     ],
