@@ -12,6 +12,10 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if (options.folder == "to-hugging-face") != (options.target is not None):
         parser.error("to-hugging-face, and it alone, takes MODEL.keras and FOLDER")
+    if options.export is not None and options.folder in ("golden", "to-hugging-face"):
+        parser.error(f"{options.folder} writes no SavedModel: leave --export out")
+    if options.export == "":
+        parser.error("--export must be the path of a directory. Received: --export ''")
     try:
         if options.target is not None:
             return commands.write_folder(options.out, options.target)

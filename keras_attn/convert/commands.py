@@ -1,6 +1,7 @@
 """Commands of `python -m keras_attn.convert`; each returns the exit status."""
 
 import os
+import zipfile
 
 import keras
 
@@ -28,13 +29,15 @@ def convert(folder, path, export=None):
 
         _check_parent(free_version(export))
     model, tokenizer = from_hugging_face(folder)
+    # Before the file appears: options may be refused.
+    options = None if export is None else _export_options(folder, model, tokenizer)
     with atomic_file(path) as temporary:
         model.save(temporary)
     print(f"{path}: {type(model).__name__} of {model.count_params():,} weights")
     if export is not None:
         from keras_attn.export import saved_model  # needs TensorFlow, unlike the conversion
 
-        print(saved_model(model, export, **_export_options(folder, model, tokenizer)))
+        print(saved_model(model, export, **options))
     return 0
 
 
@@ -75,5 +78,7 @@ def write_folder(path, folder):
     """Convert a `.keras` file to a folder of Hugging Face."""
     if not path.endswith(".keras") or not os.path.isfile(path):
         raise ValueError(f"The file to read must exist and end in .keras. Received: path={path!r}.")
+    if not zipfile.is_zipfile(path):  # of such a file Keras says that it is not there
+        raise ValueError(f"The file to read is cut, or no `.keras` file. Received: path={path!r}.")
     print(f"{folder}: a checkpoint of {to_hugging_face(keras.models.load_model(path), folder)}")
     return 0

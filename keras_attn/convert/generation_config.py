@@ -5,7 +5,7 @@ import pathlib
 
 from keras_attn.convert.hugging_face.tensor_files import read_json
 from keras_attn.generation import Beam, Forbidden, Forced, Greedy, NoRepeat, Sample
-from keras_attn.ops.checks import check_that
+from keras_attn.ops.checks import check_numbers, check_sizes, check_that
 
 FILE = "generation_config.json"
 # Options that have no counterpart here, and the value by which each changes nothing.
@@ -29,6 +29,11 @@ _UNSUPPORTED = {
     "top_h": None,
     "watermarking_config": None,
 }
+_INTEGERS = (
+    *("max_length", "max_new_tokens", "min_length", "min_new_tokens"),
+    *("no_repeat_ngram_size", "num_beams", "top_k"),
+)
+_NUMBERS = ("length_penalty", "min_p", "repetition_penalty", "temperature", "top_p", "typical_p")
 
 
 def generation_options(config, is_encoder_decoder):
@@ -48,7 +53,7 @@ def generation_options(config, is_encoder_decoder):
         `max_length` of transformers counts the prompt.
 
     Raises:
-        ValueError: if an option has no counterpart.
+        ValueError: if an option has no counterpart, or is of another type.
 
     Example:
         >>> from keras_attn import convert
@@ -67,6 +72,8 @@ def generation_options(config, is_encoder_decoder):
         has_file = pathlib.Path(config, FILE).is_file()
         config = read_json(config, FILE if has_file else "config.json")
     options = {name: value for name, value in config.items() if value is not None}
+    check_sizes(0, **{name: options[name] for name in _INTEGERS if name in options})
+    check_numbers(**{name: options[name] for name in _NUMBERS if name in options})
     for name, neutral in _UNSUPPORTED.items():
         if options.get(name, neutral) != neutral:
             _refuse(name, options)

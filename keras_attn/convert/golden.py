@@ -24,8 +24,11 @@ def write_golden(folder):
         The path of the file.
 
     Raises:
-        ValueError: if transformers cannot compute them, or is not installed.
+        ValueError: if there is no such folder, or transformers cannot compute them or is not
+            installed.
     """
+    if not os.path.isdir(folder):
+        raise ValueError(f"There is no folder. Received: folder={os.fspath(folder)!r}.")
     path = os.path.join(folder, FILE)
     with atomic_file(path) as temporary:
         command = [sys.executable, _WRITER, folder, temporary]

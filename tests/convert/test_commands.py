@@ -152,11 +152,43 @@ def test_folders_and_files_that_do_not_fit_are_refused_in_one_sentence(folder, t
     [
         (["nowhere", "model.keras"], "The folder does not exist. Received: folder='nowhere'."),
         (["to-hugging-face", "nowhere.keras", "out"], "must exist and end in .keras"),
+        (["golden", "nowhere"], "There is no folder. Received: folder='nowhere'."),
         (["nowhere", "model.h5"], "must end in .keras. Received: path='model.h5'."),
     ],
 )
 def test_what_cannot_be_converted_is_named(arguments, message, capsys):
     assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not os.path.exists("nowhere")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4, the first half of a file"])
+def test_a_cut_file_is_named(content, tmp_path, capsys):
+    path = tmp_path / "model.keras"
+    path.write_bytes(content)
+    assert main(["to-hugging-face", str(path), str(tmp_path / "out")]) == 2
+    assert "is cut, or no `.keras` file. Received: path=" in capsys.readouterr().err
+
+
+def test_options_of_generation_are_refused_before_a_file_appears(folder, tmp_path, capsys):
+    pathlib.Path(folder, "generation_config.json").write_text('{"num_beams": "4"}')
+    out = tmp_path / "out/model.keras"
+    assert main([folder, str(out), "--export", str(tmp_path / "out/exports")]) == 2
+    assert "`num_beams` must be an integer" in capsys.readouterr().err
+    assert not out.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["to-hugging-face", "a.keras", "b", "--export", "c"], "leave --export out"),
+        (["golden", "a", "--export", "c"], "golden writes no SavedModel"),
+        (["a", "b.keras", "--export", ""], "--export must be the path of a directory"),
+    ],
+)
+def test_an_export_that_does_not_fit_is_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
     assert message in capsys.readouterr().err
 
 

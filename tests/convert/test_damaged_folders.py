@@ -180,6 +180,11 @@ DAMAGES = {
     ),
     "model_type unknown": (option(model_type="bort"), "The model_type 'bort' is not converted"),
     "no model_type": (option(model_type=None), "The model_type None is not converted"),
+    "a model_type in a list": (option(model_type=["bert"]), "The model_type ['bert'] is not"),
+    "rotary positions in a list": (
+        option("llama", rope_parameters=[1]),
+        "`rope_parameters` in config.json must be an object of options, not [1]",
+    ),
     "no width": (option(hidden_size=None), "`hidden_size` in config.json must be an integer"),
     "a width in quotes": (option(hidden_size="12"), "above 0, not '12'"),
     "a layer less": (option(num_hidden_layers=1), "and 15 more, which the model has no place"),
@@ -233,6 +238,14 @@ DAMAGES = {
     "tokenizer cut": (
         lambda folder: (write(folder) / "tokenizer.json").write_text("{"),
         "'tokenizer.json' is cut",
+    ),
+    "tokenizer without a model": (
+        lambda folder: (write(folder) / "tokenizer.json").write_text("{}"),
+        "'tokenizer.json' is damaged: it has no 'model'",
+    ),
+    "a vocabulary in Latin-1": (
+        lambda folder: (write(folder) / "vocab.txt").write_bytes(b"[PAD]\n\xff"),
+        "'vocab.txt' is cut or damaged: it is no UTF-8",
     ),
     "golden outputs cut": (
         golden(lambda path, _: path.write_bytes(path.read_bytes()[:-99])),

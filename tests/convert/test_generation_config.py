@@ -75,6 +75,12 @@ def test_a_folder_without_the_file_has_its_options_in_the_configuration(tmp_path
     assert found["strategy"] == Greedy()
 
 
+@pytest.mark.parametrize("name", ["num_beams", "max_new_tokens", "temperature", "top_p"])
+def test_options_in_quotes_are_refused(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be .* Received: {name}='3'"):
+        generation_options({"do_sample": True, name: "3"}, is_encoder_decoder=False)
+
+
 @pytest.mark.parametrize(
     "config, is_encoder_decoder, name",
     [

@@ -97,6 +97,13 @@ class Config:
             self.refuse(f"`{name}` in {FILE} must be true or false, not {value!r}.")
         return value
 
+    def options(self, name):
+        """Return an option that holds options of its own; None where it is absent or null."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, dict):
+            self.refuse(f"`{name}` in {FILE} must be an object of options, not {value!r}.")
+        return value
+
     def activation(self, name, default):
         """Return the activation that an option names, as an argument of a layer."""
         value = self.get(name, default)

@@ -64,7 +64,7 @@ def family_of(folder):
         refuse("The path is that of a file, not of a folder.", folder)
     config = Config(folder)
     model_type = config.get("model_type")
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         config.refuse(
             f"The model_type {model_type!r} is not converted, only {', '.join(sorted(FAMILIES))}."
         )

@@ -17,10 +17,10 @@ def read_rotary(config, kind=None, theta_key="rope_theta", theta=10000.0):
         theta_key: str. Old key of the base.
         theta: float. Base where none is given.
     """
-    options = config.get("rope_parameters")
+    options = config.options("rope_parameters")
     if options is None:
         # `rope_scaling` is of layers with `rope_theta`; those with a key of their own have none.
-        scaling = config.get("rope_scaling") if theta_key == "rope_theta" else None
+        scaling = config.options("rope_scaling") if theta_key == "rope_theta" else None
         options = {"rope_theta": config.number(theta_key, theta), **(scaling or {})}
     elif kind is not None:
         options = options.get(kind) or {}

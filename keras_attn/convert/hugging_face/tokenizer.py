@@ -4,7 +4,7 @@ import pathlib
 import warnings
 
 from keras_attn.convert.hugging_face import tokenizer_json
-from keras_attn.convert.hugging_face.tensor_files import read_json
+from keras_attn.convert.hugging_face.tensor_files import read_json, refuse
 from keras_attn.convert.hugging_face.tokenizer_json import NoGraph, special_ids
 from keras_attn.ops.checks import check_paths
 from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
@@ -85,7 +85,10 @@ def _read(files):
     model = next((files / name for name in _SENTENCEPIECE if (files / name).is_file()), None)
     if (files / "tokenizer.json").is_file():
         content = _json(files / "tokenizer.json")
-        return tokenizer_json.read(content, settings, model and model.read_bytes())
+        try:
+            return tokenizer_json.read(content, settings, model and model.read_bytes())
+        except KeyError as error:
+            refuse(f"The file 'tokenizer.json' is damaged: it has no {error}.", files)
     if model is not None:
         return _sentencepiece(model.read_bytes(), files, settings)
     if (files / "vocab.txt").is_file():
@@ -97,6 +100,13 @@ def _read(files):
 
 def _json(path):
     return read_json(path.parent, path.name) if path.is_file() else {}
+
+
+def _text(path):
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return refuse(f"The file {path.name!r} is cut or damaged: it is no UTF-8.", path.parent)
 
 
 def _class_of(files, settings):
@@ -111,7 +121,7 @@ def _class_of(files, settings):
 def _wordpiece(files, settings):
     if not settings.get("tokenize_chinese_chars", True):
         raise NoGraph("it does not split Chinese characters.")
-    pieces = (files / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    pieces = _text(files / "vocab.txt").removesuffix("\n").split("\n")
     lower_case, strip = settings.get("do_lower_case", True), settings.get("strip_accents")
     return tokenizer_json.build(WordPiece, pieces, lower_case, strip)
 
@@ -122,7 +132,7 @@ def _byte_level(files, settings):
         raise NoGraph(f"the pattern of the class {name!r} is not known.")
     pattern, normal_form, defaults = _BYTE_LEVEL[name]
     vocabulary = _json(files / "vocab.json")
-    merges = (files / "merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = _text(files / "merges.txt").split("\n")
     merges = [line for line in merges if line and not line.startswith("#version")]
     added = settings.get("added_tokens_decoder", {})
     added = [{"id": int(i), **token} for i, token in added.items()]
