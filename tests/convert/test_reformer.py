@@ -1,11 +1,14 @@
-"""Options of a Reformer of Hugging Face that are not those of its golden files."""
+"""Reformer of Hugging Face: options that golden files lack, and models of ours."""
+
+import json
 
 import checkpoint_folders
 import numpy as np
 import pytest
+import safetensors.numpy
 
-from keras_attn import patterns
-from keras_attn.convert import from_hugging_face
+from keras_attn import models, patterns
+from keras_attn.convert import from_hugging_face, to_hugging_face
 
 
 def write(folder, name, **options):
@@ -59,3 +62,38 @@ def test_full_attention_may_replace_the_hashes(tmp_path):
     outputs = np.array(model({"token_ids": arrays["input_token_ids"]}))
     assert outputs.shape == arrays["outputs"].shape
     assert checkpoint_folders.difference(model, arrays) > 1e-3
+
+
+@pytest.mark.slow
+def test_queries_that_are_keys_come_back_where_the_root_of_their_size_is_a_power_of_two(tmp_path):
+    """They are multiplied by this root; other roots round."""
+    config, weights, _ = checkpoint_folders.load_golden("reformer_lsh")
+    shapes = {name: [12 if n == 15 else n for n in x.shape] for name, x in weights.items()}
+    weights = checkpoint_folders.draw(shapes, 0)
+    config |= {"attention_head_size": 4, "num_buckets": 6, "num_hashes": 5}
+    model, _ = from_hugging_face(checkpoint_folders.write_folder(tmp_path / "in", config, weights))
+    to_hugging_face(model, tmp_path / "out")
+    written = safetensors.numpy.load_file(tmp_path / "out/model.safetensors")
+    assert written.keys() == weights.keys()
+    for key, value in weights.items():
+        np.testing.assert_array_equal(written[key], value, key)
+    options = json.loads((tmp_path / "out/config.json").read_text())
+    assert {k for k in options.keys() & config if options[k] != config[k]} == {"eos_token_id"}
+
+
+@pytest.mark.parametrize(
+    "attention, expected",
+    [
+        (
+            ("lsh", "full"),
+            "`model.depth.blocks.1.attention.pattern` must be a `BlockLocal1D` or an `LSH`, as in "
+            "a model of reformer. Received: model.depth.blocks.1.attention.pattern=Causal().",
+        ),
+        (("local",), "must be False, as in a model of reformer. Received: model.embedding.scaled="),
+    ],
+)
+def test_a_part_that_the_family_lacks_is_named(attention, expected, tmp_path):
+    model = models.reformer(13, 2, 2, 8, 11, axial_shape=(3, 5), attention=attention)
+    with pytest.raises(ValueError) as caught:
+        to_hugging_face(model, tmp_path / "out")
+    assert expected in str(caught.value) and not list(tmp_path.iterdir())

@@ -22,18 +22,19 @@ from keras_attn.convert.hugging_face.weights import Fold
 from keras_attn.text import SentencePiece, Template
 
 # Of families whose parts are those of others the tests are slow ones.
-FAST = ["gpt2", "llama"]
+FAST = ["gpt2", "llama", "reformer", "transformer_xl"]
 SLOW = [
     *("vit", "bert", "bert_classifier", "bert_features", "distilbert", "distilbert_classifier"),
     *("llama_biases", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen3", "gemma"),
     *("marian", "marian_separate", "gpt2_classifier", "llama_classifier", "mistral_classifier"),
     *("qwen2_classifier", "qwen3_classifier", "gemma_classifier"),
+    *("transformer_xl_causal", "transformer_xl_untied"),
 ]
 # Factors become part of the weights; a pretraining's other head, a pooler that no output depends
 # on, and rows of tables that are of no position, as BART's and Longformer's, are left out.
 FOLDED = ["bert_relu", "gpt2_scales", "gemma2", "gemma3", "gemma3_classifier", "bart"]
 FOLDED += ["t5", "t5_gated", "longformer_features", "longformer_classifier"]
-FOLDED += ["big_bird", "big_bird_classifier"]
+FOLDED += ["big_bird", "big_bird_classifier", "reformer_lsh"]
 # Options that a model does not have, or has by other names.
 OTHER = {
     *("attn_pdrop", "embd_pdrop", "id2label", "label2id", "max_position_embeddings"),
@@ -193,6 +194,12 @@ def causal_classifier(num_classes=3, pattern="causal", **options):
     return models.Classifier(gpt.embedding, encoder, num_classes, **given)
 
 
+def causal_parts():
+    attention = layers.MultiHeadAttention(2, 4, pattern="causal")
+    stack = depth.Stack([layers.TransformerBlock(attention, layers.FeedForward(11))])
+    return layers.TokenEmbedding(13, 8), stack
+
+
 UNFIT = {
     "a bias of classes": (
         lambda: causal_classifier(use_bias=True),
@@ -226,8 +233,9 @@ UNFIT = {
         "`model.embedding.class_token` must be True",
     ),
     "positions": (
-        misfit(models.transformer_xl),
-        "",
+        lambda: models.CausalLanguageModel(*causal_parts(), position="sinusoidal"),
+        "must have `Learned` positions, `Rotary` ones in its attention, the score `Relative` or "
+        "the depth `Reversible`. Received: model.position=Sinusoidal(), ",
     ),
     "a decoder's layers": (
         lambda: models.EncoderDecoder(

@@ -1,11 +1,14 @@
-"""Options of a Transformer-XL of Hugging Face that are not those of its golden files."""
+"""Transformer-XL of Hugging Face: options that golden files lack, and models of ours."""
 
 import checkpoint_folders
 import numpy as np
+import oracles
 import pytest
 
-from keras_attn.convert import from_hugging_face
+from keras_attn import depth, layers, memory, models, patterns
+from keras_attn.convert import from_hugging_face, to_hugging_face
 
+SIZES = 2, 2, 8, 11  # layers, heads, and the widths of states and of hidden layers
 BIASES = ("r_w_bias", "r_r_bias")
 
 
@@ -101,3 +104,50 @@ def test_without_a_memory_the_model_has_logits_only(tmp_path):
         outputs = model({"token_ids": ids, **state})
         found.append(np.array(outputs["logits"] if length else outputs))
     np.testing.assert_allclose(*found, atol=2e-6 * np.abs(found[0]).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("div_val, clamp_length", [(1, None), (2, 7)])
+def test_a_transformer_xl_of_the_paper_is_written(div_val, clamp_length, tmp_path):
+    options = {"memory_length": 3, "clamp_length": clamp_length, "cutoffs": [5, 7]}
+    model = models.transformer_xl(13, *SIZES, **options, div_val=div_val)
+    oracles.scramble(model)
+    assert to_hugging_face(model, tmp_path / "out") == "transfo-xl"
+    again, _ = from_hugging_face(tmp_path / "out")
+    inputs = {"token_ids": np.array([[3, 5, 4, 12, 9]]), **model.initial_memory(1)}
+    ours, theirs = model(inputs), again(inputs)
+    for name in ("logits", "memory"):
+        np.testing.assert_array_equal(np.array(ours[name]), np.array(theirs[name]))
+
+
+def make(pattern="causal", residual="post_norm", tied=True, **options):
+    embedding, other = (layers.AdaptiveEmbedding(13, 8, [5], 2) for _ in range(2))
+    attention = layers.MultiHeadAttention(2, 4, score="relative", pattern=pattern, use_bias=False)
+    block = layers.TransformerBlock(attention, layers.FeedForward(11), residual=residual)
+    head = layers.AdaptiveSoftmax(embedding if tied else other)
+    return models.CausalLanguageModel(embedding, depth.Stack([block]), head=head, **options)
+
+
+@pytest.mark.parametrize(
+    "model, expected",
+    [
+        (lambda: models.transformer_xl(13, *SIZES), "`model.embedding` has no cutoffs. "),
+        (
+            lambda: make(memory=memory.CompressiveMemory(4, 2)),
+            "`model.memory` must be SegmentMemory(4), as in a model of transfo-xl. ",
+        ),
+        (lambda: make(tied=False), "must be an `AdaptiveSoftmax` of the model's embedding. "),
+        (
+            lambda: make(residual="pre_norm"),
+            "`model.depth.block[0].residual` must be PostNorm, as in a model of transfo-xl. ",
+        ),
+        (
+            lambda: make(pattern=patterns.Local(3)),
+            "`model.depth.block[0].attention.pattern` must be Causal(), as in a model of ",
+        ),
+    ],
+)
+def test_a_part_that_the_family_lacks_is_named(model, expected, tmp_path):
+    with pytest.raises(ValueError, match="Received: ") as caught:
+        to_hugging_face(model(), tmp_path / "out")
+    assert expected in str(caught.value) and not list(tmp_path.iterdir())

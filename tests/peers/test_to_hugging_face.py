@@ -29,6 +29,7 @@ KINDS = (
     "mistral*",
     "qwen*",
     "gemma*",
+    "reformer*",
     "t5*",
     "vit*",
 )
@@ -46,6 +47,7 @@ STEPS = [
 QUERY = "model.layers.0.self_attn.q_proj.weight"
 NORM = "model.layers.0.input_layernorm.weight"
 TABLE = "model.embed_tokens.weight"
+SHARED = "reformer.encoder.layers.0.attention.self_attention.query_key.weight"
 UNREAD = {"bert.pooler.weight", "bert.pooler.bias"}
 BIAS, ROWS = "final_logits_bias", "model.encoder.embed_positions.weight"
 # Of folders whose tokens include the id of padding, the table of tokens.
@@ -98,6 +100,10 @@ MISTAKES = {
     "rows of positions before the first one": (
         "bart",
         tensors(**{ROWS: lambda x: np.roll(x[ROWS], -2, axis=0)}),
+    ),
+    "queries that are keys multiplied by the root of their size": (
+        "reformer_lsh",
+        tensors(**{SHARED: lambda x: x[SHARED] * np.float32(5**0.5)}),
     ),
     "a table of T5 without the root of the width": (
         "t5_gated",

@@ -71,11 +71,18 @@ def _options(model):
 
 
 def model_type(model):
-    """Return the `model_type` of the family whose features a model has."""
+    """Return the `model_type` of the family whose features a model has; refuse other positions."""
     attention, residual, norm, bias = (
         read_part(model, f"{FIRST}.{path}")
         for path in ("attention", "residual", "residual.norm", "attention.use_bias")
     )
+    if attention.position is None:
+        raise ValueError(
+            "`model` fits no family of checkpoints: a `CausalLanguageModel` must have `Learned` "
+            "positions, `Rotary` ones in its attention, the score `Relative` or the depth "
+            f"`Reversible`. Received: model.position={model.position!r}, "
+            f"attention.score={attention.score!r}, model.depth={model.depth!r}."
+        )
     has_qk_norm = attention.qk_norm is not None
     if type(residual) is residuals.SandwichNorm:
         return "gemma3_text" if has_qk_norm else "gemma2"

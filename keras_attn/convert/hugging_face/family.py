@@ -41,6 +41,7 @@ class Family:
         files: function from the model to the contents of more JSON files, by their names.
         requires: dict of options that must have another value than those of other families.
         free: tuple of names of arguments in which the model may differ from that of `build`.
+        pad_id: int. The id of padding in `config.json` for a model without one; None for none.
     """
 
     convert: Callable
@@ -52,6 +53,7 @@ class Family:
     files: Callable = lambda model: {}
     requires: dict = dataclasses.field(default_factory=dict)
     free: tuple = ()
+    pad_id: int | None = None
 
 
 def read_options(model, table):

@@ -6,7 +6,8 @@ import keras
 
 from keras_attn import depth, layers, models, norms, patterns, positions, residuals
 from keras_attn.compat.unallocated import initialize, without_values
-from keras_attn.convert.hugging_face.family import Family
+from keras_attn.convert.hugging_face.config import activation_name
+from keras_attn.convert.hugging_face.family import Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import (
     Fold,
@@ -30,7 +31,36 @@ LOCAL = {
 }
 EMBEDDINGS = {"embedding": "embeddings.word_embeddings", "depth.norm": "encoder.layer_norm"}
 POSITIONS = "embeddings.position_embeddings"
+# Options with the one value that is converted.
 REQUIRED = {"is_decoder": True}
+FIXED = {
+    **{"lsh_num_chunks_before": 1, "lsh_num_chunks_after": 0, "local_num_chunks_after": 0},
+    **{**REQUIRED, "tie_word_embeddings": False},
+}
+KINDS = {"local": patterns.BlockLocal1D, "lsh": patterns.LSH}
+FIRST = "depth.blocks.0"
+# The path in the model of each option of `config.json`, in all models and by the kind of a layer.
+OPTIONS = {
+    "vocab_size": "embedding.vocabulary_size",
+    "hidden_size": "embedding.hidden_dim",
+    "num_attention_heads": f"{FIRST}.attention.num_heads",
+    "attention_head_size": f"{FIRST}.attention.key_dim",
+    "feed_forward_size": f"{FIRST}.feed_forward.intermediate_dim",
+    "layer_norm_eps": f"{FIRST}.attention_residual.norm.epsilon",
+    "hidden_dropout_prob": "dropout",
+    "max_position_embeddings": "position.max_length",
+}
+KIND_OPTIONS = {
+    "local": {
+        "local_attn_chunk_length": "pattern.block_length",
+        "local_attention_probs_dropout_prob": "dropout",
+    },
+    "lsh": {
+        "lsh_attn_chunk_length": "pattern.chunk_length",
+        "lsh_attention_probs_dropout_prob": "dropout",
+        "num_hashes": "pattern.num_rounds",
+    },
+}
 
 
 def convert(checkpoint, overrides):
@@ -42,12 +72,7 @@ def convert(checkpoint, overrides):
     checkpoint.drop_copy("lm_head.decoder.bias", "lm_head.bias")
     with without_values() as variables:  # which would be drawn at random
         model = _build(checkpoint.config, overrides)
-    copy_table(checkpoint, model, EMBEDDINGS)
-    _copy_positions(checkpoint, model.position)
-    for index, block in enumerate(model.depth.blocks):
-        _copy_block(checkpoint, block, f"encoder.layers.{index}.")
-    copy(checkpoint, model.head.kernel, "lm_head.decoder.weight", transpose=True)
-    copy(checkpoint, model.head.bias, "lm_head.bias")
+    copy_weights(checkpoint, model)
     initialize(variables)
     return model
 
@@ -55,13 +80,9 @@ def convert(checkpoint, overrides):
 def _build(config, overrides):
     if not config.flag("is_decoder"):
         config.refuse("The option is_decoder=False is not converted, only True.")
-    config.require(
-        **REQUIRED,
-        **{"lsh_num_chunks_before": 1, "lsh_num_chunks_after": 0, "local_num_chunks_after": 0},
-        tie_word_embeddings=False,
-    )
+    config.require(**FIXED)
     kinds = config.get("attn_layers", [])
-    if not kinds or not {"local", "lsh"}.issuperset(kinds):
+    if not kinds or not KINDS.keys() >= set(kinds):
         config.refuse(f"The option attn_layers={kinds!r} is not converted.")
     position = _position(config)
     chunk = config.number("chunk_size_feed_forward", 0)
@@ -133,6 +154,16 @@ def _pattern(config, kind):
     )
 
 
+def copy_weights(checkpoint, model):
+    """Copy the tensors of a model, in either direction."""
+    copy_table(checkpoint, model, EMBEDDINGS)
+    _copy_positions(checkpoint, model.position)
+    for index, block in enumerate(model.depth.blocks):
+        _copy_block(checkpoint, block, f"encoder.layers.{index}.")
+    copy(checkpoint, model.head.kernel, "lm_head.decoder.weight", transpose=True)
+    copy(checkpoint, model.head.bias, "lm_head.bias")
+
+
 def _copy_positions(checkpoint, position):
     if isinstance(position, positions.Learned):
         return copy(checkpoint, position.table, f"{POSITIONS}.embedding.weight")
@@ -152,4 +183,61 @@ def _copy_block(checkpoint, block, prefix):
         copy_projection(checkpoint, block.attention, "query", name, scale=scale)
 
 
-FAMILY = Family(convert=convert, requires=REQUIRED)
+def fits(model):
+    """Return True for a model of reversible layers."""
+    return isinstance(model.depth, depth.Reversible)
+
+
+def options(model):
+    """Return the options of `config.json` for a model.
+
+    Chunks of the feed-forward layers, which change no number, are left out: with them transformers
+    refuses texts whose length they do not divide.
+    """
+    kinds = [_kind(model, index) for index in range(read_part(model, "depth.num_layers"))]
+    found = {
+        **read_options(model, OPTIONS),
+        **FIXED,
+        "hidden_act": activation_name(read_part(model, f"{FIRST}.feed_forward.activation")),
+        "attn_layers": kinds,
+        "axial_pos_embds": isinstance(model.position, positions.Axial),
+        "architectures": ["ReformerModelWithLMHead"],
+    }
+    if found["axial_pos_embds"]:
+        found["axial_pos_shape"] = list(model.position.shape)
+        found["axial_pos_embds_dim"] = list(model.position.dims)
+    for kind in set(kinds):
+        attention = model.depth.blocks[kinds.index(kind)].attention
+        found |= read_options(attention, KIND_OPTIONS[kind])
+        if kind == "local":
+            pattern = attention.pattern
+            found["local_num_chunks_before"] = pattern.lookback // pattern.block_length
+        else:
+            found["num_buckets"] = attention.pattern.num_buckets
+    return found
+
+
+def _kind(model, index):
+    """Return the kind of a layer in `attn_layers`."""
+    path = f"depth.blocks.{index}.attention.pattern"
+    pattern = read_part(model, path)
+    for kind, cls in KINDS.items():
+        if type(pattern) is cls:
+            return kind
+    raise ValueError(
+        f"`model` fits no family of checkpoints: `model.{path}` must be a `BlockLocal1D` or an "
+        f"`LSH`, as in a model of reformer. Received: model.{path}={pattern!r}."
+    )
+
+
+FAMILY = Family(
+    convert=convert,
+    options=options,
+    build=lambda config, model: _build(config, {}),
+    copy_weights=copy_weights,
+    prefix="reformer.",
+    heads=("lm_head.",),
+    requires=REQUIRED,
+    free=("pad_id",),  # padding is at the end, where no token sees it
+    pad_id=0,  # with which transformers fills the last chunk
+)

@@ -4,7 +4,15 @@ import numpy as np
 
 from keras_attn import depth, layers, memory, models, norms, patterns, residuals, scores
 from keras_attn.compat.unallocated import assign, initialize, without_values
-from keras_attn.convert.hugging_face.family import Family
+from keras_attn.convert.hugging_face.adaptive_softmax import (
+    check_tied,
+    copy_embedding,
+    copy_head,
+    drop_copies,
+    projection_options,
+    tied_projections,
+)
+from keras_attn.convert.hugging_face.family import Family, read_options, read_part
 from keras_attn.convert.hugging_face.overrides import build
 from keras_attn.convert.hugging_face.weights import Fold, copy, copy_table
 
@@ -16,6 +24,24 @@ BLOCK = {
     "feed_forward_residual.norm": "pos_ff.layer_norm",
 }
 BIASES = {"u": "r_w_bias", "v": "r_r_bias"}
+# Options with the one value that is converted.
+FIXED = {"attn_type": 0, "pre_lnorm": False, "sample_softmax": -1, "tie_word_embeddings": True}
+FIRST = "depth.blocks.0"
+# The path in the model of each option of `config.json`.
+OPTIONS = {
+    "vocab_size": "embedding.vocabulary_size",
+    "cutoffs": "embedding.cutoffs",
+    "div_val": "embedding.div_val",
+    "d_embed": "embedding.hidden_dim",
+    "d_model": "embedding.hidden_dim",
+    "n_layer": "depth.num_layers",
+    "n_head": f"{FIRST}.attention.num_heads",
+    "d_head": f"{FIRST}.attention.key_dim",
+    "d_inner": f"{FIRST}.feed_forward.intermediate_dim",
+    "dropout": "dropout",
+    "dropatt": f"{FIRST}.attention.dropout",
+    "layer_norm_epsilon": f"{FIRST}.attention_residual.norm.epsilon",
+}
 
 
 def convert(checkpoint, overrides):
@@ -28,21 +54,16 @@ def convert(checkpoint, overrides):
     checkpoint.ignore("pos_emb.inv_freq")
     with without_values() as variables:  # which would be drawn at random
         model = _build(checkpoint.config, overrides)
-    for index, block in enumerate(model.depth.blocks):
-        _copy_block(checkpoint, block, f"layers.{index}.")
-    _copy_biases(checkpoint, [block.attention.score for block in model.depth.blocks])
-    _copy_embedding(checkpoint, model.embedding)
-    _copy_head(checkpoint, model.head)
+    drop_copies(checkpoint, model.head)
+    copy_weights(checkpoint, model)
     initialize(variables)
     return model
 
 
-def _build(config, overrides):
+def _build(config, overrides, has_width=True):
+    """Return a model; without `has_width` its scores take theirs from the size of the heads."""
     width, length = config.size("d_model"), config.number("mem_len", 1600)
-    config.require(
-        **{"attn_type": 0, "d_embed": width, "ext_len": 0, "pre_lnorm": False},
-        **{"sample_softmax": -1, "tie_weight": True, "tie_word_embeddings": True},
-    )
+    config.require(**FIXED, d_embed=width, ext_len=0, tie_weight=True)
     cutoffs, has_same_length = config.integers("cutoffs"), config.flag("same_length", True)
     if has_same_length and not length:
         config.refuse("The option same_length=True is not converted without a `mem_len` above 0.")
@@ -66,7 +87,7 @@ def _build(config, overrides):
                 layers.MultiHeadAttention(
                     config.size("n_head"),
                     config.size("d_head"),
-                    score=scores.Relative(width, clamp_length),
+                    score=scores.Relative(width if has_width else None, clamp_length),
                     pattern=pattern(index) if callable(pattern) else pattern,
                     use_bias=False,
                     dropout=config.number("dropatt", 0.0),
@@ -85,7 +106,7 @@ def _build(config, overrides):
         )
         return models.CausalLanguageModel(
             embedding=embedding,
-            head=layers.AdaptiveSoftmax(embedding, _tied_projections(config), ignore_class=-100),
+            head=layers.AdaptiveSoftmax(embedding, tied_projections(config), ignore_class=-100),
             depth=depth.Stack(block, config.size("n_layer"), name="depth"),
             memory=memory.SegmentMemory(memory_length) if memory_length else None,
             dropout=dropout,
@@ -95,18 +116,13 @@ def _build(config, overrides):
     return build(build_model, {}, overrides)
 
 
-def _tied_projections(config):
-    """Return the argument of an `AdaptiveSoftmax` for the option `tie_projs`."""
-    count, shares = len(config.integers("cutoffs")), config.flag("proj_share_all_but_first", True)
-    tied = config.get("tie_projs", [False] + [shares] * count)
-    for argument, flags in (
-        (False, [False] * (1 + count)),
-        (True, [True] * (1 + count)),
-        ("all_but_first", [False] + [True] * count),
-    ):
-        if tied == flags:
-            return argument
-    config.refuse(f"The option tie_projs={tied!r} is not converted.")
+def copy_weights(checkpoint, model):
+    """Copy the tensors of a model, in either direction."""
+    for index, block in enumerate(model.depth.blocks):
+        _copy_block(checkpoint, block, f"layers.{index}.")
+    _copy_biases(checkpoint, [block.attention.score for block in model.depth.blocks])
+    copy_embedding(checkpoint, model.embedding)
+    copy_head(checkpoint, model.head)
 
 
 def _copy_block(checkpoint, block, prefix):
@@ -137,43 +153,59 @@ def _copy_biases(checkpoint, scores):
             assign(variable, value)
 
 
-def _copy_embedding(checkpoint, embedding):
-    names = [f"word_emb.emb_layers.{index}.weight" for index in range(len(embedding.bounds))]
-    if embedding.div_val > 1:
-        for table, name in zip(embedding.tables, names, strict=True):
-            copy(checkpoint, table, name)
-    else:  # one table of all clusters
-        shape = embedding.vocabulary_size, embedding.hidden_dim
-        rows = np.split(checkpoint.take(names[0], shape), embedding.cutoffs)
-        for table, value in zip(embedding.tables, rows, strict=True):
-            assign(table, value)
-    for index, projection in enumerate(embedding.projections):
-        copy(checkpoint, projection, f"word_emb.emb_projs.{index}", transpose=True)
+class _Frequencies:
+    """The frequencies of the sinusoids, which transformers stores beside the weights."""
+
+    def __init__(self, width):
+        self._width, self.shape = width, (-(-width // 2),)
+
+    def tensor(self):
+        return (1e4 ** (-np.arange(0, self._width, 2) / self._width)).astype("float32")
 
 
-def _copy_head(checkpoint, head):
-    embedding = head.embedding
-    sizes = [end - first for first, end in embedding.bounds]
-    is_whole = embedding.div_val == 1  # one layer of all clusters
-    layers = [embedding.vocabulary_size] if is_whole else sizes
-    biases = []
-    for index, size in enumerate(layers):
-        name = f"crit.out_layers.{index}"
-        checkpoint.drop_copy(f"{name}.weight", f"word_emb.emb_layers.{index}.weight")
-        biases.append(checkpoint.take(f"{name}.bias", (size,)))
-    biases = np.split(np.concatenate(biases), embedding.cutoffs)
-    if len(sizes) > 1:
-        copy(checkpoint, head.cluster_table, "crit.cluster_weight")
-        more = checkpoint.take("crit.cluster_bias", (len(sizes) - 1,))
-        biases[0] = np.concatenate([biases[0], more])
-    for variable, value in zip(head.biases, biases, strict=True):
-        assign(variable, value)
-    for index in range(len(embedding.projections)):
-        name = f"crit.out_projs.{index}"
-        if index < len(head.projections):
-            copy(checkpoint, head.projections[index], name, transpose=True)
-        else:
-            checkpoint.drop_copy(name, f"word_emb.emb_projs.{index}")
+def _store(stored, model):
+    copy_weights(stored, model)
+    stored.transfer("pos_emb.inv_freq", _Frequencies(model.embedding.hidden_dim))
 
 
-FAMILY = Family(convert=convert)
+def fits(model):
+    """Return True for a model whose first layer scores distances as Transformer-XL does."""
+    first = next(iter(getattr(model.depth, "blocks", ())), None)
+    attention = getattr(first, "attention", None)
+    return isinstance(getattr(attention, "score", None), scores.Relative)
+
+
+def options(model):
+    """Return the options of `config.json` for a model."""
+    found = {**FIXED, **read_options(model, OPTIONS)}
+    check_tied(model)
+    length = getattr(model.memory, "memory_length", 0)
+    pattern = read_part(model, f"{FIRST}.attention.pattern")
+    return {
+        **found,
+        **projection_options(model.head),
+        "mem_len": length,
+        "clamp_len": model.depth.blocks[0].attention.score.clamp_length or -1,
+        "same_length": length > 0 and isinstance(pattern, patterns.Local),
+        "untie_r": True,
+        "architectures": ["TransfoXLLMHeadModel"],
+    }
+
+
+def _build_alike(config, model):
+    """Return a model of the family; a score may leave its width to the heads, if that is it."""
+    attention, width = model.depth.blocks[0].attention, model.embedding.hidden_dim
+    is_implied = attention.num_heads * attention.key_dim == width
+    return _build(config, {}, attention.score.hidden_dim is not None or not is_implied)
+
+
+FAMILY = Family(
+    convert=convert,
+    options=options,
+    build=_build_alike,
+    copy_weights=_store,
+    prefix="transformer.",
+    heads=("crit.",),
+    # Padding is at the end, where no token sees it; only losses ignore a class.
+    free=("pad_id", "ignore_class"),
+)

@@ -4,7 +4,14 @@ import os
 
 from keras_attn import models, positions
 from keras_attn.compat.unallocated import without_values
-from keras_attn.convert.hugging_face import big_bird, decoder_family, distilbert, longformer
+from keras_attn.convert.hugging_face import (
+    big_bird,
+    decoder_family,
+    distilbert,
+    longformer,
+    reformer,
+    transformer_xl,
+)
 from keras_attn.convert.hugging_face.config import FILE, Config
 from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.family import check_fit, output_vocabulary_size
@@ -30,7 +37,8 @@ def to_hugging_face(
     Args:
         model: a `MaskedLanguageModel`, a `CausalLanguageModel`, an `EncoderDecoder` or a
             `Classifier`, of the parts of a family: BERT, DistilBERT, BigBird, Longformer, GPT-2,
-            Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, Marian, BART, T5, ViT.
+            Llama, Mistral, Qwen 2 and 3, Gemma 1 to 3, Marian, BART, T5, Transformer-XL (of
+            transformers 4), Reformer, ViT.
         folder: path, at which nothing exists yet.
         tokenizer: of `keras_attn.text`, whose files are written too; None for none.
         generation_config: dict, the content of `generation_config.json`; None for no such file.
@@ -72,7 +80,7 @@ def to_hugging_face(
     options = {
         "model_type": model_type,
         "dtype": "float32",
-        **_ids(model, tokenizer),
+        **_ids(model, tokenizer, family.pad_id),
         **family.options(model),
     }
     config = Config(folder, options)
@@ -102,8 +110,11 @@ def _model_type(model):
     if getattr(model, "pooling", None) == "last" and model.image_shape is None:
         model = language_model(model)
     if type(model) is models.CausalLanguageModel:
-        is_learned = isinstance(model.position, positions.Learned)
-        return "gpt2" if is_learned else decoder_family.model_type(model)
+        if reformer.fits(model):
+            return "reformer"
+        if isinstance(model.position, positions.Learned):
+            return "gpt2"
+        return "transfo-xl" if transformer_xl.fits(model) else decoder_family.model_type(model)
     if type(model) is models.Classifier and model.image_shape is not None:
         return "vit"
     if type(model) in (models.MaskedLanguageModel, models.Classifier):
@@ -128,11 +139,13 @@ def _check_vocabulary(model, tokenizer):
         )
 
 
-def _ids(model, tokenizer):
+def _ids(model, tokenizer, pad_id):
     """Return the ids of special tokens, without which transformers takes those of the class."""
     if not hasattr(model.embedding, "vocabulary_size"):
         return {}
-    ids = {"pad_token_id": model.embedding.pad_id, "bos_token_id": None, "eos_token_id": None}
+    found = model.embedding.pad_id
+    ids = {"pad_token_id": pad_id if found is None else found}
+    ids |= {"bos_token_id": None, "eos_token_id": None}
     reads_source = type(model) is models.EncoderDecoder
     if reads_source:
         ids |= {"decoder_start_token_id": _start_id(model, tokenizer), "forced_eos_token_id": None}
