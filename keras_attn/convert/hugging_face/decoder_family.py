@@ -81,7 +81,7 @@ def model_type(model):
             "`model` fits no family of checkpoints: a `CausalLanguageModel` must have `Learned` "
             "positions, `Rotary` ones in its attention, the score `Relative` or the depth "
             f"`Reversible`. Received: model.position={model.position!r}, "
-            f"attention.score={attention.score!r}, model.depth={model.depth!r}."
+            f"attention.score={attention.score!r}, model.depth={type(model.depth).__name__}."
         )
     has_qk_norm = attention.qk_norm is not None
     if type(residual) is residuals.SandwichNorm:
