@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.initializers import redraw
-from keras_attn.ops.checks import check_sizes, check_that
+from keras_attn.ops.checks import check_shape, check_sizes, check_that
 
 
 @registry.register
@@ -77,6 +77,8 @@ class PatchEmbedding(registry.MaskedLayer):
 
     def call(self, images):
         (rows, columns), size = self._grid(images.shape[1:]), self.patch_size
+        # Another number of channels may fill whole patches too, of another number of images.
+        check_shape(images, "images", (None, None, None, self.kernel.shape[0] // size**2))
         images = ops.cast(images, self.compute_dtype)
         x = ops.reshape(images, (-1, rows, size, columns, size, images.shape[-1]))
         x = ops.transpose(x, (0, 1, 3, 2, 4, 5))

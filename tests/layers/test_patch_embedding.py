@@ -28,6 +28,14 @@ def test_output_equals_the_formula(class_token):
     assert found.shape[1] == layer.num_tokens(IMAGES.shape[1:]) == 6 + class_token
 
 
+def test_images_of_other_channels_raise():
+    layer = PatchEmbedding(2, 5)
+    layer(np.zeros((1, 4, 6, 3)))
+    for images in (np.zeros((3, 4, 6, 1)), np.zeros((1, 4, 6, 6))):
+        with pytest.raises(ValueError, match=r"`images` must have shape \(None, None, None, 3\)"):
+            layer(images)
+
+
 @pytest.mark.parametrize("shape", [(2, 5, 6, 3), (2, 4, 7, 3), (2, None, 6, 3)])
 def test_images_that_patches_do_not_fill_raise(shape):
     with pytest.raises(ValueError, match="in multiples of patch_size=2. Received: image_shape="):
