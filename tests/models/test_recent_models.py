@@ -280,3 +280,8 @@ def test_an_export_of_a_decision_transformer_decides(tmp_path):
     loaded = tf.saved_model.load(tmp_path / "export")
     found = loaded.serve({name: tf.constant(x) for name, x in given.items()})
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_number_of_global_tokens_below_0_is_named():
+    with pytest.raises(ValueError, match="`num_global` must be an integer .* num_global=-1"):
+        build("longformer", num_global=-1)

@@ -64,6 +64,7 @@ def longformer(
     windows = list(window) if isinstance(window, (list, tuple)) else [window] * num_layers
     check_that(len(windows) == num_layers, "a number, or one for each layer", window=window)
     check_sizes(**{f"window[{index}]": width for index, width in enumerate(windows)})
+    check_sizes(0, num_global=num_global)
     attention = layers.MultiHeadAttention
     if global_projections:
         attention = partial(layers.GlobalAttention, num_global=num_global)
