@@ -71,6 +71,7 @@ def generation_options(config, is_encoder_decoder):
     if isinstance(config, (str, os.PathLike)):
         has_file = pathlib.Path(config, FILE).is_file()
         config = read_json(config, FILE if has_file else "config.json")
+    check_that(isinstance(config, dict), "the path of a folder, or a dict", config=config)
     options = {name: value for name, value in config.items() if value is not None}
     check_sizes(0, **{name: options[name] for name in _INTEGERS if name in options})
     check_numbers(**{name: options[name] for name in _NUMBERS if name in options})

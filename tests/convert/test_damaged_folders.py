@@ -287,3 +287,9 @@ def test_whole_golden_outputs_are_accepted(tmp_path):
     golden(lambda path, _: None)(tmp_path)
     model, tokenizer = from_hugging_face(tmp_path)
     assert tokenizer is None and model.count_params()
+
+
+@pytest.mark.parametrize("folder", [None, 3])
+def test_a_folder_that_is_no_path_is_refused(folder):
+    with pytest.raises(ValueError, match=f"`folder` must be a path, .* folder={folder}"):
+        from_hugging_face(folder)

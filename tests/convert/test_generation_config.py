@@ -95,3 +95,8 @@ def test_options_in_quotes_are_refused(name):
 def test_options_without_a_counterpart_are_refused(config, is_encoder_decoder, name):
     with pytest.raises(ValueError, match=f"Received: {name}="):
         generation_options({**START, **config}, is_encoder_decoder)
+
+
+def test_options_that_are_no_dict_are_refused():
+    with pytest.raises(ValueError, match="`config` must be the path of a folder, or a dict"):
+        generation_options(None, is_encoder_decoder=False)

@@ -305,6 +305,20 @@ def test_a_folder_that_exists_is_kept(convert, tmp_path):
         to_hugging_face(convert("gpt2")[0], tmp_path)
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"folder": ""}, "`folder` must be a path"),
+        ({"tokenizer": "gpt2"}, "`tokenizer` must be a tokenizer .* tokenizer='gpt2'"),
+        ({"generation_config": "greedy"}, "`generation_config` must be a dict"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(arguments, message, convert, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        to_hugging_face(convert("gpt2")[0], **{"folder": tmp_path / "out", **arguments})
+    assert not list(tmp_path.iterdir())
+
+
 def test_weights_that_are_no_numbers_are_refused():
     stored = StoredModel(Config("folder", {"model_type": "gpt2"}), "model.", ("head",))
     for name in ("head.bias", "bias"):

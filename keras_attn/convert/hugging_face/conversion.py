@@ -9,6 +9,7 @@ from keras_attn.convert.hugging_face.families import FAMILIES
 from keras_attn.convert.hugging_face.family import output_vocabulary_size
 from keras_attn.convert.hugging_face.tensor_files import refuse
 from keras_attn.convert.hugging_face.tokenizer import read_tokenizer
+from keras_attn.ops.checks import check_paths
 
 
 def from_hugging_face(folder, **overrides):
@@ -58,6 +59,7 @@ def from_hugging_face(folder, **overrides):
 
 def family_of(folder):
     """Return the configuration of a folder and its family; refuse others."""
+    check_paths(folder=folder)
     if not os.path.exists(folder):
         refuse("The folder does not exist.", folder)
     if not os.path.isdir(folder):

@@ -21,7 +21,7 @@ from keras_attn.convert.hugging_face.tensor_writer import write_file, write_tens
 from keras_attn.convert.hugging_face.tokenizer_writer import tokenizer_files
 from keras_attn.layers.lora import check_merged
 from keras_attn.ops.atomic_files import atomic_directory
-from keras_attn.ops.checks import check_paths, check_sizes
+from keras_attn.ops.checks import check_paths, check_sizes, check_that
 from keras_attn.text import Tokenizer
 
 
@@ -69,7 +69,12 @@ def to_hugging_face(
     Reference: [Wolf et al., 2020](https://arxiv.org/abs/1910.03771).
     """
     check_paths(folder=folder)
+    check_that(os.fspath(folder) != "", "a path that is not empty", folder=folder)
     check_sizes(shard_size=shard_size)
+    is_tokenizer = tokenizer is None or isinstance(tokenizer, Tokenizer)
+    check_that(is_tokenizer, "a tokenizer of `keras_attn.text`, or None", tokenizer=tokenizer)
+    is_dict = isinstance(generation_config, (dict, type(None)))
+    check_that(is_dict, "a dict, or None", generation_config=generation_config)
     check_merged(model)
     if os.path.exists(folder):
         raise ValueError(
