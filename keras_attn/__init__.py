@@ -3,6 +3,7 @@
 import importlib
 
 from keras_attn import (
+    costs,
     depth,
     feed_forward,
     generation,
@@ -18,7 +19,7 @@ from keras_attn import (
     residuals,
     scores,
 )
-from keras_attn.explain import explain
+from keras_attn.costs import explain
 
 __version__ = "0.2.0"
 
@@ -26,6 +27,7 @@ __version__ = "0.2.0"
 _LAZY = ("callbacks", "convert", "distribution", "export", "testing", "text", "viz")
 
 __all__ = [
+    "costs",
     "depth",
     "explain",
     "feed_forward",

@@ -12,6 +12,7 @@ import keras_attn
 NAMES = [
     f"{package}.{name}"
     for package in keras_attn.__all__
+    if inspect.ismodule(getattr(keras_attn, package))
     for name in importlib.import_module(f"keras_attn.{package}").__all__
 ]
 HEADING = re.compile(r"(?m)^([A-Z][a-z]+(?: [a-z]+)*):$")

@@ -1,5 +1,6 @@
 """API pages: built by the command of CONTRIBUTING.md, without a warning, with every public name."""
 
+import inspect
 import posixpath
 import re
 import shlex
@@ -27,7 +28,8 @@ for name in (
     sys.modules[name] = None  # an import of it is an error
 cli(sys.argv[1:])
 """
-PACKAGES = {f"keras_attn.{name}": getattr(keras_attn, name) for name in keras_attn.__all__}
+_PUBLIC = {f"keras_attn.{name}": getattr(keras_attn, name) for name in keras_attn.__all__}
+PACKAGES = {name: value for name, value in _PUBLIC.items() if inspect.ismodule(value)}
 # Elements that pdoc and Markdown write.
 ELEMENTS = set(
     "a blockquote body br button code dd div dl dt em footer g h1 h2 h3 h4 h5 h6 head header html "

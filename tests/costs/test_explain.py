@@ -9,7 +9,7 @@ import pytest
 import keras_attn
 from keras_attn import depth, layers, patterns
 from keras_attn.compat.unallocated import without_values
-from keras_attn.explain.__main__ import main
+from keras_attn.costs.__main__ import main
 from keras_attn.models.catalog import PRESETS
 
 
@@ -66,7 +66,7 @@ def test_the_command_line_refuses_in_one_line(arguments, message, capsys):
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert message.lower() in error.lower() and error.count("\n") == 1
-    assert error.startswith("keras_attn.explain: ")
+    assert error.startswith("keras_attn.costs: ")
 
 
 def test_a_model_is_unchanged_and_its_layers_are_not_run():

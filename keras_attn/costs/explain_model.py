@@ -49,10 +49,10 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
         [Child et al., 2019](https://arxiv.org/abs/1904.10509), section 4.2.
     """
     # Imported here, so that importing keras_attn takes no longer.
-    from keras_attn.explain.calls import record_calls
-    from keras_attn.explain.costs import layer_costs, memory_cost, notes, reach, shortages
-    from keras_attn.explain.explanation import Explanation
-    from keras_attn.explain.inputs import symbolic_inputs
+    from keras_attn.costs.calls import record_calls
+    from keras_attn.costs.explanation import Explanation
+    from keras_attn.costs.inputs import symbolic_inputs
+    from keras_attn.costs.layer_costs import layer_costs, memory_cost, notes, reach, shortages
 
     check_sizes(length=length, batch_size=batch_size)
     if memory is not None:

@@ -3,17 +3,17 @@
 import math
 
 from keras_attn.compat.keras_layers import flatten_layers
-from keras_attn.explain.calls import counts_itself
-from keras_attn.explain.explanation import LayerCost, MemoryCost, in_bytes
-from keras_attn.explain.memory import (
+from keras_attn.costs.calls import counts_itself
+from keras_attn.costs.explanation import LayerCost, MemoryCost, in_bytes
+from keras_attn.costs.memory import (
     bytes_of,
     cache_bytes,
     optimizer_bytes,
     peak_of_activations,
     variable_bytes,
 )
-from keras_attn.explain.products import own_kernels, own_weights, products_of
-from keras_attn.explain.reach import Reach, most_keys, reach_of
+from keras_attn.costs.products import own_kernels, own_weights, products_of
+from keras_attn.costs.reach import Reach, most_keys, reach_of
 from keras_attn.layers import MultiHeadAttention
 
 

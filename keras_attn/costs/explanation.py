@@ -3,7 +3,7 @@
 import dataclasses
 import re
 
-from keras_attn.explain.reach import Reach
+from keras_attn.costs.reach import Reach
 
 
 @dataclasses.dataclass(frozen=True)

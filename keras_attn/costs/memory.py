@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import keras
 
-from keras_attn.explain.products import attention_inputs, attention_tiles
+from keras_attn.costs.products import attention_inputs, attention_tiles
 from keras_attn.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
