@@ -43,7 +43,7 @@ def expected_of(case, kind):
 def test_the_server_answers_as_transformers_and_as_python(case, tmp_path):
     folder, texts, _ = case
     expected = expected_of(case, "beam")
-    assert len({*expected["texts"]}) > 2
+    assert len({*expected["texts"]}) > 1
     base = tmp_path / "exports"
     assert main([str(folder), str(tmp_path / "model.keras"), "--export", str(base)]) == 0
     model, tokenizer = convert.from_hugging_face(folder)

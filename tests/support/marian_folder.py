@@ -58,7 +58,8 @@ def write(folder, sides, is_shared=True):
             weight *= 0.2
         elif weight.ndim == 2:
             weight *= 0.5 if "shared" in name or "embed_tokens" in name else 8.0
-    weights["final_logits_bias"][0, 0] = 1.4
+    # Among fewer tokens the end is more likely.
+    weights["final_logits_bias"][0, 0] = min(1.4, np.log(len(ids[-1])) - 4.3)
     pad = ids[0]["<pad>"]
     marks = {"pad_token_id": pad, "decoder_start_token_id": pad, "eos_token_id": 0}
     checkpoint_folders.write_folder(
