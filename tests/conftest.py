@@ -67,9 +67,16 @@ def _fresh_test():
     keras.config.set_dtype_policy("float32")
 
 
+@pytest.fixture
+def browser(_chromium):
+    """A headless Chromium with an empty log; without it and its driver a test is skipped."""
+    _chromium.get("about:blank")  # the page of an earlier test writes no more
+    _chromium.get_log("browser")  # reading a log empties it
+    return _chromium
+
+
 @pytest.fixture(scope="session")
-def browser():
-    """A headless Chromium; without it and its driver a test is skipped."""
+def _chromium():
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
     programs = [
         next(filter(None, map(shutil.which, names)), None)

@@ -174,10 +174,13 @@ def test_the_page_shows_the_servers_error(page, served):
     assert not page["answer"].is_displayed()
 
 
-def test_a_stopped_server_is_reported(page, served):
-    """The last test: it stops the server."""
-    page.translate("a", model="toy")
-    assert page.wait_for("translation") == "3:a"
-    served.stop()
-    page["go"].click()
-    assert page.wait_for("error") == "The server does not answer."
+def test_a_stopped_server_is_reported(browser, start_server, toys, waiting, tmp_path):
+    toys.export(tmp_path / "toy", 3)
+    flags = ["--model_name=toy", f"--model_base_path={tmp_path / 'toy'}"]
+    with start_server(*flags) as server:
+        page = Page(browser, f"http://{server.host}:{server.rest_port}/", waiting)
+        page.translate("a", model="toy")
+        assert page.wait_for("translation") == "3:a"
+        server.stop()
+        page["go"].click()
+        assert page.wait_for("error") == "The server does not answer."
