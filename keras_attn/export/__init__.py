@@ -15,6 +15,7 @@ from keras_attn.export._saved_model.writing import saved_model
 from keras_attn.export.inspection import Inspection, inspect
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.signatures.class_predictor import ClassPredictor
+from keras_attn.export.signatures.compiled_decoding import Buckets
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.segment_steps import SegmentSteps
 from keras_attn.export.signatures.text_classifier import TextClassifier
@@ -25,6 +26,7 @@ from keras_attn.export.signatures.token_stream import TokenStream
 from keras_attn.export.signatures.translator import IdTranslator, Translator
 
 __all__ = [
+    "Buckets",
     "ClassPredictor",
     "IdTranslator",
     "ImageEnlarger",

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 
-from keras_attn.export import commands
+from keras_attn.export import Buckets, commands
 from keras_attn.export.input_files import check_files
 
 
@@ -66,6 +66,18 @@ def _parser():
     command.add_argument(
         "--quantize", choices=["int8", "int4"], help="store large weights in 8 or 4 bits"
     )
+    command.add_argument(
+        "--compile", choices=["xla"], help="compile the decoding for a few shapes at each load"
+    )
+    for name, unit in (("batches", "rows"), ("lengths", "source or prompt tokens")):
+        default = " ".join(map(str, getattr(Buckets, name)))
+        command.add_argument(
+            f"--{name}",
+            type=int,
+            nargs="+",
+            metavar="N",
+            help=f"numbers of {unit} to compile for (default: {default})",
+        )
     command.add_argument("--version", type=int, help="default: one more than the highest version")
     command.add_argument(
         "--stream",

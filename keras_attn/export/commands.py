@@ -7,15 +7,18 @@ import zlib
 import keras
 
 from keras_attn import generation, text
-from keras_attn.export import ctranslate2, inspect, onnx, saved_model
+from keras_attn.export import Buckets, ctranslate2, inspect, onnx, saved_model
 from keras_attn.export.golden_outputs import first_line
 from keras_attn.export.inspection import format_report
 from keras_attn.export.versions import free_version
 
 
-def write_saved_model(model, path, version, beams, length_penalty, **options):
+def write_saved_model(model, path, version, beams, length_penalty, batches, lengths, **options):
     """Write the next version of a SavedModel."""
     free_version(path, version)  # raises before anything slow
+    sizes = {"batches": batches, "lengths": lengths}
+    given = {name: value for name, value in sizes.items() if value is not None}
+    options["buckets"] = Buckets(**given) if given else None
     strategy = generation.Greedy() if beams == 1 else generation.Beam(beams, length_penalty)
     return _write(saved_model, model, path, version=version, strategy=strategy, **options)
 

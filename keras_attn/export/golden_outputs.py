@@ -49,33 +49,40 @@ def prediction_log():
     return PredictionLog
 
 
-def write_warmup_records(directory, signatures, model, tokenizer=None):
+def write_warmup_records(directory, signatures, model, tokenizer=None, requests=()):
     """Write one small request for each signature, with its outputs, into a SavedModel's directory.
 
-    `signatures` are `tf.function`s by name; those that read strings need the `tokenizer`. The
-    outputs are left out if a second run of the same request gives others (a strategy that samples),
-    and if the model computes in 16 bits, where another machine may choose other tokens.
+    `signatures` are `tf.function`s by name; those that read strings need the `tokenizer`. Further
+    `requests` are (name of a signature, inputs, the function that gives the outputs). The outputs
+    are left out if a second run of the same request gives others (a strategy that samples), and if
+    the model computes in 16 bits, where another machine may choose other tokens.
 
     Reference: https://www.tensorflow.org/tfx/serving/saved_model_warmup
     """
     record_class = prediction_log()
-    is_exact = all(layer.compute_dtype in ("float32", "float64") for layer in model.layers)
     path = os.path.join(directory, WARMUP_FILE)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     runs = {}  # by function: the default signature is an alias of another one
     with tf.io.TFRecordWriter(path) as writer:
-        for name, function in sorted(signatures.items()):
-            if function not in runs:
-                inputs = _example_inputs(function, num_tokens(model), tokenizer)
-                runs[function] = _arrays(inputs), _stable_outputs(function, inputs, is_exact)
+
+        def write(name, arrays):
             record = record_class()
             log = record.predict_log
             log.request.model_spec.signature_name = name
-            protos = log.request.inputs, log.response.outputs
-            for named, arrays in zip(protos, runs[function], strict=True):
-                for key, value in arrays.items():
+            for named, found in zip(
+                (log.request.inputs, log.response.outputs), arrays, strict=True
+            ):
+                for key, value in found.items():
                     named[key].CopyFrom(tf.make_tensor_proto(value))
             writer.write(record.SerializeToString(deterministic=True))
+
+        for name, function in sorted(signatures.items()):
+            if function not in runs:
+                inputs = _example_inputs(function, num_tokens(model), tokenizer)
+                runs[function] = _arrays(inputs), stable_outputs(model, function, inputs)
+            write(name, runs[function])
+        for name, inputs, function in requests:
+            write(name, (_arrays(inputs), stable_outputs(model, function, inputs)))
 
 
 def replay(directory, uses_text=False):
@@ -108,9 +115,12 @@ def replay(directory, uses_text=False):
     return outcomes
 
 
-def _stable_outputs(function, inputs, is_exact):
-    """Return the outputs as arrays by name; an empty dict if another run may give others."""
-    if not is_exact:
+def stable_outputs(model, function, inputs):
+    """Return a function's outputs as arrays by name; an empty dict if others are right too.
+
+    They are if a second run gives others, and if the model computes in 16 bits.
+    """
+    if not all(layer.compute_dtype in ("float32", "float64") for layer in model.layers):
         return {}
     first, second = (_arrays(function(*inputs.values())) for _ in range(2))
     return first if all(np.array_equal(first[key], second[key]) for key in first) else {}

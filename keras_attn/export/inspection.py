@@ -8,8 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attn.export.golden_outputs import replay
-from keras_attn.export.saved_model_files import count_ops, has_own_variables, read_saved_model
-from keras_attn.export.servable_ops import serving_version, unservable_among
+from keras_attn.export.saved_model_files import (
+    count_ops,
+    has_own_variables,
+    read_compilation,
+    read_saved_model,
+)
+from keras_attn.export.servable_ops import MUST_COMPILE, serving_version, unservable_among
 from keras_attn.export.versions import find_versions
 from keras_attn.ops.checks import check_paths
 
@@ -34,6 +39,8 @@ class Inspection:
             "differs", or "runs" if no outputs were recorded. Empty without records.
         has_own_variables: bool. True if the variables match the hash that TensorFlow wrote with
             them, or if it wrote none.
+        compiled: dict of what is compiled at load, or None: "compiler", "batches" and "lengths" of
+            the `Buckets`, and "plain_names", the plain twin of each compiled signature.
     """
 
     directory: str
@@ -48,6 +55,7 @@ class Inspection:
     file_bytes: int
     outcomes: dict
     has_own_variables: bool
+    compiled: dict | None
 
     @property
     def faults(self):
@@ -103,7 +111,9 @@ def inspect(path):
     directory = _version_in(os.fspath(path))
     meta_graph = read_saved_model(directory)
     ops, signatures = count_ops(meta_graph), _signatures(meta_graph)
-    unservable = unservable_among(ops)
+    compiled = read_compilation(directory)
+    declared = set() if compiled is None else {MUST_COMPILE}
+    unservable = [name for name in unservable_among(ops) if name not in declared]
     written_by = meta_graph.meta_info_def.tensorflow_version
     num_weights, weight_bytes = _size_of_weights(directory)
     return Inspection(
@@ -111,7 +121,7 @@ def inspect(path):
         signatures=signatures,
         ops=dict(ops),
         unservable=unservable,
-        serving_version=serving_version(set(ops).difference(unservable), written_by),
+        serving_version=serving_version(set(ops).difference(unservable, declared), written_by),
         written_by=written_by,
         tokenizer=_tokenizer(signatures, ops),
         num_weights=num_weights,
@@ -119,6 +129,7 @@ def inspect(path):
         file_bytes=sum(x.stat().st_size for x in pathlib.Path(directory).rglob("*") if x.is_file()),
         outcomes=replay(directory, uses_text="SentencepieceOp" in ops),
         has_own_variables=has_own_variables(directory),
+        compiled=compiled,
     )
 
 
@@ -190,11 +201,25 @@ def format_report(inspection):
         f"not servable {unservable}",
         f"needs        TensorFlow Serving {inspection.serving_version} or later "
         f"(written by TensorFlow {inspection.written_by})",
+        *_format_compilation(inspection.compiled),
         f"tokenizer    {inspection.tokenizer or 'none: ids go in and out'}",
         f"weights      {inspection.num_weights:,} in {_format_size(inspection.weight_bytes)}"
         + mismatch,
         f"files        {_format_size(inspection.file_bytes)}",
         f"outputs      {_format_outcomes(inspection.outcomes)}",
+    ]
+
+
+def _format_compilation(compiled):
+    if compiled is None:
+        return []
+    names = compiled["plain_names"]
+    sizes = {key: ", ".join(map(str, compiled[key])) for key in ("batches", "lengths")}
+    return [
+        f"compiled     by {compiled['compiler'].upper()} at load: {', '.join(names)}, for "
+        f"{sizes['batches']} rows of {sizes['lengths']} tokens",
+        "             TensorFlow Serving needs --xla_cpu_compilation_enabled; without it "
+        f"--enable_model_warmup=false, and {', '.join(names.values())} in their place",
     ]
 
 

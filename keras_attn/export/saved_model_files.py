@@ -1,12 +1,16 @@
 """Read the files of a SavedModel without loading it: graph, operations, sizes and hashes."""
 
 import collections
+import json
 import os
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
+
+# The facts of a compiled export; a server reads nothing of it.
+COMPILATION_FILE = os.path.join("assets.extra", "compilation.json")
 
 
 def read_saved_model(path):
@@ -57,6 +61,27 @@ def has_own_variables(directory):
         return True
     found = tf.fingerprint([_read_bytes(index)], "farmhash64").numpy()
     return int.from_bytes(found.tobytes(), "little") == expected
+
+
+def write_compilation(directory, facts):
+    """Record in a SavedModel's directory what is compiled when it is loaded, a dict."""
+    with open(os.path.join(directory, COMPILATION_FILE), "w", encoding="utf-8") as file:
+        json.dump(facts, file)
+
+
+def read_compilation(directory):
+    """Return the recorded facts of the compilation, or None for an export without one."""
+    file = os.path.join(directory, COMPILATION_FILE)
+    if not os.path.exists(file):
+        return None
+    try:
+        facts = json.loads(_read_bytes(file))
+        wanted = {"compiler", "batches", "lengths", "plain_names"}
+        if wanted <= set(facts):
+            return facts
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"The record of the compilation is damaged. Received: {file}.")
 
 
 def _read_bytes(path):

@@ -8,6 +8,7 @@ from keras_attn.compat.op_registry import is_registered
 from keras_attn.export.saved_model_files import count_ops, read_saved_model
 
 # Core ops without a kernel in the server, or for a compiler that is off in it.
+MUST_COMPILE = "_XlaMustCompile"  # as `count_ops` names such nodes
 _FORBIDDEN_PREFIXES = ("Xla", "_Xla", "PyFunc", "EagerPyFunc", "PyFuncStateless", "Mkl", "_Mkl")
 # The operations of our exports, by the lowest version that is known to have them; later versions
 # have them too. Core ops: from the `tf.raw_ops` of the TensorFlow releases, whose numbers the
@@ -28,7 +29,8 @@ _OPS_BY_VERSION = {
         SquaredDifference Squeeze StatefulPartitionedCall StatelessWhile StaticRegexFullMatch
         StopGradient StridedSlice StridedSliceGrad StringJoin StringLength Sub Substr Sum Tanh
         TanhGrad TensorListReserve TensorListSetItem TensorListStack TensorScatterSub Tile
-        TopKV2 Transpose UnicodeDecode UnicodeEncode Unpack VarHandleOp Where While ZerosLike
+        TopKV2 Transpose UnicodeDecode UnicodeEncode UnicodeTranscode Unpack VarHandleOp Where While
+        ZerosLike
         SentencepieceOp SentencepieceTokenizeOp SentencepieceDetokenizeOp NormalizeUTF8
     """,
     (2, 4): "StatelessRandomUniformFullIntV2 StatelessRandomUniformV2",

@@ -11,9 +11,11 @@ OURS = {
     "keras_attn, XLA in process": "xla",
     "keras_attn, plain graph": "graph",
     "keras_attn, reloaded SavedModel": "saved_model",
+    "keras_attn, reloaded compiled SavedModel": "compiled",
 }
-XLA, GRAPH, SAVED_MODEL = OURS
+XLA, GRAPH, SAVED_MODEL, COMPILED = OURS
 HUGGING_FACE = "Hugging Face generate"
+PEERS = "ctranslate2", "hugging_face"
 CORES = os.cpu_count()
 # With one sentence, an operation is over before a second thread has joined it.
 ONE_THREAD = {name: f"{name}, 1 thread" for name in OURS}
@@ -35,31 +37,35 @@ METHOD = (
 )
 
 
-def contenders(size, batch, beams):
-    """Every contender of one case."""
+def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
+    """The chosen contenders of one case: modes of ours, and peers."""
     options = {"size": size, "batch": batch, "beams": beams}
     options |= {"source_length": SOURCE_LENGTH, "new_tokens": NEW_TOKENS}
-    modes = {name: {"mode": mode} for name, mode in OURS.items()}
+    modes = {name: {"mode": mode} for name, mode in OURS.items() if mode in chosen}
     if batch == 1:
-        modes |= {ONE_THREAD[name]: {"mode": mode, "threads": 1} for name, mode in OURS.items()}
+        modes |= {ONE_THREAD[name]: mode | {"threads": 1} for name, mode in modes.items()}
     ours = [Contender(n, f"{PLACE}.ours:decoding", options | mode) for n, mode in modes.items()]
     engines = [
         Contender(name, f"{PLACE}.ct2:decoding", options | setting)
         for name, setting in CTRANSLATE2.items()
         if setting.get("workers", 1) <= batch
     ]
-    return [*ours, *engines, Contender(HUGGING_FACE, f"{PLACE}.marian:decoding", options)]
+    hugging_face = [Contender(HUGGING_FACE, f"{PLACE}.marian:decoding", options)]
+    peers = {"ctranslate2": engines, "hugging_face": hugging_face}
+    return [*ours, *(each for name in PEERS if name in chosen for each in peers[name])]
 
 
 def comparisons(rows, beams):
-    """Return the comparisons of each of our three decoders with its peers."""
-    xla_asked = 1.1 if beams == 1 else 0.6
-    asked = {XLA: xla_asked, GRAPH: 0.6, SAVED_MODEL: 0.6}
+    """Return the comparisons of each of our decoders with its peers, and of the two exports."""
+    xla_asked, compiled_asked = (1.1, 1.0) if beams == 1 else (0.6, 0.8)
+    asked = {XLA: xla_asked, GRAPH: 0.6, SAVED_MODEL: 0.6, COMPILED: compiled_asked}
     fastest = {name: _fastest(rows, (name, ONE_THREAD[name])) for name in OURS}
     against_engine = [
         compare(rows, fastest[name], CTRANSLATE2, at_least) for name, at_least in asked.items()
     ]
-    return against_engine + [compare(rows, fastest[name], [HUGGING_FACE], 1.0) for name in OURS]
+    against_python = [compare(rows, fastest[name], [HUGGING_FACE], 1.0) for name in OURS]
+    exports = compare(rows, fastest[COMPILED], [fastest[SAVED_MODEL]])
+    return [*against_engine, *against_python, exports]
 
 
 def _fastest(rows, names):
@@ -73,6 +79,8 @@ def main():
     parser.add_argument("--sizes", nargs="+", choices=("tiny", "base"), default=("tiny", "base"))
     parser.add_argument("--batches", nargs="+", type=int, default=(1, 32))
     parser.add_argument("--beams", nargs="+", type=int, default=(1, 4))
+    known = (*OURS.values(), *PEERS)
+    parser.add_argument("--contenders", nargs="+", choices=known, default=known)
     arguments = parser.parse_args()
     card = new_card(arguments, "Decoding speed", METHOD, "tokens")
     cases = itertools.product(arguments.sizes, arguments.batches, arguments.beams)
@@ -80,7 +88,8 @@ def main():
         strategy = "greedy" if beams == 1 else f"{beams} beams"
         group = f"transformer_{size}, batch {batch}, {strategy}"
         print(group, flush=True)
-        rows, skipped = measure(contenders(size, batch, beams), arguments.repetitions)
+        chosen = contenders(size, batch, beams, arguments.contenders)
+        rows, skipped = measure(chosen, arguments.repetitions)
         card.add(group, rows, skipped, comparisons(rows, beams))
         card.write(arguments.out)
     print(card.markdown())

@@ -21,11 +21,11 @@ ANSWERS = {
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Presets have one layer, exports of text one signature, and clients need no server."""
+    """Presets have one layer, exports of text two signatures, and clients need no server."""
     for name, (build, sizes) in PRESETS.items():
         monkeypatch.setitem(PRESETS, name, (build, {**sizes, "num_layers": 1}))
-    only_text = property(lambda self: {"serving_default": self.text})
-    monkeypatch.setattr(Translator, "signatures", only_text)
+    few = property(lambda self: {"ids": self.ids, "serving_default": self.text})
+    monkeypatch.setattr(Translator, "signatures", few)
     for client in (GrpcClient, RestClient):
         monkeypatch.setattr(client, "_predict", lambda _, inputs, name, limit: dict(ANSWERS[name]))
     monkeypatch.setattr(RestClient, "stream", lambda _, prompt, **options: [Token(5, "a", -0.5)])

@@ -5,11 +5,17 @@ import functools
 
 import tensorflow as tf
 
+from keras_attn.export._saved_model.compilation import (
+    CompiledDecoding,
+    check_compilation,
+    check_decodes,
+)
 from keras_attn.export._saved_model.quantization import quantized
 from keras_attn.export._saved_model.rounding import FORMATS
 from keras_attn.export.checks import has_memory
 from keras_attn.export.golden_outputs import prediction_log, write_warmup_records
-from keras_attn.export.servable_ops import unservable_ops
+from keras_attn.export.saved_model_files import write_compilation
+from keras_attn.export.servable_ops import MUST_COMPILE, unservable_ops
 from keras_attn.export.signatures.class_predictor import ClassPredictor
 from keras_attn.export.signatures.images import ImageEnlarger, ImageGenerator
 from keras_attn.export.signatures.segment_steps import SegmentSteps
@@ -45,6 +51,8 @@ def saved_model(
     eos_id=None,
     labels=None,
     bos_id=None,
+    compile=None,
+    buckets=None,
 ):
     """Write `path`/`version`/, a SavedModel whose signatures fit the kind of model.
 
@@ -117,6 +125,10 @@ def saved_model(
     `step` with a memory, `logits` of a masked language model, `classify` of a classifier and
     `generate` of images.
 
+    With `compile="xla"` the signatures that decode, `ids` and the default one, are compiled for the
+    shapes in `buckets` when the export is loaded. Their plain twins for servers without XLA are
+    `plain_ids` and `plain`.
+
     The directory is written under a temporary name and renamed, so a server that polls `path` finds
     the version complete or not at all. It carries one small request for each signature, which a
     server runs before the first client's, and the outputs, which `inspect` and the embedded server
@@ -142,14 +154,19 @@ def saved_model(
         labels: list of the names of the classes of texts, by default their numbers, or of words.
         bos_id: int. The token before the first target token of an encoder-decoder, by default that
             of the tokenizer, or 2.
+        compile: "xla" compiles the decoding of an encoder-decoder or a causal model. In float32 the
+            texts and ids are those of the plain export; with a `Sample` of a seed if the number of
+            rows is one of the buckets'. TensorFlow Serving needs `--xla_cpu_compilation_enabled`.
+        buckets: a `Buckets`. The shapes to compile for, each at every load; by default those of
+            `Buckets()`.
 
     Returns:
         The directory of the version, a string.
 
     Raises:
         ValueError: if the version exists or is not positive, the model has too few positions for
-            `max_length`, a tokenizer or `labels` do not fit the model, or the graph has an
-            operation that TensorFlow Serving does not run.
+            `max_length`, a tokenizer or `labels` do not fit the model, the graph has an operation
+            that TensorFlow Serving does not run, or the model cannot be compiled.
         ImportError: if tensorflow-serving-api is not installed.
 
     Example:
@@ -164,6 +181,7 @@ def saved_model(
     if isinstance(model, StatefulSegments):
         model = model.model
     check_choice((None, *FORMATS), quantize=quantize)
+    buckets = check_compilation(compile, buckets)
     check_merged(model)
     prediction_log()  # raises before anything slow if its package is missing
     copied = contextlib.nullcontext((model, ()))
@@ -172,21 +190,31 @@ def saved_model(
     with copied as (model, variables):
         ends = max_length, max_source_length, eos_id
         module = _module(model, tokenizer, strategy, ends, bos_id, stream, labels)
+        requests = []
+        if buckets is not None:
+            check_decodes(module)
+            compiled = _module(model, tokenizer, strategy, ends, bos_id, buckets=buckets)
+            module = CompiledDecoding(module, compiled)
+            module.try_compiler(model)
+            requests = module.requests(model)
         module.extra_variables = variables
         with new_version(path, version) as (temporary, directory):
             # A server computes no gradients, whose functions can be half the file.
             without_gradients = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
             tf.saved_model.save(module, temporary, module.signatures, without_gradients)
-            unservable = ", ".join(unservable_ops(temporary))
+            allowed = set() if buckets is None else {MUST_COMPILE}
+            unservable = ", ".join(sorted(set(unservable_ops(temporary)) - allowed))
             if unservable:
                 raise ValueError(
                     f"TensorFlow Serving lacks operations of the model. Received: {unservable}."
                 )
-            write_warmup_records(temporary, module.signatures, model, tokenizer)
+            write_warmup_records(temporary, module.signatures, model, tokenizer, requests)
+            if buckets is not None:
+                write_compilation(temporary, module.facts)
     return directory
 
 
-def _module(model, tokenizer, strategy, ends, bos_id, stream, labels):
+def _module(model, tokenizer, strategy, ends, bos_id, stream=False, labels=None, buckets=None):
     """Return the module of functions that fits the model; `ends` are its lengths and end tokens."""
     if isinstance(model, Classifier) and tokenizer is not None and model.image_shape is None:
         return TextClassifier(model, tokenizer, labels, ends[1])
@@ -219,9 +247,9 @@ def _module(model, tokenizer, strategy, ends, bos_id, stream, labels):
         return (ImageGenerator if model.reads_prompt else ImageEnlarger)(model, strategy)
     decoding = ("greedy" if strategy is None else strategy, *ends)
     if model.reads_prompt and tokenizer is None:
-        return TokenGenerator(model, *decoding)
+        return TokenGenerator(model, *decoding, buckets)
     if model.reads_prompt:
-        return TextGenerator(model, tokenizer, *decoding)
+        return TextGenerator(model, tokenizer, *decoding, buckets)
     if tokenizer is None:
-        return IdTranslator(model, *decoding, bos_id)
-    return Translator(model, tokenizer, *decoding, bos_id)
+        return IdTranslator(model, *decoding, bos_id, buckets)
+    return Translator(model, tokenizer, *decoding, bos_id, buckets)

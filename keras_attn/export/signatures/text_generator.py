@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.export.checks import check_lengths, check_vocabularies
+from keras_attn.export.signatures.compiled_decoding import decoding_function
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
@@ -12,7 +13,6 @@ from keras_attn.export.signatures.model_functions import (
     of_text,
     unify_ends,
 )
-from keras_attn.generation import generate
 from keras_attn.generation.decoding import get_strategy
 from keras_attn.ops.token_losses import crossentropy
 
@@ -29,6 +29,7 @@ class TokenGenerator(ModelFunctions):
         max_prompt_length: int. Most tokens to read: of a longer prompt the last ones. Fewer if the
             model has not enough positions for these and for `max_length`.
         eos_id: int, or a list of several. The token that ends a sequence, by default 3.
+        buckets: a `Buckets`. The shapes for which XLA compiles the decoding, by default none.
 
     Raises:
         ValueError: if a length is below 1, or the model has too few positions for `max_length`.
@@ -45,7 +46,15 @@ class TokenGenerator(ModelFunctions):
         section 3.1, eq. 1.
     """
 
-    def __init__(self, model, strategy="greedy", max_length=64, max_prompt_length=960, eos_id=None):
+    def __init__(
+        self,
+        model,
+        strategy="greedy",
+        max_length=64,
+        max_prompt_length=960,
+        eos_id=None,
+        buckets=None,
+    ):
         strategy, ends = get_strategy(strategy), ends_of(eos_id)
         super().__init__(model, *strategy.models)
         positions = check_lengths(model, max_length, max_prompt_length=max_prompt_length)
@@ -54,10 +63,9 @@ class TokenGenerator(ModelFunctions):
             # The last generated token is not read.
             max_prompt_length = min(max_prompt_length, positions - max_length + 1)
             max_scored_length = min(max_scored_length, positions)
+        self.buckets = None if buckets is None else buckets.up_to(max_prompt_length)
         options = {"max_length": max_length, "eos_id": ends}
-        self._generate = lambda ids, lengths: generate(
-            model, ids, strategy, lengths=lengths, **options
-        )
+        self._generate = decoding_function(model, strategy, self.buckets, **options)
         self._logits = lambda ids: model({"token_ids": ids})
         self._pad_id = getattr(model, "pad_id", 0) or 0
         self._max_prompt_length = max_prompt_length
@@ -125,6 +133,7 @@ class TextGenerator(TokenGenerator):
         strategy, max_length, max_prompt_length: as for `TokenGenerator`.
         eos_id: int, or a list of several. The token that ends a sequence, by default that of the
             tokenizer. No end token is part of the text.
+        buckets: as for `TokenGenerator`.
 
     Raises:
         ValueError: as `TokenGenerator`, or if the vocabularies of model and tokenizer differ in
@@ -147,10 +156,17 @@ class TextGenerator(TokenGenerator):
     """
 
     def __init__(
-        self, model, tokenizer, strategy="greedy", max_length=64, max_prompt_length=960, eos_id=None
+        self,
+        model,
+        tokenizer,
+        strategy="greedy",
+        max_length=64,
+        max_prompt_length=960,
+        eos_id=None,
+        buckets=None,
     ):
         ends = ends_of(eos_id, tokenizer)
-        super().__init__(model, strategy, max_length, max_prompt_length, ends)
+        super().__init__(model, strategy, max_length, max_prompt_length, ends, buckets)
         check_vocabularies(model, tokenizer)
         self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
         self._unify_ends = lambda ids: unify_ends(ids, ends, tokenizer.eos_id)

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from keras_attn.export.checks import check_lengths, check_vocabularies
+from keras_attn.export.signatures.compiled_decoding import decoding_function
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
@@ -12,7 +13,6 @@ from keras_attn.export.signatures.model_functions import (
     of_text,
     unify_ends,
 )
-from keras_attn.generation import generate
 from keras_attn.generation.decoding import get_strategy
 from keras_attn.text.tokenizer import Tokenizer
 
@@ -30,6 +30,7 @@ class IdTranslator(ModelFunctions):
             is truncated to this length, or to the number of the model's source positions.
         eos_id: int, or a list of several. The token that ends a sequence, by default 3.
         bos_id: int. The token before the first target token, by default 2.
+        buckets: a `Buckets`. The shapes for which XLA compiles the decoding, by default none.
 
     Raises:
         ValueError: if a length is below 1, or the model has too few positions for `max_length`.
@@ -52,6 +53,7 @@ class IdTranslator(ModelFunctions):
         max_source_length=1024,
         eos_id=None,
         bos_id=None,
+        buckets=None,
     ):
         strategy, ends = get_strategy(strategy), ends_of(eos_id)
         super().__init__(model, *strategy.models)
@@ -59,10 +61,9 @@ class IdTranslator(ModelFunctions):
         if model.max_source_length is not None:
             max_source_length = min(max_source_length, model.max_source_length)
         self._bos_id = Tokenizer.bos_id if bos_id is None else bos_id
+        self.buckets = None if buckets is None else buckets.up_to(max_source_length)
         options = {"max_length": max_length, "bos_id": self._bos_id, "eos_id": ends}
-        self._decode = lambda ids, lengths: generate(
-            model, ids, strategy, lengths=lengths, **options
-        )
+        self._decode = decoding_function(model, strategy, self.buckets, **options)
         self._max_source_length = max_source_length
         self._pad_id = getattr(model, "pad_id", 0) or 0
 
@@ -99,6 +100,7 @@ class Translator(IdTranslator):
         eos_id: int, or a list of several. The token that ends a sequence, by default that of the
             tokenizer. No end token is part of the text.
         bos_id: int. The token before the first target token, by default that of the tokenizer.
+        buckets: as for `IdTranslator`.
 
     Raises:
         ValueError: as `IdTranslator`, or if the vocabularies of model and tokenizer differ in size.
@@ -123,10 +125,11 @@ class Translator(IdTranslator):
         max_source_length=1024,
         eos_id=None,
         bos_id=None,
+        buckets=None,
     ):
         ends = ends_of(eos_id, tokenizer)
         bos_id = getattr(tokenizer, "bos_id", None) if bos_id is None else bos_id
-        super().__init__(model, strategy, max_length, max_source_length, ends, bos_id)
+        super().__init__(model, strategy, max_length, max_source_length, ends, bos_id, buckets)
         check_vocabularies(model, tokenizer)
         self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
         self._source_tokenizer = tokenizer.for_sources()

@@ -1,0 +1,398 @@
+"""Exports that compile their decoding for a few shapes, against the plain export."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+
+from keras_attn import export, models, text
+from keras_attn.export.__main__ import main
+from keras_attn.export.saved_model_files import COMPILATION_FILE, read_compilation, read_saved_model
+from keras_attn.generation import Greedy, Sample
+
+BUCKETS = export.Buckets((1, 3), (5, 11))
+SENTENCES = ["the cat sat on the mat", "a dog ran over the hill", "the dog sat"]
+TEXTS = ["the cat ran", "", "the dog sat", "a hill", "zebra \U0001f600 好", "the dog sat " * 9]
+# Rows that fit a bucket, are padded to one, and fit none.
+BATCHES = [TEXTS, TEXTS[:1], TEXTS[1:2], TEXTS[:2], TEXTS[2:5], TEXTS[5:], []]
+MAX_LENGTH = 7
+SIZES = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 13}
+
+
+def random_model(make, *arguments, seed=3, **sizes):
+    model = make(*arguments, **SIZES, **sizes)
+    oracles.scramble(model, seed)
+    return model
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return text.SentencePiece.train(SENTENCES * 3, vocabulary_size=36)
+
+
+def random_batch(rows, width, seed=0):
+    """Ids and lengths, of which some are shorter than the row."""
+    random = np.random.default_rng(seed)
+    ids = random.integers(4, 19, (rows, width)).astype("int32")
+    lengths = random.integers(1, width + 1, rows) if width else np.zeros(rows)
+    return ids, lengths.astype("int32")
+
+
+def as_arrays(outputs):
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+def assert_same(found, expected):
+    """Equal texts and ids, scores to 1e-5."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        if value.dtype.kind == "f":
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5)
+        else:
+            np.testing.assert_array_equal(found[name], value)
+
+
+# Fast: arguments, and the graph around the compiled function.
+
+
+@pytest.mark.parametrize("sizes", [(), (4, 4), (4, 2), (0, 1), (1.0, 2.0), "12", 4, (True, 2)])
+@pytest.mark.parametrize("name", ["batches", "lengths"])
+def test_buckets_are_increasing_integers(name, sizes):
+    with pytest.raises(ValueError, match=f"`{name}` must be increasing integers"):
+        export.Buckets(**{name: sizes})
+
+
+def test_buckets_end_at_the_longest_row_that_is_read():
+    buckets = export.Buckets((1, 3), (5, 11, 17))
+    lengths = {4: (4,), 5: (5,), 7: (5, 7), 17: (5, 11, 17), 99: (5, 11, 17)}
+    for limit, expected in lengths.items():
+        assert buckets.up_to(limit) == export.Buckets((1, 3), expected)
+    assert buckets.shapes == [(1, 5), (1, 11), (1, 17), (3, 5), (3, 11), (3, 17)]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "width, longest", [(0, 0), (2, 2), (5, 4), (6, 5), (7, 6), (13, 12), (4, 9)]
+)
+def test_a_batch_is_padded_by_its_last_row_and_cut_to_its_bucket(rows, width, longest):
+    """The compiled function is one that shows what it gets; the plain one changes the sign."""
+    shapes = []
+
+    def compiled(ids, lengths):
+        tf.py_function(lambda x: shapes.append(tuple(x.shape)), [ids], [])
+        return ids, lengths
+
+    dispatch = BUCKETS.dispatch(compiled, lambda *inputs: tuple(-x for x in inputs), pad_id=2)
+    specs = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None], tf.int32)]
+    ids = 4 + np.arange(rows * width).reshape(rows, width)
+    lengths = np.maximum(longest - np.arange(rows), 0)
+    inputs = ids.astype("int32"), lengths.astype("int32")
+    found_ids, found_lengths = tf.function(dispatch, specs, autograph=False)(*inputs)
+    read = np.minimum(lengths, width)
+    if not 0 < rows <= 3 or min(longest, width) > 11:
+        assert shapes == []
+        np.testing.assert_array_equal(found_ids, -ids)
+        np.testing.assert_array_equal(found_lengths, -read)
+        return
+    length = 5 if min(longest, width) <= 5 else 11
+    assert shapes == [(1 if rows == 1 else 3, length)]
+    expected = np.full((rows, max(length, width)), 2)
+    expected[:, :width] = ids
+    np.testing.assert_array_equal(found_ids, expected[:, :length])
+    np.testing.assert_array_equal(found_lengths, read)
+
+
+def test_what_cannot_be_compiled_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    model = models.transformer(19, **SIZES)
+
+    def refused(sentence, model=model, compile="xla", **options):
+        with pytest.raises(ValueError, match=sentence) as error:
+            export.saved_model(model, tmp_path / "export", compile=compile, **options)
+        assert "\n" not in str(error.value) and not (tmp_path / "export").exists()
+
+    refused("`compile` must be one of None, 'xla'.*'llvm'", compile="llvm")
+    refused("`buckets` must be None without `compile`", compile=None, buckets=BUCKETS)
+    refused("`buckets` must be a `keras_attn.export.Buckets`", buckets=((1, 3), (5, 11)))
+    needs = "`compile` needs a model with a decoding function.*signatures "
+    refused(needs + "encode, logits", models.bert(19, **SIZES, max_length=13))
+    refused(needs + ".*initial_memory", models.transformer_xl(19, **SIZES, memory_length=5))
+    monkeypatch.setattr(tf.test, "is_built_with_xla", lambda: False)
+    refused("built with XLA")
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    refused("needs the TensorFlow backend. Received: backend='jax'")
+
+
+def test_the_command_refuses_buckets_that_do_not_increase(tmp_path, capsys):
+    models.transformer(19, **SIZES).save(tmp_path / "model.keras")
+    arguments = ["saved_model", str(tmp_path / "model.keras"), str(tmp_path / "export")]
+    assert main([*arguments, "--compile", "xla", "--batches", "4", "2"]) == 2
+    assert "`batches` must be increasing integers" in capsys.readouterr().err
+    assert main([*arguments, "--lengths", "5"]) == 2
+    assert "`buckets` must be None without `compile`" in capsys.readouterr().err
+
+
+# Slow: what XLA compiles.
+
+
+@pytest.fixture(scope="module")
+def exported(tokenizer, tmp_path_factory):
+    """Directories of the plain export and of the compiled one, of a translator with three beams."""
+    folder = tmp_path_factory.mktemp("exports")
+    random_model(models.transformer, tokenizer.vocabulary_size).save(folder / "model.keras")
+    tokenizer.save(folder / "tokenizer.model")
+    command = ["saved_model", str(folder / "model.keras"), str(folder / "versions")]
+    command += ["--tokenizer", str(folder / "tokenizer.model"), f"--max-length={MAX_LENGTH}"]
+    options = ["--compile=xla", "--batches", "1", "3", "--lengths", "5", "11"]
+    for more in ([], options):
+        assert main([*command, "--beams=3", *more]) == 0
+    return [str(folder / "versions" / number) for number in "12"]
+
+
+@pytest.fixture(scope="module")
+def loaded(exported):
+    return [tf.saved_model.load(directory) for directory in exported]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", range(len(BATCHES)))
+def test_texts_are_those_of_the_plain_export(loaded, batch):
+    texts = tf.constant(BATCHES[batch], tf.string)
+    plain, compiled = (each.signatures for each in loaded)
+    expected = as_arrays(plain["serving_default"](text=texts))
+    for name in ("serving_default", "plain"):
+        assert_same(as_arrays(compiled[name](text=texts)), expected)
+    if batch < 2:
+        expected = as_arrays(plain["attention"](text=texts))
+        assert_same(as_arrays(compiled["attention"](text=texts)), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows, width", [(0, 5), (1, 3), (2, 7), (3, 11), (3, 12), (5, 4)])
+def test_ids_are_those_of_the_plain_export(loaded, rows, width):
+    ids, lengths = random_batch(rows, width)
+    plain, compiled = (each.signatures for each in loaded)
+    expected = as_arrays(plain["ids"](source_ids=ids, source_lengths=lengths))
+    for name in ("ids", "plain_ids"):
+        found = compiled[name](source_ids=ids, source_lengths=lengths)
+        assert_same(as_arrays(found), expected)
+
+
+@pytest.mark.slow
+def test_tensorflow_alone_and_the_session_loader_compile_and_give_the_same(exported, loaded):
+    """In a process of its own, whose log tells when XLA compiles for the first time."""
+    program = """
+        import json, os, sys
+        import tensorflow as tf, tensorflow_text
+        directory, texts, loader = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+
+        def run_all(run):
+            found = [run("plain", texts[0])]
+            os.write(2, b"THE PLAIN TWIN RAN\\n")
+            return found + [run("serving_default", batch) for batch in texts]
+
+        if loader == "session":
+            with tf.compat.v1.Session(graph=tf.Graph()) as session:
+                meta = tf.compat.v1.saved_model.load(session, ["serve"], directory)
+
+                def run(name, batch):
+                    signature = meta.signature_def[name]
+                    names = {key: x.name for key, x in signature.outputs.items()}
+                    return session.run(names, {signature.inputs["text"].name: batch})
+
+                results = run_all(run)
+        else:
+            loaded = tf.saved_model.load(directory)
+            results = run_all(lambda name, batch: {key: x.numpy() for key, x in
+                loaded.signatures[name](text=tf.constant(batch, tf.string)).items()})
+        assert not any(name.split(".")[0] == "keras_attn" for name in sys.modules)
+        print(json.dumps([[[t.decode() for t in r["translation"]], r["score"].tolist()]
+                          for r in results]))
+    """
+    batches = [*BATCHES[:-1], []]
+    serve = loaded[0].signatures["serving_default"]
+    expected = [as_arrays(serve(text=tf.constant(b, tf.string))) for b in [batches[0], *batches]]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": ""}
+    for loader in ("object", "session"):
+        run = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(program),
+                exported[1],
+                json.dumps(batches),
+                loader,
+            ],
+            cwd=Path(sys.executable).parent,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stderr[-2000:]
+        found = json.loads(run.stdout.splitlines()[-1])
+        for (texts, scores), answer in zip(found, expected, strict=True):
+            assert texts == [text.decode() for text in answer["translation"]]
+            np.testing.assert_allclose(scores, answer["score"], rtol=1e-5, atol=1e-5)
+        before, after = run.stderr.split("THE PLAIN TWIN RAN")
+        compiles = "Compiled cluster using XLA"
+        assert compiles not in before and compiles in after
+
+
+@pytest.mark.slow
+def test_inspect_tells_what_is_compiled_and_compares_every_bucket(exported, capsys):
+    inspection = export.inspect(exported[1])
+    plain_names = {"ids": "plain_ids", "serving_default": "plain"}
+    assert inspection.compiled == {
+        "compiler": "xla",
+        "batches": [1, 3],
+        "lengths": [5, 11],
+        "plain_names": plain_names,
+    }
+    assert inspection.faults == inspection.unservable == []
+    names = {"attention", *plain_names, *plain_names.values()}
+    assert inspection.outcomes == dict.fromkeys(names, "same")
+    assert inspection.serving_version == "2.10"
+    assert export.unservable_ops(exported[1]) == ["_XlaMustCompile"]
+    assert export.inspect(exported[0]).compiled is None
+    assert main(["inspect", exported[1]]) == 0
+    printed = capsys.readouterr().out
+    assert "ids, serving_default, for 1, 3 rows of 5, 11 tokens\n" in printed
+    assert "--xla_cpu_compilation_enabled" in printed
+
+
+@pytest.mark.slow
+def test_records_hold_a_request_of_each_bucket(exported):
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    file = f"{exported[1]}/assets.extra/tf_serving_warmup_requests"
+    shapes = set()
+    for record in tf.data.TFRecordDataset(file).as_numpy_iterator():
+        log = PredictionLog.FromString(record).predict_log
+        if log.request.model_spec.signature_name == "ids":
+            assert set(log.response.outputs) == {"ids", "score"}
+            shapes.add(tuple(d.size for d in log.request.inputs["source_ids"].tensor_shape.dim))
+    assert set(BUCKETS.shapes) <= shapes
+
+
+@pytest.mark.slow
+def test_a_damaged_record_of_the_compilation_is_reported(exported, tmp_path, capsys):
+    copied = shutil.copytree(exported[1], tmp_path / "5")
+    (copied / COMPILATION_FILE).write_text("[]")
+    assert main(["inspect", str(copied)]) == 2
+    assert "record of the compilation is damaged" in capsys.readouterr().err
+
+
+def compiled_names(directory):
+    """The signatures of an export whose graph reaches a node that XLA must compile."""
+    meta_graph = read_saved_model(directory)
+    library = {f.signature.name: f.node_def for f in meta_graph.graph_def.library.function}
+    nodes = {node.name: node for node in meta_graph.graph_def.node}
+
+    def reaches(node, seen):
+        if node.attr["_XlaMustCompile"].b:
+            return True
+        functions = [x.func.name for x in node.attr.values() if x.HasField("func")]
+        functions += [f.name for x in node.attr.values() for f in x.list.func]
+        new = set(functions) - seen
+        seen |= new
+        return any(reaches(inner, seen) for name in new for inner in library[name])
+
+    found = set()
+    for name, signature in meta_graph.signature_def.items():
+        calls = {output.name.partition(":")[0] for output in signature.outputs.values()}
+        if any(reaches(nodes[call], set()) for call in calls if call in nodes):
+            found.add(name)
+    return found
+
+
+@pytest.mark.slow
+def test_plain_twins_and_attention_need_no_compiler(exported):
+    assert compiled_names(exported[0]) == set()
+    assert compiled_names(exported[1]) == {"ids", "serving_default"}
+
+
+@pytest.mark.slow
+def test_a_causal_model_continues_as_the_plain_export_also_by_a_seed(tokenizer, tmp_path):
+    """A seed's draws depend on the number of rows, which is that of a bucket for 1 and 3."""
+    model = random_model(models.gpt, tokenizer.vocabulary_size, max_length=17)
+    buckets = export.Buckets((1, 3), (5, 99))
+    assert buckets.up_to(11).lengths == (5, 11)
+    for strategy, sizes in ((Greedy(), (1, 2, 3, 4, 0)), (Sample(0.7, top_k=5, seed=1), (1, 3))):
+        directory = export.saved_model(
+            model,
+            tmp_path,
+            tokenizer=tokenizer,
+            strategy=strategy,
+            max_length=MAX_LENGTH,
+            compile="xla",
+            buckets=buckets,
+        )
+        signatures = tf.saved_model.load(directory).signatures
+        assert read_compilation(directory)["lengths"] == [5, 11]
+        for rows in sizes:
+            texts = tf.constant(TEXTS[:rows], tf.string)
+            expected = as_arrays(signatures["plain"](text=texts))
+            assert_same(as_arrays(signatures["serving_default"](text=texts)), expected)
+        assert set(signatures) == {"ids", "plain", "plain_ids", "score", "serving_default"}
+
+
+@pytest.mark.slow
+def test_sampling_without_a_seed_draws_anew(tmp_path):
+    model = random_model(models.transformer, 19)
+    options = {"compile": "xla", "buckets": export.Buckets((3,), (5,)), "max_length": 13}
+    directory = export.saved_model(model, tmp_path, strategy=Sample(), **options)
+    loaded = tf.saved_model.load(directory)
+    ids, lengths = random_batch(2, 5)
+    drawn = [loaded.signatures["ids"](source_ids=ids, source_lengths=lengths) for _ in range(2)]
+    assert (drawn[0]["ids"].numpy() != drawn[1]["ids"].numpy()).any()
+
+
+@pytest.mark.slow
+def test_quantized_weights_compile(tmp_path):
+    model = models.transformer(37, 1, 2, 32, 53)
+    oracles.scramble(model, 5, 0.3)
+    options = {"quantize": "int8", "compile": "xla", "buckets": export.Buckets((3,), (5,))}
+    loaded = tf.saved_model.load(export.saved_model(model, tmp_path, max_length=5, **options))
+    ids, lengths = random_batch(3, 5)
+    expected, found = (
+        as_arrays(loaded.signatures[name](source_ids=ids, source_lengths=lengths))
+        for name in ("plain_ids", "ids")
+    )
+    assert_same(found, expected)
+
+
+@pytest.mark.slow
+def test_a_strategy_that_xla_cannot_compile_is_refused(tmp_path):
+    class Strings(Greedy):
+        def decode(self, model, inputs, options):
+            ids, scores = super().decode(model, inputs, options)
+            return tf.strings.length(tf.strings.as_string(ids)), scores
+
+    model = random_model(models.transformer, 19)
+    options = {"compile": "xla", "buckets": export.Buckets((1,), (5,)), "max_length": 3}
+    with pytest.raises(ValueError, match="XLA cannot compile.*export it without") as error:
+        export.saved_model(model, tmp_path / "export", strategy=Strings(), **options)
+    assert "\n" not in str(error.value) and not os.listdir(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_compiled_function_with_other_outputs_is_refused(tmp_path, monkeypatch):
+    """The compiled decoding gets another end of the rows than the plain one."""
+
+    def wrong(buckets, compiled, plain, pad_id):
+        return lambda ids, lengths: compiled(ids[:, :1], tf.minimum(lengths, 1))
+
+    monkeypatch.setattr(export.Buckets, "dispatch", wrong)
+    model = random_model(models.transformer, 19)
+    options = {"compile": "xla", "buckets": export.Buckets((1,), (5,)), "max_length": 3}
+    with pytest.raises(ValueError, match="must give the outputs of the plain one"):
+        export.saved_model(model, tmp_path / "export", **options)
+    assert not os.listdir(tmp_path)

@@ -1,0 +1,50 @@
+"""The benchmark of loading an export, and the contenders of decoding that can be chosen."""
+
+import pytest
+
+from keras_attn import export, models
+from recipes.benchmarks import decoding, loading
+from recipes.benchmarks.contenders.loading import loading as load
+
+
+def facts(requests, load_seconds, resident_mb):
+    return {"requests": requests, "load_seconds": load_seconds, "resident_mb": resident_mb}
+
+
+def test_comparisons_are_of_buckets_first_answers_and_memory():
+    """Two buckets: the small request of "ids" compiles the first, whose own request is fast."""
+    ids = [["ids", [1, 3], 5.0], ["ids", [1, 5], 0.1], ["ids", [3, 5], 4.0]]
+    plain = facts([["ids", [1, 3], 0.5], ["serving_default", [1, 3], 0.1]], 1.0, 100)
+    compiled = facts([ids[0], ["plain", [1, 3], 0.5], *ids[1:]], 2.0, 160)
+    rows = [
+        {"name": name, "facts": x} for name, x in zip(loading.KINDS, (plain, compiled), strict=True)
+    ]
+    bucket, first, more = loading.comparisons(rows)
+    assert (bucket["value"], first["value"], more["value"]) == (4.0, 7.0, 60)
+    assert (
+        "1.5 s for the plain" in first["statement"] and "30 MB for each of 2" in more["statement"]
+    )
+    assert loading.comparisons(rows[:1]) == []
+
+
+def test_contenders_of_decoding_are_those_that_are_chosen():
+    chosen = decoding.contenders("tiny", 1, 1, ["compiled", "ctranslate2"])
+    compiled = {decoding.COMPILED, decoding.ONE_THREAD[decoding.COMPILED]}
+    names = {contender.name for contender in chosen}
+    assert compiled < names and names - compiled < set(decoding.CTRANSLATE2)
+    everyone = {contender.name for contender in decoding.contenders("tiny", 32, 1)}
+    assert everyone == {*decoding.OURS, *decoding.CTRANSLATE2, decoding.HUGGING_FACE}
+
+
+@pytest.mark.slow
+def test_a_loaded_export_runs_each_request_once(tmp_path):
+    model = models.transformer(19, 1, 2, 8, 11)
+    buckets = export.Buckets((1,), (5, 7))
+    directory = export.saved_model(model, tmp_path, max_length=3, compile="xla", buckets=buckets)
+    task = load(directory)
+    for _ in range(2):
+        task.call()
+    names = [name for name, *_ in task.facts["requests"]]
+    assert names == ["ids", "plain", "plain_ids", "serving_default", "ids", "ids"]
+    assert [shape for _, shape, _ in task.facts["requests"][-2:]] == [[1, 5], [1, 7]]
+    assert 0 < task.facts["graph_megabytes"] < task.facts["megabytes"]
