@@ -14,7 +14,7 @@ PLAIN, COMPILED = KINDS
 COLUMNS = {
     "MB of files": lambda row: f"{row['facts']['megabytes']:.1f}",
     "MB of graph": lambda row: f"{row['facts']['graph_megabytes']:.2f}",
-    "load s": lambda row: f"{row['facts']['load_seconds']:.1f}",
+    "load CPU s": lambda row: f"{row['facts']['load_seconds']:.1f}",
     "MB when warm": lambda row: f"{row['facts']['resident_mb']:.0f}",
     "requests": lambda row: str(len(row["facts"]["requests"])),
 }
@@ -22,7 +22,7 @@ METHOD = (
     "Seconds in a fresh process to load an export and to run all requests that it carries, as a "
     "server does before the first client's: random weights, vocabulary 8,000, at most 64 tokens, "
     "float32. The compiled export has the buckets of `keras_attn.export.Buckets()`, and each has "
-    "a request of its own."
+    "a request of its own. The load, buckets and first answers are in seconds of processor time."
 )
 
 
@@ -77,9 +77,9 @@ def comparisons(rows):
     more = compiled["resident_mb"] - plain["resident_mb"]
     count = len(of_ids) - 1
     statements = {
-        f"**{COMPILED}**: {bucket:.1f} s to compile a bucket (median of {count - 1})": bucket,
-        f"**{COMPILED}**: {first:.1f} s to load and to answer one sentence for the first time, "
-        f"{plain_first:.1f} s for the {PLAIN}": first,
+        f"**{COMPILED}**: {bucket:.1f} CPU s to compile a bucket (median of {count - 1})": bucket,
+        f"**{COMPILED}**: {first:.1f} CPU s to load and to answer one sentence first, "
+        f"{plain_first:.1f} for the {PLAIN}": first,
         f"**{COMPILED}**: {more:.0f} MB more than the {PLAIN} when warm, {more / count:.0f} MB for "
         f"each of {count} buckets": more,
     }

@@ -21,9 +21,7 @@ def test_comparisons_are_of_buckets_first_answers_and_memory():
     ]
     bucket, first, more = loading.comparisons(rows)
     assert (bucket["value"], first["value"], more["value"]) == (4.0, 7.0, 60)
-    assert (
-        "1.5 s for the plain" in first["statement"] and "30 MB for each of 2" in more["statement"]
-    )
+    assert "1.5 for the plain" in first["statement"] and "30 MB for each of 2" in more["statement"]
     assert loading.comparisons(rows[:1]) == []
 
 
