@@ -16,6 +16,11 @@ def command_line():
     return shlex.join([*program, *sys.argv[1:]])
 
 
+def cores():
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 def hardware():
     """Return processor, number of cores that this process may use, and memory, as text."""
     model = platform.processor() or platform.machine()
@@ -23,9 +28,8 @@ def hardware():
     if cpuinfo.exists():
         names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         model = names[0].partition(":")[2].strip() if names else model
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {cores} cores, {memory:.0f} GiB"
+    return f"{model}, {cores()} cores, {memory:.0f} GiB"
 
 
 def versions(*names):

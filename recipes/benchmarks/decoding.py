@@ -1,8 +1,8 @@
 """Decoding: 64 tokens from 32, greedy and with 4 beams, ours and the peers', in turn."""
 
 import itertools
-import os
 
+from ..provenance import cores
 from .card import card_parser, new_card
 from .harness import Contender, compare, measure
 
@@ -16,14 +16,15 @@ OURS = {
 XLA, GRAPH, SAVED_MODEL, COMPILED = OURS
 HUGGING_FACE = "Hugging Face generate"
 PEERS = "ctranslate2", "hugging_face"
-CORES = os.cpu_count()
+CORES = cores()
 # With one sentence, an operation is over before a second thread has joined it.
 ONE_THREAD = {name: f"{name}, 1 thread" for name in OURS}
 # CTranslate2 is often faster with one thread than with all, so it runs at every setting, and the
 # fastest counts. Replicas share a batch, so they help only where there is more than one sentence.
+CTRANSLATE2_ALONE = "CTranslate2, 1 thread"  # all there is on one core
 CTRANSLATE2 = {
     f"CTranslate2, {CORES} threads": {"threads": CORES},
-    "CTranslate2, 1 thread": {"threads": 1},
+    CTRANSLATE2_ALONE: {"threads": 1},
     f"CTranslate2, {CORES} workers of 1 thread": {"threads": 1, "workers": CORES},
 }
 PLACE = f"{__package__}.contenders"
@@ -42,13 +43,13 @@ def contenders(size, batch, beams, chosen=(*OURS.values(), *PEERS)):
     options = {"size": size, "batch": batch, "beams": beams}
     options |= {"source_length": SOURCE_LENGTH, "new_tokens": NEW_TOKENS}
     modes = {name: {"mode": mode} for name, mode in OURS.items() if mode in chosen}
-    if batch == 1:
+    if batch == 1 and CORES > 1:
         modes |= {ONE_THREAD[name]: mode | {"threads": 1} for name, mode in modes.items()}
     ours = [Contender(n, f"{PLACE}.ours:decoding", options | mode) for n, mode in modes.items()]
     engines = [
         Contender(name, f"{PLACE}.ct2:decoding", options | setting)
         for name, setting in CTRANSLATE2.items()
-        if setting.get("workers", 1) <= batch
+        if setting.get("workers", 1) <= batch and (CORES > 1 or name == CTRANSLATE2_ALONE)
     ]
     hugging_face = [Contender(HUGGING_FACE, f"{PLACE}.marian:decoding", options)]
     peers = {"ctranslate2": engines, "hugging_face": hugging_face}

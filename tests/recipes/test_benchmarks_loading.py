@@ -25,13 +25,17 @@ def test_comparisons_are_of_buckets_first_answers_and_memory():
     assert loading.comparisons(rows[:1]) == []
 
 
-def test_contenders_of_decoding_are_those_that_are_chosen():
+def test_contenders_of_decoding_are_those_that_are_chosen(monkeypatch):
+    monkeypatch.setattr(decoding, "CORES", 2)
     chosen = decoding.contenders("tiny", 1, 1, ["compiled", "ctranslate2"])
     compiled = {decoding.COMPILED, decoding.ONE_THREAD[decoding.COMPILED]}
     names = {contender.name for contender in chosen}
     assert compiled < names and names - compiled < set(decoding.CTRANSLATE2)
     everyone = {contender.name for contender in decoding.contenders("tiny", 32, 1)}
     assert everyone == {*decoding.OURS, *decoding.CTRANSLATE2, decoding.HUGGING_FACE}
+    monkeypatch.setattr(decoding, "CORES", 1)  # further threads would share it
+    alone = [each.name for each in decoding.contenders("tiny", 1, 1, ["compiled", "ctranslate2"])]
+    assert alone == [decoding.COMPILED, "CTranslate2, 1 thread"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """PyTorch: exact attention and `flex_attention`, as its users call them on a CPU."""
 
-import os
-
+from ...provenance import cores
 from ..workload import Task
 from .attention_inputs import heads
 
@@ -22,11 +21,6 @@ def torch_task(function, arrays, gflop, backward=False, weights=()):
         return output, torch.autograd.grad(output, [*inputs, *weights], output.detach())
 
     return Task(call=with_gradients if backward else forward, units=gflop)
-
-
-def cores():
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def sdpa(length, gflop, causal, backward=False):
