@@ -19,8 +19,9 @@ class Buckets:
     batch that no bucket holds, and one without rows, is decoded by the plain graph.
 
     Each of the `len(batches) * len(lengths)` buckets is compiled once when the export is loaded,
-    and its program takes memory. A batch costs what its bucket costs: for small models nearly in
-    proportion to its rows, and hardly more for more tokens. Hence few lengths suffice.
+    and its program takes memory. A batch costs what its bucket costs, which grows with the rows and
+    hardly with the tokens, so few lengths suffice. Large batches gain little: a step then spends
+    its time in products, and the plain graph attends to the tokens so far only.
 
     Args:
         batches: increasing integers. Numbers of rows.
@@ -37,7 +38,7 @@ class Buckets:
     Reference: [XLA](https://www.tensorflow.org/xla), whose compiled functions have static shapes.
     """
 
-    batches: tuple = (1, 2, 4, 8, 16, 32)
+    batches: tuple = (1, 2, 4, 8, 16)
     lengths: tuple = (32, 128)
 
     def __post_init__(self):
