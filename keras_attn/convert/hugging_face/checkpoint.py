@@ -24,13 +24,14 @@ class Checkpoint:
 
     Args:
         config: the `Config` of a folder.
+        tensors: dict as that of `list_tensors`, in place of the folder's.
     """
 
-    def __init__(self, config):
+    def __init__(self, config, tensors=None):
         self.config = config
         self.refuse = config.refuse
         self._tensors = {}
-        for name, tensor in list_tensors(config.folder).items():
+        for name, tensor in (tensors or list_tensors(config.folder)).items():
             self._add(name.replace(".gamma", ".weight").replace(".beta", ".bias"), tensor)
         self._taken = set()
         self.ignore(*_BUFFERS)

@@ -3,6 +3,7 @@
 import os
 
 from keras_attn.convert.golden import check_golden
+from keras_attn.convert.hugging_face import changes
 from keras_attn.convert.hugging_face.checkpoint import Checkpoint
 from keras_attn.convert.hugging_face.config import Config
 from keras_attn.convert.hugging_face.families import FAMILIES
@@ -25,7 +26,8 @@ def from_hugging_face(folder, **overrides):
     Args:
         folder: path of a folder that `save_pretrained` wrote, or a copy of one from the Hub.
         overrides: arguments of the model's function, such as `dropout` or `pattern`, in place of
-            those that `config.json` gives.
+            those that `config.json` gives; and `residual`, a value of that axis, or `depth`,
+            "reversible" or a function from the list of blocks to a depth, for more training.
 
     Returns:
         The model, and its tokenizer, a graph from texts to the ids of transformers. The tokenizer
@@ -50,11 +52,18 @@ def from_hugging_face(folder, **overrides):
     """
     config, family = family_of(folder)
     checkpoint = Checkpoint(config)
-    model = family.convert(checkpoint, overrides)
-    checkpoint.finish()
+    model = convert(checkpoint, family, overrides)
     if not overrides:  # which may change the outputs
         check_golden(folder, model)
     return model, read_tokenizer(folder, output_vocabulary_size(model))
+
+
+def convert(checkpoint, family, overrides):
+    """Return the model of a checkpoint, all of whose tensors it takes, with the overrides."""
+    later = {name: overrides[name] for name in changes.NAMES if name in overrides}
+    model = family.convert(checkpoint, {k: v for k, v in overrides.items() if k not in later})
+    checkpoint.finish()
+    return changes.change(model, **later)
 
 
 def family_of(folder):

@@ -112,7 +112,7 @@ def pooling_files(model):
 
 
 def _read_pooling(config):
-    if not pathlib.Path(config.folder, POOLING).is_file():
+    if config.folder is None or not pathlib.Path(config.folder, POOLING).is_file():
         return "first"
     options = read_json(config.folder, POOLING)
     modes = [name for name, value in options.items() if name.startswith("pooling_mode") and value]

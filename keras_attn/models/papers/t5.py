@@ -23,6 +23,7 @@ def t5(
     tied=True,
     pad_id=0,
     start_id=None,
+    pattern="dense",
     name="t5",
 ):
     """Build T5, an encoder and a decoder whose attention has a bias for each distance.
@@ -51,6 +52,7 @@ def t5(
         pad_id: int. The id of padding; None for none.
         start_id: int. The token that begins each target, if it is the `pad_id`, as in the published
             checkpoints; None if it is another.
+        pattern: name or object of the pattern axis, of the encoder's self-attention.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -91,6 +93,7 @@ def t5(
         head=head,
         pad_id=pad_id,
         start_id=start_id,
+        pattern=pattern,
         name=name,
     )
 
@@ -114,6 +117,7 @@ def text_to_text(
     head=None,
     pad_id=0,
     start_id=None,
+    pattern="dense",
     name=None,
 ):
     """Build T5's encoder and decoder, whose block `index` has the layer `feed_forward(index)`."""
@@ -149,7 +153,7 @@ def text_to_text(
     return EncoderDecoder(
         embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=pad_id),
         position=None,
-        encoder=stack("dense", has_context=False),
+        encoder=stack(pattern, has_context=False),
         decoder=stack("causal", has_context=True),
         dropout=dropout,
         head=head,

@@ -1,0 +1,110 @@
+"""Backbones of KerasHub, converted, give the backbones' outputs."""
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+
+from keras_attn import patterns
+from keras_attn.convert import from_hugging_face, from_keras_hub, to_hugging_face
+
+hub = keras_hub.models
+SIZES = {"vocabulary_size": 29, "num_layers": 2, "hidden_dim": 12, "intermediate_dim": 18}
+HEADS = {**SIZES, "num_heads": 3, "max_sequence_length": 23}
+GROUPS = {**SIZES, "hidden_dim": 24, "num_query_heads": 4, "num_key_value_heads": 2}
+HEAD = {**GROUPS, "hidden_dim": 12, "head_dim": 6}
+LLAMA_3 = {
+    **{"rope_frequency_adjustment_factor": 8.0, "rope_low_freq_factor": 1.0},
+    **{"rope_high_freq_factor": 4.0, "rope_pretraining_sequence_length": 16},
+}
+GEMMA_2 = {
+    **{"use_post_ffw_norm": True, "use_post_attention_norm": True},
+    **{"attention_logit_soft_cap": 1.5, "final_logit_soft_cap": 3.0},
+    **{"use_sliding_window_attention": True, "sliding_window_size": 5},
+}
+CASES = {
+    "bart": (hub.BartBackbone, HEADS),
+    "bert": (hub.BertBackbone, HEADS),
+    "distilbert": (hub.DistilBertBackbone, HEADS),
+    "roberta": (hub.RobertaBackbone, HEADS),
+    "gpt2": (hub.GPT2Backbone, HEADS),
+    "llama": (hub.Llama3Backbone, {**GROUPS, **LLAMA_3}),
+    "llama_tied": (hub.LlamaBackbone, {**GROUPS, "tie_word_embeddings": True}),
+    "mistral": (hub.MistralBackbone, {**GROUPS, "sliding_window": 5}),
+    "qwen2": (hub.QwenBackbone, GROUPS),
+    "qwen3": (hub.Qwen3Backbone, HEAD),
+    "gemma": (hub.GemmaBackbone, HEAD),
+    "gemma2": (hub.GemmaBackbone, {**HEAD, **GEMMA_2}),
+}
+# Options that KerasHub 0.32 has and does not compute.
+LEFT_OUT = {
+    "llama": (hub.LlamaBackbone, {**GROUPS, "rope_position_scaling_factor": 4.0}),
+    "gemma2": (hub.GemmaBackbone, {**HEAD, **GEMMA_2, "query_head_dim_normalize": False}),
+}
+FAST = {"bert", "gpt2", "gemma2"}
+NAMES = [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in CASES]
+
+
+def backbone(name, cases=CASES):
+    """Return a small backbone, with noise on every weight."""
+    make, arguments = cases[name]
+    found, random = make(**arguments), np.random.default_rng(0)
+    for weight in found.weights:
+        weight.assign(weight + 0.2 * random.standard_normal(weight.shape))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_are_those_of_the_backbone(name, tmp_path):
+    theirs = backbone(name)
+    model = from_keras_hub(theirs)  # which compares
+    to_hugging_face(model, tmp_path / "folder")
+    again, _ = from_hugging_face(tmp_path / "folder")
+    for ours, old in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, old, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_weight_of_the_backbone_matters(name):
+    """A weight that is changed changes the outputs of the model alike."""
+    theirs = backbone(name)
+    model = from_keras_hub(theirs)
+    assert model.count_params() >= theirs.count_params()
+    for weight in theirs.weights:
+        weight.assign(1.5 * weight)
+    changed = from_keras_hub(theirs)
+    pairs = zip(changed.get_weights(), model.get_weights(), strict=True)
+    assert all(np.abs(new - old).max() > 0 for new, old in pairs if np.abs(old).max() > 0)
+
+
+def test_overrides_change_the_model():
+    model = from_keras_hub(backbone("gpt2"), max_length=41, pattern=patterns.Local(5), dropout=0.3)
+    assert model.max_length == 41 and model.dropout == 0.3
+    assert isinstance(model.depth.blocks[0].attention.pattern, patterns.Local)
+
+
+def test_another_activation_of_the_backbone_is_seen():
+    theirs = backbone("bert")
+    for layer in theirs.transformer_layers:
+        layer._feedforward_intermediate_dense.activation = keras.activations.relu
+    with pytest.raises(ValueError, match="compute different outputs.*Received: backbone="):
+        from_keras_hub(theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_an_option_that_the_backbone_does_not_compute_is_seen(name):
+    with pytest.raises(ValueError, match="compute different outputs.*Received: backbone="):
+        from_keras_hub(backbone(name, LEFT_OUT))
+
+
+@pytest.mark.parametrize("other", [3, keras_hub.layers.TransformerEncoder(8, 2)])
+def test_other_objects_are_refused(other):
+    with pytest.raises(ValueError, match="`backbone` must be a backbone of KerasHub: Gemma"):
+        from_keras_hub(other)
+
+
+def test_a_backbone_without_a_family_is_refused():
+    theirs = hub.AlbertBackbone(29, 1, 2, 1, 8, 12)
+    with pytest.raises(ValueError, match="Received: backbone=<AlbertBackbone"):
+        from_keras_hub(theirs)
