@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import warnings
 
 from keras_attn.convert import commands
 
@@ -17,14 +18,25 @@ def main(arguments=None):
     if options.export == "":
         parser.error("--export must be the path of a directory. Received: --export ''")
     try:
-        if options.target is not None:
-            return commands.write_folder(options.out, options.target)
-        if options.folder == "golden":
-            return commands.write_golden_outputs(options.out)
-        return commands.convert(options.folder, options.out, options.export)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return _run(options)
     except (ValueError, ImportError, OSError) as error:
         print(f"keras_attn.convert: {error}", file=sys.stderr)
         return 2
+
+
+def _run(options):
+    if options.target is not None:
+        return commands.write_folder(options.out, options.target)
+    if options.folder == "golden":
+        return commands.write_golden_outputs(options.out)
+    return commands.convert(options.folder, options.out, options.export)
+
+
+def _show_warning(message, category, *place):
+    """Print a warning as one line, without the line of code that gave it."""
+    print(f"keras_attn.convert: {message}", file=sys.stderr)
 
 
 def _parser():

@@ -47,7 +47,7 @@ _SANDWICH_BLOCK = {**_DECODER_PARTS, **decoder.SANDWICH_NORMS}
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """How a backbone of KerasHub becomes a checkpoint of a family.
+    """A class of backbones of KerasHub, read as checkpoints of a family.
 
     Args:
         model_type: str. The family.

@@ -196,3 +196,13 @@ def test_an_export_that_does_not_fit_is_refused(arguments, message, capsys):
 def test_golden_outputs_without_transformers_name_it(folder, capsys):
     assert main(["golden", folder]) == 2
     assert "need torch and transformers" in capsys.readouterr().err
+
+
+def test_a_warning_is_one_line(folder, tmp_path, capsys):
+    (tmp_path / "gpt2/tokenizer_config.json").write_text('{"tokenizer_class": "NoTokenizer"}')
+    (tmp_path / "gpt2/vocab.json").write_text("{}")
+    (tmp_path / "gpt2/merges.txt").write_text("#version: 0.2")
+    assert main([folder, str(tmp_path / "model.keras")]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    (line,) = [line for line in lines if "tokenizer" in line]
+    assert line.startswith("keras_attn.convert: The tokenizer in ") and "class 'No' is not" in line

@@ -198,6 +198,15 @@ DAMAGES = {
         option(position_embedding_type="relative_key"),
         "position_embedding_type='relative_key' is not converted",
     ),
+    **{
+        f"{name} of a {model}": (option(model, **{name: value}), f"{name}={value} is not converted")
+        for model, name, value in (
+            ("marian", "normalize_before", True),
+            ("marian", "add_final_layer_norm", True),
+            ("marian", "normalize_embedding", True),
+            ("bart", "normalize_before", True),
+        )
+    },
     "weights in four bits": (option(quantization_config={"bits": 4}), "quantization_config={"),
     "code of its own": (option(auto_map={"AutoModel": "x"}), "auto_map={"),
     "dynamic rotary positions": (rope(rope_type="dynamic", factor=2.0), "rope_type 'dynamic'"),

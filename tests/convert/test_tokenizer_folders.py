@@ -196,13 +196,37 @@ def test_a_model_that_is_not_beside_its_file_is_missed(tmp_path):
 def test_folders_without_a_known_file(tmp_path):
     assert read_tokenizer(tmp_path) is None
     (tmp_path / "merges.txt").write_text("#version: 0.2")
-    with pytest.warns(UserWarning, match="none of the known files"):
-        assert read_tokenizer(tmp_path) is None
+    with pytest.raises(ValueError, match="files vocab.json, merges.txt, but no 'vocab.json': copy"):
+        read_tokenizer(tmp_path)
     old_files("gpt2", tmp_path)
     with pytest.warns(UserWarning, match="pattern of the class '' is not known"):
         assert read_tokenizer(tmp_path) is None
     with pytest.raises(ValueError, match="There is no folder. Received: folder='.*nowhere'"):
         read_tokenizer(tmp_path / "nowhere")
+
+
+def test_files_of_two_tokenizers_are_refused(tmp_path):
+    old_files("gpt2", tmp_path)
+    with open(tmp_path / "merges.txt", "a", encoding="utf-8") as file:
+        file.write("xx yy\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    with pytest.raises(ValueError, match="do not belong together: .* of the merge 'xx yy'"):
+        read_tokenizer(tmp_path)
+
+
+def test_a_marian_folder_without_one_of_its_models_is_refused(tmp_path):
+    shutil.copytree(GOLDEN / "marian", tmp_path / "marian")
+    (tmp_path / "marian/target.spm").unlink()
+    with pytest.raises(ValueError, match="target.spm, vocab.json, but no 'target.spm': copy it"):
+        read_tokenizer(tmp_path / "marian")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_tokenizer_with_more_ids_than_the_model_is_refused(name):
+    size = read_tokenizer(GOLDEN / name).vocabulary_size
+    assert read_tokenizer(GOLDEN / name, size).vocabulary_size == size
+    with pytest.raises(ValueError, match=f"but the model only {size // 3} ids: it is the token"):
+        read_tokenizer(GOLDEN / name, size // 3)
 
 
 @pytest.mark.parametrize("kind", ["BertProcessing", "RobertaProcessing"])

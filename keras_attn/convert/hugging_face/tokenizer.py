@@ -10,6 +10,7 @@ from keras_attn.ops.checks import check_paths
 from keras_attn.text import ByteLevelBPE, Marian, SentencePiece, Template, WordPiece
 
 _MARIAN = ("source.spm", "target.spm", "vocab.json")
+_BPE = ("vocab.json", "merges.txt")
 _SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 _FILES = (*_MARIAN, *_SENTENCEPIECE, "tokenizer.json", "vocab.txt", "merges.txt")
 # The pattern, the normal form and the default special tokens of each class.
@@ -43,7 +44,8 @@ def read_tokenizer(folder, vocabulary_size=None):
         are unknown here or a package is missing.
 
     Raises:
-        ValueError: if `folder` is no folder, or a file is damaged.
+        ValueError: if `folder` is no folder, a file is damaged, or texts become ids that the model
+            lacks.
     """
     check_paths(folder=folder)
     files = pathlib.Path(folder)
@@ -52,7 +54,9 @@ def read_tokenizer(folder, vocabulary_size=None):
     if not any((files / name).is_file() for name in _FILES):
         return None
     try:
-        return _with_ids(_read(files), vocabulary_size)
+        tokenizer = _read(files)
+        _check_ids(tokenizer, vocabulary_size, files)
+        return _with_ids(tokenizer, vocabulary_size)
     except (NoGraph, ImportError) as reason:
         warnings.warn(
             f"The tokenizer in {str(folder)!r} has no graph: {reason} Tokenize outside the model, "
@@ -60,6 +64,18 @@ def read_tokenizer(folder, vocabulary_size=None):
             stacklevel=2,
         )
         return None
+
+
+def _check_ids(tokenizer, vocabulary_size, files):
+    """Refuse a tokenizer by which texts become ids that the model lacks."""
+    special = tokenizer.get_config().get("special_tokens") or {}
+    lacking = range(vocabulary_size or tokenizer.vocabulary_size, tokenizer.vocabulary_size)
+    if beyond := [i for i in lacking if i not in special.values()]:
+        refuse(
+            f"The tokenizer has the id {beyond[-1]}, but the model only {vocabulary_size} ids: it "
+            "is the tokenizer of another model.",
+            files,
+        )
 
 
 def _with_ids(tokenizer, vocabulary_size):
@@ -93,9 +109,16 @@ def _read(files):
         return _sentencepiece(model.read_bytes(), files, settings)
     if (files / "vocab.txt").is_file():
         return _wordpiece(files, settings)
-    if (files / "vocab.json").is_file() and (files / "merges.txt").is_file():
+    if all((files / name).is_file() for name in _BPE):
         return _byte_level(files, settings)
-    raise NoGraph("none of the known files of a tokenizer is there.")
+    is_marian = any((files / name).is_file() for name in _MARIAN[:2])
+    needed = _MARIAN if is_marian else _BPE
+    lacking = next(name for name in needed if not (files / name).is_file())
+    return refuse(
+        f"The folder has a part of a tokenizer's files {', '.join(needed)}, but no {lacking!r}: "
+        "copy it from the checkpoint.",
+        files,
+    )
 
 
 def _json(path):
@@ -134,6 +157,7 @@ def _byte_level(files, settings):
     vocabulary = _json(files / "vocab.json")
     merges = _text(files / "merges.txt").split("\n")
     merges = [line for line in merges if line and not line.startswith("#version")]
+    _check_merges(merges, vocabulary, files)
     added = settings.get("added_tokens_decoder", {})
     added = [{"id": int(i), **token} for i, token in added.items()]
     ids, special = special_ids(vocabulary, added, settings, defaults)
@@ -152,6 +176,18 @@ def _byte_level(files, settings):
         normal_form=normal_form,
         add_space=bool(settings.get("add_prefix_space")),
     )
+
+
+def _check_merges(merges, vocabulary, files):
+    """Refuse merges of tokens that a vocabulary lacks."""
+    for merge in merges:
+        parts = merge.split(" ")
+        if len(parts) != 2 or not vocabulary.keys() >= {*parts, "".join(parts)}:
+            refuse(
+                f"The files {' and '.join(map(repr, _BPE))} do not belong together: the vocabulary "
+                f"lacks a token of the merge {merge!r}.",
+                files,
+            )
 
 
 def _sentencepiece(model, files, settings):
