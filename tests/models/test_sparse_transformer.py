@@ -102,10 +102,25 @@ def test_initial_standard_deviations_are_the_authors():
         (layer.attention.output_kernel, np.sqrt(0.125 / 64) / 4),
         (layer.feed_forward.intermediate.kernel, np.sqrt(0.125 / 64)),
         (layer.feed_forward.output_dense.kernel, np.sqrt(0.125 / 96) / 4),
-        (model.embedding.table, 0.125 / 8),
     ]:
         weight = weight.numpy()
         assert abs(weight.std() / deviation - 1) < 5 / np.sqrt(2 * weight.size)
+
+
+def test_tokens_and_positions_begin_at_the_scale_of_logits():
+    """A smaller tied table grows past the positions, which heads then cannot find."""
+    sizes = {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 64}
+    model = sparse_transformer(**sizes, intermediate_dim=96, image_shape=(8, 16, 1))
+    token_ids = np.random.default_rng(0).integers(1, 101, (2, 128))
+    tokens = model.embedding(token_ids)
+    places = oracles.numpy_of(model.position(tokens) - tokens)
+    logits = oracles.numpy_of(model({"token_ids": token_ids}))
+    # Norms have rows of length sqrt(D), and rows of the table length 1.
+    assert 0.5 < logits.std() < 2
+    assert 0.5 < places.std() / oracles.numpy_of(tokens).std() < 2
+    chosen = np.take_along_axis(logits, np.roll(token_ids, -1, axis=1)[..., None], axis=-1)[..., 0]
+    loss = np.mean(np.log(np.exp(logits).sum(-1)) - chosen)
+    assert abs(loss - np.log(101)) < 1
 
 
 def test_unknown_factors_raise():

@@ -66,8 +66,9 @@ def sparse_transformer(
         >>> model.output.shape
         (None, None, 100)
 
-    Differs from the paper: the logits share the token table, which is small but not zero at first;
-        kernels begin with a deviation of sqrt(0.125 / d_in), as in the authors' code, not
+    Differs from the paper: the logits share the token table, and so tokens and positions begin with
+        a deviation of 1 / sqrt(D), that of logits near 1, not 0.125 / sqrt(D) beside logits of
+        zero; kernels begin with sqrt(0.125 / d_in), as in the authors' code, not
         0.125 / sqrt(d_in); all heads share one set of summary keys.
 
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5.
@@ -125,12 +126,14 @@ def sparse_transformer(
             dropout=dropout,
         )
 
-    small = keras.initializers.RandomNormal(stddev=0.125 / math.sqrt(hidden_dim))
+    # A tied token table grows to the scale of logits in the first steps, whatever its first values.
+    # Positions that begin smaller than that are drowned by the tokens, and heads cannot find them.
+    embeddings = keras.initializers.RandomNormal(stddev=1 / math.sqrt(hidden_dim))
     return CausalLanguageModel(
         embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=small
+            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=embeddings
         ),
-        position=positions.ImageCoordinates(*image_shape),
+        position=positions.ImageCoordinates(*image_shape, embeddings_initializer=embeddings),
         depth=depth.Stack(block, num_layers, remat=remat, name="depth"),
         dropout=dropout,
         name=name,
