@@ -108,7 +108,6 @@ def test_initial_standard_deviations_are_the_authors():
 
 
 def test_tokens_and_positions_begin_at_the_scale_of_logits():
-    """A smaller tied table grows past the positions, which heads then cannot find."""
     sizes = {"vocabulary_size": 101, "num_layers": 2, "num_heads": 2, "hidden_dim": 64}
     model = sparse_transformer(**sizes, intermediate_dim=96, image_shape=(8, 16, 1))
     token_ids = np.random.default_rng(0).integers(1, 101, (2, 128))
