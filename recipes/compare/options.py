@@ -5,7 +5,18 @@ import dataclasses
 from ..options import Options, SizeOptions, changed, option
 from ..text.options import TextOptions
 
-AXES = "score pattern position norm residual feed_forward depth memory loss".split()
+AXES = (
+    "score",
+    "pattern",
+    "position",
+    "residual",
+    "head_size",
+    "depth",
+    "memory",
+    "loss",
+    "norm",
+    "feed_forward",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,20 +26,27 @@ class RecipeOptions(
     """Options of `recipes.compare`."""
 
     DESCRIPTION = (
-        "Trains the same small language model with every value of one axis, on the same text and "
-        "for the same number of tokens, and writes a table and its curves. The same command with "
-        "the same --out trains the values that are missing."
+        "Trains the same small language model with every value of an axis, on the same text and "
+        "for the same number of tokens, and writes a table and a picture of each axis. The same "
+        "command with the same --out trains the values that are missing."
     )
 
-    axis: str = option(None, required=True, choices=AXES)
+    axis: tuple[str, ...] = option(
+        (), "one or more, in this order", identity=False, required=True, choices=AXES
+    )
     values: tuple[str, ...] = option(
         (), "train only these (default: all)", identity=False, flag="--values"
     )
-    out: str | None = changed(Options, "out", None, "default: runs/compare-AXIS")
+    seeds: tuple[int, ...] = option(
+        (), "train each value with each of these (default: the one of --seed)", identity=False
+    )
+    seed: int = changed(Options, "seed", 0, identity=False)
+    out: str | None = changed(Options, "out", None, "default: runs/compare")
     dropout: float = option(0.0, within=(0, 1))
     context: int = changed(TextOptions, "context", 128, at_least=8)
     train_tokens: int = changed(TextOptions, "train_tokens", 1_000_000)
     valid_tokens: int = changed(TextOptions, "valid_tokens", 100_000, identity=True)
 
     def resolve(self):
-        return super().resolve().fill(out=f"runs/compare-{self.axis}")
+        options = super().resolve().fill(out="runs/compare")
+        return dataclasses.replace(options, seeds=options.seeds or (options.seed,))

@@ -10,9 +10,12 @@ import pytest
 import recipe_runs
 
 from keras_attn.callbacks import Terminated
-from recipes.compare.axes import axes, build
+from recipes.compare import axes
+from recipes.compare.callbacks import StopOnSignal
+from recipes.compare.model import PLAIN
 from recipes.compare.options import AXES
-from recipes.compare.training import Comparison, StopOnSignal, table
+from recipes.compare.summary import Summary, draw, ranked, sentences, table
+from recipes.compare.training import Comparison
 from recipes.text.segments import make_validation
 
 SMALL = [
@@ -34,30 +37,43 @@ def run(out, *options):
 
 @pytest.mark.slow
 def test_a_comparison_trains_missing_values_and_writes_table_and_card(tmp_path, capsys):
-    out = tmp_path / "out"
-    assert run(out, "--axis", "memory", "--values", "segment") == 0
-    first = (out / "segment.json").read_bytes()
-    assert run(out, "--axis", "memory") == 0
-    assert (out / "segment.json").read_bytes() == first  # not trained again
-    card = json.loads((out / "card.json").read_text())
-    assert list(card["results"]) == ["none", "segment"]
-    for found in card["results"].values():
-        assert len(found["bits_per_character"]) == 2 and found["seconds_per_step"] > 0
-    lines = (out / "table.md").read_text().splitlines()
-    assert lines == table("memory", card["results"]) and len(lines) == 4
-    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
+    out, memory = tmp_path / "out", tmp_path / "out" / "memory"
+    assert run(out, "--axis", "memory", "--values", "segment", "--seeds", "1") == 0
+    first = (memory / "segment-1.json").read_bytes()
+    both = "--axis", "memory", "--values", "none", "segment", "--seeds", "0", "1"
+    assert run(out, *both) == 0
+    assert (memory / "segment-1.json").read_bytes() == first  # not trained again
+    results = json.loads((memory / "card.json").read_text())["results"]
+    assert list(results) == ["none", "segment"]
+    for found in results.values():
+        assert list(found["bits_per_character"]) == ["0", "1"] and found["seconds_per_step"] > 0
+        assert [len(curve) for curve in found["bits_per_character"].values()] == [2, 2]
+        assert len(set(map(str, found["bits_per_character"].values()))) == 2  # seeds differ
+    lines = (memory / "table.md").read_text().splitlines()
+    assert len([line for line in lines if line.startswith("| `")]) == 2
+    assert (memory / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert run(out, "--axis", "memory", "--values", "none") == 0
-    assert (out / "table.md").read_text().splitlines() == lines  # nothing was lost
-    assert json.loads((out / "card.json").read_text())["results"] == card["results"]
+    assert (memory / "table.md").read_text().splitlines() == lines  # nothing was lost
+    assert json.loads((memory / "card.json").read_text())["results"] == results
     for damaged in ("{", "[]", "{}"):
-        (out / "none.json").write_text(damaged)
+        (memory / "none-0.json").write_text(damaged)
         assert run(out, "--axis", "memory", "--values", "segment") == 2
-        assert f"{out / 'none.json'} is damaged" in capsys.readouterr().err
-    assert run(out, "--axis", "loss") == 2
+        assert f"{memory / 'none-0.json'} is damaged" in capsys.readouterr().err
+    assert run(out, "--axis", "loss", "--dropout", "0.5") == 2
     assert "started with other options" in capsys.readouterr().err
     assert run(tmp_path / "other", "--axis", "loss", "--values", "none") == 2
-    assert "--values must be among plain, label_smoothed, auxiliary" in capsys.readouterr().err
+    assert "--values must be among plain, label_smoothed, z_loss" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_axes_share_the_plain_model(tmp_path):
+    out = tmp_path / "out"
+    values = "--values", "plain", "stack"
+    assert run(out, "--axis", "loss", "depth", *values, "--seed", "3") == 0
+    assert [path.name for path in out.glob("*-3.json")] == ["plain-3.json"]
+    cards = [json.loads((out / axis / "card.json").read_text()) for axis in ("loss", "depth")]
+    assert cards[0]["results"]["plain"] == cards[1]["results"]["stack"]
 
 
 def test_the_validation_has_a_target_for_each_row(tmp_path, capsys):
@@ -103,10 +119,10 @@ def test_a_signal_ends_training_after_its_batch(number, end):
 @pytest.mark.parametrize("axis", AXES)
 def test_every_value_builds_a_different_model(axis):
     options = parse("--axis", axis, *SMALL)
-    values = axes(options)[axis]
+    values = axes.values(axis, options)
     ids, made = np.array([[5, 7, 9, 4, 6]]), []
     for changes in values.values():
-        model = build(11, options, **changes)
+        model = changes.build(11, options)
         inputs = {"token_ids": ids}
         if model.memory is not None:
             inputs.update(model.initial_memory(1))
@@ -117,26 +133,84 @@ def test_every_value_builds_a_different_model(axis):
     assert axis == "loss" or len(set(made)) == len(values)
 
 
+@pytest.mark.parametrize("axis", [axis for axis in AXES if axis not in ("head_size", "memory")])
+def test_the_reference_is_the_plain_model(axis):
+    reference, *others = axes.values(axis, parse("--axis", axis, *SMALL)).values()
+    assert reference is PLAIN and PLAIN not in others
+
+
 @pytest.mark.parametrize(
     "axis, name, weight",
     [("pattern", "adaptive_span", "span"), ("score", "t5_bias", "t5_bias")],
 )
 def test_each_layer_has_weights_of_its_own(axis, name, weight):
     options = parse("--axis", axis, *SMALL)
-    model = build(11, options, **axes(options)[axis][name])
+    model = axes.values(axis, options)[name].build(11, options)
     found = [w.path for w in model.trainable_variables if weight in w.path]
     assert len(found) == options.num_layers
 
 
-def test_the_table_has_the_best_value_first():
+def test_layers_in_turn_have_both_parts_of_a_pattern():
+    options = parse("--axis", "pattern", *SMALL, "--num-layers", "2")
+    for name, parts in (("strided", ["local", "column"]), ("fixed", ["block", "summary"])):
+        model = axes.values("pattern", options)[f"{name}_in_turn"].build(11, options)
+        assert [block.attention.pattern.factor for block in model.depth.blocks] == parts
+
+
+@pytest.mark.parametrize("name", ["auxiliary", "multi_token"])
+def test_models_that_predict_more_than_the_next_token_train(name):
+    options = parse("--axis", "loss", *SMALL, "--num-layers", "2")
+    changes = axes.values("loss", options)[name]
+    model = changes.build(11, options)
+    trained = changes.train(model, 2)
+    trained.compile("sgd", changes.loss())
+    ids = np.random.default_rng(0).integers(1, 11, (3, 12))
+    trained.fit({"token_ids": ids}, ids, epochs=1, verbose=0)
+    assert trained.count_params() > model.count_params()
+
+
+def summary(*last, seconds=0.5):
     results = {
-        name: {"bits_per_character": [3.0, bits], "parameters": 1234, "seconds_per_step": 0.5}
-        for name, bits in (("one", 2.25), ("two", 2.125))
+        seed: {"bits_per_character": [3.0, x], "parameters": 1234, "seconds_per_step": seconds}
+        for seed, x in enumerate(last)
     }
-    assert table("score", results)[2:] == [
-        "| `two` | 2.125 | 1,234 | 0.500 |",
-        "| `one` | 2.250 | 1,234 | 0.500 |",
+    return Summary.of(results)
+
+
+def test_the_table_has_the_best_value_first():
+    summaries = {"one": summary(2.25, 2.35), "two": summary(2.125, 2.125)}
+    assert table("head_size", summaries)[2:] == [
+        "| `two` | 2.125 | 0.000 | 2.125, 2.125 | 1,234 | 0.500 |",
+        "| `one` | 2.300 | 0.071 | 2.250, 2.350 | 1,234 | 0.500 |",
     ]
+    assert "| `one` | 2.250 |  | 2.250 |" in table("score", {"one": summary(2.25)})[2]
+
+
+def test_a_difference_counts_above_twice_the_spread():
+    summaries = {
+        "reference": summary(2.0, 2.1),
+        "better": summary(1.7, 1.8),
+        "near": summary(2.1, 2.2),
+        "noisy": summary(2.2, 2.9),
+        "worse": summary(2.3, 2.3),
+        "lost": summary(2.0, float("nan")),
+    }
+    first, _, *groups = sentences(summaries)
+    assert "`reference`" in first and "0.071" in first  # the deviation of two numbers 0.1 apart
+    assert groups == [
+        "- Better: `better`.",
+        "- Worse: `worse`.",
+        "- Not told apart: `near`, `noisy`.",
+        "- Diverged: `lost`.",
+    ]
+    assert list(ranked(summaries))[-1] == "lost"
+    assert sentences({"one": summary(2.0)}) == ["One seed, or one value, shows no spread."]
+
+
+def test_the_picture_has_each_value_and_seed(tmp_path):
+    path = tmp_path / "curves.png"
+    draw(path, "score", {"one": summary(2.0, 2.1), "two": summary(float("nan"), 2.2)}, 1000)
+    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

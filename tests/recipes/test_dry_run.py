@@ -150,10 +150,10 @@ def weights(out):
     for path in sorted(out.rglob("model.keras")):
         model = keras.models.load_model(path, compile=False)
         found[path.relative_to(out)] = np.concatenate([w.ravel() for w in model.get_weights()])
-    for path in sorted(out.glob("*.json")):
+    for path in sorted(out.rglob("*.json")):
         bits = json.loads(path.read_text()).get("bits_per_character")
         if bits:
-            found[path.name] = np.array(bits)
+            found[path.relative_to(out)] = np.array(bits)
     assert found
     return found
 

@@ -185,16 +185,17 @@ def test_two_processes_on_jax_compare_several_models(data, tmp_path):
     """One after another, in each."""
     out = tmp_path / "out"
     arguments = [
-        *("--axis", "memory", "--text", data, "--num-layers", "1", "--num-heads", "2"),
-        *("--hidden-dim", "6", "--intermediate-dim", "7", "--context", "11", "--batch-size", "4"),
+        *("--axis", "memory", "--values", "none", "segment", "--text", data),
+        *("--num-layers", "1", "--num-heads", "2", "--context", "11", "--batch-size", "4"),
+        *("--hidden-dim", "6", "--intermediate-dim", "7"),
         *("--steps", "3", "--epochs", "1", "--valid-tokens", "90"),
     ]
     first, second = run_on_jax_in_two_processes("compare", arguments, out)
     assert "Card:" in first and "Card:" not in second
-    results = card(out)["results"]
+    results = card(out / "memory")["results"]
     assert list(results) == ["none", "segment"]
     for found in results.values():
-        assert 0 < found["bits_per_character"][-1] < 10
+        assert 0 < found["bits_per_character"]["0"][-1] < 10
     more = ("--out", out, "--strategy", "multi_worker")
     processes = [
         started("compare", *arguments, *more, *other, backend="jax", TF_CONFIG=config)

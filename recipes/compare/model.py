@@ -1,0 +1,73 @@
+"""The small language model of which each value of an axis changes one thing."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_attn import depth, layers, losses, models, positions, registry
+from keras_attn.ops.shapes import head_size
+
+
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """Changes of the plain model; without arguments none.
+
+    Args:
+        attention: dict of arguments of the attention layer, or a function from the index of the
+            layer to such a dict. Its entry `layer` is the class.
+        heads: the number of heads and their size, or None for those of the options.
+        position: of the model, or None for none; by default learned.
+        residual, feed_forward: of each block; None for a network with a ReLU.
+        depth: function from a block's function and the number of layers to a depth.
+        memory: of the model.
+        loss: that is minimised.
+        train: function from the model and the number of steps to the model that is trained.
+    """
+
+    attention: dict | Callable = dataclasses.field(default_factory=dict)
+    heads: tuple | None = None
+    position: Any = "learned"
+    residual: Any = "pre_norm"
+    feed_forward: keras.layers.Layer | None = None
+    depth: Callable = depth.Stack
+    memory: Any = None
+    loss: Callable = lambda: losses.LabelSmoothedCrossentropy(0.0)
+    train: Callable | None = None
+
+    def build(self, vocabulary_size, options):
+        """Return a causal language model."""
+        position = self.position
+        return models.CausalLanguageModel(
+            layers.TokenEmbedding(vocabulary_size, options.hidden_dim),
+            self.depth(lambda index: self.block(index, options), options.num_layers),
+            position=positions.Learned(options.context) if position == "learned" else position,
+            memory=self.memory,
+            dropout=options.dropout,
+        )
+
+    def block(self, index, options):
+        """Return the block of a layer."""
+        return layers.TransformerBlock(
+            self._attention(index, options),
+            _own(self.feed_forward or layers.FeedForward(options.intermediate_dim)),
+            residual=self.residual,
+            dropout=options.dropout,
+        )
+
+    def _attention(self, index, options):
+        given = self.attention(index) if callable(self.attention) else self.attention
+        arguments = {"layer": layers.MultiHeadAttention, "pattern": "causal", **given}
+        arguments = {name: _own(value) for name, value in arguments.items()}
+        hidden_dim, num_heads = options.hidden_dim, options.num_heads
+        heads = self.heads or (num_heads, head_size(hidden_dim, num_heads))
+        return arguments.pop("layer")(*heads, **arguments)
+
+
+PLAIN = Changes()
+
+
+def _own(value):
+    """Return a copy of a layer, so that each block has weights of its own."""
+    return registry.copy(value) if isinstance(value, keras.layers.Layer) else value

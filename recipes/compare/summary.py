@@ -1,0 +1,142 @@
+"""The results of an axis: means and spreads over the seeds, as a table, sentences and a picture."""
+
+import math
+import statistics
+from typing import NamedTuple
+
+import numpy as np
+
+from ..plots import new_axes, save
+
+LABEL = "bits per character, validation"
+
+
+class Summary(NamedTuple):
+    """The results of a value over its seeds.
+
+    Attributes:
+        curves: dict of seed to bits per character after each epoch.
+        parameters: int.
+        seconds_per_step: float, the median over the seeds.
+    """
+
+    curves: dict
+    parameters: int
+    seconds_per_step: float
+
+    @classmethod
+    def of(cls, results):
+        """Return the summary of a dict of seed to result."""
+        first, *_ = results.values()
+        return cls(
+            {seed: found["bits_per_character"] for seed, found in results.items()},
+            first["parameters"],
+            statistics.median(found["seconds_per_step"] for found in results.values()),
+        )
+
+    @property
+    def last(self):
+        """Bits per character at the end, of each seed."""
+        return [curve[-1] for curve in self.curves.values()]
+
+    @property
+    def mean(self):
+        return float(np.mean(self.last))
+
+    @property
+    def has_learned(self):
+        """True if no seed diverged, to a result that is no number."""
+        return math.isfinite(self.mean)
+
+    @property
+    def spread(self):
+        """Sample standard deviation over the seeds; None of one seed."""
+        return float(np.std(self.last, ddof=1)) if len(self.last) > 1 else None
+
+    def as_dict(self):
+        """Return what a card shows."""
+        curves = {str(s): [round(x, 4) for x in curve] for s, curve in self.curves.items()}
+        return {
+            "bits_per_character": curves,
+            "parameters": self.parameters,
+            "seconds_per_step": round(self.seconds_per_step, 4),
+        }
+
+
+def table(axis, summaries):
+    """Return a Markdown table, the best value first."""
+    lines = [
+        f"| {axis.replace('_', ' ')} | bits per character | spread | of each seed | parameters "
+        "| seconds per step |",
+        "| --- | --: | --: | --- | --: | --: |",
+    ]
+    for name, found in ranked(summaries).items():
+        spread = "" if found.spread is None else f"{found.spread:.3f}"
+        each = ", ".join(f"{bits:.3f}" for bits in found.last)
+        lines.append(
+            f"| `{name}` | {found.mean:.3f} | {spread} | {each} | {found.parameters:,} "
+            f"| {found.seconds_per_step:.3f} |"
+        )
+    return lines
+
+
+def sentences(summaries):
+    """Return which values differ from the first one by more than the spread."""
+    reference, *others = summaries
+    start = summaries[reference]
+    spreads = [x.spread for x in summaries.values() if x.spread is not None and x.has_learned]
+    if start.spread is None or not others:
+        return ["One seed, or one value, shows no spread."]
+    usual = statistics.median(spreads)
+    groups = {"Better": [], "Worse": [], "Not told apart": [], "Diverged": []}
+    for name, found in ranked({name: summaries[name] for name in others}).items():
+        limit = 2 * max(usual, start.spread, found.spread or 0.0)
+        difference = found.mean - start.mean
+        group = "Better" if difference < -limit else "Worse" if difference > limit else None
+        if not found.has_learned:
+            group = "Diverged"
+        groups[group or "Not told apart"].append(f"`{name}`")
+    return [
+        f"A difference from `{reference}` counts if it exceeds twice the largest of three spreads: "
+        f"that of `{reference}`, the value's own, and the median of all values, {usual:.3f}.",
+        "",
+        *(f"- {group}: {', '.join(names)}." for group, names in groups.items() if names),
+    ]
+
+
+def ranked(summaries):
+    """Return the summaries, the best first, and those that diverged last."""
+    order = sorted(summaries.items(), key=lambda item: (not item[1].has_learned, item[1].mean))
+    return dict(order)
+
+
+def draw(path, axis, summaries, tokens):
+    """Draw the curves of the means, with a band of the spread, and the results of all seeds.
+
+    `tokens` is the number that each model is trained on.
+    """
+    from matplotlib import colormaps
+
+    figure, _ = new_axes((10, max(4, 1.2 + 0.28 * len(summaries))))
+    figure.clear()
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    names = [*ranked(summaries)]
+    palette = colormaps["tab10" if len(names) <= 10 else "tab20"]
+    for row, name in enumerate(names):
+        found, color = summaries[name], palette(row % palette.N)
+        curves = np.array([*found.curves.values()])
+        mean, epochs = curves.mean(axis=0), curves.shape[1]
+        seen = np.arange(1, epochs + 1) * tokens / epochs
+        left.plot(seen, mean, ".-", color=color, label=name, linewidth=1)
+        if found.spread is not None:
+            spread = curves.std(axis=0, ddof=1)
+            left.fill_between(seen, mean - spread, mean + spread, color=color, alpha=0.2)
+        right.plot(found.last, [row] * len(found.last), "o", color=color, markersize=4)
+        right.plot([found.mean], [row], "|", color=color, markersize=14)
+    left.set(xlabel="tokens", ylabel=LABEL, title=axis.replace("_", " "))
+    right.set(xlabel="at the end: each seed, and the mean", yticks=range(len(names)))
+    right.set_yticklabels(names)
+    right.invert_yaxis()
+    for part in (left, right):
+        part.grid(alpha=0.3)
+    save(figure, path)
