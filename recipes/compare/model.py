@@ -6,8 +6,10 @@ from typing import Any
 
 import keras
 
-from keras_attn import depth, layers, losses, models, positions, registry
+from keras_attn import depth, layers, losses, models, registry
 from keras_attn.ops.shapes import head_size
+
+ATTENTION = {"layer": layers.MultiHeadAttention, "pattern": "causal", "position": "rotary"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,9 +18,10 @@ class Changes:
 
     Args:
         attention: dict of arguments of the attention layer, or a function from the index of the
-            layer to such a dict. Its entry `layer` is the class.
+            layer to such a dict. Its entry `layer` is the class. By default it is causal, with
+            rotary positions, by which a small budget shows what attention does.
         heads: the number of heads and their size, or None for those of the options.
-        position: of the model, or None for none; by default learned.
+        position: of the model, or None for none.
         residual, feed_forward: of each block; None for a network with a ReLU.
         depth: function from a block's function and the number of layers to a depth.
         memory: of the model.
@@ -28,7 +31,7 @@ class Changes:
 
     attention: dict | Callable = dataclasses.field(default_factory=dict)
     heads: tuple | None = None
-    position: Any = "learned"
+    position: Any = None
     residual: Any = "pre_norm"
     feed_forward: keras.layers.Layer | None = None
     depth: Callable = depth.Stack
@@ -38,11 +41,10 @@ class Changes:
 
     def build(self, vocabulary_size, options):
         """Return a causal language model."""
-        position = self.position
         return models.CausalLanguageModel(
             layers.TokenEmbedding(vocabulary_size, options.hidden_dim),
             self.depth(lambda index: self.block(index, options), options.num_layers),
-            position=positions.Learned(options.context) if position == "learned" else position,
+            position=self.position,
             memory=self.memory,
             dropout=options.dropout,
         )
@@ -58,8 +60,7 @@ class Changes:
 
     def _attention(self, index, options):
         given = self.attention(index) if callable(self.attention) else self.attention
-        arguments = {"layer": layers.MultiHeadAttention, "pattern": "causal", **given}
-        arguments = {name: _own(value) for name, value in arguments.items()}
+        arguments = {name: _own(value) for name, value in {**ATTENTION, **given}.items()}
         hidden_dim, num_heads = options.hidden_dim, options.num_heads
         heads = self.heads or (num_heads, head_size(hidden_dim, num_heads))
         return arguments.pop("layer")(*heads, **arguments)

@@ -4,7 +4,7 @@ from keras_attn import layers, memory
 
 from ..model import Changes
 
-RELATIVE = {"score": "relative"}
+RELATIVE = {"score": "relative", "position": None}
 
 
 def values(options):
@@ -17,7 +17,7 @@ def values(options):
         return {**RELATIVE, "layer": layers.KNNAttention, "top_k": 8}
 
     def of(state, attention=RELATIVE):
-        return Changes(attention, position=None, memory=state)
+        return Changes(attention, memory=state)
 
     return {
         "none": of(None),

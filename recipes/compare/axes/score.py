@@ -6,13 +6,13 @@ from ..model import PLAIN, Changes
 
 
 def values(options):
-    """Return the values; scores that hold positions replace the learned ones."""
+    """Return the values; scores that hold positions replace the rotary ones."""
 
     def content(score):
         return Changes({"score": score})
 
     def positional(score):
-        return Changes({"score": score}, position=None)
+        return Changes({"score": score, "position": None})
 
     # Few tokens are farther than half of the context, so buckets are as many.
     buckets = max(4, options.context // 4 * 2)
