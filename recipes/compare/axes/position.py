@@ -27,5 +27,5 @@ def values(options):
         "relative": of_heads(score="relative"),
         "learned_relative": of_heads(score=scores.LearnedRelative(context)),
         "alibi": of_heads(score=scores.DotProduct() + scores.ALiBi()),
-        "t5_bias": of_heads(score=scores.DotProduct(scaled=False) + scores.T5Bias()),
+        "t5_bias": of_heads(score=scores.DotProduct() + scores.T5Bias()),
     }
