@@ -147,8 +147,7 @@ class Comparison:
     def _prepare(self, changes, seed):
         """Return the model of a value, the compiled model or wrapper that is trained, and data."""
         options = dataclasses.replace(self.options, seed=seed)
-        keras.utils.clear_session()  # frees the models before it
-        gc.collect()
+        gc.collect()  # the models before it refer to themselves
         keras.utils.set_random_seed(seed)
         with self.devices.scope():
             model, trained = self._compile(changes)
