@@ -34,6 +34,23 @@ def orthogonal_features(count, size, seed=None):
 
 
 @register
+class OrthogonalFeatures(keras.initializers.Initializer):
+    """Initialize a weight (count, size) by `orthogonal_features`.
+
+    Keras compiles initializers of large weights under a distribution, which a function prevents.
+    """
+
+    def __init__(self, seed=None):
+        self.seed = seed
+
+    def __call__(self, shape, dtype=None):
+        return ops.cast(orthogonal_features(*shape, seed=self.seed), dtype)
+
+    def get_config(self):
+        return {"seed": self.seed}
+
+
+@register
 class FAVOR(KernelScore, ScoreLayer):
     """Scaled dot product, estimated by positive orthogonal random features, as in Performers.
 
@@ -94,7 +111,7 @@ class FAVOR(KernelScore, ScoreLayer):
         shape = self.count_features(query_shape[-1]), query_shape[-1]
         self.projection = self.add_weight(
             shape,
-            lambda shape, dtype: ops.cast(orthogonal_features(*shape, seed=self.seed), dtype),
+            OrthogonalFeatures(self.seed),
             name="projection",
             trainable=False,
             autocast=False,
