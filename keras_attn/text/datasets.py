@@ -48,15 +48,17 @@ def rows_to_feed(batch, distribution):
     """Return the rows of a batch that this process feeds to a backend other than TensorFlow.
 
     A `keras.distribution.Distribution` adds rows of zeros up to the next multiple of its replicas;
-    with several processes the result is the part of this process.
+    with several processes the result is the part of this process. Processes whose devices hold one
+    replica together feed the same rows.
     """
     if distribution is None:
         return batch
-    replicas, processes = distribution.num_model_replicas, distribution.num_processes
+    replicas = distribution.num_model_replicas
+    shards = min(replicas, distribution.num_processes)
 
     def rows_of(x):
         x = np.pad(x, [(0, -len(x) % replicas)] + [(0, 0)] * (x.ndim - 1))
-        return np.split(x, processes)[distribution.data_shard_id] if processes > 1 else x
+        return np.split(x, shards)[distribution.data_shard_id] if shards > 1 else x
 
     return keras.tree.map_structure(rows_of, batch)
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -77,6 +78,22 @@ def test_rows_to_feed_to_other_backends():
     assert [len(part) for part in parts] == [4, 4]
     together = np.concatenate(parts)
     assert np.array_equal(together[:5], batch[0]["ids"]) and not together[5:].any()
+
+
+@pytest.mark.parametrize("replicas, processes", [(1, 2), (2, 4), (3, 3), (6, 2), (1, 1)])
+def test_the_processes_of_one_replica_feed_the_same_rows(replicas, processes):
+    """As where a model axis spans processes; Keras computes the number of the part."""
+    rows, parts = np.arange(1, 8), []
+    for process in range(processes):
+        place = SimpleNamespace(
+            num_model_replicas=replicas, num_processes=processes, _process_id=process
+        )
+        place.data_shard_id = keras.distribution.ModelParallel.data_shard_id.fget(place)
+        parts.append(rows_to_feed(rows, place))
+    alike = max(processes // replicas, 1)
+    assert all(np.array_equal(part, parts[i // alike * alike]) for i, part in enumerate(parts))
+    together = np.concatenate(parts[::alike])
+    assert np.array_equal(together[:7], rows) and not together[7:].any()
 
 
 @pytest.mark.parametrize(
