@@ -12,7 +12,13 @@ from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invarian
 from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.ops.checks import check_choice, check_shape, check_sizes
 from keras_attn.ops.low_rank import LowRankKernels
-from keras_attn.ops.shapes import flatten_rows, merge_heads, rows_to_heads, rows_to_sequence
+from keras_attn.ops.shapes import (
+    flatten_rows,
+    head_groups,
+    merge_heads,
+    rows_to_heads,
+    rows_to_sequence,
+)
 
 
 class HeadProjections(LowRankKernels):
@@ -224,12 +230,20 @@ class HeadProjections(LowRankKernels):
         return y if bias is None else ops.add(y, bias)
 
     def _join(self, names, x):
-        """Return the kernels side by side as a matrix, and the biases, in the dtype of x."""
+        """Return the kernels as one matrix, and the biases, in the dtype of x.
+
+        The columns of a head, or a group of heads, follow each other: where devices hold the heads
+        of a model, each joins those that it has.
+        """
 
         def join(kind, shape):
-            parts = [ops.reshape(self.kernel_of(name, kind), shape) for name in names]
-            joined = parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
-            return ops.cast(joined, x.dtype)
+            parts = [self.kernel_of(name, kind) for name in names]
+            if len(parts) > 1:
+                groups, widths = head_groups([tuple(part.shape[-2:]) for part in parts])
+                pairs = zip(parts, widths, strict=True)
+                parts = [ops.reshape(part, (-1, groups, width)) for part, width in pairs]
+                parts = [ops.concatenate(parts, axis=-1)]
+            return ops.cast(ops.reshape(parts[0], shape), x.dtype)
 
         return join("kernel", (x.shape[-1], -1)), join("bias", (-1,)) if self.use_bias else None
 

@@ -1,6 +1,7 @@
 """Shapes of tensors: sizes, padding, slices and heads, for static and dynamic lengths."""
 
 import itertools
+import math
 
 from keras import ops
 
@@ -116,12 +117,27 @@ def rows_to_sequence(rows, like):
     return ops.reshape(rows, (*known_shape(like)[:-1], rows.shape[-1]))
 
 
+def head_groups(heads):
+    """Return the number of groups of heads (N, H), and the width of each part of a group.
+
+    The groups are as many as each N has as a divisor.
+    """
+    groups = math.gcd(*(count for count, _ in heads))
+    return groups, [count // groups * width for count, width in heads]
+
+
 def rows_to_heads(rows, heads, like):
-    """(B * T, sum of N * H) -> (B, N, T, H) of each (N, H) in `heads`, for B and T of `like`."""
-    *ends, _ = itertools.accumulate(count * width for count, width in heads)
-    parts = ops.split(rows, ends, axis=-1) if ends else [rows]
+    """(B * T, sum of N * H) -> (B, N, T, H) of each (N, H) in `heads`, for B and T of `like`.
+
+    The columns of `rows` are those of one of `head_groups` after another.
+    """
+    groups, widths = head_groups(heads)
+    *ends, _ = itertools.accumulate(widths)
     batch, length = known_shape(like)[:2]
-    if like.shape[1] == 1:  # as in decoding: the axes are in this order already
+    is_step = like.shape[1] == 1  # as in decoding: the axes are in the order of the result already
+    parts = ops.reshape(rows, (batch, *((groups, 1) if is_step else (length, groups)), sum(widths)))
+    parts = ops.split(parts, ends, axis=-1) if ends else [parts]
+    if is_step:
         return [ops.reshape(x, (batch, n, 1, h)) for x, (n, h) in zip(parts, heads, strict=True)]
     parts = [ops.reshape(x, (batch, length, *h)) for x, h in zip(parts, heads, strict=True)]
     return [ops.transpose(x, (0, 2, 1, 3)) for x in parts]
