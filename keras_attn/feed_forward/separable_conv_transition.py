@@ -1,5 +1,7 @@
 """Separable convolutions in the place of a feed-forward network."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -11,6 +13,7 @@ from keras_attn.initializers import redraw
 from keras_attn.ops.activations import get_activation
 from keras_attn.ops.checks import check_rates, check_shape, check_sizes
 from keras_attn.ops.images import integers
+from keras_attn.ops.shapes import flatten_rows, pad, size, slice_axis
 
 
 class PositionMixer(registry.MaskedLayer):
@@ -35,7 +38,8 @@ class SeparableConvTransition(PositionMixer):
         Transition(x) = activation(x * D_1 W_1 + b_1) * D_2 W_2 + b_2
 
     where * D_k convolves each channel by itself, and W_k mixes the channels of a position. Padding
-    is zeroed before each convolution, so it has no influence. Time O(T D F), memory O(T F).
+    is zeroed before each convolution, so it has no influence. Time O(T D F), memory O(K T F), since
+    the convolution of K positions is a sum of K products: so its gradient is right on any mesh.
 
     As `feed_forward` of a `TransformerBlock` it gets the block's padding mask. In a decoder it must
     be causal; its cache keeps the inputs of each convolution, which a segment memory does not, so
@@ -147,9 +151,9 @@ class SeparableConvTransition(PositionMixer):
         padding_mask = keras_mask(x) if padding_mask is None else padding_mask
         real = join_masks((x, padding_mask, "padding_mask"))  # (B, T)
         first, second = self.kernel_sizes
-        hidden = self.activation(self.intermediate(self._prepare(x, real, first)))  # (B, T, F)
-        hidden = self.drop(hidden, training=training)
-        return self.output_convolution(self._prepare(hidden, real, second))
+        hidden = _convolve(self.intermediate, self._shifted(x, real, first))  # (B, T, F)
+        hidden = self.drop(self.activation(hidden), training=training)
+        return _convolve(self.output_convolution, self._shifted(hidden, real, second))
 
     def _continue(self, x, cache, seen, training):
         """Compute new positions, and read those before them from the cache's slots."""
@@ -157,32 +161,48 @@ class SeparableConvTransition(PositionMixer):
             raise ValueError("A `cache` needs `causal=True`. Received: causal=False.")
         index = cache["index"]
         inputs = add_slots(cache["inputs"], x[:, None], index)
-        hidden = self.activation(_convolve(self.intermediate, inputs, seen))  # (B, T, F)
-        hidden = self.drop(hidden, training=training)
+        hidden = _convolve(self.intermediate, _read(inputs, seen, self.kernel_sizes[0]))
+        hidden = self.drop(self.activation(hidden), training=training)  # (B, T, F)
         slots = add_slots(cache["hidden"], hidden[:, None], index)
         index = None if index is None else index + ops.shape(x)[1]
-        output = _convolve(self.output_convolution, slots, seen)
+        output = _convolve(self.output_convolution, _read(slots, seen, self.kernel_sizes[1]))
         return output, {"inputs": inputs, "hidden": slots, "index": index}
 
-    def _prepare(self, x, real, kernel_size):
-        """Zero the padding of `x`, and pad it with zeros as the next convolution needs."""
+    def _shifted(self, x, real, kernel_size):
+        """Yield what each tap of a convolution reads (B, T, C), the first tap first."""
         if real is not None:
             x = ops.where(real[..., None], x, 0)
+        length = size(x, 1)
         before = kernel_size - 1 if self.causal else (kernel_size - 1) // 2
-        return ops.pad(x, [[0, 0], [before, kernel_size - 1 - before], [0, 0]])
+        x = pad(x, before, kernel_size - 1 - before, axis=1)
+        return (slice_axis(x, tap, length, axis=1) for tap in range(kernel_size))
+
+    def call_products(self, output_shape, x, **others):
+        """Return the multiply-adds of the products of matrices of a call for the shape of `x`."""
+        return 2 * math.prod(x) * self.intermediate_dim
 
     def compute_output_shape(self, x_shape):
         return x_shape
 
 
-def _convolve(convolution, slots, seen):
-    """Apply a causal separable convolution to slots (B, 1, S, C).
+def _read(slots, seen, kernel_size):
+    """Yield what each tap of a causal convolution reads of slots (B, 1, S, C), as (B, T, C).
 
     `seen(d)` is a mask (B, T, S), True at the slot of the position d before each new position.
     """
     slots = slots[:, 0]
-    taps = ops.convert_to_tensor(convolution.depthwise_kernel)[:, :, 0]  # (k, C)
-    before = (ops.matmul(ops.cast(seen(d), slots.dtype), slots) for d in range(taps.shape[0]))
-    mixed = sum(x * taps[-1 - d] for d, x in enumerate(before))  # (B, T, C)
+    distances = reversed(range(kernel_size))
+    return (ops.matmul(ops.cast(seen(d), slots.dtype), slots) for d in distances)
+
+
+def _convolve(convolution, read):
+    """Apply a separable convolution to what each tap reads.
+
+    The depthwise part is a sum of products: XLA multiplies the gradient of a grouped convolution by
+    the size of the model axis if a mesh has another axis too.
+    """
+    taps = ops.convert_to_tensor(convolution.depthwise_kernel)[:, :, 0]  # (K, C)
+    mixed = sum(x * taps[tap] for tap, x in enumerate(read))  # (B, T, C)
+    rows, unflatten = flatten_rows(mixed)
     pointwise = ops.convert_to_tensor(convolution.pointwise_kernel)[0]
-    return ops.matmul(mixed, pointwise) + ops.convert_to_tensor(convolution.bias)
+    return unflatten(ops.matmul(rows, pointwise) + ops.convert_to_tensor(convolution.bias))

@@ -51,9 +51,3 @@ COUNTERS = {
     "BatchMatMulV2": _batched,
     "Einsum": _einsum,
 }
-# Output pixels times the size of the filter (height, width, inputs, outputs per input).
-for name in ("Conv2D", "DepthwiseConv2dNative"):
-    COUNTERS[name] = lambda shapes, out, _: math.prod(out[:-1]) * math.prod(shapes[1])
-    by_input, by_filter = f"{name}BackpropInput", f"{name}BackpropFilter"
-    COUNTERS[by_input] = lambda shapes, _, __: math.prod(shapes[2][:-1]) * math.prod(shapes[1])
-    COUNTERS[by_filter] = lambda shapes, out, _: math.prod(shapes[2][:-1]) * math.prod(out)
