@@ -52,6 +52,24 @@ def replicas_of(variable):
     return [variable]
 
 
+def refuse_model_parallel(name=None):
+    """Raise an error if a model is to be divided among devices on another backend than JAX.
+
+    TensorFlow trains a whole model on one device, without a word. `name` is that of a strategy.
+    """
+    made = keras.distribution.distribution()
+    is_set = isinstance(made, keras.distribution.ModelParallel)
+    backend = keras.backend.backend()
+    if backend == "jax" or not is_set and name != "model_parallel":
+        return
+    received = "ModelParallel as the distribution" if is_set else f"name={name!r}"
+    raise ValueError(
+        f"On the backend {backend} no model is divided among devices: use KERAS_BACKEND=jax with "
+        "`keras.distribution.ModelParallel`, or the strategy 'mirrored', which divides batches. "
+        f"Received: {received}."
+    )
+
+
 def mean_over_replicas(values, count):
     """Return the sum of `values` divided by the number of units on all replicas.
 

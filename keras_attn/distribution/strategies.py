@@ -9,6 +9,7 @@ import threading
 
 import keras
 
+from keras_attn.backend.replicas import refuse_model_parallel
 from keras_attn.compat.keras_fit import patch_fit
 from keras_attn.distribution.workers import MISSING_ENVIRONMENT, workers, workers_from_environment
 from keras_attn.ops.checks import check_choice
@@ -80,13 +81,15 @@ def strategy(name):
         the distribution of the process.
 
     Raises:
-        ValueError: if `name` is unknown, or the backend or the environment does not support it.
+        ValueError: if `name` is unknown, or the backend or the environment does not support it; if
+            `keras.distribution.ModelParallel` is set on another backend than JAX.
 
     Example:
         >>> from keras_attn.distribution import strategy
         >>> strategy("none").num_replicas_in_sync
         1
     """
+    refuse_model_parallel(name)
     check_choice(_KINDS, name=name)
     backend = keras.backend.backend()
     kinds = {"tensorflow": _KINDS, "jax": _ON_JAX}.get(backend, {"none": OneDevice})

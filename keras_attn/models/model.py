@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.segments import check_segments
+from keras_attn.backend.replicas import refuse_model_parallel
 from keras_attn.models.fingerprint import Fingerprint
 
 
@@ -32,6 +33,7 @@ class Model(keras.Model):
         return getattr(getattr(self, "embedding", None), "pad_id", None)
 
     def __init__(self, inputs, outputs, **kwargs):
+        refuse_model_parallel()
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         # Not tracked by Keras: the fingerprint is no layer of the model.
         object.__setattr__(self, "fingerprint", Fingerprint(self))

@@ -11,6 +11,7 @@ from other_backend import INSTALLED, needs_jax, run_on
 from keras_attn.compat import keras_fit
 from keras_attn.distribution import strategy
 from keras_attn.distribution.workers import WORKERS
+from keras_attn.models import gpt
 
 
 def test_none_uses_one_device():
@@ -57,6 +58,19 @@ def test_logical_devices_divide_the_cores_unless_the_program_sets_threads(asked,
 def test_an_unknown_name_raises_with_the_known_names():
     with pytest.raises(ValueError, match=r"'none', 'mirrored', 'multi_worker', 'tpu'.*'gpus'"):
         strategy("gpus")
+
+
+def test_tensorflow_divides_no_model_among_devices():
+    """Keras's own `ModelParallel` would train a whole model there."""
+    with pytest.raises(ValueError, match="KERAS_BACKEND=jax.*Received: name='model_parallel'"):
+        strategy("model_parallel")
+    mesh = keras.distribution.DeviceMesh((1, 1), ("batch", "model"), ["cpu:0"])
+    layout_map = keras.distribution.LayoutMap(mesh)
+    place = keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name="batch")
+    with place.scope():
+        for make in (lambda: strategy("none"), lambda: gpt(11, 1, 1, 6, 5, max_length=7)):
+            with pytest.raises(ValueError, match="On the backend tensorflow .*KERAS_BACKEND=jax"):
+                make()
 
 
 def test_multi_worker_needs_addresses(monkeypatch):
