@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attn.backend import per_backend
+from keras_attn.compat.variable_values import replace_value, stored_value
 
 
 @per_backend
@@ -50,6 +51,37 @@ def model_scope(model):
 def replicas_of(variable):
     """Return the variables that hold each replica's value of a variable written per replica."""
     return [variable]
+
+
+@per_backend
+def local_parts(variable):
+    """Return `replicas_of`, or the parts that this process holds of a variable that is divided."""
+    return replicas_of(variable)
+
+
+@per_backend
+def is_divided(variable):
+    """Return True if only other processes hold some part of a variable."""
+    return False
+
+
+@per_backend
+def whole_value(variable):
+    """Return the value as an array. All processes must call it for a variable that is divided."""
+    return variable.numpy()
+
+
+@contextlib.contextmanager
+def whole_values(variables):
+    """Let variables that are divided among processes read their whole values, in all processes."""
+    before = [(v, stored_value(v)) for v in variables if is_divided(v)]
+    try:
+        for variable, _ in before:
+            replace_value(variable, whole_value(variable))
+        yield
+    finally:
+        for variable, value in before:
+            replace_value(variable, value)
 
 
 def refuse_model_parallel(name=None):

@@ -6,6 +6,7 @@ import re
 import keras
 import numpy as np
 
+from keras_attn.backend.replicas import whole_value
 from keras_attn.callbacks.npz import read_arrays, write_arrays
 from keras_attn.distribution.workers import worker_of, worker_suffix
 from keras_attn.hints import ArgumentHints
@@ -66,7 +67,7 @@ class AverageCheckpoints(ArgumentHints, keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         path = os.path.join(self.directory, f"epoch-{epoch:04d}{self._suffix}.npz")
-        write_arrays(path, self.model.get_weights())
+        write_arrays(path, [whole_value(weight) for weight in self.model.weights])
         self._remove(self.paths()[: -self.last])
 
     def on_train_end(self, logs=None):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn.backend.replicas import model_scope, replicas_of
+from keras_attn.backend.replicas import is_divided, local_parts, model_scope
 from keras_attn.ops.checks import check_that
 
 
@@ -21,15 +21,21 @@ def training_variables(model):
 def read_training_variables(model):
     """Return the values of `training_variables`.
 
-    Replicas share trainable weights and the optimizer's variables: one value is read of each.
+    Replicas share trainable weights and the optimizer's variables: one value is read of each. Of a
+    variable that is divided among processes it is the parts that this process holds.
     """
-    optimizer = [v.numpy() for v in training_variables(model)[len(model.variables) :]]
-    return [v.numpy() if v.trainable else read_variable(v) for v in model.variables] + optimizer
+    optimizer = [_read_shared(v) for v in training_variables(model)[len(model.variables) :]]
+    weights = [_read_shared(v) if v.trainable else read_variable(v) for v in model.variables]
+    return weights + optimizer
+
+
+def _read_shared(variable):
+    return read_variable(variable) if is_divided(variable) else variable.numpy()
 
 
 def read_variable(variable):
     """Return the value, or the values of all replicas in a new first axis if they differ."""
-    parts = [part.numpy() for part in replicas_of(variable)]
+    parts = [part.numpy() for part in local_parts(variable)]
     if all(np.array_equal(part, parts[0]) for part in parts[1:]):
         return parts[0]
     return np.stack(parts)
@@ -38,7 +44,7 @@ def read_variable(variable):
 def assign_variables(variables, values):
     """Assign values that `read_variable` returned."""
     for variable, value in zip(variables, values, strict=True):
-        parts = replicas_of(variable)
+        parts = local_parts(variable)
         each = [value] * len(parts) if value.ndim == len(variable.shape) else value
         for part, own in zip(parts, each, strict=True):
             part.assign(ops.convert_to_tensor(own, variable.dtype))
@@ -47,9 +53,9 @@ def assign_variables(variables, values):
 def values_fit(variables, values):
     """Return True if `read_variable` could have returned each value for its variable."""
     return len(variables) == len(values) and all(
-        value.shape in (shape, (len(replicas_of(variable)), *shape))
-        for variable, value in zip(variables, values)
-        for shape in [tuple(variable.shape)]
+        value.shape in (shape, (len(parts), *shape))
+        for parts, value in zip(map(local_parts, variables), values)
+        for shape in [tuple(parts[0].shape)]
     )
 
 

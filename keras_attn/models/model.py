@@ -1,13 +1,17 @@
 """The base class of all models."""
 
+import contextlib
+import os
+
 import keras
 import numpy as np
 from keras import ops
 
 from keras_attn import registry
 from keras_attn.attention.segments import check_segments
-from keras_attn.backend.replicas import refuse_model_parallel
+from keras_attn.backend.replicas import refuse_model_parallel, whole_values
 from keras_attn.models.fingerprint import Fingerprint
+from keras_attn.ops.atomic_files import atomic_file
 
 
 class Model(keras.Model):
@@ -107,6 +111,19 @@ class Model(keras.Model):
         if not self.optimizer.built:
             self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
+
+    def save(self, filepath, overwrite=True, **kwargs):
+        """Save the model as Keras does, to a file that is complete or absent.
+
+        If processes hold parts of the model, all of them must save, each to a path of its own.
+        """
+        optimizer = getattr(self, "optimizer", None)  # a model is compiled or not
+        own = [] if optimizer is None else optimizer.variables
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(whole_values([*self.variables, *own]))
+            if overwrite and os.fspath(filepath).endswith(".keras"):
+                filepath = stack.enter_context(atomic_file(filepath))
+            return super().save(filepath, overwrite, **kwargs)
 
     def get_config(self):
         parts = {name: getattr(self, name) for name in self.parts}

@@ -277,3 +277,19 @@ def test_combined_values_load_from_a_file(tmp_path, make):
     again = keras.models.load_model(tmp_path / "model.keras")
     ids = np.array([[4, 7, 9, 5]])
     np.testing.assert_allclose(again(ids), model(ids), atol=1e-6)
+
+
+def test_a_save_that_fails_keeps_the_earlier_file(tmp_path, monkeypatch):
+    model, path = gpt(11, 1, 1, 6, 5, max_length=7), tmp_path / "model.keras"
+    model.save(path)
+    before = path.read_bytes()
+
+    def cut(self, filepath, *arguments, **options):
+        with open(filepath, "wb") as file:
+            file.write(b"cut")
+        raise RuntimeError("the end of the disk")
+
+    monkeypatch.setattr(keras.Model, "save", cut)
+    with pytest.raises(RuntimeError, match="the end of the disk"):
+        model.save(path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
