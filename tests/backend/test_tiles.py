@@ -55,6 +55,19 @@ def test_values_and_gradients(mode, count):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
 
 
+def test_a_graph_keeps_no_zeros_from_which_sums_begin():
+    """As constants of the graph they would take their memory for good."""
+    shared, used = tf.ones((4, 2**18)), tf.config.experimental.get_memory_info
+    step = tf.function(
+        lambda *x: [tf.reduce_mean(y) for y in run(*x, compute=compute)], autograph=False
+    )
+    arguments = tf.constant(TILES), tf.constant(NUMBERS), shared
+    before = used("CPU:0")["current"]
+    for _ in range(2):
+        step(*arguments)
+    assert used("CPU:0")["current"] - before < shared.shape.num_elements()  # a quarter of its bytes
+
+
 def test_each_tile_is_computed_again_for_the_gradient():
     calls = []
 

@@ -107,12 +107,17 @@ def _gradients(compute, operands, num_tiles, count, at_once, upstream):
         stacked, sums = [x[None] for x in found[: len(tiles)]], found[len(tiles) :]
     else:
         arrays = [tf.TensorArray(operands[n].dtype, size=count) for n in tiles]
-        sums = [tf.zeros_like(operands[n]) for n in shared]
+        sums = [_zeros_like(operands[n]) for n in shared]
         _, arrays, sums = _loop(body, count, at_once, (arrays, sums))
         arrays = zip(tiles, arrays, strict=True)
         stacked = [tf.ensure_shape(array.stack(), operands[n].shape) for n, array in arrays]
     gradients = dict(zip((*tiles, *shared), (*stacked, *sums), strict=True))
     return [gradients.get(n) for n in range(len(operands))]
+
+
+def _zeros_like(x):
+    """Return zeros that exist during a step only: a graph keeps constants for good."""
+    return tf.broadcast_to(delay_until(x)(tf.zeros((), x.dtype)), tf.shape(x))
 
 
 def _only_tile(operands, num_tiles):
