@@ -167,6 +167,23 @@ def test_decoding_with_a_cache_equals_the_whole_pass(make):
         np.testing.assert_allclose(step[:, 0], whole[:, t], atol=1e-5)
 
 
+def test_a_factor_that_grows_with_the_text_would_leave_cached_keys_behind():
+    """Cached keys stay turned as they were written, so a factor is the model's, not the text's."""
+    layer = MultiHeadAttention(N, H, position=Rotary(scaling=NTK(1.0)), pattern="causal")
+    x = oracles.random(B, T, 6)
+    layer.build(x.shape, x.shape)
+    scaling, found = layer.position.scaling, []
+    for grows in (False, True):
+        cache = KVCache(T).initial(layer, B)
+        for t in range(T):
+            scaling.factor = float(t + 1 if grows else T)
+            step, cache = layer(x[:, t : t + 1], x[:, t : t + 1], cache=cache)
+        found.append(step)
+    whole = layer(x, x)[:, -1:]
+    np.testing.assert_allclose(found[0], whole, atol=1e-5)
+    assert np.abs(found[1] - whole).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     "scaling", [*(make(2.0) for make in SCALINGS.values()), LongRoPE(2, 64, FACTORS)], ids=repr
 )
