@@ -93,7 +93,8 @@ def block_local_tiles(inputs, block, before=0, after=0):
     layout = BlockLayout(inputs, block, before, after)
     groups, window = layout.groups, layout.window
     at_once = layout.group * layout.batch * inputs.query.shape[1]
-    return [TileCount(groups * at_once, at_once, block, window, groups > 1, block + window)]
+    tiles = TileCount(groups * at_once, at_once, block, window, groups > 1, block + window)
+    return [tiles._replace(key_copies=1 + layout.neighbours / layout.group)]
 
 
 def attend_block_local(

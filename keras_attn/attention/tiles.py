@@ -35,6 +35,7 @@ class TileCount(NamedTuple):
         is_loop: bool. True if they are not computed all at once, and so again for the gradient.
         num_distances: int. Distances for which a score makes one table, at the first tiles of a
             plan; 0 at later ones, None where positions are irregular and there is no table.
+        key_copies: float. How often a plan keeps a key and its value, where groups overlap.
     """
 
     number: int
@@ -43,6 +44,7 @@ class TileCount(NamedTuple):
     num_keys: int
     is_loop: bool
     num_distances: int | None = None
+    key_copies: float = 1.0
 
 
 def resize(inputs, length=None, num_keys=None):

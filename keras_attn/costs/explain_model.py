@@ -19,8 +19,9 @@ def explain(model, length, batch_size=1, *, precision=None, optimizer="adam", me
     model is called once on symbolic tensors. FLOPs are those of products of matrices, as the plan
     of each attention layer computes them, padding and recomputed tiles included; sums, softmax,
     norms and activations are not counted. Bytes of activations are an estimate for a TensorFlow
-    graph without XLA: each layer's outputs that its gradient reads. Measured steps took 1.1 to 1.5
-    times as much, with `remat` 2.6 times (`recipes.benchmarks.memory`).
+    graph without XLA: what each layer keeps for its gradient, and what that takes besides, at the
+    fullest moment of the backward pass. Measured tensors took 0.94 to 1.21 times as much
+    (`recipes.benchmarks.memory`); the process also holds the graph and its kernels.
 
     Args:
         model: name of a preset, of `keras_attn.models.presets()`, or a built functional

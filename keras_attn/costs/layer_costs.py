@@ -8,6 +8,7 @@ from keras_attn.costs.explanation import LayerCost, MemoryCost, in_bytes
 from keras_attn.costs.memory import (
     bytes_of,
     cache_bytes,
+    cast_bytes,
     optimizer_bytes,
     peak_of_activations,
     variable_bytes,
@@ -64,7 +65,7 @@ def memory_cost(model, calls, batch_size, optimizer):
         for call in calls
         if isinstance(call.layer, MultiHeadAttention)
     )
-    training = weights + slots + gradients + peak_of_activations(calls)
+    training = weights + slots + gradients + cast_bytes(model) + peak_of_activations(calls)
     per_token = (weights + caches) // batch_size
     return MemoryCost(weights, gradients, slots, training, weights + caches, per_token)
 

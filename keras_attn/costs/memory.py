@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import keras
 
-from keras_attn.costs.products import attention_inputs, attention_tiles
+from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.costs.products import attention_inputs, attention_tiles, own_weights
 from keras_attn.feed_forward import FeedForward, GatedFeedForward, MixtureOfExperts
 from keras_attn.layers import MultiHeadAttention
 from keras_attn.memory import KVCache
-from keras_attn.norms.norm import Norm
+from keras_attn.norms.norm import NoNorm, Norm
 from keras_attn.residuals import Residual
 
 
@@ -36,12 +37,18 @@ def bytes_of(call):
         return _of_feed_forward(call, layer, rows=1)
     if isinstance(layer, MixtureOfExperts):
         return _of_feed_forward(call, layer.expert, rows=layer.top_k)
-    if isinstance(layer, (Norm, Residual)) or layer.weights and not layer.trainable_variables:
-        return CallBytes(output)
+    if isinstance(layer, Norm):
+        if isinstance(layer, NoNorm):
+            return CallBytes()
+        # The input in float32, its factors, and the output; and gradients of four products.
+        full = math.prod(call.output.shape) * max(4, item_size(call.output.dtype))
+        return CallBytes(full * (1 + (output < full)) + output, 0, 3 * full)
+    if isinstance(layer, Residual):
+        return CallBytes(output)  # the sum
     is_logits = call.output.dtype == "float32" and hasattr(layer, "vocabulary_size")
     if is_logits and len(call.arguments["inputs"].shape) == len(call.output.shape):
         return CallBytes(2 * output, 0, output)  # logits and their softmax, and the gradient
-    return CallBytes(output) if layer.weights else CallBytes()
+    return CallBytes(output) if own_weights(layer) else CallBytes()
 
 
 def size_of(x):
@@ -57,20 +64,35 @@ def item_size(dtype):
 
 def _of_attention(call):
     inputs, plan, pattern = attention_inputs(call)
-    heads = [size_of(x) for x in (inputs.query, inputs.key, inputs.value)]
-    # Queries, keys and values by head, the heads' output, merged for the last product, and it.
-    output = heads[0] * inputs.value.shape[3] // inputs.query.shape[3]
-    kept = sum(heads) + 2 * output + size_of(call.output)
+    heads = query, key, value = [size_of(x) for x in (inputs.query, inputs.key, inputs.value)]
+    # Queries, keys and values by head, and the heads' output, merged for the last product, whose
+    # own output becomes the residual's sum.
+    kept = sum(heads) + query * inputs.value.shape[3] // inputs.query.shape[3]
     if plan == "linear":
         return CallBytes(kept + sum(heads), 0, sum(heads))
     size = item_size("float64" if call.layer.compute_dtype == "float64" else "float32")
     tiles = attention_tiles(inputs, plan, pattern)
     pairs = [t.at_once * t.length * t.num_keys * size for t in tiles]
+    by_distance = [t.at_once * _num_distances(t, inputs) * size for t in tiles]
     if plan == "blockwise" and tiles[0].is_loop:
-        return CallBytes(kept + sum(heads), 0, 4 * max(pairs) + 2 * sum(heads))
+        kept += int((tiles[0].key_copies - 1) * (key + value))
+        # Weights, their gradient and that of the logits; of keys and values each group's gradient,
+        # of ever more keys, the sum of the group that runs and a tile's part of it.
+        of_keys = (key + value) * (len(tiles) + 1) // 2 + 2 * (key + value)
+        of_tile = max(3 * x + 2 * y for x, y in zip(pairs, by_distance, strict=True))
+        return CallBytes(kept, 0, of_tile + of_keys + query)
     in_half = item_size(call.layer.compute_dtype) < size
     scores = sum(pairs) * (3 if in_half else 2) // 2
-    return CallBytes(kept + scores, scores, 2 * max(pairs))
+    return CallBytes(kept + scores, scores, 2 * max(pairs) + 2 * max(by_distance))
+
+
+def _num_distances(tile, inputs):
+    """Return how many logits of distances a head has in a tile, before they are put in place."""
+    size, head_dim = (tile.length, tile.num_keys), inputs.query.shape[3]
+    if tile.num_distances is None or not inputs.score.uses_positions:
+        return 0
+    products = inputs.score.products_of_tile(*size, head_dim, True)
+    return products // head_dim - math.prod(size)
 
 
 def _of_feed_forward(call, layer, rows):
@@ -79,8 +101,8 @@ def _of_feed_forward(call, layer, rows):
     simple = keras.activations.get("relu"), keras.activations.get("linear")
     copies = 4 if isinstance(layer, GatedFeedForward) else 1 if layer.activation in simple else 3
     if layer.chunks > 1:
-        return CallBytes(size_of(call.output), 0, 2 * copies * hidden // layer.chunks)
-    return CallBytes(copies * hidden + size_of(call.output), 0, hidden)
+        return CallBytes(0, 0, 2 * copies * hidden // layer.chunks)
+    return CallBytes(copies * hidden, 0, hidden)  # the output becomes the residual's sum
 
 
 def cache_bytes(call):
@@ -122,15 +144,62 @@ def variable_bytes(variables):
     return sum(size_of(variable) for variable in variables)
 
 
+def cast_bytes(model):
+    """Return the bytes of the weights as layers in half precision read them."""
+    found = 0
+    for layer in flatten_layers(model):
+        size = item_size(layer.compute_dtype)
+        copied = [w for w in own_weights(layer) if item_size(w.dtype) > size]
+        found += size * sum(math.prod(w.shape) for w in copied if w.trainable)
+    return found
+
+
 def peak_of_activations(calls):
-    """Return the most bytes that activations take in a training step."""
-    costs = [(call, bytes_of(call)) for call in calls]
-    kept = sum(call.repeats * b.kept for call, b in costs if not call.recomputations)
-    scratch = max((b.scratch for _, b in costs), default=0)
+    """Return the most bytes that activations take in a training step.
+
+    The backward pass goes from the last call to the first, and lets go what each has kept.
+    """
+    entries, inner = [], {}
     for call in calls:
-        depth = call.layer
-        if getattr(depth, "num_recomputations", 0):
+        depth = next((x for x in call.inside if getattr(x, "num_recomputations", 0)), None)
+        if depth is not None:
+            inner.setdefault(id(depth), []).append(call)
+        elif id(call.layer) in inner:
             # Of recomputed blocks one has its activations at a time.
-            blocks = sum(b.kept for inner, b in costs if depth in inner.inside)
-            kept += depth.num_kept_states * size_of(call.output) + blocks // depth.num_layers
-    return kept + scratch
+            blocks = _by_block(call.layer, inner[id(call.layer)])
+            block = max(map(_peak, ([_entry(x) for x in block] for block in blocks)))
+            entries.append((call.layer.num_kept_states * size_of(call.output), block))
+        else:
+            entries.append(_entry(call))
+    return _peak(entries) + sum(size_of(x) for x in _segments(calls))
+
+
+def _entry(call):
+    """Return the bytes that a call keeps, and those that its gradient takes besides."""
+    held = bytes_of(call)
+    return call.repeats * held.kept, held.scratch + size_of(call.output)
+
+
+def _peak(entries):
+    held = peak = 0
+    for kept, scratch in entries:
+        held += kept
+        peak = max(peak, held + scratch)
+    return peak
+
+
+def _by_block(depth, calls):
+    """Return the calls of each block of a depth."""
+    found = []
+    for block in depth.blocks:
+        layers = {id(layer) for layer in flatten_layers(block)}
+        found.append([call for call in calls if id(call.layer) in layers])
+    return found
+
+
+def _segments(calls):
+    """Return what layers read keys from that is no layer's output, as a memory and the sequence."""
+    known = {id(call.output) for call in calls}
+    attention = [call for call in calls if isinstance(call.layer, MultiHeadAttention)]
+    found = {id(call.value): call.value for call in attention if not call.reads_input}
+    return [value for key, value in found.items() if key not in known]

@@ -42,14 +42,26 @@ def _language_model(kind, window=None, implementation="auto", num_layers=SIZES["
 
 
 def training_step(kind, length, batch, **options):
-    """A step of Adam on a crossentropy. Its fact `base_mb` is the memory before the model."""
+    """A step of Adam on a crossentropy.
+
+    Its facts are `base_mb`, the memory of the process before the model, and `tensors_mb`, the most
+    that TensorFlow's allocator has given out for tensors, weights included.
+    """
     import keras
+    from tensorflow import config
 
     _step(keras.Sequential([keras.Input((3,)), keras.layers.Dense(5)]), {}, (2, 3))()
     base = resident_mb()[0]
     model = build(kind, **options)
     state = {} if model.memory is None else model.initial_memory(batch)
-    return Task(_step(model, state, (batch, length)), batch * length, {"base_mb": base})
+    step, facts = _step(model, state, (batch, length)), {"base_mb": base}
+
+    def call():
+        loss = step()
+        facts["tensors_mb"] = config.experimental.get_memory_info("CPU:0")["peak"] / 2**20
+        return loss
+
+    return Task(call, batch * length, facts)
 
 
 def _step(model, state, shape):

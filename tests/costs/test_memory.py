@@ -1,0 +1,71 @@
+"""Memory of training steps that `explain` predicts, against TensorFlow's allocator."""
+
+import keras
+import pytest
+import tensorflow as tf
+
+import keras_attn
+from keras_attn import depth, layers, models
+
+SIZES = {"num_layers": 3, "num_heads": 2, "hidden_dim": 64, "intermediate_dim": 192}
+
+
+def language_model(make_depth, **arguments):
+    def block(index):
+        attention = layers.MultiHeadAttention(2, 32, pattern="causal", **arguments)
+        return layers.TransformerBlock(attention, layers.FeedForward(192), residual="pre_norm")
+
+    return models.CausalLanguageModel(layers.TokenEmbedding(31, 64), make_depth(block))
+
+
+CASES = {
+    "dense": lambda: language_model(lambda b: depth.Stack(b, 3), implementation="dense"),
+    "tiles": lambda: language_model(lambda b: depth.Stack(b, 3)),
+    "remat": lambda: language_model(lambda b: depth.Stack(b, 5, remat=True)),
+    "reversible": lambda: language_model(lambda b: depth.Reversible(b, 5)),
+    "transformer": lambda: models.transformer(31, **SIZES, dropout=0.0),
+    "memory": lambda: models.transformer_xl(31, memory_length=509, **SIZES, dropout=0.0),
+}
+
+
+def measured(model, length, batch):
+    """Return the most bytes of tensors in the second step of a graph, and what is kept after."""
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+    state = {} if model.memory is None else model.initial_memory(batch)
+    ids = dict.fromkeys(model.input, tf.ones((batch, length), "int32"))
+    ids = {name: x for name, x in ids.items() if not model.get_layer(name).optional}
+
+    @tf.function(autograph=False)
+    def step(inputs):
+        with tf.GradientTape() as tape:
+            logits = model(inputs, training=True)
+            logits = logits["logits"] if isinstance(logits, dict) else logits
+            loss = keras.losses.sparse_categorical_crossentropy(
+                tf.ones((batch, length), "int32"), logits, from_logits=True
+            )
+            loss = tf.reduce_mean(loss)
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, [w.value for w in weights]), weights))
+
+    before = used()["current"]
+    step({**ids, **state})
+    kept = used()["current"] - before
+    tf.config.experimental.reset_memory_stats("CPU:0")
+    step({**ids, **state})
+    return used()["peak"] - before, kept
+
+
+def used():
+    return tf.config.experimental.get_memory_info("CPU:0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_memory_of_a_step_is_within_a_quarter(name):
+    model, length, batch = CASES[name](), 509, 7
+    predicted = keras_attn.explain(model, length, batch).memory
+    activations = predicted.training - predicted.weights - predicted.optimizer
+    found, kept = measured(model, length, batch)
+    assert activations == pytest.approx(found, rel=0.25)
+    assert kept < activations / 20  # a graph holds no constants as large as activations
