@@ -12,13 +12,7 @@ from keras_attn.backend.loop_invariants import in_loop_invariants, loop_invarian
 from keras_attn.initializers import MatrixInitializer, redraw
 from keras_attn.ops.checks import check_choice, check_shape, check_sizes
 from keras_attn.ops.low_rank import LowRankKernels
-from keras_attn.ops.shapes import (
-    flatten_rows,
-    head_groups,
-    merge_heads,
-    rows_to_heads,
-    rows_to_sequence,
-)
+from keras_attn.ops.shapes import flatten_rows, merge_heads, rows_to_heads, rows_to_sequence
 
 
 class HeadProjections(LowRankKernels):
@@ -232,20 +226,19 @@ class HeadProjections(LowRankKernels):
     def _join(self, names, x):
         """Return the kernels as one matrix, and the biases, in the dtype of x.
 
-        The columns of a head, or a group of heads, follow each other: where devices hold the heads
-        of a model, each joins those that it has.
+        The columns of several kernels are in the groups of heads that `rows_to_heads` cuts: where
+        devices hold the heads of a model, each joins those that it has.
         """
+        several = len(names) > 1
+        groups = math.gcd(*(self.kernel_of(name).shape[-2] for name in names)) if several else 1
 
-        def join(kind, shape):
+        def join(kind, num_rows):
             parts = [self.kernel_of(name, kind) for name in names]
-            if len(parts) > 1:
-                groups, widths = head_groups([tuple(part.shape[-2:]) for part in parts])
-                pairs = zip(parts, widths, strict=True)
-                parts = [ops.reshape(part, (-1, groups, width)) for part, width in pairs]
-                parts = [ops.concatenate(parts, axis=-1)]
-            return ops.cast(ops.reshape(parts[0], shape), x.dtype)
+            parts = [ops.reshape(part, (num_rows, groups, -1)) for part in parts]
+            joined = ops.concatenate(parts, axis=-1) if several else parts[0]
+            return ops.cast(ops.reshape(joined, (num_rows, -1)), x.dtype)
 
-        return join("kernel", (x.shape[-1], -1)), join("bias", (-1,)) if self.use_bias else None
+        return join("kernel", x.shape[-1]), join("bias", 1) if self.use_bias else None
 
     def kernel_of(self, name, kind="kernel"):
         """Return the kernel or bias of a projection; that of queries for shared keys."""

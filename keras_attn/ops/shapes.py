@@ -117,21 +117,14 @@ def rows_to_sequence(rows, like):
     return ops.reshape(rows, (*known_shape(like)[:-1], rows.shape[-1]))
 
 
-def head_groups(heads):
-    """Return the number of groups of heads (N, H), and the width of each part of a group.
-
-    The groups are as many as each N has as a divisor.
-    """
-    groups = math.gcd(*(count for count, _ in heads))
-    return groups, [count // groups * width for count, width in heads]
-
-
 def rows_to_heads(rows, heads, like):
     """(B * T, sum of N * H) -> (B, N, T, H) of each (N, H) in `heads`, for B and T of `like`.
 
-    The columns of `rows` are those of one of `head_groups` after another.
+    The columns are those of one group after another, of as many as divide each N; those of a group
+    have a part for each (N, H). Devices that hold a model by head then cut no group.
     """
-    groups, widths = head_groups(heads)
+    groups = math.gcd(*(count for count, _ in heads))
+    widths = [count // groups * width for count, width in heads]
     *ends, _ = itertools.accumulate(widths)
     batch, length = known_shape(like)[:2]
     is_step = like.shape[1] == 1  # as in decoding: the axes are in the order of the result already
