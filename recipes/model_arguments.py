@@ -1,9 +1,9 @@
 """Arguments of a model from the command line: `--with NAME=VALUE`."""
 
-import ast
 import dataclasses
 import inspect
 
+from .expressions import parse_value
 from .options import OptionError, Options, option
 
 
@@ -16,9 +16,11 @@ class ModelArguments(Options):
     )
     more: tuple[str, ...] = option(
         (),
-        "another argument of keras_attn.models.MODEL (any number of times)",
+        "other arguments of the model (any number of times); a value may be an expression of "
+        "classes of the axes, such as 'pattern=Local(32)'",
         flag="--with",
-        action="append",
+        action="extend",
+        nargs="+",
         metavar="NAME=VALUE",
     )
 
@@ -73,7 +75,10 @@ def _parse_assignments(assignments, build):
                 f"Received: {assignment}."
             )
         try:
-            found[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            found[name] = value
+            found[name] = parse_value(value)
+        except ValueError as error:
+            raise ValueError(
+                f"--with {name} must be a value that fits: {str(error).rstrip('.')}. "
+                f"Received: {assignment}."
+            ) from error
     return found

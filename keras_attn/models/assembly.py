@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn import positions
+from keras_attn import positions, scores
 from keras_attn.compat.keras_layers import flatten_layers
 from keras_attn.depth import Stack
 from keras_attn.feed_forward import PositionMixer
@@ -79,6 +79,11 @@ def max_num_positions(*layers):
     parts = [part for layer in layers if layer is not None for part in flatten_layers(layer)]
     lengths = [part.max_length for part in parts if isinstance(part, positions.Position)]
     return min((length for length in lengths if length is not None), default=None)
+
+
+def context_score(score):
+    """Return the score of a cross-attention: "scaled_dot" in the place of one with distances."""
+    return scores.get("scaled_dot") if score.uses_positions else score
 
 
 def check_causal(depth):

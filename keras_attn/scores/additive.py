@@ -69,7 +69,8 @@ class Additive(ScoreLayer):
         return (length + num_keys) * head_dim * units + length * num_keys * units
 
     def call(self, query, key, query_positions=None, key_positions=None):
-        query = ops.matmul(query, self.query_kernel) + self.bias[:, None, :]  # (B, N, T, A)
-        key = ops.matmul(key, self.key_kernel)  # (B, N, S, A)
+        # Not `matmul`: of one head, oneDNN's kernel in TensorFlow 2.21 ends the process.
+        query = ops.einsum("bnth,nha->bnta", query, self.query_kernel) + self.bias[:, None, :]
+        key = ops.einsum("bnsh,nha->bnsa", key, self.key_kernel)
         hidden = ops.tanh(query[:, :, :, None, :] + key[:, :, None, :, :])  # (B, N, T, S, A)
         return ops.sum(hidden * self.output_kernel[:, None, None, :], axis=-1)  # (B, N, T, S)

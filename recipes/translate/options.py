@@ -2,13 +2,25 @@
 
 import dataclasses
 
+from ..model_arguments import ModelArguments
 from ..options import OptionError, RunOptions, ScheduleOptions, changed, option
 from ..text.options import TokenizerOptions
+
+LSTM = "lstm"
+# The preset of each model that has presets, if none is given.
+_PRESETS = {
+    "transformer": "transformer_tiny",
+    "universal_transformer": "universal_transformer_tiny",
+    "t5": "t5_efficient_tiny",
+    "switch_transformer": "switch_base_8",
+}
+_WITH_RESIDUAL = ("transformer", "universal_transformer")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecipeOptions(
     TokenizerOptions,
+    ModelArguments,
     ScheduleOptions,
     RunOptions,
     out="runs/translate",
@@ -17,7 +29,7 @@ class RecipeOptions(
     """Options of `recipes.translate`."""
 
     DESCRIPTION = (
-        "Trains a Transformer to translate, evaluates it on held-out data, exports it and writes a "
+        "Trains a model to translate, evaluates it on held-out data, exports it and writes a "
         "result card. Without --data-dir the data are dates in many languages, made offline, to be "
         "written as ISO 8601. The same command with the same --out resumes a run."
     )
@@ -28,7 +40,13 @@ class RecipeOptions(
     source: str = option("en", "language to translate from")
     target: str = option("de", "language to translate to")
     variant: str = option("raw", '"raw" or for instance "lc.norm.tok"')
-    preset: str = option("transformer_tiny", "size of the model")
+    model: str | None = option(
+        None, "kind of model (default: that of the preset)", choices=(*_PRESETS, LSTM)
+    )
+    preset: str | None = changed(
+        *(ModelArguments, "preset", None, "a paper's sizes (default: the smallest of the model)"),
+        identity=True,
+    )
     num_layers: int | None = option(
         {"dates": 2}, "layers on each side, in place of the preset's", at_least=1
     )
@@ -94,8 +112,36 @@ class RecipeOptions(
     def case(self):
         return "" if self.data_dir else "dates"
 
+    @property
+    def has_residual(self):
+        """True if the model takes the option `residual`."""
+        return self.model in _WITH_RESIDUAL
+
+    def resolve(self):
+        options = super().resolve()
+        if self.preset is None:
+            options = options.fill(model="transformer")
+            return options.fill(preset=_PRESETS.get(options.model))
+        build, _ = self.find_preset(lambda name, _: name in _PRESETS)
+        if self.model not in (None, build.__name__):
+            raise OptionError(
+                "--preset must be one of the model's. "
+                f"Received: --preset {self.preset} and --model {self.model}."
+            )
+        return options.fill(model=build.__name__)
+
     def check(self):
         super().check()
+        if self.residual != "pre_norm" and not self.has_residual:
+            raise OptionError(
+                f"--residual is for {' and '.join(_WITH_RESIDUAL)}. "
+                f"Received: --residual {self.residual} and --model {self.model}."
+            )
+        if self.packing and self.model == LSTM:
+            raise OptionError(
+                "--packing is for Transformers: an LSTM would carry its state into the next pair. "
+                f"Received: --packing {self.packing} and --model {LSTM}."
+            )
         if self.constrained and self.data_dir:
             raise OptionError(
                 "--constrained is for the dates, without --data-dir. "

@@ -2,13 +2,13 @@
 
 import keras
 
-from keras_attn import callbacks, generation, losses, metrics, models, optimizers, text
+from keras_attn import callbacks, generation, losses, metrics, optimizers, text
 from keras_attn.distribution.workers import worker_of
-from keras_attn.models.catalog import PRESETS
 
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE
 from ..run import TrainingRun
+from . import architectures
 from .dates import iso_dates
 from .parallel_text import ParallelCorpus
 from .task import make_task
@@ -22,7 +22,6 @@ class TranslationRun(TrainingRun):
     """Training, evaluation and export of a translator in the directory `options.out`."""
 
     def __init__(self, options):
-        _check_preset(options.preset, options.residual)
         self.task = make_task(options)
         super().__init__(options, {**self.task.identity(), **options.identity()})
         self.corpus = ParallelCorpus.load(self.task.splits, options)
@@ -94,14 +93,7 @@ class TranslationRun(TrainingRun):
 
     def _model(self):
         options = self.options
-        chosen = {"num_layers": options.num_layers, "dropout": options.dropout}
-        if PRESETS[options.preset][0] is models.transformer:
-            chosen["residual"] = options.residual
-        model = models.create(
-            options.preset,
-            vocabulary_size=self.corpus.tokens.vocabulary_size,
-            **{name: value for name, value in chosen.items() if value is not None},
-        )
+        model = architectures.build(options, self.corpus.tokens.vocabulary_size)
         model.compile(
             optimizer=optimizers.Adam(
                 optimizers.Noam.from_peak(options.learning_rate, options.warmup_steps),
@@ -153,15 +145,3 @@ class TranslationRun(TrainingRun):
             logs["val_exact_match"] = self.task.score(translate(sources), references)[0]
 
         return [keras.callbacks.LambdaCallback(on_epoch_end=on_epoch_end)]
-
-
-def _check_preset(preset, residual):
-    builders = models.transformer, models.t5, models.switch_transformer
-    known = [name for name, (build, _) in PRESETS.items() if build in builders]
-    if preset not in known:
-        raise ValueError(f"--preset must be one of {', '.join(known)}. Received: {preset}.")
-    if residual != "pre_norm" and PRESETS[preset][0] is not models.transformer:
-        raise ValueError(
-            "--residual is for presets of `transformer`. "
-            f"Received: --residual {residual} and --preset {preset}."
-        )

@@ -69,6 +69,10 @@ CAUSAL = {
     "score": ('pattern="causal"', 'score="additive", pattern="causal"'),
     "pattern": ('"causal"', "Local(3)"),
 }
+OF_ARGUMENTS = {
+    "score": ("registry.copy(score)", '"additive"'),
+    "pattern": ("make_causal(pattern)", "Fixed(3, 1)"),
+}
 RECURRENT = "Stack(", "Recurrent("
 BETWEEN = "FeedForward(intermediate_dim)"
 ROTARY = 'positions.Rotary(max_wavelength, "half", scaling=scaling)'
@@ -76,8 +80,7 @@ GATED = "layers.GatedFeedForward(intermediate_dim, kernel_initializer=normal)"
 IN_TURN = '"causal" if index % 2 else patterns.Local(window)'
 SWAPS = {
     "transformer": {
-        "score": ("pattern=pattern", 'score="additive", pattern=pattern'),
-        "pattern": ('"causal"', "Fixed(3, 1)"),
+        **OF_ARGUMENTS,
         "position": ("position=position", "position=Learned(12)"),
         "residual": ("residual=residual", 'residual="gate"'),
         "depth": RECURRENT,
@@ -140,8 +143,7 @@ SWAPS = {
         "depth": ("Reversible(", "Stack("),
     },
     "universal_transformer": {
-        "score": ("pattern=pattern", 'score="additive", pattern=pattern'),
-        "pattern": ('block("causal"', "block(Local(3)"),
+        **OF_ARGUMENTS,
         "position": ("position=None", "position=Learned(12)"),
         "residual": ("residual=residual", 'residual="gate"'),
         "depth": ('depth == "recurrent"', 'depth == "act"'),

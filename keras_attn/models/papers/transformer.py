@@ -1,8 +1,11 @@
 """The Transformer (Vaswani et al., 2017)."""
 
-from keras_attn import depth, layers
+from keras_attn import depth, layers, patterns, registry, scores
+from keras_attn.models import assembly
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.ops.shapes import head_size
+from keras_attn.patterns.causal import make_causal
+from keras_attn.patterns.dense import Dense
 
 
 def transformer(
@@ -16,6 +19,8 @@ def transformer(
     position="sinusoidal",
     residual="post_norm",
     pad_id=0,
+    score="scaled_dot",
+    pattern="dense",
     name="transformer",
 ):
     """Build the Transformer, an encoder and a decoder of attention instead of recurrence.
@@ -42,6 +47,11 @@ def transformer(
         attention_dropout: float. Dropout rate of the attention weights.
         position, residual: names or objects of these axes.
         pad_id: int. The id of padding; None for none.
+        score: name or object of the score axis, of which each attention has a copy. One with
+            distances, such as "relative", is that of the self-attentions: positions of two
+            sequences have no distance, and the cross-attention keeps "scaled_dot".
+        pattern: name or object of the pattern axis, for the self-attentions; in the decoder without
+            the keys after the query.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -57,15 +67,20 @@ def transformer(
     Reference: [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
     """
 
-    def attention(pattern):
+    score, pattern = scores.get(score), patterns.get(pattern)
+
+    def attention(pattern, score=score):
         return layers.MultiHeadAttention(
-            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
+            *(num_heads, head_size(hidden_dim, num_heads)),
+            score=registry.copy(score),
+            pattern=registry.copy(pattern),
+            dropout=attention_dropout,
         )
 
     def block(pattern, cross=False):
         return layers.TransformerBlock(
             attention=attention(pattern),
-            cross_attention=attention("dense") if cross else None,
+            cross_attention=attention(Dense(), assembly.context_score(score)) if cross else None,
             feed_forward=layers.FeedForward(intermediate_dim),
             residual=residual,
             dropout=dropout,
@@ -74,8 +89,10 @@ def transformer(
     return EncoderDecoder(
         embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim, pad_id=pad_id),
         position=position,
-        encoder=depth.Stack(lambda index: block("dense"), num_layers, name="encoder"),
-        decoder=depth.Stack(lambda index: block("causal", cross=True), num_layers, name="decoder"),
+        encoder=depth.Stack(lambda index: block(pattern), num_layers, name="encoder"),
+        decoder=depth.Stack(
+            lambda index: block(make_causal(pattern), cross=True), num_layers, name="decoder"
+        ),
         dropout=dropout,
         name=name,
     )

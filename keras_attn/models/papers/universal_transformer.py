@@ -1,10 +1,13 @@
 """The Universal Transformer (Dehghani et al., 2019)."""
 
-from keras_attn import layers
+from keras_attn import layers, patterns, registry, scores
 from keras_attn.depth import ACT, Recurrent
+from keras_attn.models import assembly
 from keras_attn.models.encoder_decoder import EncoderDecoder
 from keras_attn.ops.checks import check_choice
 from keras_attn.ops.shapes import head_size
+from keras_attn.patterns.causal import make_causal
+from keras_attn.patterns.dense import Dense
 
 
 def universal_transformer(
@@ -21,6 +24,8 @@ def universal_transformer(
     residual="post_norm",
     ponder_loss=0.01,
     halting_bias=1.0,
+    score="scaled_dot",
+    pattern="dense",
     name="universal_transformer",
 ):
     """Build the Universal Transformer: one encoder block and one decoder block, each repeated.
@@ -46,6 +51,7 @@ def universal_transformer(
         dropout: float. Dropout rate of the embeddings and of the sublayers' outputs.
         attention_dropout: float. Dropout rate of the attention weights.
         position, residual: names or objects of these axes.
+        score, pattern: as `transformer`.
 
     Returns:
         An `EncoderDecoder`, from source ids (B, S) and target ids (B, T) to logits (B, T, V).
@@ -64,15 +70,20 @@ def universal_transformer(
     check_choice(("recurrent", "act"), depth=depth)
     check_choice(("feed_forward", "separable_conv"), transition=transition)
 
-    def attention(pattern):
+    score, pattern = scores.get(score), patterns.get(pattern)
+
+    def attention(pattern, score=score):
         return layers.MultiHeadAttention(
-            num_heads, head_size(hidden_dim, num_heads), pattern=pattern, dropout=attention_dropout
+            *(num_heads, head_size(hidden_dim, num_heads)),
+            score=registry.copy(score),
+            pattern=registry.copy(pattern),
+            dropout=attention_dropout,
         )
 
     def feed_forward(pattern):
         if transition == "feed_forward":
             return layers.FeedForward(intermediate_dim)
-        return layers.SeparableConvTransition(intermediate_dim, causal=pattern == "causal")
+        return layers.SeparableConvTransition(intermediate_dim, causal=pattern.causal)
 
     def block(pattern, cross_attention=None):
         return layers.TransformerBlock(
@@ -89,11 +100,12 @@ def universal_transformer(
         halting = {"ponder_loss": ponder_loss, "halting_bias": halting_bias}
         return ACT(block, num_layers, position=position, name=name, **halting)
 
+    cross_attention = attention(Dense(), assembly.context_score(score))
     return EncoderDecoder(
         embedding=layers.TokenEmbedding(vocabulary_size, hidden_dim),
         position=None,
-        encoder=repeated(block("dense"), "encoder"),
-        decoder=repeated(block("causal", cross_attention=attention("dense")), "decoder"),
+        encoder=repeated(block(pattern), "encoder"),
+        decoder=repeated(block(make_causal(pattern), cross_attention), "decoder"),
         dropout=dropout,
         name=name,
     )
