@@ -1,5 +1,6 @@
 """The recipe from the command line: a whole run, a killed one, and bad input."""
 
+import functools
 import gzip
 import os
 import signal
@@ -15,6 +16,8 @@ from recipe_runs import card, error_of
 
 from keras_attn.text import PackedBatches
 from recipes.settings import save_settings
+from recipes.translate.alignment import main
+from recipes.translate.dates import date_pairs
 from recipes.translate.options import RecipeOptions
 from recipes.translate.task import parallel_text
 from recipes.translate.training import TranslationRun
@@ -172,10 +175,77 @@ def test_an_unknown_preset_is_reported(capsys, broken, tmp_path):
         assert name in sentence and "transformer_tiny" in sentence
 
 
-def test_a_residual_of_other_models_is_refused(capsys, broken, tmp_path):
-    options = ("--preset", "t5_efficient_tiny", "--residual", "post_norm")
-    sentence = fails(capsys, broken, tmp_path / "out", *options)
-    assert "--residual is for presets of `transformer`" in sentence
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (
+            ("--preset", "t5_efficient_tiny", "--residual", "post_norm"),
+            "--residual is for transformer and universal_transformer",
+        ),
+        (("--model", "lstm", "--residual", "post_norm"), "Received: --residual post_norm"),
+        (("--model", "lstm", "--packing", "36"), "--packing is for Transformers"),
+        (("--model", "t5", "--preset", "transformer_tiny"), "--preset must be one of the model's"),
+        (("--model", "gpt"), "invalid choice: 'gpt'"),
+        (("--with", "score=aditive"), "score='aditive'"),
+        (("--with", "pattern=Lokal(3)"), "Lokal is no class of an axis; did you mean Local?"),
+        (("--model", "lstm", "--with", "score=dot"), "--with must name an argument of LSTM"),
+        (("--with", "vocabulary_size=5"), "--with must name an argument of transformer"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(capsys, broken, tmp_path, options, said):
+    assert said in fails(capsys, broken, tmp_path / "out", *options)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options, model, preset",
+    [
+        ((), "transformer", "transformer_tiny"),
+        (("--model", "universal_transformer"), "universal_transformer", None),
+        (("--preset", "t5_small"), "t5", "t5_small"),
+        (("--model", "transformer", "--preset", "transformer_base"), "transformer", None),
+        (("--model", "lstm", "--with", "hidden_dim=7", "dropout=0"), "lstm", None),
+    ],
+)
+def test_the_model_and_the_preset_follow_from_each_other(options, model, preset):
+    found = recipe_runs.parse("translate", *options)
+    assert found.model == model
+    assert found.preset is None if model == "lstm" else found.preset.startswith(preset or model)
+    assert found.more == (("hidden_dim=7", "dropout=0") if model == "lstm" else ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--model", "lstm", "--beams", "3", "--with", "hidden_dim=11"),
+        ("--model", "universal_transformer", "--with", "depth=act", "score=additive"),
+        ("--with", "pattern=Local(3, causal=False)", "score=relative", "position=None"),
+    ],
+    ids=["lstm", "universal_transformer", "local"],
+)
+def test_every_model_trains_on_dates_resumes_and_exports(options, monkeypatch, tmp_path):
+    few = functools.partial(date_pairs, 211, 7, 5)
+    monkeypatch.setattr("recipes.translate.task.date_pairs", few)
+    arguments = ("--out", tmp_path / "run", "--epochs", "2", "--tokens-per-batch", "512", *options)
+    with recipe_runs.killed_after_an_epoch(monkeypatch):
+        assert recipe_runs.run("translate", *arguments) == 130
+    assert recipe_runs.run("translate", *arguments) == 0
+    entries = card(tmp_path / "run")
+    losses = [row["loss"] for row in entries["history"]]
+    assert len(losses) == 2 and losses[1] < losses[0]
+    assert set(entries["results"]) == {"val", "test"}
+    signature = tf.saved_model.load(str(tmp_path / "run/export/1")).signatures["serving_default"]
+    assert signature(text=tf.constant(["5 January 1950"]))["translation"].shape == (1,)
+    picture = tmp_path / "alignment.png"
+    alignment = [str(tmp_path / "run"), "--picture", str(picture), "--max-length", "5"]
+    assert main(alignment) == 0
+    assert picture.stat().st_size > 0
+
+
+def test_a_directory_without_a_run_has_no_alignment(capsys, tmp_path):
+    assert main([str(tmp_path)]) == 2
+    assert "RUN must be the directory of a finished run" in capsys.readouterr().err
 
 
 def test_an_existing_export_is_not_overwritten(capsys, broken, tmp_path):

@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import oracles
 import pytest
+import tensorflow as tf
 
 from keras_attn import scores
 from keras_attn.scores import Additive
@@ -55,3 +56,16 @@ def test_save_config():
 def test_errors(units):
     with pytest.raises(ValueError, match=f"`units`.*units={units}"):
         Additive(units)
+
+
+def test_one_head_in_a_graph_equals_eager_calls():
+    """A product of (B, 1, T, H) and (1, H, A) ended the process in a graph of TensorFlow 2.21."""
+    layer = Additive()
+    query, key = oracles.random(61, 1, 16, 128), oracles.random(61, 1, 17, 128)
+    layer.build(query.shape, key.shape)
+
+    @tf.function(input_signature=[tf.TensorSpec((None, 1, None, 128))] * 2)
+    def logits(query, key):
+        return layer(query, key)
+
+    np.testing.assert_allclose(logits(query, key), layer(query, key), atol=1e-4)
