@@ -62,7 +62,7 @@ def test_assignments_become_arguments():
     "assignment, said",
     [
         ("pattern=Local(", "--with pattern must be a value that fits: Local( is no expression"),
-        ("pattern=Lokal(5)", "Lokal is no class of an axis; did you mean Local?"),
+        ("pattern=SlidingWindow(5)", "SlidingWindow is no class of an axis; did you mean Local?"),
         ("pattern=exit(5)", "exit is no class of an axis"),
         ("pattern=Local.mro()", "Local.mro is no class of an axis"),
         ("pattern=__import__('os')", "__import__ is no class of an axis"),
@@ -75,7 +75,7 @@ def test_assignments_become_arguments():
         ("pattern=Local()", "Local() does not fit its classes, which say:"),
         ("pattern=Local(0)", "must be a value that fits: `window` must be"),
         ("pattern=Local(3) + ALiBi()", "does not fit its classes"),
-        ("pattern=Lokal", "Did you mean `patterns.Local(window=...)`?"),
+        ("pattern=SlidingWindow", "Did you mean `patterns.Local(window=...)`?"),
         ("window=5", "--with must name an argument of model, which has score, pattern, depth"),
     ],
 )

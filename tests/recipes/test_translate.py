@@ -187,7 +187,10 @@ def test_an_unknown_preset_is_reported(capsys, broken, tmp_path):
         (("--model", "t5", "--preset", "transformer_tiny"), "--preset must be one of the model's"),
         (("--model", "gpt"), "invalid choice: 'gpt'"),
         (("--with", "score=aditive"), "score='aditive'"),
-        (("--with", "pattern=Lokal(3)"), "Lokal is no class of an axis; did you mean Local?"),
+        (
+            ("--with", "pattern=SlidingWindow(3)"),
+            "SlidingWindow is no class of an axis; did you mean Local?",
+        ),
         (("--model", "lstm", "--with", "score=dot"), "--with must name an argument of LSTM"),
         (("--with", "vocabulary_size=5"), "--with must name an argument of transformer"),
     ],
