@@ -74,12 +74,12 @@ def test_a_window_over_all_tokens_is_dense(build):
 @BUILDERS
 def test_each_attention_has_weights_of_its_own(build):
     model = made(build, score=Additive(5), pattern=AdaptiveSpan(7))
-    layers = [layer for side in attentions(model) for layer in side]
+    *own, cross = ({id(layer): layer for layer in side} for side in attentions(model))  # repeated
+    layers = [layer for side in (*own, cross) for layer in side.values()]
     paths = {weight.path for layer in layers for weight in layer.score.weights}
     assert len(paths) == 4 * len(layers)
     assert len({id(layer.score) for layer in layers}) == len(layers)
-    *own, _ = attentions(model)
-    spans = {id(layer.pattern.span) for side in own for layer in side}
+    spans = {id(layer.pattern.span) for side in own for layer in side.values()}
     assert len(spans) == sum(map(len, own))
 
 
