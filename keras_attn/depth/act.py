@@ -1,5 +1,8 @@
 """Adaptive computation time: one block, repeated a different number of times per position."""
 
+import functools
+
+import keras
 from keras import ops
 
 from keras_attn import registry
@@ -8,8 +11,10 @@ from keras_attn.backend.bounded_while import bounded_while
 from keras_attn.backend.replicas import mean_over_replicas
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth import halting
+from keras_attn.depth.halting_record import Halting, call_with_halting, give_halting
 from keras_attn.depth.recurrent import Recurrent
 from keras_attn.depth.stack import Stack
+from keras_attn.layers.block import takes_call_context
 from keras_attn.ops.checks import check_choice, check_sizes
 
 GRAVES, BASIC, ACCUMULATED = VARIANTS = "graves", "tensor2tensor", "tensor2tensor_accumulated"
@@ -58,7 +63,9 @@ class ACT(ReplicaLosses, Recurrent):
             halting. Basic interpolates, output = p^n s^n + (1 - p^n) output; accumulated sums up.
 
     Call arguments and returns:
-        As `Stack`, each step in the place of a layer.
+        As `Stack`, each step in the place of a layer. With `return_halting=True` the last of the
+        tuple is a `Halting`, N and R of each position, (B, T): 0 at padding. It is free, and
+        changes no output.
 
     Raises:
         ValueError: if `max_steps` < 1, `epsilon` or `ponder_loss` is below 0, `block` makes no
@@ -120,6 +127,38 @@ class ACT(ReplicaLosses, Recurrent):
         super().build(x_shape, context_shape)
         registry.build_once(self.halting_unit, x_shape)
 
+    @takes_call_context
+    def call(
+        self,
+        x,
+        context=None,
+        *,
+        memory=None,
+        memory_length=None,
+        context_cache=None,
+        return_hidden_states=False,
+        return_halting=False,
+        **arguments,
+    ):
+        arguments.update(
+            memory=memory,
+            memory_length=memory_length,
+            context_cache=context_cache,
+            return_hidden_states=return_hidden_states,
+        )
+        call = functools.partial(super().call, x, context, **arguments)
+        if not return_halting:
+            return call()
+        return _append(*call_with_halting(self, call))
+
+    def compute_output_spec(self, x, context=None, *, return_halting=False, **arguments):
+        output = super().compute_output_spec(x, context, **arguments)
+        if not return_halting:
+            return output
+        dtypes = "int32", halting.at_least_float32(self.compute_dtype)
+        of_positions = (keras.KerasTensor(x.shape[:2], dtype) for dtype in dtypes)
+        return _append(output, [Halting(*of_positions)])
+
     def _run(self, x, calls, keep_outputs):
         call = calls[0]
         caching, dtype = call.cache is not None, halting.at_least_float32(self.compute_dtype)
@@ -144,6 +183,7 @@ class ACT(ReplicaLosses, Recurrent):
                 add_loss=self.add_loss,
             )
         _, mean, progress = state
+        give_halting(self, progress)
         if not caching:
             if self.ponder_loss:
                 ponder = progress.steps + progress.remainder
@@ -171,3 +211,8 @@ class ACT(ReplicaLosses, Recurrent):
         if is_graves:
             after = ops.where(progress.running[..., None] > 0, after, before)
         return (after, mean, halted), extras
+
+
+def _append(results, halting):
+    """Return a tensor or a tuple with the last of some `Halting`s after it."""
+    return (*(results if isinstance(results, tuple) else (results,)), halting[-1])

@@ -9,6 +9,7 @@ from keras_attn import registry
 from keras_attn.backend.bounded_while import bounded_while
 from keras_attn.compat.dropout_rnn_cell import DropoutRNNCell
 from keras_attn.depth.halting import advance, at_least_float32, check_halting, halting_unit, start
+from keras_attn.depth.halting_record import give_halting
 from keras_attn.ops.checks import check_sizes
 
 
@@ -26,9 +27,9 @@ class ACTCell(registry.Configurable, keras.layers.Layer, DropoutRNNCell):
 
     One more state (B, 2) after the cell's own holds the sums of N and R so far; their sum is the
     ponder cost. A cell cannot add a loss inside the loop of `keras.layers.RNN`, so `ACTRNN` adds
-    it. At each input, time is that of the row with the most steps. States, output and sums are
-    float32 at least; the inner cell has its own dtype. Its dropout drops the same numbers at all
-    steps, as in Keras.
+    it; it returns N and R of each input, too. At each input, time is that of the row with the most
+    steps. States, output and sums are float32 at least; the inner cell has its own dtype. Its
+    dropout drops the same numbers at all steps, as in Keras.
 
     Cost: at most M times that of the cell.
 
@@ -154,6 +155,7 @@ class ACTCell(registry.Configurable, keras.layers.Layer, DropoutRNNCell):
             reads=inputs,
             add_loss=self.add_loss,
         )
+        give_halting(self, halting)
         counts = counts + ops.stack([halting.steps, halting.remainder], axis=-1)
         return output, [*tree.pack_sequence_as(states, after), counts]
 

@@ -1,5 +1,7 @@
 """An RNN with the ponder loss of adaptive computation time."""
 
+import functools
+
 import keras
 from keras import ops, tree
 
@@ -7,6 +9,13 @@ from keras_attn.backend.replicas import mean_over_replicas
 from keras_attn.compat.replica_losses import ReplicaLosses
 from keras_attn.depth.act_cell import ACTCell
 from keras_attn.depth.halting import at_least_float32, show_steps, steps_metric
+from keras_attn.depth.halting_record import (
+    Halting,
+    call_with_halting,
+    give_halting,
+    is_recorded,
+    record_halting,
+)
 from keras_attn.registry import register
 
 
@@ -33,9 +42,12 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
         sequences: (B, T, D).
         initial_state, mask: as `keras.layers.RNN`. The state of an `ACTCell` may be that of the
             cell inside: then its sums start at 0.
+        return_halting: bool. If True, N and R of each input are returned. No output changes.
 
     Returns:
-        (B, U); with `return_sequences=True` (B, T, U); then, with `return_state=True`, the states.
+        (B, U); with `return_sequences=True` (B, T, U); then, with `return_state=True`, the states;
+        then, with `return_halting=True`, a `Halting` (B, T), in the order of the inputs, 0 where
+        they are masked. Of several cells it has a row each, (B, C, T).
 
     Raises:
         ValueError: if no cell is an `ACTCell`, or `initial_state` has not a tensor for each state.
@@ -65,10 +77,23 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
             cell.is_counted = True
         self.steps_taken = steps_metric(self)
 
-    def call(self, sequences, initial_state=None, mask=None, training=None):
+    def call(self, sequences, initial_state=None, mask=None, training=None, return_halting=False):
         if initial_state is not None:
             initial_state = self._with_sums(initial_state, ops.shape(sequences)[0])
-        return super().call(sequences, initial_state, mask, training)
+        call = functools.partial(super().call, sequences, initial_state, mask, training)
+        if not return_halting:
+            return call()
+        results, halting = call_with_halting(self, call)
+        return (*(results if isinstance(results, tuple) else (results,)), *halting)
+
+    def compute_output_spec(
+        self, sequences, initial_state=None, mask=None, training=None, return_halting=False
+    ):
+        arguments = sequences, initial_state, mask, training
+        if not return_halting:
+            return super().compute_output_spec(*arguments)
+        # The shapes of Keras's RNN do not have it: trace the call.
+        return keras.Operation.compute_output_spec(self, *arguments, return_halting=True)
 
     def _with_sums(self, initial_state, batch_size):
         """Append sums of 0 to the states of each `ACTCell` that is given none."""
@@ -90,7 +115,10 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
         return states if self._is_stacked else [states]
 
     def inner_loop(self, sequences, initial_state, mask, training=None):
-        results = super().inner_loop(sequences, initial_state, mask, training)
+        if is_recorded():
+            results = self._recorded_loop(sequences, initial_state, mask, training)
+        else:
+            results = super().inner_loop(sequences, initial_state, mask, training)
         dtype = at_least_float32(self.compute_dtype)
         count = ops.sum(ops.ones_like(sequences[..., 0], dtype=dtype))
         if mask is not None:
@@ -103,3 +131,44 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
                 self.add_loss(cell.ponder_loss * mean_over_replicas(sums, count))
             show_steps(self.steps_taken, sums[0] / ops.maximum(count, 1), count, training)
         return results
+
+    def _recorded_loop(self, sequences, initial_state, mask, training):
+        """Run the loop with N and R of each input beside the outputs, and give them away."""
+        cell = _RecordedCell(self.cell, [cell for _, cell in self._act_cells], training)
+        names = "go_backwards", "unroll", "zero_output_for_mask"
+        loop = keras.layers.RNN(cell, True, **{name: getattr(self, name) for name in names})
+        last, outputs, states = loop.inner_loop(sequences, initial_state, mask)
+        count = 2 * len(self._act_cells)
+        recorded = outputs[..., -count:]  # (B, T, 2 C)
+        if self.go_backwards:
+            recorded = ops.flip(recorded, axis=1)
+        if mask is not None:  # at masked inputs a loop repeats the output before
+            recorded = ops.where(mask[..., None], recorded, 0)
+        steps, remainder = (ops.swapaxes(recorded[..., i::2], 1, 2) for i in range(2))  # (B, C, T)
+        if not self._is_stacked:
+            steps, remainder = steps[:, 0], remainder[:, 0]
+        give_halting(self, Halting(steps, remainder))
+        return last[..., :-count], outputs[..., :-count], states
+
+
+class _RecordedCell:
+    """A cell whose output has N and R of its `ACTCell`s, two numbers each, at the end."""
+
+    def __init__(self, cell, act_cells, training):
+        self.cell, self.act_cells, self.training = cell, act_cells, training
+        self.state_size = cell.state_size
+
+    def call(self, inputs, states):
+        return self(inputs, states)
+
+    def __call__(self, inputs, states):
+        found = {}
+        with record_halting(lambda cell, halting: found.update({id(cell): halting})):
+            output, states = self.cell(inputs, states, training=self.training)
+        dtype = at_least_float32(output.dtype)
+        columns = [
+            ops.cast(column, dtype)[:, None]
+            for cell in self.act_cells
+            for column in found[id(cell)]
+        ]
+        return ops.concatenate([ops.cast(output, dtype), *columns], axis=-1), states

@@ -8,7 +8,7 @@ from keras import ops
 from keras_attn.ops.checks import check_numbers
 
 
-class Halting(NamedTuple):
+class Progress(NamedTuple):
     """The progress of each unit: float tensors of one shape."""
 
     running: object  # 1 where a unit takes the next step, else 0
@@ -20,35 +20,35 @@ class Halting(NamedTuple):
 def start(running):
     """Return the state before the first step; `running` is 0 for a unit that never runs."""
     zeros = ops.zeros_like(running)
-    return Halting(running, zeros, zeros, zeros)
+    return Progress(running, zeros, zeros, zeros)
 
 
-def advance(halting, probability, is_last, epsilon, tensor2tensor=False):
-    """Return the `Halting` after one more step, and the weight of this step in the mean, p_n.
+def advance(progress, probability, is_last, epsilon, tensor2tensor=False):
+    """Return the `Progress` after one more step, and the weight of this step in the mean, p_n.
 
         p_n = h_n if h_1 + ... + h_n < 1 - epsilon and n < M, else R = 1 - (h_1 + ... + h_{n-1})
 
     The weights of a unit's steps sum to 1. N is a constant to the gradient.
 
     Args:
-        halting: of the steps before. probability: h_n, as `halting.running`.
+        progress: of the steps before. probability: h_n, as `progress.running`.
         is_last: bool. True at the M-th step.
         tensor2tensor: bool. If True, a unit halts above 1 - epsilon only, and the M-th step does
             not halt it and has the weight h_n, so that the weights may sum to less than 1.
     """
-    reached = halting.total + probability
+    reached = progress.total + probability
     if tensor2tensor:
         halts = reached > 1 - epsilon
     else:
         halts = ops.logical_or(reached >= 1 - epsilon, is_last)
-    halts = halting.running * ops.cast(halts, probability.dtype)
-    continues = halting.running - halts
-    remainder = halts * (1 - halting.total)
-    advanced = Halting(
+    halts = progress.running * ops.cast(halts, probability.dtype)
+    continues = progress.running - halts
+    remainder = halts * (1 - progress.total)
+    advanced = Progress(
         running=continues,
-        total=halting.total + continues * probability,
-        steps=halting.steps + halting.running,
-        remainder=halting.remainder + remainder,
+        total=progress.total + continues * probability,
+        steps=progress.steps + progress.running,
+        remainder=progress.remainder + remainder,
     )
     return advanced, continues * probability + remainder
 

@@ -1,0 +1,219 @@
+"""Steps and remainders of ACT and ACTRNN as outputs, against loops in float64."""
+
+import act_rnns as rnn
+import keras
+import numpy as np
+import oracles
+import pytest
+import tensorflow as tf
+from act_depths import CONTEXT, MOST, REAL, VARIANTS, B, D, T, X, built, in_graph, oracle
+from keras import ops
+from other_backend import needs_jax, run_on
+
+from keras_attn.depth import ACT, ACTRNN, ACTCell, Halting, Stack
+from keras_attn.depth.halting_record import record_halting
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+
+ATOL = 2e-5
+
+
+def assert_is_oracle(halting, layer, real=REAL, x=X):
+    _, taken, remainder, _ = oracle(layer, x, real)
+    assert isinstance(halting, Halting)
+    assert keras.backend.standardize_dtype(halting.steps.dtype) == "int32"
+    np.testing.assert_array_equal(halting.steps, taken)
+    np.testing.assert_allclose(halting.remainder, remainder, atol=ATOL)
+    assert not np.asarray(halting.steps)[~real].any()
+    assert not np.asarray(halting.remainder)[~real].any()
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph", pytest.param("xla", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_steps_and_remainders_equal_the_formula(variant, mode):
+    layer = built(variant=variant, position="timestep")
+    run = in_graph(layer, mode == "xla", padding_mask=REAL, return_halting=True)
+    plain = in_graph(layer, mode == "xla", padding_mask=REAL)
+    if mode == "eager":
+        run, plain = run.python_function, plain.python_function
+    output, halting = run(X)
+    assert len(set(np.asarray(halting.steps)[REAL])) >= 3
+    assert_is_oracle(halting, layer)
+    np.testing.assert_array_equal(output, plain(X))
+
+
+def test_halting_is_the_last_of_the_outputs():
+    layer = built()
+    output, scores, states, halting = layer(
+        X, padding_mask=REAL, return_attention_scores=True, return_hidden_states=True,
+        return_halting=True,
+    )  # fmt: skip
+    assert len(scores) == len(states) == MOST
+    assert_is_oracle(halting, layer)
+    np.testing.assert_allclose(output, layer(X, padding_mask=REAL), atol=1e-6)
+
+
+def test_cached_positions_have_the_halting_of_one_pass():
+    layer = built(of_block={"cross": True})
+    _, whole = layer(X, CONTEXT, return_halting=True)
+    cache, context_cache = layer.initial_cache(B, T), layer.context_cache(ops.array(CONTEXT))
+    for start, end in ((0, 2), (2, 5)):
+        part = {"cache": cache, "context_cache": context_cache, "return_halting": True}
+        _, cache, halting = layer(X[:, start:end], **part)
+        for found, expected in zip(halting, whole, strict=True):
+            np.testing.assert_allclose(found, expected[:, start:end], atol=ATOL)
+
+
+def test_a_functional_model_returns_them():
+    layer, inputs = built(), keras.Input((None, D))
+    output, halting = layer(keras.layers.Masking()(inputs), return_halting=True)
+    model = keras.Model(inputs, [output, *halting])
+    x = np.where(REAL[..., None], X, 0).astype("float32")
+    found = Halting(*model.predict(x, verbose=0)[1:])
+    assert_is_oracle(found, layer, x=x)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "float64"])
+def test_remainders_are_float32_at_least(policy):
+    keras.config.set_dtype_policy(policy)
+    layer = built()
+    _, halting = layer(X, padding_mask=REAL, return_halting=True)
+    dtype = keras.backend.standardize_dtype(halting.remainder.dtype)
+    assert dtype == ("float64" if policy == "float64" else "float32")
+    steps, remainder = map(np.asarray, halting)
+    assert steps[REAL].min() >= 1 and not steps[~REAL].any() and not remainder[~REAL].any()
+    assert np.all((remainder >= 0) & (remainder <= 1))
+
+
+def test_a_block_that_recomputes_activations_has_the_same_halting():
+    """With `remat` inside, a graph takes all steps."""
+
+    def make(remat):
+        attention = MultiHeadAttention(2, 3, pattern="causal")
+        stack = Stack([TransformerBlock(attention, FeedForward(7))], remat=remat)
+        layer = ACT(stack, MOST, halting_bias=-1.0)
+        layer.build(X.shape)
+        oracles.scramble(layer, seed=2, scale=0.5)
+        return layer
+
+    plain, recomputed = make(False), make(True)
+    recomputed.set_weights(plain.get_weights())
+    variables = [weight.value for weight in recomputed.trainable_weights]
+
+    @tf.function
+    def run(x):
+        with tf.GradientTape() as tape:
+            output, halting = recomputed(x, padding_mask=REAL, return_halting=True)
+            loss = ops.sum(output**2) + ops.sum(halting.remainder)
+        return output, halting, tape.gradient(loss, variables)
+
+    output, halting, gradients = run(tf.constant(X))
+    expected, of_plain = plain(X, padding_mask=REAL, return_halting=True)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+    np.testing.assert_array_equal(halting.steps, of_plain.steps)
+    np.testing.assert_allclose(halting.remainder, of_plain.remainder, atol=ATOL)
+    assert len(set(np.asarray(halting.steps)[REAL])) > 1
+    assert all(np.asarray(gradient).any() for gradient in gradients[-2:])
+
+
+@pytest.mark.parametrize("mode", ["eager", "graph"])
+@pytest.mark.parametrize("options", [{}, {"go_backwards": True}, {"zero_output_for_mask": True}])
+def test_halting_of_an_rnn_equals_the_formula(options, mode):
+    layer = rnn.built("lstm", return_state=True, **options)
+    order = slice(None, None, -1 if "go_backwards" in options else 1)
+    x, real = rnn.X[:, order], rnn.REAL[:, order]
+    _, _, taken, remainder = rnn.oracle("lstm", layer.cell, x, real)
+
+    def run(**more):
+        return layer(rnn.X, mask=tf.constant(rnn.REAL), training=False, **more)
+
+    run = tf.function(run) if mode == "graph" else run
+    *results, halting = run(return_halting=True)
+    np.testing.assert_array_equal(halting.steps, taken[:, order])
+    np.testing.assert_allclose(halting.remainder, remainder[:, order], atol=ATOL)
+    assert keras.backend.standardize_dtype(halting.steps.dtype) == "int32"
+    for found, expected in zip(results, run(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_stacked_cells_have_a_row_each():
+    cells = [
+        ACTCell(keras.layers.SimpleRNNCell(7), 5, halting_bias=-1.0, name="low"),
+        keras.layers.GRUCell(5),
+        ACTCell(keras.layers.SimpleRNNCell(3), 4, halting_bias=1.0, name="high"),
+    ]
+    layer = ACTRNN(cells, return_sequences=True)
+    inputs = keras.Input((rnn.T, rnn.D))
+    output, halting = layer(inputs, return_halting=True)
+    assert halting.steps.shape == (None, 2, rnn.T)
+    oracles.scramble(layer, seed=1, scale=0.8)
+    output, steps, remainder = keras.Model(inputs, [output, *halting])(rnn.X)
+    np.testing.assert_array_equal(output, layer(rnn.X))
+    low = ACTRNN(cells[0], return_sequences=True)
+    _, alone = low(rnn.X, return_halting=True)
+    np.testing.assert_array_equal(steps[:, 0], alone.steps)
+    np.testing.assert_allclose(remainder[:, 0], alone.remainder, atol=ATOL)
+    assert steps.shape == (rnn.B, 2, rnn.T)
+
+
+def test_a_scope_gets_every_run():
+    layer, found = built(), []
+    with record_halting(lambda of, halting: found.append((of, halting))):
+        layer(X)
+        _, returned = layer(X, return_halting=True)
+    layer(X)
+    assert [of for of, _ in found] == [layer, layer]
+    np.testing.assert_array_equal(found[0][1].steps, returned.steps)
+
+
+ON_JAX = """
+import json, sys
+import jax, numpy as np
+from keras_attn import depth
+from keras_attn.layers import FeedForward, MultiHeadAttention, TransformerBlock
+
+worst, same = 0.0, True
+stored = np.load(sys.argv[1])
+x, real = stored["x"], stored["real"]
+for variant in ("graves", "tensor2tensor", "tensor2tensor_accumulated"):
+    block = TransformerBlock(MultiHeadAttention(2, 3, pattern="causal"), FeedForward(13))
+    layer = depth.ACT(block, 6, variant=variant)
+    layer.build(x.shape)
+    names = [name for name in stored if name.startswith(variant + "/")]
+    layer.set_weights([stored[f"{variant}/{i}"] for i in range(len(names))])
+    plain = layer(x, padding_mask=real)
+    for run in (lambda f: f, jax.jit):
+        output, halting = run(lambda x: layer(x, padding_mask=real, return_halting=True))(x)
+        same &= bool(np.array_equal(halting.steps, stored[f"steps {variant}"]))
+        difference = np.abs(halting.remainder - stored[f"remainder {variant}"]).max()
+        worst = max(worst, float(difference), float(np.abs(output - plain).max()))
+import keras
+layer = depth.ACTRNN(depth.ACTCell(keras.layers.SimpleRNNCell(7), 6), return_sequences=True)
+layer.build(stored["rnn x"].shape)
+layer.set_weights([stored[f"rnn/{i}"] for i in range(5)])
+mask = stored["rnn real"]
+for run in (lambda f: f, jax.jit):
+    output, halting = run(lambda x: layer(x, mask=mask, return_halting=True))(stored["rnn x"])
+    same &= bool(np.array_equal(halting.steps, stored["rnn steps"]))
+    worst = max(worst, float(np.abs(halting.remainder - stored["rnn remainder"]).max()))
+print(json.dumps({"same": same, "worst": worst}))
+"""
+
+
+@pytest.mark.slow
+@needs_jax
+def test_steps_and_remainders_on_jax_equal_the_formula(tmp_path):
+    stored = {"x": X, "real": REAL, "rnn x": rnn.X, "rnn real": rnn.REAL}
+    for variant in VARIANTS:
+        layer = built(variant=variant)
+        for index, weight in enumerate(layer.get_weights()):
+            stored[f"{variant}/{index}"] = weight
+        _, stored[f"steps {variant}"], stored[f"remainder {variant}"], _ = oracle(layer)
+    layer = rnn.built()
+    for index, weight in enumerate(layer.get_weights()[:5]):
+        stored[f"rnn/{index}"] = weight
+    *_, stored["rnn steps"], stored["rnn remainder"] = rnn.oracle(
+        "simple", layer.cell, rnn.X, rnn.REAL
+    )
+    np.savez(tmp_path / "stored.npz", **stored)
+    found = run_on("jax", ON_JAX, str(tmp_path / "stored.npz"))
+    assert found["same"] and found["worst"] < ATOL
