@@ -28,7 +28,7 @@ SECTIONS = (
 # Public names that are no values: base classes, classes that builders fill, and helpers.
 NOT_VALUES = {
     *("patterns.Pattern", "patterns.block_raster_order", "positions.Position"),
-    *("positions.RotaryScaling",),
+    *("positions.RotaryScaling", "depth.Halting"),
     *("memory.Memory", "norms.Norm", "scores.Bias", "scores.KernelScore"),
     *("residuals.Residual", "scores.Score", "scores.ScoreLayer", "feed_forward.PositionMixer"),
     *("models.CausalLanguageModel", "models.Classifier", "models.EncoderDecoder"),

@@ -137,8 +137,13 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
         cell = _RecordedCell(self.cell, [cell for _, cell in self._act_cells], training)
         names = "go_backwards", "unroll", "zero_output_for_mask"
         loop = keras.layers.RNN(cell, True, **{name: getattr(self, name) for name in names})
-        last, outputs, states = loop.inner_loop(sequences, initial_state, mask)
         count = 2 * len(self._act_cells)
+        # On JAX a masked input repeats the first state, which an output of another width is not.
+        first, width = tree.flatten(initial_state)[0], self.cell.output_size
+        first = first if first.shape[-1] == width else ops.zeros((ops.shape(first)[0], width))
+        blank = ops.zeros((ops.shape(first)[0], count), first.dtype)
+        initial_state = [ops.concatenate([first, blank], axis=-1), *initial_state]
+        last, outputs, (_, *states) = loop.inner_loop(sequences, initial_state, mask)
         recorded = outputs[..., -count:]  # (B, T, 2 C)
         if self.go_backwards:
             recorded = ops.flip(recorded, axis=1)
@@ -152,7 +157,7 @@ class ACTRNN(ReplicaLosses, keras.layers.RNN):
 
 
 class _RecordedCell:
-    """A cell whose output has N and R of its `ACTCell`s, two numbers each, at the end."""
+    """A cell whose output, also its first state, ends with N and R of each `ACTCell`."""
 
     def __init__(self, cell, act_cells, training):
         self.cell, self.act_cells, self.training = cell, act_cells, training
@@ -162,7 +167,7 @@ class _RecordedCell:
         return self(inputs, states)
 
     def __call__(self, inputs, states):
-        found = {}
+        found, (_, *states) = {}, states
         with record_halting(lambda cell, halting: found.update({id(cell): halting})):
             output, states = self.cell(inputs, states, training=self.training)
         dtype = at_least_float32(output.dtype)
@@ -171,4 +176,5 @@ class _RecordedCell:
             for cell in self.act_cells
             for column in found[id(cell)]
         ]
-        return ops.concatenate([ops.cast(output, dtype), *columns], axis=-1), states
+        output = ops.concatenate([ops.cast(output, dtype), *columns], axis=-1)
+        return output, [output, *states]

@@ -47,11 +47,17 @@ _record = _Record()
 def record_halting(function):
     """Call `function(layer, halting)` after each run of a layer in this scope.
 
-    It is called in the program that computes the tensors, so that they may become its outputs. A
-    scope inside another one takes the calls.
+    It is called in the program that computes the tensors, so that they may become its outputs.
+    Those of an `ACTCell` are tensors of a loop's body. A scope outside is called before.
     """
     outer = _record.function
-    _record.function = function
+
+    def call(layer, halting):
+        if outer is not None:
+            outer(layer, halting)
+        function(layer, halting)
+
+    _record.function = call
     try:
         yield
     finally:
@@ -59,7 +65,7 @@ def record_halting(function):
 
 
 def give_halting(layer, progress):
-    """Give the steps and remainders of a run, the attributes of `progress`, to the open scope."""
+    """Give the steps and remainders of a run, the attributes of `progress`, to the open scopes."""
     if _record.function is not None:
         _record.function(layer, Halting(ops.cast(progress.steps, "int32"), progress.remainder))
 
@@ -70,17 +76,12 @@ def is_recorded():
 
 
 def call_with_halting(layer, call):
-    """Return what `call()` returns, and the `Halting`s of its runs of `layer`, a list.
-
-    Runs are given to the scope outside, too.
-    """
-    found, outer = [], _record.function
+    """Return what `call()` returns, and the `Halting`s of its runs of `layer`, a list."""
+    found = []
 
     def keep(of, halting):
         if of is layer:
             found.append(halting)
-        if outer is not None:
-            outer(of, halting)
 
     with record_halting(keep):
         return call(), found

@@ -192,7 +192,8 @@ class AdaptiveSpan(LayerValue, Pattern):
 
         Returns:
             A dict of `spans`, a NumPy array with the span z of each head (dynamic: the mean over
-            all queries), and floats `mean` and `max`, over all of them.
+            all queries); floats `mean` and `max`, over all of them; of a dynamic span `queries`,
+            the span of each, (B, N, T); and ints `ramp` and `max_span`.
 
         Raises:
             ValueError: if the layer that holds the pattern was not called before.
@@ -204,7 +205,10 @@ class AdaptiveSpan(LayerValue, Pattern):
         spans = self._dynamic_spans(inputs) if self.dynamic else self._static_spans()
         spans = ops.convert_to_numpy(spans)
         summary = {"mean": float(spans.mean()), "max": float(spans.max())}
-        return {"spans": spans.mean(axis=(0, 2, 3)), **summary}
+        if self.dynamic:
+            summary["queries"] = spans[..., 0]
+        sizes_of_mask = {"ramp": self.ramp, "max_span": self.max_span}
+        return {"spans": spans.mean(axis=(0, 2, 3)), **summary, **sizes_of_mask}
 
     def _spans(self, inputs):
         """Return z (1, N, 1, 1), or (B, N, T, 1) if each query has its own."""

@@ -2,10 +2,10 @@
 
 from keras_attn.viz.attention_maps import check_tokens, choose_head, maps_of
 from keras_attn.viz.figure import new_figure
-from keras_attn.viz.fonts import families_for, shown
+from keras_attn.viz.fonts import families_for, shown, write_names
 
-# Inches of a token, of the smallest and the largest panel, and most names on an axis.
-TOKEN, SMALLEST, LARGEST, MOST_NAMES = 0.19, 1.5, 9.0, 96
+# Inches of a token, of the smallest and the largest panel.
+TOKEN, SMALLEST, LARGEST = 0.19, 1.5, 9.0
 
 
 def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, row=0):
@@ -68,17 +68,8 @@ def plot_attention(scores, tokens, key_tokens=None, *, layers=None, head=None, r
             of_layer = title if column == 0 else ""
             axes.set_title("\n".join(x for x in (of_layer, name) if x), size=8, loc="left")
             is_lowest = all(len(below) <= column for below in list(panels.values())[line + 1 :])
-            _name(axes.xaxis, key_tokens if is_lowest else [], families, rotation=rotation)
-            _name(axes.yaxis, tokens if column == 0 else [], families)
+            write_names(axes.xaxis, key_tokens if is_lowest else [], families, rotation=rotation)
+            write_names(axes.yaxis, tokens if column == 0 else [], families)
     grid[-1][0].set(xlabel="key", ylabel="query")
     figure.colorbar(image, ax=grid, label="weight", fraction=0.03, aspect=30)
     return figure
-
-
-def _name(axis, names, families, **style):
-    """Write names beside an axis, of many every second, third, ... one."""
-    step = -(-len(names) // MOST_NAMES) or 1
-    places = range(0, len(names), step)
-    axis.set_ticks(list(places), [shown(names[place]) for place in places])
-    for label in axis.get_ticklabels():
-        label.set(family=families, size=8, parse_math=False, **style)

@@ -17,26 +17,36 @@ def maps_of(scores, layers=None, row=0):
             all.
         row: int. Row of the batch; None for all.
     """
-    by_path = scores if isinstance(scores, dict) else {"": scores}
+    runs = runs_by_title(scores, layers, "scores")
+    return {title: _of_row(np.asarray(run), row) for title, run in runs.items()}
+
+
+def runs_by_title(found, layers, name):
+    """Return what was captured of each run of the chosen layers by title, as `maps_of` does.
+
+    `name` is that of the argument, `found`, in errors.
+    """
+    by_path = found if isinstance(found, dict) else {"": found}
     if layers is not None:
         check_that(isinstance(layers, str), "None or the end of a path, a string", layers=layers)
         ends = layers, f"*/{layers}"
         chosen = [p for p in by_path if any(fnmatch.fnmatchcase(p, end) for end in ends)]
         known = ", ".join(by_path) or "nothing"
-        check_that(chosen, f"the end of a path of `scores`, which has {known}", layers=layers)
+        check_that(chosen, f"the end of a path of `{name}`, which has {known}", layers=layers)
         by_path = {path: by_path[path] for path in chosen}
-    found = {}
+    by_title = {}
     for path, runs in by_path.items():
         runs = runs if isinstance(runs, list) else [runs]
         for number, run in enumerate(runs):
             step = f"step {number + 1}" if len(runs) > 1 else ""
-            found[", ".join(x for x in (path, step) if x)] = _of_row(np.asarray(run), row)
-    if not found:
+            by_title[", ".join(x for x in (path, step) if x)] = run
+    if not by_title:
+        context = {"scores": "capture_attention", "halting": "capture_halting"}[name]
         raise ValueError(
-            "`scores` must hold at least one layer: call the model inside `capture_attention`. "
-            f"Received: scores={scores!r}."
+            f"`{name}` must hold at least one layer: call the model inside `{context}`. "
+            f"Received: {name}={found!r}."
         )
-    return found
+    return by_title
 
 
 def _of_row(array, row):
@@ -47,15 +57,20 @@ def _of_row(array, row):
             f"Received: scores of shape {array.shape}."
         )
     if array.ndim == 4 and row is not None:
-        is_row = _is_integer(row) and 0 <= row < len(array)
-        check_that(is_row, f"a row of the batch, below {len(array)}", row=row)
-        array = array[row]
+        array = row_of(array, row)
     if not array.size or not np.isfinite(array).all():
         raise ValueError(
             "`scores` must be finite numbers, of one token at least. "
             f"Received: scores of shape {array.shape}, {np.isnan(array).sum()} of them NaN."
         )
     return array[None] if array.ndim == 2 else array
+
+
+def row_of(array, row):
+    """Return one row of a batch."""
+    is_row = _is_integer(row) and 0 <= row < len(array)
+    check_that(is_row, f"a row of the batch, below {len(array)}", row=row)
+    return array[row]
 
 
 def check_tokens(maps, tokens, key_tokens=None):

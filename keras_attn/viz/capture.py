@@ -2,19 +2,14 @@
 
 import contextlib
 import functools
-import itertools
 import math
 
-import keras
-import numpy as np
-
 from keras_attn.attention import captures
-from keras_attn.backend.host_calls import call_on_host, wait_for_host_calls
-from keras_attn.compat.keras_layers import flatten_layers
+from keras_attn.backend.host_calls import call_on_host
 from keras_attn.layers import MultiHeadAttention
-from keras_attn.layers.layer_paths import layers_by_path
 from keras_attn.ops.checks import check_sizes
 from keras_attn.ops.shapes import size, sizes
+from keras_attn.viz.recorder import Recorder, paths_of
 
 
 @contextlib.contextmanager
@@ -70,23 +65,19 @@ def capture_attention(model, max_bytes=2**30):
     captures.thread.record = functools.partial(recorder.record, outer)
     try:
         with recorder.in_predict(model):
-            yield recorder.scores
+            yield recorder.found
     finally:
         captures.thread.record = outer
-        wait_for_host_calls()
-        recorder.is_open = False
+        recorder.close()
 
 
-class _Recorder:
+class _Recorder(Recorder):
     """The scores of a scope, and what is left of its bytes."""
 
     def __init__(self, model, max_bytes):
-        self.paths = _attention_paths(model)
+        message = "an attention layer of `keras_attn.layers`"
+        super().__init__(paths_of(model, MultiHeadAttention, message))
         self.max_bytes, self.num_bytes = max_bytes, 0
-        self.scores, self.error, self.is_open = {}, None, True
-        # Runs by path, each with the number of its place in the program. A graph runs what shares
-        # no tensor in any order, and the body of a loop many times.
-        self.runs, self.places = {}, itertools.count(1)
 
     def record(self, outer, layer, inputs, compute):
         """Keep the scores of a layer's call; pass the call on to the scope outside, if any."""
@@ -116,85 +107,4 @@ class _Recorder:
         if self.is_open:
             self.check(path, scores.itemsize, scores.shape)  # a graph may be ahead of its calls
             self.num_bytes += scores.nbytes
-            runs = self.runs.setdefault(path, [])
-            runs.append((place, scores))
-            runs.sort(key=lambda run: run[0])
-            self.scores[path] = _as_entry([scores for _, scores in runs])
-
-    @contextlib.contextmanager
-    def in_predict(self, model):
-        """Let `predict` of a model compile a function that hands scores over."""
-        if not isinstance(model, keras.Model):
-            yield
-            return
-        before = model.predict_function
-        model.make_predict_function(force=True)
-        model.predict_function = functools.partial(self._run_batch, model.predict_function)
-        try:
-            yield
-        finally:
-            model.predict_function = before
-
-    def _run_batch(self, function, *arguments):
-        """Run a batch of `predict`, and add the rows of its scores to those before."""
-        earlier = dict(self.scores)
-        self.scores.clear()
-        self.runs.clear()
-        try:
-            outputs = function(*arguments)
-            wait_for_host_calls()
-        except Exception:
-            if self.error is None:
-                raise
-            raise self.error from None  # without the trace of the graph around it
-        in_order = sorted(self.runs, key=lambda path: self.runs[path][0][0])
-        joined = _join_rows(earlier, {path: self.scores[path] for path in in_order})
-        self.scores.clear()
-        self.scores |= joined
-        self.runs = {path: [(0, x) for x in _as_list(runs)] for path, runs in joined.items()}
-        return outputs
-
-
-def _attention_paths(model):
-    """Return the path of each attention layer of a model, by the layer's id."""
-    found = {}
-    if isinstance(model, keras.layers.Layer):
-        parts = [("/".join(path) or layer.name, layer) for path, layer in layers_by_path(model)]
-        hidden = [(layer.path, layer) for layer in flatten_layers(model)]  # in private attributes
-        for path, layer in [*parts, *hidden]:
-            if isinstance(layer, MultiHeadAttention):
-                found.setdefault(id(layer), path)
-    if not found:
-        raise ValueError(
-            "`model` must hold an attention layer of `keras_attn.layers`; a model that makes its "
-            f"layers when it is built must be built. Received: model={model!r}."
-        )
-    return found
-
-
-def _join_rows(earlier, later):
-    """Return the scores by path with the rows of an earlier batch before those of a later one."""
-    if not earlier:
-        return later
-    joined = {}
-    for path in {**earlier, **later}:
-        batches = [_as_list(scores[path]) for scores in (earlier, later) if path in scores]
-        count = max(len(runs) for runs in batches)
-        runs = zip(*(_with_blanks(runs, count) for runs in batches), strict=True)
-        joined[path] = _as_entry([np.concatenate(rows) for rows in runs])
-    return joined
-
-
-def _with_blanks(runs, count):
-    """Return `count` runs, of which those after the given ones are zeros."""
-    return [*runs, *(np.zeros_like(runs[0]) for _ in range(count - len(runs)))]
-
-
-def _as_list(runs):
-    """Return the scores of all runs of a layer as a list."""
-    return [] if runs is None else runs if isinstance(runs, list) else [runs]
-
-
-def _as_entry(runs):
-    """Return the scores of one run, or the list of several."""
-    return runs[0] if len(runs) == 1 else runs
+            super().keep(path, place, scores)

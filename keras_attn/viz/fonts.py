@@ -1,9 +1,10 @@
-"""Fonts that have the characters of any script."""
+"""Names of tokens beside an axis, in fonts that have the characters of any script."""
 
 import functools
 import unicodedata
 import warnings
 
+MOST_NAMES = 96  # on one axis
 DEFAULT_FAMILY = "DejaVu Sans"  # which Matplotlib brings with it
 
 
@@ -54,3 +55,12 @@ def _characters(file):
 def shown(token):
     """Return a token as a label shows it, with visible spaces."""
     return token.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "␣") or "∅"
+
+
+def write_names(axis, names, families, **style):
+    """Write names beside an axis, of many every second, third, ... one."""
+    step = -(-len(names) // MOST_NAMES) or 1
+    places = range(0, len(names), step)
+    axis.set_ticks(list(places), [shown(names[place]) for place in places])
+    for label in axis.get_ticklabels():
+        label.set(family=families, size=8, parse_math=False, **style)

@@ -288,7 +288,8 @@ def test_no_key_no_attention(case):
 def test_span_summary():
     found = built([0.0, 0.5, 0.25]).span_summary()
     np.testing.assert_allclose(found["spans"], [0, 12, 6])
-    assert (found["mean"], found["max"]) == (6.0, 12.0)
+    assert (found["mean"], found["max"]) == (6.0, 12.0) and "queries" not in found
+    assert (found["ramp"], found["max_span"]) == (RAMP, MAX_SPAN)
     pattern, inputs = built(dynamic=True), oracles.random(B, 7, D)
     spans = spans_of(pattern, inputs)
     found = pattern.span_summary(inputs)
@@ -296,6 +297,7 @@ def test_span_summary():
     np.testing.assert_allclose(
         [found["mean"], found["max"]], [spans.mean(), spans.max()], rtol=1e-5
     )
+    np.testing.assert_allclose(found["queries"], np.reshape(spans, (B, -1, 7)), rtol=1e-5)
 
 
 def test_the_soft_mask_is_float32():
