@@ -10,6 +10,8 @@ from keras import ops
 from keras_attn import registry
 from keras_attn.attention.segments import check_segments
 from keras_attn.backend.replicas import refuse_model_parallel, whole_values
+from keras_attn.depth import ACT
+from keras_attn.depth.halting_record import record_halting
 from keras_attn.models.fingerprint import Fingerprint
 from keras_attn.ops.atomic_files import atomic_file
 
@@ -105,6 +107,36 @@ class Model(keras.Model):
                 f"Received: {name}={x!r}."
             )
         return ops.convert_to_tensor(x, self.input[name].dtype if name in self.input else None)
+
+    @property
+    def halting_depths(self):
+        """The parts that are an `ACT`, a dict by name: encoder, decoder, or depth."""
+        parts = {name: getattr(self, name, None) for name in ("encoder", "decoder", "depth")}
+        return {name: part for name, part in parts.items() if isinstance(part, ACT)}
+
+    def halting(self, inputs):
+        """Return the steps and remainders of each token, of a model whose depth is an `ACT`.
+
+        Returns:
+            A dict of a `keras_attn.depth.Halting` (B, T) for each of `halting_depths`.
+
+        Raises:
+            ValueError: if the model has no such depth.
+        """
+        names, found = {id(part): name for name, part in self.halting_depths.items()}, {}
+        if not names:
+            raise ValueError(
+                "`halting` needs a model whose encoder, decoder or depth is an `ACT`. "
+                f"Received: {type(self).__name__} {self.name!r}."
+            )
+
+        def keep(layer, halting):
+            if id(layer) in names:
+                found[names[id(layer)]] = halting
+
+        with record_halting(keep):
+            self(inputs)
+        return found
 
     def make_train_function(self, force=False):
         # Variables made inside the first step would make TensorFlow trace the step twice.

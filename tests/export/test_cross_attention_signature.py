@@ -159,7 +159,7 @@ def test_a_model_without_cross_attention_weights_lacks_the_signature():
 
     own = export.Translator(UserModel(), python.tokenizer, max_length=3)
     assert set(own.signatures) == {"serving_default", "ids"}
-    assert set(python.signatures) == {"serving_default", "ids", "attention"}
+    assert set(python.signatures) == {"serving_default", "ids", "attention", "halting"}
     del UserModel.max_source_length
     with pytest.raises(ValueError, match="UserModel without max_source_length"):
         export.Translator(UserModel(), python.tokenizer, max_length=3)

@@ -120,6 +120,15 @@ def saved_model(
 
         generate: images (int32, [B, H', W', C]), seed (int32, []) -> images, score
 
+    Encoder-decoder, causal model, classifier of texts or ids, or masked language model whose depth
+    is an `ACT`, beside its own:
+
+        halting: text (string, [B]), or ids and lengths -> tokens (string, [B, T]), lengths,
+            steps (int32, [B, T]), remainders (float32, [B, T])
+
+    It has tokens and lengths for a text only. That of an encoder-decoder also has the outputs of
+    the default signature, and source_tokens, source_lengths, source_steps and source_remainders.
+
     Batch and length are dynamic. Without a tokenizer the default signature is `ids`, `score` reads
     ids and lengths, and a model with a memory has no `tokenize` and `detokenize`. The default is
     `step` with a memory, `logits` of a masked language model, `classify` of a classifier and

@@ -4,6 +4,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export.checks import check_padding
+from keras_attn.export.signatures.halting import halting_function, token_halting
 from keras_attn.export.signatures.model_functions import ModelFunctions, mask_ids, of_ids
 
 
@@ -50,10 +51,17 @@ class ClassPredictor(ModelFunctions):
         if model.image_shape is None:
             pad_id = check_padding(model)
             self.classify = of_ids()(classify_ids)
+            halting = halting_function(model)
+            if halting is not None:
+                self._halting = lambda *ids: token_halting(halting, *ids, pad_id)
+                self.halting = of_ids()(
+                    lambda token_ids, lengths: self._halting(token_ids, lengths)
+                )
         else:
             images = [tf.TensorSpec([None, *model.image_shape], tf.float32, "images")]
             self.classify = tf.function(classify, images, autograph=False)
 
     @property
     def signatures(self):
-        return {self.kind: self.classify, "serving_default": self.classify}
+        own = {self.kind: self.classify, "serving_default": self.classify}
+        return {**own, **self.halting_signatures}

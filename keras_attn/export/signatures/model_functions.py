@@ -18,8 +18,11 @@ def of_ids(ids="token_ids", lengths="lengths"):
 class ModelFunctions(tf.Module):
     """Functions of a model as a module that can be saved.
 
-    A subclass defines `signatures`.
+    A subclass defines `signatures`. An instance has the function `halting` if its model has an
+    `ACT`: a method without one would be traced, too, when the module is saved.
     """
+
+    halting = None
 
     def __init__(self, *models):
         super().__init__()
@@ -30,6 +33,11 @@ class ModelFunctions(tf.Module):
     def signatures(self):
         """The functions of an export, a dict by signature name with a "serving_default"."""
         raise NotImplementedError(f"{type(self).__name__} must define `signatures`.")
+
+    @property
+    def halting_signatures(self):
+        """The signature of the steps of each token, a dict that is empty without an `ACT`."""
+        return {} if self.halting is None else {"halting": self.halting}
 
 
 def length_mask(rows, lengths):

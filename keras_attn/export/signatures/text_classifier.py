@@ -51,12 +51,15 @@ class TextClassifier(ClassPredictor):
         self._max_length = min(max_length, model.max_length or max_length)
         self._pad_id = check_padding(model)
         self._reads_segments = "segment_ids" in model.input
+        if self.halting is not None:
+            self.halting = of_text(self._halting_of_text)
 
     @property
     def signatures(self):
         """The functions by name: of a text, which is the default, of a pair, and of ids."""
         own = {self.kind: self.text, f"{self.kind}_pair": self.pair}
-        return {**own, "ids": self.classify, "serving_default": self.text}
+        own |= {"ids": self.classify, "serving_default": self.text}
+        return {**own, **self.halting_signatures}
 
     @of_text
     def text(self, text):
@@ -67,6 +70,12 @@ class TextClassifier(ClassPredictor):
     def pair(self, text, second_text):
         """Map pairs, two strings [B], to the outputs of `text`."""
         return self._outputs(*self.tokenizer.encode_pair(text, second_text, self._max_length))
+
+    def _halting_of_text(self, text):
+        """Map strings [B] to `tokens`, `steps` and `remainders` [B, T], and `lengths` [B]."""
+        token_ids, lengths = self.tokenizer.encode(text, self._max_length)
+        tokens = {"tokens": self.tokenizer.tokens(token_ids), "lengths": lengths}
+        return {**tokens, **self._halting(token_ids, lengths)}
 
     def _outputs(self, token_ids, lengths, segment_ids=None):
         inputs = {"token_ids": mask_ids(token_ids, lengths, self._pad_id)}

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from keras_attn.export.checks import check_lengths, check_vocabularies
 from keras_attn.export.signatures.compiled_decoding import decoding_function
+from keras_attn.export.signatures.halting import halting_function, token_halting
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
@@ -70,10 +71,14 @@ class TokenGenerator(ModelFunctions):
         self._pad_id = getattr(model, "pad_id", 0) or 0
         self._max_prompt_length = max_prompt_length
         self._max_scored_length = max_scored_length
+        self._halting = halting_function(model)
+        if self._halting is not None:
+            self.halting = of_ids()(self._halting_of_ids)
 
     @property
     def signatures(self):
-        return {"ids": self.ids, "score": self.score_ids, "serving_default": self.ids}
+        own = {"ids": self.ids, "score": self.score_ids, "serving_default": self.ids}
+        return {**own, **self.halting_signatures}
 
     @of_ids()
     def ids(self, token_ids, lengths):
@@ -93,6 +98,11 @@ class TokenGenerator(ModelFunctions):
         longer than prompt and continuation together, the first tokens are scored.
         """
         return self._log_probability(token_ids, lengths)
+
+    def _halting_of_ids(self, token_ids, lengths):
+        """Map ids [B, T] with `lengths` [B] to `steps` and `remainders` [B, T]."""
+        token_ids = token_ids[:, : self._max_scored_length]
+        return token_halting(self._halting, token_ids, lengths, self._pad_id)
 
     def _continue(self, token_ids, lengths):
         """Return the prompts that the model reads, their lengths, the new ids and the score."""
@@ -170,10 +180,13 @@ class TextGenerator(TokenGenerator):
         check_vocabularies(model, tokenizer)
         self.tokenizer, self._pad_id = tokenizer, tokenizer.fill_id
         self._unify_ends = lambda ids: unify_ends(ids, ends, tokenizer.eos_id)
+        if self._halting is not None:
+            self.halting = of_text(self._halting_of_text)
 
     @property
     def signatures(self):
-        return {"ids": self.ids, "score": self.score, "serving_default": self.text}
+        own = {"ids": self.ids, "score": self.score, "serving_default": self.text}
+        return {**own, **self.halting_signatures}
 
     @of_text
     def text(self, text):
@@ -191,6 +204,14 @@ class TextGenerator(TokenGenerator):
     def score(self, text):
         """Map strings [B] to `log_probability` and `num_tokens` [B], as `score_ids` does."""
         return self._log_probability(*self._encode(text))
+
+    def _halting_of_text(self, text):
+        """Map strings [B] to `tokens`, `steps` and `remainders` [B, T], and `lengths` [B]."""
+        token_ids, lengths = self._encode(text)
+        token_ids = mask_ids(token_ids, lengths, self._pad_id)[:, : self._max_scored_length]
+        lengths = tf.minimum(lengths, tf.shape(token_ids)[1])
+        tokens = {"tokens": self.tokenizer.tokens(token_ids), "lengths": lengths}
+        return {**tokens, **self._halting_of_ids(token_ids, lengths)}
 
     def _encode(self, text):
         """Return ids and lengths, without the end token: the model continues the text."""

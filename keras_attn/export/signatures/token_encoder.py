@@ -4,6 +4,7 @@ import keras
 import tensorflow as tf
 
 from keras_attn.export.checks import check_padding
+from keras_attn.export.signatures.halting import halting_function, token_halting
 from keras_attn.export.signatures.model_functions import ModelFunctions, mask_ids, of_ids
 
 
@@ -34,10 +35,16 @@ class TokenEncoder(ModelFunctions):
         pad_id = check_padding(model)
         self._features = lambda *ids: features({**absent, "token_ids": mask_ids(*ids, pad_id)})
         self._logits = lambda *ids: model({"token_ids": mask_ids(*ids, pad_id)})
+        halting = halting_function(model)
+        if halting is not None:
+            self.halting = of_ids()(
+                lambda token_ids, lengths: token_halting(halting, token_ids, lengths, pad_id)
+            )
 
     @property
     def signatures(self):
-        return {"encode": self.encode, "logits": self.logits, "serving_default": self.logits}
+        own = {"encode": self.encode, "logits": self.logits, "serving_default": self.logits}
+        return {**own, **self.halting_signatures}
 
     @of_ids()
     def encode(self, token_ids, lengths):

@@ -1,13 +1,17 @@
 """Signatures of encoder-decoders: source ids or texts to generated ids or texts."""
 
+import functools
+
 import tensorflow as tf
 
 from keras_attn.export.checks import check_lengths, check_vocabularies
 from keras_attn.export.signatures.compiled_decoding import decoding_function
+from keras_attn.export.signatures.halting import halting_function, halting_outputs
 from keras_attn.export.signatures.model_functions import (
     ModelFunctions,
     blank_rows,
     ends_of,
+    length_mask,
     mask_ids,
     of_ids,
     of_text,
@@ -66,10 +70,13 @@ class IdTranslator(ModelFunctions):
         self._decode = decoding_function(model, strategy, self.buckets, **options)
         self._max_source_length = max_source_length
         self._pad_id = getattr(model, "pad_id", 0) or 0
+        self._ends, self._halting = ends, halting_function(model)
+        if self._halting is not None:
+            self.halting = of_ids("source_ids", "source_lengths")(self._halting_of_ids)
 
     @property
     def signatures(self):
-        return {"ids": self.ids, "serving_default": self.ids}
+        return {"ids": self.ids, "serving_default": self.ids, **self.halting_signatures}
 
     @of_ids("source_ids", "source_lengths")
     def ids(self, source_ids, source_lengths):
@@ -83,6 +90,32 @@ class IdTranslator(ModelFunctions):
         outputs = self._decode(source_ids, source_lengths)
         ids, score = blank_rows(source_lengths < 1, *outputs, self._pad_id)
         return {"ids": ids, "score": score}
+
+    def _halting_of_ids(self, source_ids, source_lengths):
+        """Map the inputs of `ids` to its outputs, and the steps and remainders of both sides.
+
+        `source_steps` and `source_remainders` [B, S] are those of the encoder. `steps` and
+        `remainders` [B, L] are those by which the decoder writes each of `ids`, 0 after the end. A
+        side without an `ACT` has none.
+        """
+        outputs = self.ids(source_ids, source_lengths)
+        _, is_valid = _until_end(outputs["ids"], source_lengths, self._ends)
+        source_ids = source_ids[:, : self._max_source_length]
+        found = self._sides_halting(source_ids, source_lengths, outputs["ids"], is_valid)
+        return {**outputs, **found}
+
+    def _sides_halting(self, source_ids, source_lengths, ids, is_valid):
+        """Return the steps and remainders of the model's sides, for generated ids (B, L)."""
+        inputs = {
+            "source_ids": mask_ids(source_ids, source_lengths, self._pad_id),
+            "target_ids": _read_before(ids, self._bos_id),
+        }
+        sides, found = self._halting(inputs), {}
+        masks = {"encoder": length_mask(source_ids, source_lengths), "decoder": is_valid}
+        for name, halting in sides.items():
+            prefix = "source_" if name == "encoder" else ""
+            found |= halting_outputs(halting, masks[name], prefix)
+        return found
 
 
 class Translator(IdTranslator):
@@ -135,10 +168,12 @@ class Translator(IdTranslator):
         self._source_tokenizer = tokenizer.for_sources()
         self._unify_ends = lambda ids: unify_ends(ids, ends, tokenizer.eos_id)
         self._cross_attention = getattr(model, "cross_attention", None)
+        if self._halting is not None:
+            self.halting = of_text(self._halting_of_text)
 
     @property
     def signatures(self):
-        signatures = {"ids": self.ids, "serving_default": self.text}
+        signatures = {"ids": self.ids, "serving_default": self.text, **self.halting_signatures}
         if self._cross_attention is not None:  # a model of the user's own may lack it
             signatures["attention"] = self.attention
         return signatures
@@ -158,26 +193,40 @@ class Translator(IdTranslator):
         `cross_attention`, float32 [B, L, N, T, S], has N heads of each of L layers: the row of a
         valid token sums to 1, any other row is 0. An empty text has no tokens.
         """
+        outputs, source_ids, ids, is_valid = self._translate_to_tokens(text)
+        weights = self._cross_attention(
+            {"source_ids": source_ids, "target_ids": _read_before(ids, self._bos_id)},
+            tf.sequence_mask(outputs["source_lengths"], tf.shape(source_ids)[1]),
+        )
+        weights = tf.where(is_valid[:, None, None, :, None], weights, 0.0)
+        return {**outputs, "cross_attention": weights}
+
+    def _halting_of_text(self, text):
+        """Map strings [B] to the outputs of `attention` but for the weights, and the steps.
+
+        `source_steps` and `source_remainders` [B, S] are those of the encoder. `steps` and
+        `remainders` [B, T] are those by which the decoder writes each of `tokens`. A side without
+        an `ACT` has none.
+        """
+        outputs, source_ids, ids, is_valid = self._translate_to_tokens(text)
+        lengths = outputs["source_lengths"]
+        return {**outputs, **self._sides_halting(source_ids, lengths, ids, is_valid)}
+
+    def _translate_to_tokens(self, text):
+        """Return the outputs of a translation by tokens, source ids, ids, and their mask."""
         source_ids, source_lengths, ids, score = self._translate(text)
-        ended = tf.cumsum(tf.cast(ids == self.tokenizer.eos_id, tf.int32), axis=1, exclusive=True)
-        is_valid = (ended == 0) & (source_lengths[:, None] > 0)
-        lengths = tf.math.count_nonzero(is_valid, axis=1, dtype=tf.int32)
+        lengths, is_valid = _until_end(ids, source_lengths, [self.tokenizer.eos_id])
         longest = tf.reduce_max(tf.concat([lengths, [0]], axis=0))  # 0 for an empty batch
         ids, is_valid = ids[:, :longest], is_valid[:, :longest]
-        read = tf.concat([tf.fill([tf.shape(ids)[0], 1], self._bos_id), ids], axis=1)
-        weights = self._cross_attention(
-            {"source_ids": source_ids, "target_ids": read[:, :longest]},
-            tf.sequence_mask(source_lengths, tf.shape(source_ids)[1]),
-        )
-        return {
+        outputs = {
             "translation": self.tokenizer.decode(ids),
             "score": score,
             "source_tokens": self._source_tokenizer.tokens(source_ids),
             "source_lengths": source_lengths,
             "tokens": self.tokenizer.tokens(ids),
             "lengths": lengths,
-            "cross_attention": tf.where(is_valid[:, None, None, :, None], weights, 0.0),
         }
+        return outputs, source_ids, ids, is_valid
 
     def translate(self, texts, batch_size=64):
         """Translate Python strings to (translations, scores), lists in the order of `texts`.
@@ -203,3 +252,17 @@ class Translator(IdTranslator):
         ids, score = blank_rows(is_empty, *outputs, self._pad_id)
         source_ids = tf.where(is_empty[:, None], self._pad_id, source_ids)
         return source_ids, tf.where(is_empty, 0, lengths), self._unify_ends(ids), score
+
+
+def _until_end(ids, source_lengths, ends):
+    """Return the lengths (B,) of generated ids with their end token, and their mask (B, L)."""
+    is_end = functools.reduce(tf.logical_or, [ids == token for token in ends])
+    ended = tf.cumsum(tf.cast(is_end, tf.int32), axis=1, exclusive=True)
+    is_valid = (ended == 0) & (source_lengths[:, None] > 0)
+    return tf.math.count_nonzero(is_valid, axis=1, dtype=tf.int32), is_valid
+
+
+def _read_before(ids, bos_id):
+    """Return what the decoder reads when it writes each of `ids` (B, L)."""
+    read = tf.concat([tf.fill([tf.shape(ids)[0], 1], bos_id), ids], axis=1)
+    return read[:, : tf.shape(ids)[1]]
