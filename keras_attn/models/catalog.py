@@ -130,6 +130,19 @@ PRESETS = {
     "universal_transformer_small": _preset(universal_transformer, 37000, 6, 8, 512, 2048, 0.1),
     "universal_transformer_base": _preset(universal_transformer, 37000, 6, 16, 1024, 4096, 0.3),
     "universal_transformer_big": _preset(universal_transformer, 37000, 6, 16, 2048, 8192, 0.3),
+    # With adaptive computation time, of at most twice as many steps as a transformer has layers.
+    "adaptive_universal_transformer_tiny": _preset(
+        universal_transformer, 8000, 4, 4, 128, 512, 0.1, depth="act"
+    ),
+    "adaptive_universal_transformer_small": _preset(
+        universal_transformer, 37000, 12, 8, 512, 2048, 0.1, depth="act"
+    ),
+    "adaptive_universal_transformer_tall": _preset(
+        universal_transformer, 37000, 24, 8, 512, 2048, 0.1, depth="act"
+    ),
+    "adaptive_universal_transformer_base": _preset(
+        universal_transformer, 37000, 12, 16, 1024, 4096, 0.3, depth="act"
+    ),
     # Parisotto et al. 2019, table 1, whose numbers of parameters have one solution, with states of
     # 256 numbers.
     "gtrxl": _preset(

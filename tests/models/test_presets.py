@@ -111,7 +111,8 @@ def expected_shapes(build, s):
     if build.__name__ == "super_resolution_transformer":
         return table + s["num_encoder_layers"] * block(n, d, f) + s[L] * block(n, d, f, cross=True)
     if build.__name__ == "universal_transformer":
-        return table + block(n, d, f) + block(n, d, f, cross=True)
+        halting = [(d, 1), (1,)] if s.get("depth") == "act" else []
+        return table + block(n, d, f) + block(n, d, f, cross=True) + 2 * halting
     if build.__name__ == "gpt":
         return table + [(s[P], d)] + layers + norm(d)
     if build.__name__ == "deep_char_transformer":
