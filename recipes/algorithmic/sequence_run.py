@@ -1,7 +1,6 @@
 """Run of an encoder-decoder that copies, reverses or adds, and its ACT steps."""
 
 import numpy as np
-from keras import ops
 
 from keras_attn import losses, metrics, text
 
@@ -80,33 +79,10 @@ def _means(steps, real):
     }
 
 
-def steps_of(act, hidden_states):
-    """Return the number of steps N of each position, from the states after each step.
-
-        N = min(M, min{n: h^1 + ... + h^n >= 1 - epsilon}),   h^n = sigmoid(w s^n + b)
-
-    An `ACT` of Graves' variant returns its M states (B, T, D); N is an int array (B, T).
-    """
-    probabilities = [np.asarray(act.halting_unit(state))[..., 0] for state in hidden_states]
-    reached = np.cumsum(probabilities, axis=0)[:-1] >= 1 - act.epsilon  # (M - 1, B, T)
-    return act.max_steps - np.sum(reached, axis=0)
-
-
 def steps_by_position(model, inputs):
-    """Return N of each position of the source (B, S) and of the right target (B, T), with padding.
+    """Return N of each position of the source (B, S) and of the right target (B, T).
 
-    The encoder and the decoder of the model are `ACT`.
+    The encoder and the decoder of the model are `ACT`; padding takes no step.
     """
-    source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
-    masks = [ops.not_equal(ids, 0) for ids in (source_ids, target_ids)]
-    context, source_states = model.encoder(
-        model.embedding(source_ids), padding_mask=masks[0], return_hidden_states=True
-    )
-    _, target_states = model.decoder(
-        model.embedding(target_ids),
-        context,
-        padding_mask=masks[1],
-        context_padding_mask=masks[0],
-        return_hidden_states=True,
-    )
-    return steps_of(model.encoder, source_states), steps_of(model.decoder, target_states)
+    found = model.halting(inputs)
+    return [np.asarray(found[name].steps) for name in ("encoder", "decoder")]

@@ -34,22 +34,22 @@ def build(options, vocabulary_size):
     return model
 
 
-def head_spans(model, ids, context):
-    """Return the mean span of each head of an `adaptive_span_transformer`, layer by layer.
+def span_summaries(model, ids, context):
+    """Return the `span_summary` of each layer of an `adaptive_span_transformer`.
 
     A dynamic span is a function of the query: it is measured where the model reads the ids (n,), in
     segments of `context` tokens.
     """
     patterns = _span_patterns(model)
     if not patterns[0].dynamic:
-        return [pattern.span_summary()["spans"] for pattern in patterns]
+        return [pattern.span_summary() for pattern in patterns]
     state = model.initial_memory(1)
     for start in range(0, min(len(ids), patterns[0].max_span), context):
         outputs = model({"token_ids": ids[None, start : start + context], **state})
         state = {name: outputs[name] for name in state}
     # The memory holds the inputs of each block, from which it makes its queries.
     inputs = state["memory"][:, :, -int(state["memory_length"][0]) :]
-    return [p.span_summary(inputs[:, layer])["spans"] for layer, p in enumerate(patterns)]
+    return [pattern.span_summary(inputs[:, layer]) for layer, pattern in enumerate(patterns)]
 
 
 def _span_patterns(model):

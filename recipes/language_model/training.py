@@ -1,21 +1,25 @@
 """One run of the recipe: data, model, training, evaluation, export and card."""
 
+import math
 import time
 
 import keras
 import numpy as np
 
-from keras_attn import generation, losses, metrics
+from keras_attn import generation, losses, metrics, viz
 from keras_attn.memory import StatefulSegments
 
 from ..epoch_dataset import EpochDataset
 from ..optimizer import JIT_COMPILE, adam
+from ..plots import save
 from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
 from ..text.data import read_text, text_identity
 from ..text.segments import StridedWindows, make_segments, make_validation
-from .architectures import build, head_spans, with_memory
+from .architectures import build, span_summaries, with_memory
+
+MOST_DRAWN = 80  # tokens in the picture of dynamic spans
 
 
 def run(options, started):
@@ -125,13 +129,27 @@ class LanguageModelRun(TrainingRun):
         return generation.Sample(self.options.temperature, seed=self.options.seed)
 
     def _spans(self):
-        """Return the learned spans of a model with adaptive spans."""
+        """Return the learned spans of a model with adaptive spans, and draw them."""
         if self.options.model != "adaptive_span_transformer":
             return {}
-        spans = head_spans(self.model, self.corpus.ids["test"], self.options.context)
-        spans = [[round(float(span), 1) for span in layer] for layer in spans]
+        ids = self.corpus.ids["test"]
+        found = span_summaries(self.model, ids, self.options.context)
+        self._draw_spans(found, ids)
+        spans = [[round(float(span), 1) for span in layer["spans"]] for layer in found]
         summary = {"mean": float(np.mean(spans)), "max": float(np.max(spans)), "by_layer": spans}
         return {"spans": summary}
+
+    def _draw_spans(self, found, ids):
+        """Write `spans.png`; dynamic spans over the last tokens of the text that was read."""
+        tokens = None
+        if "queries" in found[0]:
+            segments = math.ceil(found[0]["max_span"] / self.options.context)
+            read = min(len(ids), segments * self.options.context)
+            length = min(found[0]["queries"].shape[2], MOST_DRAWN)
+            found = [{**layer, "queries": layer["queries"][..., -length:]} for layer in found]
+            tokenizer = self.corpus.tokens.tokenizer
+            tokens = [decode(tokenizer, ids[i : i + 1]) for i in range(read - length, read)]
+        save(viz.plot_spans(found, tokens), self.path("spans.png"))
 
 
 def _loss():

@@ -193,23 +193,6 @@ def test_adaptive_spans_and_their_full_baseline_train(data, tmp_path):
     assert run.card_entries()["spans"]["by_layer"] == [[CONTEXT, CONTEXT]] * 2
 
 
-def test_the_card_has_the_mean_of_dynamic_spans_over_held_out_text(data, tmp_path):
-    """Each query has a span of its own: sigmoid(w . x + b) of the longest."""
-    options = ("--model", "adaptive_span_transformer", "--with", "dynamic=True", "--memory", "20")
-    run = new_run(data, tmp_path, *options)
-    for index, block in enumerate(run.model.depth.blocks):
-        pattern = block.attention.pattern
-        pattern.kernel.assign(np.linspace(-3, 3, 12).reshape(6, 2) * (1 + index))
-    spans = run.card_entries()["spans"]
-    assert len(spans["by_layer"]) == 2 and 0 < spans["mean"] < spans["max"] < 20
-    pattern = run.model.depth.blocks[0].attention.pattern
-    ids = run.corpus.ids["test"][4 : 2 * CONTEXT]  # two segments; the last 20 inputs are kept
-    inputs = np.asarray(run.model.embedding(ids[None]), "float64")
-    logits = inputs @ np.asarray(pattern.kernel) + np.asarray(pattern.bias)
-    expected = 20 / (1 + np.exp(-logits))
-    np.testing.assert_allclose(spans["by_layer"][0], expected.mean(axis=(0, 1)), atol=0.06)
-
-
 def losses(logits, labels):
     """The negative log-likelihood of labels (T,) in bits, from logits (T, V) in float64."""
     logits = np.asarray(logits, "float64")
