@@ -48,7 +48,7 @@ def test_every_value_of_the_package_is_in_the_picture(name):
         "Score",
     }
     # Shown as "p & q | r", "s + bias" and "none".
-    others = {"Both", "Either", "Sum", "NoNorm", "ScoreLayer", "RotaryScaling"}
+    others = {"Both", "Either", "Sum", "NoNorm", "ScoreLayer", "RotaryScaling", "Halting"}
     not_values = bases | others
     assert classes - not_values <= drawn
 
