@@ -38,8 +38,8 @@ class SeparableConvTransition(PositionMixer):
         Transition(x) = activation(x * D_1 W_1 + b_1) * D_2 W_2 + b_2
 
     where * D_k convolves each channel by itself, and W_k mixes the channels of a position. Padding
-    is zeroed before each convolution, so it has no influence. Time O(T D F), memory O(K T F), since
-    the convolution of K positions is a sum of K products: so its gradient is right on any mesh.
+    is zeroed before each convolution, so it has no influence. Time O(T D F), memory O(K T F): a
+    convolution of K positions is the sum of K products.
 
     As `feed_forward` of a `TransformerBlock` it gets the block's padding mask. In a decoder it must
     be causal; its cache keeps the inputs of each convolution, which a segment memory does not, so

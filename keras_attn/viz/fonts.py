@@ -36,13 +36,24 @@ def _regular_fonts():
     """Yield the family and the file of every upright font, the default one first."""
     from matplotlib import font_manager
 
+    # The light and the narrow files of a family may have fewer characters than the regular one,
+    # which comes last here, and so takes the name.
+    fonts = sorted(font_manager.fontManager.ttflist, key=_distance_from_regular, reverse=True)
     entries = {
         entry.name: entry.fname
-        for entry in font_manager.fontManager.ttflist
+        for entry in fonts
         # Matplotlib's last resort has a box for every character.
         if entry.style == "normal" and not entry.name.startswith("Last Resort")
     }
     yield from sorted(entries.items(), key=lambda entry: (entry[0] != DEFAULT_FAMILY, entry[0]))
+
+
+def _distance_from_regular(entry):
+    """Return how far a font is from the regular width and weight, to be sorted by."""
+    from matplotlib import font_manager
+
+    weight = font_manager.weight_dict.get(entry.weight, entry.weight)
+    return entry.stretch != "normal", abs(weight - font_manager.weight_dict["normal"])
 
 
 @functools.lru_cache(maxsize=None)

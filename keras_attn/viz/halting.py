@@ -103,7 +103,7 @@ def plot_halting(halting, tokens, *, layers=None, row=0):
     Example:
         >>> from keras_attn.viz import plot_halting
         >>> figure = plot_halting([2, 4, 1], ["I", "see", "you"])
-        >>> [bar.get_height() for bar in figure.axes[0].containers[0]]
+        >>> [int(bar.get_height()) for bar in figure.axes[0].containers[0]]
         [2, 4, 1]
 
     Reference: pictures of this kind: [Dehghani et al., 2019](https://arxiv.org/abs/1807.03819),
