@@ -39,6 +39,11 @@ run_pytest() {
 }
 run_pytest --numprocesses 2 -m "not slow" "$@"
 # Slow tests wait for servers and other processes, so three share two cores. Their processes are
-# new: TensorFlow keeps what it compiled until its process ends.
-if [ "$all" = true ]; then run_pytest --numprocesses 3 -m slow "$@"; fi
+# new, and so are those of the second half: TensorFlow keeps what it compiled until its process
+# ends, 6 GB in each for all of them.
+if [ "$all" = true ] && [ $# -gt 0 ]; then
+    run_pytest --numprocesses 3 -m slow "$@"
+elif [ "$all" = true ]; then
+    for half in 1 2; do run_pytest --numprocesses 3 -m slow --splits 2 --group "$half"; done
+fi
 exit "$failed"

@@ -129,7 +129,10 @@ SWAPS = {
     "sparse_transformer": {
         "score": ("pattern=pattern_of", 'score="relative", pattern=pattern_of'),
         "pattern": ("Strided(stride, factor)", "BlockLocal1D(stride, stride)"),
-        "position": ("ImageCoordinates(*image_shape)", "Axial(image_shape, (2, 2, 2))"),
+        "position": (
+            "ImageCoordinates(*image_shape, embeddings_initializer=embeddings)",
+            "Axial(image_shape, (2, 2, 2))",
+        ),
         "residual": ('"pre_norm"', '"post_norm"'),
         "depth": ("remat=remat, name", "name"),
     },

@@ -100,7 +100,11 @@ def test_bad_input_is_refused_in_one_sentence(content, options, message, tmp_pat
 def test_a_folder_of_another_kind_or_without_a_tokenizer_is_refused(tmp_path):
     rows = table(tmp_path / "rows.csv")
     bert = tmp_path / "bert"
-    checkpoint_folders.write_folder(bert, *checkpoint_folders.load_golden("bert")[:2])
+    config, weights, _ = checkpoint_folders.load_golden("bert")
+    checkpoint_folders.write_folder(
+        bert,
+        *checkpoint_folders.with_vocabulary(config, weights, 330),  # of the tokenizer
+    )
     for file in (ROOT / "tests/convert/golden_ids/bert").glob("*.json"):
         shutil.copy(file, bert)
     t5 = tmp_path / "t5"
