@@ -77,6 +77,16 @@ OF_TEXTS, OF_IDS = ("causal", "classifier"), ("token classifier", "tokens", "mas
 MODEL_OF = {"token classifier": "classifier", "tokens": "causal"}
 
 
+def rows_alone(model, ids, lengths):
+    """The halting of each row of ids without its padding; None of an empty row."""
+    return [
+        row_alone(model, {"token_ids": ids[row : row + 1, :length]}).popitem()[1]
+        if length
+        else None
+        for row, length in enumerate(lengths)
+    ]
+
+
 @pytest.mark.parametrize("kind", OF_TEXTS)
 def test_steps_of_a_text_are_those_of_each_row_alone(kind):
     model = made(kind)
@@ -85,13 +95,7 @@ def test_steps_of_a_text_are_those_of_each_row_alone(kind):
     outputs = module.halting(tf.constant(TEXTS))
     lengths = outputs["lengths"].numpy()
     ids, _ = TOKENIZER.encode(TEXTS)
-    expected = [
-        row_alone(model, {"token_ids": ids[row : row + 1, :length]}).popitem()[1]
-        if length
-        else None
-        for row, length in enumerate(lengths)
-    ]
-    check_rows(outputs, "", lengths, expected)
+    check_rows(outputs, "", lengths, rows_alone(model, ids, lengths))
     for row, length, line in zip(outputs["tokens"].numpy(), lengths, TEXTS, strict=True):
         assert b"".join(row[:length]).decode() == line and not any(row[length:])
 
@@ -102,13 +106,7 @@ def test_steps_of_ids_are_those_of_each_row_alone(kind):
     ids, lengths = np.array([[5, 7, 4, 9], [6, 8, 5, 5], [4, 4, 4, 4]]), [4, 2, 0]
     outputs = MODULES[kind](model).halting(ids, lengths)
     assert set(outputs) == {"steps", "remainders"} and outputs["steps"].shape == ids.shape
-    expected = [
-        row_alone(model, {"token_ids": ids[row : row + 1, :length]}).popitem()[1]
-        if length
-        else None
-        for row, length in enumerate(lengths)
-    ]
-    check_rows(outputs, "", lengths, expected)
+    check_rows(outputs, "", lengths, rows_alone(model, ids, lengths))
 
 
 def test_steps_of_both_sides_of_a_translation():

@@ -20,8 +20,8 @@ class Buckets:
 
     Each of the `len(batches) * len(lengths)` buckets is compiled once when the export is loaded,
     and its program takes memory. A batch costs what its bucket costs, which grows with the rows and
-    hardly with the tokens, so few lengths suffice. Large batches gain little: a step then spends
-    its time in products, and the plain graph attends to the tokens so far only.
+    hardly with the tokens, so few lengths suffice. Large batches gain less: a step then spends its
+    time in products, and the plain graph attends to the tokens so far only.
 
     Args:
         batches: increasing integers. Numbers of rows.
