@@ -9,12 +9,16 @@ import importlib
 _MODULES = {
     "ByteLevelBPE": "byte_level_bpe",
     "Characters": "characters",
+    "Manifest": "token_manifest",
     "Marian": "marian",
     "PackedBatches": "packed_batches",
+    "Permutation": "permutation",
     "SegmentStreams": "segment_streams",
     "SentencePiece": "sentencepiece",
     "Template": "template",
     "TokenBatches": "batches",
+    "TokenFiles": "token_files",
+    "TokenWriter": "token_writer",
     "Tokenizer": "tokenizer",
     "WordPiece": "wordpiece",
 }

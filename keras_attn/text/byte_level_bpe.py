@@ -77,6 +77,8 @@ class ByteLevelBPE(Tokenizer):
         section 2.2.
     """
 
+    packages = ("regex", "sentencepiece")
+
     def __init__(
         self,
         vocabulary,

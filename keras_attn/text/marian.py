@@ -55,6 +55,8 @@ class Marian(Tokenizer):
     Reference: [Junczys-Dowmunt et al., 2018](https://arxiv.org/abs/1804.00344), section 2.
     """
 
+    packages = ("sentencepiece",)
+
     def __init__(self, source_model, target_model, vocabulary, target_vocabulary=None):
         super().__init__()
         for name, given in (("vocabulary", vocabulary), ("target_vocabulary", target_vocabulary)):

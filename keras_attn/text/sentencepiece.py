@@ -59,6 +59,8 @@ class SentencePiece(Tokenizer):
         [Kudo, 2018](https://arxiv.org/abs/1804.10959), section 3.2.
     """
 
+    packages = ("sentencepiece",)
+
     def __init__(self, model_proto, template=None, special_tokens=None, pad_id=None):
         super().__init__()
         self._processor = read = processor(model_proto)

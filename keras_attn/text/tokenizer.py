@@ -1,6 +1,8 @@
 """Base class of the tokenizers: text to padded ids and back, in a TensorFlow graph or in Python."""
 
 import os
+import sys
+from importlib import metadata
 
 import numpy as np
 
@@ -49,6 +51,14 @@ class Tokenizer(_Module):
     eos_id = 3
     default_special_tokens = ("<pad>", "<unk>", "<s>", "</s>")
     template = Template(middle=(3,), end=(3,))
+    packages = ()  # that a subclass tokenizes with in Python
+
+    @property
+    def tool(self):
+        """Versions of what `encode_as_lists` tokenizes with, by package; texts may depend on it."""
+        library = __name__.partition(".")[0]
+        versions = {name: metadata.version(name) for name in self.packages}
+        return {library: sys.modules[library].__version__, **versions}
 
     def encode(self, text, max_length=None):
         """Turn a batch of strings into padded ids, each row with the tokens of `template`.

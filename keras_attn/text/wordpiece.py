@@ -76,6 +76,8 @@ class WordPiece(Tokenizer):
         [Song et al., 2020](https://arxiv.org/abs/2012.15524).
     """
 
+    packages = ("regex",)
+
     def __init__(self, vocabulary, lower_case=True, strip_accents=None, template=None):
         super().__init__()
         pieces = list(vocabulary)

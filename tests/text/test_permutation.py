@@ -1,0 +1,54 @@
+"""A permutation of a range that is computed place by place."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_attn.text import Permutation
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 400), st.integers(0, 9))
+def test_each_number_occurs_once(n, seed):
+    found = Permutation(n, [seed, n])(np.arange(n))
+    assert sorted(found.tolist()) == list(range(n))
+
+
+def test_the_largest_range_is_invertible_on_a_sample():
+    n = 2**62
+    places = np.unique(np.random.default_rng(0).integers(0, n, 5003))
+    found = Permutation(n, 7)(places)
+    assert len(np.unique(found)) == len(places)
+    assert found.min() >= 0 and found.max() < n
+
+
+def test_a_place_depends_on_the_seed_and_on_nothing_else():
+    one, other = Permutation(1009, [3, 5]), Permutation(1009, [3, 7])
+    everything = one(np.arange(1009))
+    assert one(11) == everything[11] == one(np.array([2, 11]))[1]
+    # Of two random permutations of 1009 numbers, one place on average agrees.
+    assert (other(np.arange(1009)) == everything).sum() < 10
+
+
+def test_neighbours_go_anywhere():
+    """Each tenth of the numbers goes to each tenth equally often, within five deviations."""
+    n = 10_007
+    found = Permutation(n, 1)(np.arange(n))
+    counts = np.histogram2d(np.arange(n), found, bins=10)[0]
+    assert (abs(counts - n / 100) < 5 * np.sqrt(n / 100)).all()
+
+
+def test_small_ranges_have_every_order_equally_often():
+    orders = collections.Counter(tuple(Permutation(4, seed)(np.arange(4))) for seed in range(2400))
+    assert set(orders) == set(itertools.permutations(range(4)))
+    assert max(abs(count - 100) for count in orders.values()) < 5 * 10
+
+
+@pytest.mark.parametrize("n, index", [(-1, []), (2**62 + 1, []), (2.5, []), (5, [5]), (5, -1)])
+def test_errors(n, index):
+    with pytest.raises(ValueError, match="Received"):
+        Permutation(n, 0)(index)
