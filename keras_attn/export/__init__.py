@@ -13,6 +13,7 @@ from keras_attn.export._ctranslate2.conversion import ctranslate2
 from keras_attn.export._onnx.conversion import onnx
 from keras_attn.export._saved_model.writing import saved_model
 from keras_attn.export.inspection import Inspection, inspect
+from keras_attn.export.measurement import Measurement, measure
 from keras_attn.export.servable_ops import unservable_ops
 from keras_attn.export.signatures.class_predictor import ClassPredictor
 from keras_attn.export.signatures.compiled_decoding import Buckets
@@ -32,6 +33,7 @@ __all__ = [
     "ImageEnlarger",
     "ImageGenerator",
     "Inspection",
+    "Measurement",
     "SegmentSteps",
     "TextClassifier",
     "TextGenerator",
@@ -42,6 +44,7 @@ __all__ = [
     "Translator",
     "ctranslate2",
     "inspect",
+    "measure",
     "onnx",
     "saved_model",
     "unservable_ops",

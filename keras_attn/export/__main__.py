@@ -120,6 +120,49 @@ def _parser():
     )
     command.set_defaults(command="inspect_export")
     command.add_argument("path", help="a version's directory, or the one that holds the versions")
+
+    command = commands.add_parser(
+        "measure",
+        help="the speed and the answers of several exports of a model, and which to serve",
+        description="Answer the lines of a file by each export, in turn, in batches and one by "
+        "one, and print which is the fastest here. The answers are compared with references, or "
+        "with those of the first export.",
+    )
+    command.set_defaults(command="measure_exports")
+    command.add_argument(
+        "exports",
+        nargs="+",
+        metavar="EXPORT",
+        help="a SavedModel, a .onnx file or a directory for CTranslate2",
+    )
+    command.add_argument("--lines", required=True, metavar="FILE", help="texts, one in a line")
+    command.add_argument("--references", metavar="FILE", help="a good answer to each line")
+    command.add_argument("--tokenizer", metavar="FILE", help="for exports that read ids")
+    for name, default, what in (
+        ("--num-lines", 100, "most lines to read"),
+        ("--max-length", 64, "longest answer of CTranslate2, in tokens"),
+        ("--repetitions", 5, "number of turns"),
+    ):
+        command.add_argument(name, type=int, default=default, help=f"{what} (default: {default})")
+    command.add_argument(
+        "--batches",
+        dest="batch_sizes",
+        type=int,
+        nargs="+",
+        metavar="N",
+        default=[1, 32],
+        help="lines in a request (default: 1 32)",
+    )
+    command.add_argument(
+        "--threads", type=int, nargs="+", metavar="N", help="default: 1 and the number of cores"
+    )
+    command.add_argument(
+        "--loss",
+        type=float,
+        default=0.5,
+        help="points of BLEU, or without references percent of other answers, that the served "
+        "export may lose (default: %(default)s)",
+    )
     return parser
 
 

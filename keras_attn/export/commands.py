@@ -1,5 +1,6 @@
 """Commands of `python -m keras_attn.export`; each returns the exit status."""
 
+import itertools
 import sys
 import zipfile
 import zlib
@@ -7,9 +8,10 @@ import zlib
 import keras
 
 from keras_attn import generation, text
-from keras_attn.export import Buckets, ctranslate2, inspect, onnx, saved_model
+from keras_attn.export import Buckets, ctranslate2, inspect, measure, onnx, saved_model
 from keras_attn.export.golden_outputs import first_line
 from keras_attn.export.inspection import format_report
+from keras_attn.export.measurement import format_measurements
 from keras_attn.export.versions import free_version
 
 
@@ -48,6 +50,25 @@ def inspect_export(path):
     for fault in inspection.faults:
         print(f"keras_attn.export: {fault}", file=sys.stderr)
     return 1 if inspection.faults else 0
+
+
+def measure_exports(exports, lines, references, num_lines, loss, **options):
+    """Print how fast and how well exports answer the lines of a file, and which to serve."""
+    options["references"] = None if references is None else _read_lines(references, num_lines)
+    found = measure(exports, _read_lines(lines, num_lines), **options)
+    print("\n".join(format_measurements(found, loss)))
+    return 1 if all(each.failure for each in found) else 0
+
+
+def _read_lines(path, number):
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.rstrip("\r\n") for line in itertools.islice(file, number)]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"The file must be UTF-8. Received: {path!r}: {error}") from error
+    if not lines:
+        raise ValueError(f"The file has no lines. Received: {path!r}.")
+    return lines
 
 
 def _load_model(path):

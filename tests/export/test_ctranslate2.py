@@ -30,18 +30,9 @@ V, LONGEST = 23, 7
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
 
 
-def scrambled(model):
-    """Give the model random weights, with a small table and biases so that outputs vary."""
-    oracles.scramble(model, seed=3, scale=0.7)
-    for weight in model.weights:
-        if weight.name in ("table", "beta") or "bias" in weight.name:
-            weight.assign(0.1 * weight)
-    return model
-
-
 @pytest.fixture(scope="module")
 def translator():
-    return scrambled(models.transformer(V, **SIZES))
+    return oracles.scramble_decoder(models.transformer(V, **SIZES))
 
 
 def words(ids):
@@ -57,7 +48,7 @@ def until_end(row):
     "residual", [pytest.param("post_norm", marks=pytest.mark.slow), "pre_norm"]
 )
 def test_translations_and_scores_are_those_of_python(tmp_path, residual):
-    model = scrambled(models.transformer(V, **SIZES, residual=residual))
+    model = oracles.scramble_decoder(models.transformer(V, **SIZES, residual=residual))
     path = export.ctranslate2(model, tmp_path / "ct2")
     generator = np.random.default_rng(0)
     sources = [generator.integers(4, V, size=n) for n in generator.integers(1, LONGEST, size=200)]
@@ -84,7 +75,7 @@ def test_translations_and_scores_are_those_of_python(tmp_path, residual):
 
 
 def test_continuations_are_those_of_python(tmp_path):
-    model = scrambled(models.gpt(V, **SIZES, max_length=16))
+    model = oracles.scramble_decoder(models.gpt(V, **SIZES, max_length=16))
     path = export.ctranslate2(model, tmp_path / "ct2")
     prompts = np.random.default_rng(1).integers(4, V, size=(50, 5))
     ids, _ = generate(model, prompts, "greedy", LONGEST)
@@ -105,7 +96,9 @@ def test_tokens_are_those_of_the_tokenizer(tmp_path, kind):
         tokenizer = text.Characters.train(sentences)
     else:
         tokenizer = text.SentencePiece.train(sentences, vocabulary_size=V)
-    model = scrambled(models.transformer(tokenizer.vocabulary_size, **{**SIZES, "num_layers": 1}))
+    model = oracles.scramble_decoder(
+        models.transformer(tokenizer.vocabulary_size, **{**SIZES, "num_layers": 1})
+    )
     path = export.ctranslate2(model, tmp_path / "ct2", tokenizer)
     again = text.load(os.path.join(path, "tokenizer.model"))
     tokens = again.vocabulary()
@@ -192,7 +185,7 @@ DECODERS = {
 @pytest.mark.parametrize("name", DECODERS)
 def test_log_probabilities_are_those_of_python(tmp_path, name):
     """The export itself compares those of 3 and 5 tokens only."""
-    model = scrambled(DECODERS[name]())
+    model = oracles.scramble_decoder(DECODERS[name]())
     engine = ctranslate2.Generator(export.ctranslate2(model, tmp_path / "ct2", max_length=64))
     row = np.random.default_rng(0).integers(4, V, size=61)
     logs = np.asarray(keras.ops.log_softmax(model({"token_ids": row[None, :-1]})[0], axis=-1))
@@ -208,7 +201,9 @@ def test_other_ids_of_the_first_and_the_last_token(tmp_path):
     base = models.transformer(V, **SIZES)
     parts = {"position": base.position, "encoder": base.encoder, "decoder": base.decoder}
     head = TokenHead(embedding)
-    model = scrambled(models.EncoderDecoder(None, **parts, head=head, norm=norms.LayerNorm()))
+    model = oracles.scramble_decoder(
+        models.EncoderDecoder(None, **parts, head=head, norm=norms.LayerNorm())
+    )
     letters = text.Characters("abcdefghijk")
     path = export.ctranslate2(model, tmp_path / "ct2", letters, bos_id=0, eos_id=7)
     source, target = [5, 9, 11], [4, V - 1, 8]
@@ -224,7 +219,9 @@ def test_other_ids_of_the_first_and_the_last_token(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"tied": False, "gated": True}])
 def test_t5_translates_as_in_python(tmp_path, options):
-    model = scrambled(models.t5(V, **SIZES, num_buckets=8, max_distance=13, **options))
+    model = oracles.scramble_decoder(
+        models.t5(V, **SIZES, num_buckets=8, max_distance=13, **options)
+    )
     path = export.ctranslate2(model, tmp_path / "ct2")
     generator = np.random.default_rng(0)
     source, target = generator.integers(4, V, size=(2, 41))

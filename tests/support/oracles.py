@@ -280,3 +280,12 @@ def scramble(layer, seed=0, scale=0.3):
             for i, w in enumerate(layer.weights)
         ]
     )
+
+
+def scramble_decoder(model):
+    """Return a model with random weights, of small tables and biases, so that its outputs vary."""
+    scramble(model, seed=3, scale=0.7)
+    for weight in model.weights:
+        if weight.name in ("table", "beta") or "bias" in weight.name:
+            weight.assign(0.1 * weight)
+    return model

@@ -1,0 +1,168 @@
+"""The forms in which a model is exported.
+
+Each opener returns a function from lines to lines, and the precision that its engine computes in if
+that is known.
+"""
+
+import os
+
+import numpy as np
+
+from keras_attn import text
+from keras_attn.export.saved_model_files import COMPILATION_FILE
+from keras_attn.export.versions import find_versions
+from keras_attn.ops.checks import check_paths
+
+# Outputs of text signatures that are an answer, by their names.
+ANSWERS = ("translation", "continuation", "label")
+
+
+def form_of(path):
+    """Return the files of an export and its form, a key of `OPENERS`.
+
+    Args:
+        path: a SavedModel's version or the directory of its versions, a file of ONNX, or a
+            directory for CTranslate2.
+
+    Raises:
+        ValueError: if `path` is none of these.
+    """
+    check_paths(path=path)
+    path = os.fspath(path)
+    if os.path.isfile(path) and path.endswith(".onnx"):
+        return path, "ONNX"
+    if os.path.isfile(os.path.join(path, "model.bin")):
+        return path, "CTranslate2"
+    versions = find_versions(path) if os.path.isdir(path) else {}
+    newest = versions[max(versions)] if versions else path
+    if os.path.isfile(os.path.join(newest, "saved_model.pb")):
+        is_compiled = os.path.exists(os.path.join(newest, COMPILATION_FILE))
+        return newest, "compiled SavedModel" if is_compiled else "SavedModel"
+    raise ValueError(
+        "An export must be a SavedModel's directory, a file that ends in .onnx, or a directory for "
+        f"CTranslate2. Received: {path!r}."
+    )
+
+
+def open_saved_model(path, threads, tokenizer, max_length):
+    """Open a SavedModel, whose tokenizer and longest answer are in its graph."""
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  registers the tokenizer's operations
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    loaded = tf.saved_model.load(path)  # kept by `answer`, since a signature does not keep it
+    function = loaded.signatures["serving_default"]
+    found = [name for name in ANSWERS if name in function.structured_outputs]
+    if not found or list(function.structured_input_signature[1]) != ["text"]:
+        raise ValueError("The SavedModel has no signature from a text to a text.")
+
+    def answer(lines):
+        outputs = loaded.signatures["serving_default"](text=tf.constant(lines))
+        return [line.decode(errors="replace") for line in outputs[found[0]].numpy()]
+
+    return answer, None
+
+
+def open_onnx(path, threads, tokenizer, max_length):
+    """Open a whole decoding loop in ONNX Runtime; the longest answer is in its graph."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [x.name for x in session.get_inputs()]
+    outputs = [x.name for x in session.get_outputs()]
+    if "ids" not in outputs:
+        raise ValueError(f'The ONNX file must be of what="greedy". Received: outputs {outputs}.')
+    tokenizer = _load(tokenizer)
+    reads_prompt = "token_ids" in names
+
+    def answer(lines):
+        rows = _encode(tokenizer, lines, with_end=not reads_prompt)
+        lengths = [len(row) for row in rows]
+        width = max(1, *lengths)
+        ids = [[*row, *[0] * (width - len(row))] for row in rows]
+        tensors = {"token_ids" if reads_prompt else "source_ids": ids}
+        tensors["lengths" if reads_prompt else "source_lengths"] = lengths
+        given = {name: np.asarray(x, "int32") for name, x in tensors.items() if name in names}
+        (found,) = session.run(["ids"], given)
+        answers = _decode(tokenizer, found, rows if reads_prompt else None)
+        return [answer if line.strip() else "" for answer, line in zip(answers, lines, strict=True)]
+
+    return answer, None
+
+
+def open_ctranslate2(path, threads, tokenizer, max_length):
+    """Open a greedy decoder of CTranslate2, in the precision in which its weights are stored."""
+    import ctranslate2
+
+    own = os.path.join(path, "tokenizer.model")
+    tokenizer = _load(own if os.path.isfile(own) else tokenizer)
+    reads_prompt = os.path.isfile(os.path.join(path, "vocabulary.json"))
+    engine = ctranslate2.Generator if reads_prompt else ctranslate2.Translator
+    engine = engine(path, compute_type="default", intra_threads=threads)
+    names, targets = tokenizer.for_sources().vocabulary(), tokenizer.vocabulary()
+    ids = {token: i for i, token in enumerate(targets)}
+
+    def answer(lines):
+        rows = _encode(tokenizer, lines, with_end=False)
+        tokens = [[names[i] for i in row] for row in rows]
+        if reads_prompt:
+            written = _continue(engine, tokens, max_length)
+        else:
+            results = engine.translate_batch(tokens, beam_size=1, max_decoding_length=max_length)
+            written = [result.hypotheses[0] for result in results]
+        found = [[ids.get(token, tokenizer.unk_id) for token in row] for row in written]
+        return _decode(tokenizer, found, rows if reads_prompt else None)
+
+    return answer, engine.compute_type
+
+
+def _continue(generator, prompts, max_length):
+    """Return what a generator of CTranslate2 adds to each prompt."""
+    written = [[] for _ in prompts]
+    # Of prompts of several lengths in a batch, CTranslate2 counts the longer ones' ends as answers.
+    for length in {len(prompt) for prompt in prompts if prompt}:
+        rows = [i for i, prompt in enumerate(prompts) if len(prompt) == length]
+        results = generator.generate_batch(
+            [prompts[i] for i in rows],
+            beam_size=1,
+            max_length=max_length,
+            include_prompt_in_result=False,
+        )
+        for i, result in zip(rows, results, strict=True):
+            written[i] = result.sequences[0]
+    return written
+
+
+OPENERS = {
+    "SavedModel": open_saved_model,
+    "compiled SavedModel": open_saved_model,
+    "ONNX": open_onnx,
+    "CTranslate2": open_ctranslate2,
+}
+
+
+def _load(path):
+    if path is None:
+        raise ValueError("The export reads ids: give the tokenizer's file, `tokenizer`.")
+    return text.load(path)
+
+
+def _encode(tokenizer, lines, with_end):
+    """Return a list of ids for each line, with the special tokens before it, and after it too."""
+    ids, lengths = tokenizer.encode(lines)
+    cut = 0 if with_end else len(tokenizer.template.end)
+    return [row[: n - cut].tolist() for row, n in zip(ids.numpy(), lengths.numpy(), strict=True)]
+
+
+def _decode(tokenizer, rows, prompts):
+    """Return the text of each row of ids, or what it adds to that of its prompt."""
+    rows = [list(row) for row in rows]
+    if prompts is None:
+        return tokenizer.decode_as_strings(rows)
+    # As in `TextGenerator.text`: alone, the first new piece would lose its space.
+    whole = tokenizer.decode_as_strings([a + b for a, b in zip(prompts, rows, strict=True)])
+    read = tokenizer.decode_as_strings(prompts)
+    return [a[len(b) :] if b else "" for a, b in zip(whole, read, strict=True)]

@@ -1,0 +1,258 @@
+"""Which form of an export to serve: the user's own lines answered by each, side by side."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import statistics
+
+from keras_attn.callbacks import corpus_bleu
+from keras_attn.export._measurement.forms import form_of
+from keras_attn.export._measurement.process import ExportProcess
+from keras_attn.ops.checks import check_numbers, check_paths, check_sizes, check_that
+from keras_attn.text.tokenizer import check_strings
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """An export as it answered on this machine.
+
+    Attributes:
+        path: str. The export.
+        form: str. "SavedModel", "compiled SavedModel", "ONNX" or "CTranslate2", with the precision
+            where the engine tells it.
+        threads: int. That it was given.
+        file_bytes: int. Of all its files.
+        seconds_to_open: float. Until the first line was answered.
+        seconds: dict of a batch size and the seconds for a line, a median of all turns.
+        answers: list of str.
+        same: int. Number of lines that it answers as the first export does.
+        bleu: float or None. Of the answers, where there are references.
+        failure: str or None. Why it did not answer.
+    """
+
+    path: str
+    form: str
+    threads: int
+    file_bytes: int
+    seconds_to_open: float = float("nan")
+    seconds: dict = dataclasses.field(default_factory=dict)
+    answers: list = dataclasses.field(default_factory=list)
+    same: int = 0
+    bleu: float | None = None
+    failure: str | None = None
+
+    @property
+    def quality(self):
+        """BLEU, or without references the share of equal answers in percent."""
+        return 100 * self.same / len(self.answers) if self.bleu is None else self.bleu
+
+
+def measure(
+    exports,
+    lines,
+    *,
+    references=None,
+    tokenizer=None,
+    batch_sizes=(1, 32),
+    threads=None,
+    max_length=64,
+    repetitions=5,
+):
+    """Time the forms of a model on this machine, on lines of one's own.
+
+        seconds = median over turns of (time for all lines) / (number of lines)
+
+    Each export is opened in a process of its own, once for each number of threads. In each turn
+    every one answers all lines, so that a change of the machine's speed affects all alike. All are
+    in memory at once. CTranslate2 decodes greedily, with the precision of its files.
+
+    Args:
+        exports: list of paths: SavedModels that read text, ONNX files of `what="greedy"`, and
+            directories for CTranslate2. The answers of the others are compared with the first's.
+        lines: list of str, such as a hundred real requests.
+        references: list of str. A good answer to each line, for BLEU; needs sacrebleu.
+        tokenizer: path of the tokenizer's file, for exports that read ids.
+        batch_sizes: list of ints. Numbers of lines in a request.
+        threads: list of ints, by default 1 and the number of cores.
+        max_length: int. Longest answer in tokens of CTranslate2; the others have theirs.
+        repetitions: int. Number of turns.
+
+    Returns:
+        A list of `Measurement`s.
+
+    Raises:
+        ValueError: if a path holds no export, or there are no lines, or not one reference for each.
+        ImportError: if there are references and sacrebleu is not installed.
+
+    Example:
+        >>> import keras_attn, tempfile
+        >>> tokenizer = keras_attn.text.Characters.train(["ab"])
+        >>> model = keras_attn.models.transformer(tokenizer.vocabulary_size, 1, 2, 8, 16)
+        >>> path = keras_attn.export.saved_model(
+        ...     model, tempfile.mkdtemp(), tokenizer=tokenizer, max_length=4)
+        >>> (found,) = keras_attn.export.measure(
+        ...     [path], ["ab", "b"], batch_sizes=[2], threads=[1], repetitions=2)
+        >>> found.form, found.same, found.seconds[2] > 0
+        ('SavedModel', 2, True)
+
+    Reference: [Post, 2018](https://arxiv.org/abs/1804.08771), section 3, for BLEU.
+    """
+    lines = check_strings(lines=lines)
+    check_that(bool(lines) and bool(exports), "lists that are not empty", lines=len(lines))
+    if references is not None:
+        references = check_strings(references=references)
+        found, wanted = len(references), len(lines)
+        check_that(found == wanted, f"one for each of {wanted} lines", references=found)
+        corpus_bleu(references, references)  # raises without sacrebleu
+    if tokenizer is not None:
+        check_paths(tokenizer=tokenizer)
+        tokenizer = os.path.abspath(os.fspath(tokenizer))
+    cores = os.cpu_count() or 1
+    threads = sorted({1, cores}) if threads is None else list(threads)
+    sizes = {"batch_sizes": batch_sizes, "threads": threads}
+    for name, values in sizes.items():
+        for value in values:
+            check_sizes(**{name: value})
+    check_sizes(max_length=max_length, repetitions=repetitions)
+    found = [form_of(os.path.abspath(path)) for path in exports]
+    names = [os.fspath(path) for path in exports]
+    with contextlib.ExitStack() as stack:
+        runs = []
+        for name, (path, form) in zip(names, found, strict=True):
+            for count in threads:
+                run = _Run(name, path, form, count, tokenizer, max_length)
+                stack.callback(run.stop)
+                run.open(lines)
+                runs.append(run)
+        for _ in range(repetitions):
+            for run in runs:
+                run.turn(lines, batch_sizes)
+    first = next((run.answers for run in runs if run.failure is None), [])
+    return [run.measurement(first, references) for run in runs]
+
+
+class _Run:
+    """An export with a number of threads, and the seconds of its turns."""
+
+    def __init__(self, name, path, form, threads, tokenizer, max_length):
+        self.name, self.path, self.form, self.threads = name, path, form, threads
+        self.process = ExportProcess(path, form, threads, tokenizer, max_length)
+        self.failure, self.answers, self.turns, self.seconds_to_open = None, [], {}, 0.0
+
+    def open(self, lines):
+        with self._failure():
+            opened = self.process.read()
+            if opened["precision"] is not None:
+                self.form = f"{self.form} {opened['precision']}"
+            _, seconds = self.process.ask(lines[:1])
+            self.seconds_to_open = opened["seconds"] + seconds
+
+    def turn(self, lines, batch_sizes):
+        if self.failure is not None:
+            return
+        with self._failure():
+            for size in batch_sizes:
+                batches = [lines[i : i + size] for i in range(0, len(lines), size)]
+                if size not in self.turns:  # the first calls trace and compile
+                    for batch in batches:
+                        self.process.ask(batch)
+                pairs = [self.process.ask(batch) for batch in batches]
+                self.answers = [answer for answers, _ in pairs for answer in answers]
+                total = sum(seconds for _, seconds in pairs)
+                self.turns.setdefault(size, []).append(total / len(lines))
+
+    def measurement(self, first, references):
+        own = pathlib.Path(self.path)
+        files = [own] if own.is_file() else [x for x in own.rglob("*") if x.is_file()]
+        known = {
+            "path": self.name,
+            "form": self.form,
+            "threads": self.threads,
+            "file_bytes": sum(file.stat().st_size for file in files),
+        }
+        if self.failure is not None:
+            return Measurement(**known, failure=self.failure)
+        return Measurement(
+            **known,
+            seconds_to_open=self.seconds_to_open,
+            seconds={size: statistics.median(turns) for size, turns in self.turns.items()},
+            answers=self.answers,
+            same=sum(a == b for a, b in zip(self.answers, first, strict=True)),
+            bleu=None if references is None else corpus_bleu(self.answers, references)[0],
+        )
+
+    def stop(self):
+        self.process.stop()
+
+    @contextlib.contextmanager
+    def _failure(self):
+        try:
+            yield
+        except ValueError as error:
+            self.failure = str(error)
+
+
+def choose(measurements, batch_size, loss=0.5):
+    """Return the fastest of the exports whose answers are good enough, and the fastest of all.
+
+    Args:
+        measurements: list, as `measure` returns it, of which at least one has answered.
+        batch_size: int. One of the measured.
+        loss: float. The points of BLEU that an export may lose against the best, or, without
+            references, the percentage of lines that it may answer otherwise than the first.
+    """
+    check_numbers(0, loss=loss)
+    answered = [found for found in measurements if found.failure is None]
+    best = max(found.quality for found in answered)
+    good = [found for found in answered if found.quality >= best - loss]
+
+    def speed(found):
+        return found.seconds[batch_size]
+
+    return min(good, key=speed), min(answered, key=speed)
+
+
+def format_measurements(measurements, loss=0.5):
+    """Return the lines that `python -m keras_attn.export measure` prints."""
+    answered = [found for found in measurements if found.failure is None]
+    sizes = list(answered[0].seconds) if answered else []
+    has_bleu = bool(answered) and answered[0].bleu is not None
+    rows = [
+        ["export", "form", "threads", "MB", "s to open"]
+        + [_name(size) + ", ms" for size in sizes]
+        + ["same answers", *(["BLEU"] if has_bleu else [])]
+    ]
+    for found in answered:
+        times = [f"{1e3 * found.seconds[size]:.2f}" for size in sizes]
+        score = [f"{found.bleu:.2f}"] if has_bleu else []
+        same = f"{found.same} of {len(found.answers)}"
+        known = [found.path, found.form, str(found.threads), f"{found.file_bytes / 1e6:.1f}"]
+        rows.append([*known, f"{found.seconds_to_open:.1f}", *times, same, *score])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(x.ljust(n) for x, n in zip(row, widths, strict=True)) for row in rows]
+    lines = [line.rstrip() for line in lines]
+    for found in measurements:
+        if found.failure is not None:
+            lines.append(f"{found.path}, {found.form}, did not answer: {found.failure}")
+    return [*lines, "", *(_advice(answered, size, loss) for size in sizes)]
+
+
+def _advice(answered, size, loss):
+    good, fastest = choose(answered, size, loss)
+    text = f"Of {_name(size)} serve {_called(good)}: {1e3 * good.seconds[size]:.2f} ms for a line."
+    if good is fastest:
+        return text
+    ratio = good.seconds[size] / fastest.seconds[size]
+    lost = max(found.quality for found in answered) - fastest.quality
+    unit = "% of the answers differ" if fastest.bleu is None else "points of BLEU are lost"
+    return f"{text} {_called(fastest)} is {ratio:.2f} times as fast, and {lost:.2g} {unit}."
+
+
+def _name(size):
+    return "one line" if size == 1 else f"{size} lines"
+
+
+def _called(found):
+    plural = "" if found.threads == 1 else "s"
+    return f"{found.path} ({found.form}) on {found.threads} thread{plural}"

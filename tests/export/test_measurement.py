@@ -1,0 +1,175 @@
+"""`export.measure`: several forms of a model answer the same lines, and one is chosen."""
+
+import math
+import re
+
+import numpy as np
+import oracles
+import pytest
+
+from keras_attn import export, models, text
+from keras_attn.export import measurement
+from keras_attn.export.__main__ import main
+from keras_attn.export.measurement import Measurement, choose, format_measurements, measure
+
+LINES = ["ab", "", "dcb", "u", "opop"]
+LONGEST = 7
+
+
+class ScriptedProcess:
+    """Stands for the process of an export: answers and seconds for a line come from its path.
+
+    The first call of each number of lines takes longer, as one that compiles does.
+    """
+
+    stopped = 0
+
+    def __init__(self, path, form, threads, tokenizer, max_length):
+        self.known, self.threads, self.seen = "slow" not in path, threads, set()
+
+    def read(self):
+        return {"seconds": 2.0, "precision": None}
+
+    def ask(self, lines):
+        is_first = len(lines) not in self.seen
+        self.seen.add(len(lines))
+        seconds = 100.0 if is_first else len(lines) * (1.0 if self.known else 3.0) / self.threads
+        return [line[::-1] if self.known else line for line in lines], seconds
+
+    def stop(self):
+        ScriptedProcess.stopped += 1
+
+
+@pytest.fixture
+def exports(tmp_path, monkeypatch):
+    """Paths of two files that pass for exports, whose processes are scripted."""
+    monkeypatch.setattr(measurement, "ExportProcess", ScriptedProcess)
+    ScriptedProcess.stopped = 0
+    paths = [tmp_path / name for name in ("fast.onnx", "slow.onnx")]
+    for path, size in zip(paths, (5, 11), strict=True):
+        path.write_bytes(bytes(size))
+    return [str(path) for path in paths]
+
+
+def test_first_calls_are_not_timed_and_the_rest_is_divided_by_the_lines(exports):
+    found = measure(exports, LINES, batch_sizes=[1, 3], threads=[1, 2], repetitions=3)
+    assert [(x.path, x.threads) for x in found] == [(p, n) for p in exports for n in (1, 2)]
+    assert [x.seconds for x in found] == [{1: s, 3: s} for s in (1.0, 0.5, 3.0, 1.5)]
+    assert [x.seconds_to_open for x in found] == [102.0] * 4
+    assert [x.file_bytes for x in found] == [5, 5, 11, 11]
+    palindromes = sum(line == line[::-1] for line in LINES)
+    assert [x.same for x in found] == [len(LINES)] * 2 + [palindromes] * 2
+    assert ScriptedProcess.stopped == 4
+
+
+def test_an_export_that_fails_later_is_reported_and_the_others_go_on(exports, monkeypatch):
+    whole = ScriptedProcess.ask
+
+    def ask(self, lines):
+        if self.known and len(self.seen) > 1:
+            raise ValueError("out of memory")
+        return whole(self, lines)
+
+    monkeypatch.setattr(ScriptedProcess, "ask", ask)
+    failed, other = measure(exports, LINES, batch_sizes=[1, 3], threads=[1], repetitions=2)
+    assert failed.failure == "out of memory" and failed.seconds == {}
+    assert other.failure is None and other.same == len(LINES)  # it is the first that answered
+    report = format_measurements([failed, other])
+    assert f"{exports[0]}, ONNX, did not answer: out of memory" in report
+    assert len([line for line in report if line.startswith("Of ")]) == 2
+
+
+def answered(path, seconds, same, bleu=None):
+    answers = [""] * 100
+    return Measurement(path, "ONNX", 1, 10, 1.0, {1: seconds}, answers, same, bleu=bleu)
+
+
+@pytest.mark.parametrize(
+    "of_same, of_bleu, loss, chosen",
+    [
+        ((100, 100, 90), (None,) * 3, 0.5, "b"),
+        ((100, 100, 90), (None,) * 3, 10, "c"),
+        ((100, 90, 80), (31.0, 30.6, 30.4), 0.5, "b"),
+        ((100, 90, 80), (31.0, 30.6, 30.4), 0.3, "a"),
+        ((100, 90, 80), (31.0, 30.6, 33.4), 0.3, "c"),
+    ],
+)
+def test_the_fastest_of_the_good_is_chosen(of_same, of_bleu, loss, chosen):
+    known = zip("abc", (0.003, 0.002, 0.001), of_same, of_bleu, strict=True)
+    found = [answered(*one) for one in known]
+    good, fastest = choose(found, 1, loss)
+    assert (good.path, fastest.path) == (chosen, "c")
+    advice = format_measurements(found, loss)[-1]
+    assert advice.startswith(f"Of one line serve {chosen} ")
+    assert ("times as fast" in advice) == (chosen != "c")
+
+
+def test_the_report_has_a_row_for_each_export():
+    lines = format_measurements([answered("a", 0.003, 100, 31.0), answered("b", 0.002, 97, 30.0)])
+    cells = [re.split(r"\s{2,}", line) for line in lines[:3]]
+    assert cells[1] == ["a", "ONNX", "1", "0.0", "1.0", "3.00", "100 of 100", "31.00"]
+    assert all(len(row) == len(cells[0]) for row in cells)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"lines": []}, "`lines`"),
+        ({"lines": "ab"}, "list of strings"),
+        ({"exports": []}, "`lines`"),
+        ({"exports": ["none"]}, "An export must be"),
+        ({"references": ["one"]}, "`references`"),
+        ({"threads": [0]}, "`threads`"),
+        ({"batch_sizes": [0]}, "`batch_sizes`"),
+        ({"repetitions": 0}, "`repetitions`"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_opened(exports, change, message):
+    with pytest.raises(ValueError, match=message):
+        measure(**{"exports": exports, "lines": LINES, **change})
+    assert ScriptedProcess.stopped == 0
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [(b"", "no lines"), (b"a\n\xff\xfe\n", "UTF-8"), (None, "No such file")],
+)
+def test_a_file_without_lines_is_one_sentence(exports, tmp_path, capsys, content, message):
+    file = tmp_path / "lines.txt"
+    if content is not None:
+        file.write_bytes(content)
+    assert main(["measure", *exports, "--lines", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["transformer", "gpt"])
+def test_every_form_answers_as_the_model_in_python(tmp_path, capsys, kind):
+    tokenizer = text.Characters("abcdefghijklmnopqrstuvwxyz")
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 19}
+    model = getattr(models, kind)(tokenizer.vocabulary_size, **sizes)
+    oracles.scramble_decoder(model)
+    tokenizer.save(tmp_path / "tokenizer.model")
+    (tmp_path / "lines.txt").write_text("".join(f"{line}\n" for line in LINES))
+    file = str(tmp_path / "model.onnx")
+    paths = [
+        export.saved_model(model, tmp_path / "plain", tokenizer=tokenizer, max_length=LONGEST),
+        export.onnx(model, file, max_length=LONGEST),
+        export.ctranslate2(model, tmp_path / "ct2", tokenizer),
+        export.onnx(model, str(tmp_path / "step.onnx"), what="step"),
+    ]
+    whole = export.Translator if kind == "transformer" else export.TextGenerator
+    in_python = whole(model, tokenizer, max_length=LONGEST)
+    outputs = in_python.text(LINES)
+    expected = outputs["translation" if kind == "transformer" else "continuation"]
+    expected = [line.decode() for line in np.asarray(expected)]
+    assert len(set(expected)) > 2 and expected[1] == ""
+    options = {"tokenizer": tmp_path / "tokenizer.model", "max_length": LONGEST}
+    found = measure(paths, LINES, batch_sizes=[1, 3], threads=[1], repetitions=1, **options)
+    *right, step = found
+    assert [one.answers for one in right] == [expected] * 3
+    assert all(math.isfinite(s) and s > 0 for one in right for s in one.seconds.values())
+    assert "greedy" in step.failure
+    (without,) = measure([file], LINES, batch_sizes=[1], threads=[1], repetitions=1)
+    assert "tokenizer" in without.failure
