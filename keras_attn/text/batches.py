@@ -4,13 +4,19 @@ import keras
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text.datasets import dataset_of, rows_to_feed
+from keras_attn.text.batch_rows import RowBatches, Rows
+from keras_attn.text.buckets import Buckets
+from keras_attn.text.datasets import dataset_of
+from keras_attn.text.documents import Documents
+from keras_attn.text.length_order import LengthOrder
+from keras_attn.text.pair_lists import PairLists
 from keras_attn.text.tokenizer import Tokenizer
 
 PAD, BOS, EOS = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
+_BLOCK = 2**20
 
 
-class TokenBatches(keras.utils.PyDataset):
+class TokenBatches(keras.utils.PyDataset, RowBatches):
     """Batches of sentence pairs of similar length, with a maximum number of tokens.
 
         rows * max(source length, target length) <= tokens_per_batch        (all padded)
@@ -19,18 +25,21 @@ class TokenBatches(keras.utils.PyDataset):
     target separately. Pairs form buckets by the longer side, rounded up to `multiple`. An epoch
     shuffles each bucket, cuts it into full batches, moves the remaining pairs to the next longer
     bucket, and shuffles the batches. So the pairs of a batch are random, no batch but the last is
-    small, and the number of batches and their sizes are the same in every epoch. An epoch takes
-    O(number of pairs).
+    small, and the number of batches and their sizes are the same in every epoch. The pairs of a
+    batch follow from `Permutation`s, so that an epoch has no table. A corpus in files stays there;
+    beginning takes O(number of pairs) time.
 
     Everything is a function of `(seed, epoch)`: a run that sets `epoch = k` continues exactly like
     one that reached epoch k by itself. Epochs advance automatically, in `model.fit(batches,
     shuffle=False)` (Keras would shuffle the batches again otherwise) and at every pass over
     `as_dataset()`. In the scope of a `keras_attn.distribution.strategy` the rows of each batch are
-    divided among the replicas, and filled with rows of padding if they do not divide.
+    divided among the replicas, and filled with rows of padding if they do not divide. Each process
+    reads and makes its rows only.
 
     Args:
-        sources: list of int arrays, token ids without special tokens.
-        targets: list of int arrays of the same number.
+        sources: list of int arrays, token ids without special tokens; or the `documents` of a
+            `TokenFiles` of pairs.
+        targets: list of int arrays of the same number; None for pairs in files.
         tokens_per_batch: int. Budget of a batch over all replicas, without rows that fill it.
         max_length: int. Longest sentence allowed, `eos` included; padding does not exceed it
             either. None allows any.
@@ -66,7 +75,7 @@ class TokenBatches(keras.utils.PyDataset):
     def __init__(
         self,
         sources,
-        targets,
+        targets=None,
         tokens_per_batch=4096,
         *,
         max_length=None,
@@ -76,48 +85,39 @@ class TokenBatches(keras.utils.PyDataset):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if len(sources) != len(targets) or not len(sources):
-            raise ValueError(
-                "`sources` and `targets` must have the same number of sentences, and at least one. "
-                f"Received: {len(sources)} and {len(targets)}"
-            )
-        for name, rows in {"sources": sources, "targets": targets}.items():
-            if any(isinstance(row, str) for row in rows):
-                raise ValueError(
-                    f"`{name}` must be lists of token ids; `encode_as_lists` of a tokenizer makes "
-                    f"them of text. Received: {name}[0]={rows[0]!r}."
-                )
         check_sizes(multiple=multiple)
+        self._items = items = items_of(sources, targets)
         self.epoch = 0
         self._is_running = False
         self.seed = seed
         self.shuffle = shuffle
-        self._sources, self._targets = sources, targets
         self._multiple, self._max_length = multiple, max_length
         self._tokens_per_batch = tokens_per_batch
         self._distribution = keras.distribution.distribution()
-        sides = {"source": sources, "target": targets}
-        lengths = [lengths_with_end(*side, max_length=max_length) for side in sides.items()]
-        longer = np.max(lengths, axis=0)
-        self._by_length = np.argsort(longer, kind="stable")
-        self._widths = np.array([self._rounded(length) for length in longer])
-        if tokens_per_batch < self._widths.max():
-            raise ValueError(
-                "`tokens_per_batch` must hold each pair, but that of line "
-                f"{self._widths.argmax() + 1} takes {self._widths.max()} tokens. Received: "
-                f"tokens_per_batch={tokens_per_batch}"
-            )
-        self._planned = (0, self._plan(0))
+        self._order = LengthOrder(items)
+        check_longest(items, self._order, max_length=max_length)
+        self._plan = self._planned()
 
     def __len__(self):
-        return len(self._planned[1])
+        return self._plan.num_batches
 
     def __getitem__(self, index):
-        return rows_to_feed(self.batch(self.epoch, index), self._distribution)
+        return self.batch(self.epoch, index, Rows.here(self._distribution))
 
-    def batch(self, epoch, index):
-        """Return the whole batch at an index of an epoch, independent of `self.epoch`."""
-        return self._padded(self._batches(epoch)[index])
+    def batch(self, epoch, index, rows=Rows()):
+        """Return the batch at an index of an epoch, or those of its rows that `rows` says."""
+        places = self._plan.places(epoch, range(len(self))[index])
+        here = rows.of(len(places))
+        items = [self._items.item(i) for i in self._order.take(places[here.start : here.stop])]
+        lengths = self._order.sizes[self._order.kinds(places)].max(axis=0) + 1
+        widths = [self._rounded(length) for length in lengths.tolist()]
+        sides = zip(zip(*items, strict=True) if items else ((), ()), widths, strict=True)
+        source_ids, labels = (_with_end(side, width, len(here)) for side, width in sides)
+        target_ids = np.full_like(labels, PAD)
+        for ids, (_, target) in zip(target_ids, items, strict=False):
+            ids[0] = BOS
+            ids[1 : len(target) + 1] = target
+        return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
     def on_epoch_begin(self):
         self._is_running = True
@@ -132,77 +132,94 @@ class TokenBatches(keras.utils.PyDataset):
         """Return a `tf.data.Dataset` of the same batches; each pass over it takes one epoch."""
         import tensorflow as tf
 
-        def one_epoch():
+        def one_epoch(rows):
             epoch, self.epoch = self.epoch, self.epoch + 1
-            return map(self._padded, self._batches(epoch))
+            return (self.batch(epoch, index, rows) for index in range(len(self)))
 
         ids = tf.TensorSpec(self._shape, tf.int32)
-        signature = keras.tree.map_structure(lambda _: ids, self._padded(self._planned[1][0]))
+        signature = keras.tree.map_structure(lambda _: ids, self.batch(0, 0))
         return dataset_of(one_epoch, signature, len(self))
 
-    def _batches(self, epoch):
-        if self._planned[0] != epoch:
-            self._planned = (epoch, self._plan(epoch))
-        return self._planned[1]
+    def _planned(self):
+        widths = np.array([self._rounded(n) for n in (self._order.sizes.max(axis=1) + 1).tolist()])
+        if self._tokens_per_batch < widths[-1]:
+            line = first_of(self._items, lambda lengths: self._rounded_all(lengths) >= widths[-1])
+            raise ValueError(
+                "`tokens_per_batch` must hold each pair, but that of line "
+                f"{line + 1} takes {widths[-1]} tokens. Received: "
+                f"tokens_per_batch={self._tokens_per_batch}"
+            )
+        order = self._order.starts, widths
+        return Buckets(*order, self._tokens_per_batch, self.shuffle, self.seed)
 
-    def _plan(self, epoch):
-        """Return the rows of each batch of an epoch."""
-        random = np.random.default_rng((self.seed, epoch))
-        batches = []
-        waiting = np.empty(0, int)
-        widths = self._widths[self._by_length]
-        for width in np.unique(widths):
-            rows = np.concatenate([waiting, self._by_length[widths == width]])
-            if self.shuffle:
-                random.shuffle(rows)
-            size = self._tokens_per_batch // width
-            end = len(rows) // size * size
-            batches += [rows[start : start + size] for start in range(0, end, size)]
-            waiting = rows[end:]
-        if len(waiting):
-            batches.append(waiting)
-        order = random.permutation(len(batches)) if self.shuffle else range(len(batches))
-        return [batches[index] for index in order]
+    def _rounded_all(self, lengths):
+        return np.array([self._rounded(n) for n in (lengths.max(axis=1) + 1).tolist()])
 
     def _rounded(self, length):
         rounded = -(-length // self._multiple) * self._multiple
         return rounded if self._max_length is None else min(rounded, self._max_length)
 
-    def _padded(self, rows):
-        sources, targets = ([side[row] for row in rows] for side in (self._sources, self._targets))
-        source_ids, labels = (
-            _with_end(side, self._rounded(max(map(len, side)) + 1)) for side in (sources, targets)
-        )
-        target_ids = np.full_like(labels, PAD)
-        target_ids[:, 0] = BOS
-        for ids, target in zip(target_ids, targets, strict=True):
-            ids[1 : len(target) + 1] = target
-        return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
-
-def _with_end(rows, width):
-    """Return rows of ids (B, width), int32, each with its end token and padded."""
-    padded = np.full((len(rows), width), PAD, np.int32)
-    for ids, row in zip(padded, rows, strict=True):
+def _with_end(rows, width, number):
+    """Return `number` rows of ids (N, width), int32, each with its end token and padded."""
+    padded = np.full((number, width), PAD, np.int32)
+    for ids, row in zip(padded, rows, strict=False):
         ids[: len(row)] = row
         ids[len(row)] = EOS
     return padded
 
 
-def lengths_with_end(side, sentences, **limit):
-    """Return the lengths of sentences with an end token; refuse one beyond the limit by its line.
+def items_of(sources, targets):
+    """Return the pairs, or texts, of two lists, of one (`sources` None) or in files."""
+    if isinstance(sources, Documents) and targets is None and sources.sides == 2:
+        return sources
+    if isinstance(targets, Documents) and sources is None and targets.sides == 1:
+        return targets
+    sides = {"sources": targets if sources is None else sources, "targets": targets}
+    for name, side in sides.items():
+        if isinstance(side, Documents):
+            raise ValueError(
+                "`sources` alone must be the documents of a corpus of pairs, `targets` alone those "
+                f"of texts. Received: {name} of documents with {side.sides} sides."
+            )
+    if targets is None or len(sides["sources"]) != len(targets) or not len(targets):
+        number = "none" if targets is None else len(targets)
+        raise ValueError(
+            "`sources` and `targets` must have the same number of sentences, and at least one. "
+            f"Received: {len(sides['sources'])} and {number}"
+        )
+    for name, rows in sides.items():
+        if any(isinstance(row, str) for row in rows):
+            raise ValueError(
+                f"`{name}` must be lists of token ids; `encode_as_lists` of a tokenizer makes "
+                f"them of text. Received: {name}[0]={rows[0]!r}."
+            )
+    return PairLists(targets) if sources is None else PairLists(sources, targets)
+
+
+def check_longest(items, order, **limit):
+    """Refuse an item of which a side is too long, with its end token, by its line.
 
     Args:
-        side: str. The word for the sentences in the error.
-        sentences: list of int arrays.
+        items: pairs or texts.
+        order: their `LengthOrder`.
         limit: one keyword, the name and the value of the user's argument; None for no limit.
     """
     ((name, longest),) = limit.items()
-    lengths = np.array([len(sentence) + 1 for sentence in sentences])
-    if longest is not None and (lengths > longest).any():
-        line = int(np.argmax(lengths > longest))
-        raise ValueError(
-            f"The {side} of line {line + 1} has {lengths[line]} tokens with its end token, more "
-            f"than the maximum. Received: {name}={longest}."
-        )
-    return lengths
+    if longest is None or order.sizes.max() < longest:
+        return
+    for side, word in enumerate(("source", "target")[-items.sides :]):
+        if order.sizes[:, side].max() >= longest:
+            line = first_of(items, lambda lengths: lengths[:, side] >= longest)
+            raise ValueError(
+                f"The {word} of line {line + 1} has {items.lengths(line, line + 1)[0, side] + 1} "
+                f"tokens with its end token, more than the maximum. Received: {name}={longest}."
+            )
+
+
+def first_of(items, condition):
+    """Return the number of the first item whose lengths meet a condition."""
+    for start in range(0, len(items), _BLOCK):
+        found = np.flatnonzero(condition(items.lengths(start, min(start + _BLOCK, len(items)))))
+        if len(found):
+            return start + int(found[0])

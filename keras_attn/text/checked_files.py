@@ -31,7 +31,7 @@ class CheckedFile:
         if found.st_size != size:
             raise ValueError(
                 f"The file {path} of a corpus is not the one that was written: it has "
-                f"{found.st_size} bytes, not {size}."
+                f"{found.st_size} bytes, not {size}; restore it, or make the corpus again."
             )
         self.path, self.size = path, size
         # A file that is replaced or altered later is opened and hashed again.
@@ -71,7 +71,8 @@ def _opened(path, sha256, *identity):
 def _check_hash(path, sha256, *identity):
     if hash_of(path) != sha256:
         raise ValueError(
-            f"The file {path} of a corpus is not the one that was written: its SHA-256 differs."
+            f"The file {path} of a corpus is not the one that was written: its SHA-256 differs; "
+            "restore it, or make the corpus again."
         )
 
 

@@ -3,7 +3,10 @@
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
-from keras_attn.text.batches import BOS, EOS, PAD, TokenBatches, lengths_with_end
+from keras_attn.text.batch_rows import Rows
+from keras_attn.text.batches import BOS, EOS, PAD, TokenBatches, check_longest
+from keras_attn.text.first_fit import FirstFit
+from keras_attn.text.permutation import Permutations, permutation
 
 
 class PackedBatches(TokenBatches):
@@ -21,14 +24,16 @@ class PackedBatches(TokenBatches):
     Pairs are packed once, by their lengths: the longest first, each into the first row with space
     for both sides. An epoch shuffles pairs of the same lengths among their slots, then the rows. So
     the number of batches is the same in every epoch. Empty rows fill the last batch. Packing takes
-    O(C R) time for C different pairs of lengths and R rows, and an epoch O(P log P) for P pairs.
+    O(P + C R) time for P pairs, C different pairs of lengths and R different rows, and memory for
+    the different rows only; a batch takes time for its pairs.
 
     Everything is a function of `(seed, epoch)`, and epochs advance, as for `TokenBatches`.
 
     Args:
-        sources: list of int arrays, token ids without special tokens; None for texts of a language
-            model.
-        targets: list of int arrays of the same number.
+        sources: list of int arrays, token ids without special tokens, or the `documents` of a
+            `TokenFiles` of pairs; None for texts of a language model.
+        targets: list of int arrays of the same number, or the `documents` of texts; None for pairs
+            in files.
         tokens_per_batch: int. Budget of a batch and side, as for `TokenBatches`.
         row_length: int. Tokens of a row and side, at least those of the longest sentence and its
             special token. On Multi30k at 4096 tokens 5 % of all ids are padding with 64, four times
@@ -63,7 +68,7 @@ class PackedBatches(TokenBatches):
     def __init__(
         self,
         sources,
-        targets,
+        targets=None,
         tokens_per_batch=4096,
         row_length=128,
         *,
@@ -78,37 +83,28 @@ class PackedBatches(TokenBatches):
                 f"tokens_per_batch={tokens_per_batch}, row_length={row_length}"
             )
         self._has_sources = sources is not None
-        sources = targets if sources is None else sources
-        for side in (("target", targets), ("source", sources)):
-            lengths_with_end(*side, row_length=row_length)
         self._shape = tokens_per_batch // row_length, row_length
-        self._slots = None
         options = {"multiple": 1, "shuffle": shuffle, "seed": seed, **kwargs}
         super().__init__(sources, targets, tokens_per_batch, **options)
 
-    def _plan(self, epoch):
-        """Return the pairs of each row, in lists of as many rows as a batch has."""
-        if self._slots is None:
-            sides = (self._sources, self._targets)
-            lengths = [[len(sentence) + 1 for sentence in side] for side in sides]
-            self._slots = first_fit(np.transpose(lengths), self._shape[1])
-        kinds, row_of_slot = self._slots
-        random = np.random.default_rng((self.seed, epoch))
-        within = random.random(len(kinds)) if self.shuffle else np.zeros(len(kinds))
-        pairs = np.lexsort((within, kinds))[np.argsort(row_of_slot, kind="stable")]
-        rows = np.split(pairs, np.cumsum(np.bincount(row_of_slot))[:-1])
-        order = random.permutation(len(rows)) if self.shuffle else range(len(rows))
-        rows, size = [rows[row] for row in order], self._shape[0]
-        return [rows[start : start + size] for start in range(0, len(rows), size)]
+    def _planned(self):
+        check_longest(self._items, self._order, row_length=self._shape[1])
+        counts = np.diff(self._order.starts)
+        packed = FirstFit(self._order.sizes + 1, counts, self._shape[1])
+        return _PackedRows(packed, self._order, self._shape[0], self.shuffle, self.seed)
 
-    def _padded(self, rows):
-        labels, numbers = self._packed(self._targets, rows)
+    def batch(self, epoch, index, rows=Rows()):
+        here = rows.of(self._shape[0])
+        found = self._plan.rows(epoch, range(len(self))[index])[here.start : here.stop]
+        found = [[self._items.item(i) for i in row] for row in found]
+        shape = len(here), self._shape[1]
+        labels, numbers = _packed([[item[-1] for item in row] for row in found], shape)
         begins = np.diff(numbers, axis=1, prepend=0) > 0
         previous = np.pad(labels, [(0, 0), (1, 0)])[:, :-1]
         token_ids = np.where(begins, np.int32(BOS), previous) * (numbers > 0)
         if not self._has_sources:
             return {"token_ids": token_ids, "segment_ids": numbers}, labels
-        source_ids, source_numbers = self._packed(self._sources, rows)
+        source_ids, source_numbers = _packed([[item[0] for item in row] for row in found], shape)
         inputs = {
             "source_ids": source_ids,
             "source_segment_ids": source_numbers,
@@ -117,43 +113,37 @@ class PackedBatches(TokenBatches):
         }
         return inputs, labels
 
-    def _packed(self, sentences, rows):
-        """Return the sentences of each row, each with its end token, and their numbers."""
-        ids, numbers = np.full((2, *self._shape), PAD, np.int32)
-        for row, pairs in enumerate(rows):
-            end = 0
-            for number, pair in enumerate(pairs, start=1):
-                start, end = end, end + len(sentences[pair]) + 1
-                ids[row, start : end - 1] = sentences[pair]
-                ids[row, end - 1] = EOS
-                numbers[row, start:end] = number
-        return ids, numbers
+
+class _PackedRows:
+    """The items of the rows of each batch of an epoch."""
+
+    def __init__(self, packed, order, size, shuffle, seed):
+        self._packed, self._order, self._size = packed, order, size
+        self._shuffle, self._seed = shuffle, seed
+        self.num_batches = -(-packed.num_rows // size)
+
+    def rows(self, epoch, index):
+        """Return a list of the numbers of the items of each row of a batch."""
+        rows = range(self._packed.num_rows)[index * self._size : (index + 1) * self._size]
+        if self._shuffle:
+            rows = permutation(self._packed.num_rows, self._seed, epoch, 0)(rows)
+        found = [self._packed.row(int(row)) for row in rows]
+        kinds, numbers = np.concatenate(found).T
+        if self._shuffle:
+            sizes = np.diff(self._order.starts)
+            numbers = Permutations(sizes, [self._seed, epoch, 1])(kinds, numbers)
+        items = self._order.take(self._order.starts[kinds] + numbers)
+        return np.split(items, np.cumsum([*map(len, found)]))[:-1]
 
 
-def first_fit(lengths, capacity):
-    """Pack items into rows by first fit: the longest first, each into the first row with space.
-
-    All items of the same lengths, a kind, are packed in one step, which gives the same rows.
-
-    Args:
-        lengths: int (P, K), the lengths of P items in K dimensions.
-        capacity: int. The length of a row in each dimension.
-
-    Returns:
-        The kind of each item (P,), and the row of each slot (P,): first the slots of the items of
-        kind 0, then those of kind 1, and so on.
-    """
-    sizes, kinds, counts = np.unique(lengths, axis=0, return_inverse=True, return_counts=True)
-    order = np.lexsort((*sizes.T, sizes.max(axis=1)))[::-1]
-    free, slots = np.empty((0, lengths.shape[1]), int), []
-    for size, count in zip(sizes[order], counts[order], strict=True):
-        each = (capacity // size).min()
-        new = np.full((-(-count // each), len(size)), capacity)  # as many rows as could be needed
-        free = np.concatenate([free, new])
-        fitting = (free // size).min(axis=1)
-        taken = np.clip(count - (np.cumsum(fitting) - fitting), 0, fitting)
-        free -= taken[:, None] * size
-        free = free[(free < capacity).any(axis=1)]
-        slots.append(np.repeat(np.arange(len(taken)), taken))
-    rank = np.argsort(order)
-    return rank[kinds.reshape(-1)], np.concatenate(slots)
+def _packed(rows, shape):
+    """Return the sentences of each row, each with its end token, and their numbers."""
+    ids, numbers = np.full((2, *shape), PAD, np.int32)
+    for row, sentences in enumerate(rows):
+        end = 0
+        for number, sentence in enumerate(sentences, start=1):
+            start, end = end, end + len(sentence) + 1
+            ids[row, start : end - 1] = sentence
+            ids[row, end - 1] = EOS
+            numbers[row, start:end] = number
+    return ids, numbers

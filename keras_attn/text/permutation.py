@@ -1,5 +1,7 @@
 """Permutations of large ranges, without a table."""
 
+import functools
+
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes
@@ -46,10 +48,8 @@ class Permutation:
         if n > _MOST:
             raise ValueError(f"`n` must be at most 2**62. Received: n={n}.")
         self._n = n
-        half = -(-max(n - 1, 1).bit_length() // 2)
-        self._half, self._mask = np.uint64(half), np.uint64(2**half - 1)
-        keys = np.random.SeedSequence(seed).generate_state(_ROUNDS, np.uint64)
-        self._keys = [*keys]
+        self._half = np.uint64(-(-max(n - 1, 1).bit_length() // 2))
+        self._keys = keys_of(seed)
 
     def __len__(self):
         return self._n
@@ -62,19 +62,57 @@ class Permutation:
                 f"`index` must be in [0, {self._n}). "
                 f"Received: numbers from {places.min()} to {places.max()}."
             )
-        out = self._once(places.astype(np.uint64))
-        outside = np.flatnonzero(out >= self._n)
-        while outside.size:
-            out[outside] = self._once(out[outside])
-            outside = outside[out[outside] >= self._n]
-        out = out.astype(np.int64)
+        out = _walked(places, np.uint64(self._n), self._half, self._keys)
         return out if index.ndim else int(out[0])
 
-    def _once(self, x):
-        left, right = x >> self._half, x & self._mask
-        for key in self._keys:
-            left, right = right, (left ^ _mixed(right + key)) & self._mask
-        return left << self._half | right
+
+class Permutations:
+    """A random permutation of each of many ranges that are shorter than 2**53, as `Permutation`.
+
+    Args:
+        sizes: int (C,), the numbers of each range.
+        seed: int, or list of ints.
+
+    Returns:
+        Called with ranges (k,) and ints in them (k,), their images, int64 (k,).
+    """
+
+    def __init__(self, sizes, seed):
+        bits = np.frexp(np.maximum(sizes - 1, 1).astype(float))[1]
+        self._sizes, self._halves = sizes.astype(np.uint64), (-(-bits // 2)).astype(np.uint64)
+        self._keys = keys_of(seed)
+
+    def __call__(self, ranges, index):
+        keys = [_mixed(key ^ ranges.astype(np.uint64)) for key in self._keys]
+        return _walked(index, self._sizes[ranges], self._halves[ranges], keys)
+
+
+def keys_of(seed):
+    """Return a key, uint64, for each round."""
+    return [*np.random.SeedSequence(seed).generate_state(_ROUNDS, np.uint64)]
+
+
+def _walked(places, n, half, keys):
+    """Return the images of places, int64; `n`, `half` and keys are numbers or arrays alike."""
+    out = _rounds(places.astype(np.uint64), half, keys)
+    while (outside := out >= n).any():
+        chosen = [x[outside] if np.ndim(x) else x for x in (half, *keys)]
+        out[outside] = _rounds(out[outside], chosen[0], chosen[1:])
+    return out.astype(np.int64)
+
+
+def _rounds(x, half, keys):
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    left, right = x >> half, x & mask
+    for key in keys:
+        left, right = right, (left ^ _mixed(right + key)) & mask
+    return left << half | right
+
+
+@functools.lru_cache(1024)
+def permutation(n, *seed):
+    """Return the `Permutation`, made once for all numbers that are asked of it in turn."""
+    return Permutation(n, seed)
 
 
 def _mixed(x):

@@ -1,12 +1,17 @@
 """Batches of consecutive segments of texts."""
 
+import bisect
+import heapq
+
 import keras
 import numpy as np
 
 from keras_attn.ops.checks import check_sizes, check_that
-from keras_attn.text.datasets import dataset_of, rows_to_feed
+from keras_attn.text.array_files import ArrayFiles
+from keras_attn.text.batch_rows import Rows
+from keras_attn.text.datasets import dataset_of
 
-_PAD = 0
+PAD = 0
 
 
 class SegmentStreams(keras.utils.PyDataset):
@@ -28,8 +33,13 @@ class SegmentStreams(keras.utils.PyDataset):
     The order matters. Give `as_dataset()` to `fit`, or the object itself with `shuffle=False`; a
     `StatefulSegments` then needs its `batch_size`, which the object does not report.
 
+    A text in files, a `TokenFiles`, is read as it is needed, and each process reads and makes its
+    rows only. Which tokens a batch has is arithmetic for one text, and takes one number a text for
+    several.
+
     Args:
-        texts: int array of one text's token ids, or a list of such arrays. Tokens are above 0.
+        texts: int array of one text's token ids, a `TokenFiles`, or a list of such arrays. Tokens
+            are above 0.
         batch_size: int. Number B of rows.
         segment_length: int. Number T of tokens in a segment.
 
@@ -57,33 +67,30 @@ class SegmentStreams(keras.utils.PyDataset):
         check_sizes(batch_size=batch_size, segment_length=segment_length)
         wanted = "an array of token ids, or a list of such arrays"
         check_that(hasattr(texts, "__len__"), wanted, texts=texts)
-        if len(texts) and np.ndim(texts[0]) == 0:
-            texts = _parts(_checked(texts, "`texts`"), batch_size)
+        if isinstance(texts, ArrayFiles) or len(texts) and np.ndim(texts[0]) == 0:
+            self._plan = _Parts(_checked(texts, "`texts`"), batch_size, segment_length)
         else:
             texts = [_checked(text, f"Text {i + 1}") for i, text in enumerate(texts)]
-        if not texts:
-            raise ValueError("`texts` must have at least one text. Received: none.")
-        self._texts = texts
+            self._plan = _Queue(texts, batch_size, segment_length)
         self._batch_size, self._length = batch_size, segment_length
         self._distribution = keras.distribution.distribution()
-        self._plan = self._schedule()
 
     def __len__(self):
-        return len(self._plan)
+        return self._plan.num_batches
 
     def __getitem__(self, index):
-        return rows_to_feed(self.batch(index), self._distribution)
+        return self.batch(index, Rows.here(self._distribution))
 
-    def batch(self, index):
-        """Return the whole batch at an index."""
-        token_ids, targets = np.full((2, self._batch_size, self._length), _PAD, np.int32)
-        reset = np.zeros(self._batch_size, np.int32)
-        for row, (text, start) in enumerate(self._plan[index]):
-            if text is not None:
-                tokens = self._texts[text][start : start + self._length + 1]
-                token_ids[row, : len(tokens) - 1] = tokens[:-1]
-                targets[row, : len(tokens) - 1] = tokens[1:]
-                reset[row] = start == 0
+    def batch(self, index, rows=Rows()):
+        """Return the batch at an index, or those of its rows that `rows` says."""
+        places = rows.of(self._batch_size)
+        found = range(self._batch_size)[places.start : places.stop]
+        index = range(len(self))[index]
+        segments = [self._plan.segment(index, row) for row in found]
+        tokens = [part for part, _ in segments] + [()] * (len(places) - len(found))
+        reset = np.zeros(len(places), np.int32)
+        reset[: len(found)] = [begins for _, begins in segments]
+        token_ids, targets = shifted(tokens, self._length)
         return {"token_ids": token_ids, "reset": reset}, targets
 
     def as_dataset(self):
@@ -91,26 +98,78 @@ class SegmentStreams(keras.utils.PyDataset):
         import tensorflow as tf
 
         signature = keras.tree.map_structure(tf.type_spec_from_value, self.batch(0))
-        return dataset_of(lambda: map(self.batch, range(len(self))), signature, len(self))
 
-    def _schedule(self):
-        """Return for each batch the text, or None, and the start of the segment of each row."""
-        plan, unread = [], iter(range(len(self._texts)))
-        rows = [(None, 0)] * self._batch_size
-        while True:
-            rows = [self._following(*row, unread) for row in rows]
-            if all(text is None for text, _ in rows):
-                return plan
-            plan.append(rows)
+        def one_pass(rows):
+            return (self.batch(index, rows) for index in range(len(self)))
 
-    def _following(self, text, start, unread):
-        start += self._length
-        if text is None or start >= len(self._texts[text]) - 1:
-            return next(unread, None), 0
-        return text, start
+        return dataset_of(one_pass, signature, len(self))
+
+
+def shifted(rows, length):
+    """Return tokens (B, T) and the tokens after them, of rows of at most T + 1 ids, padded."""
+    token_ids, targets = np.full((2, len(rows), length), PAD, np.int32)
+    for ids, labels, row in zip(token_ids, targets, rows, strict=True):
+        if len(row) > 1:
+            ids[: len(row) - 1] = row[:-1]
+            labels[: len(row) - 1] = row[1:]
+    if (token_ids[targets != PAD] == PAD).any() or (targets[token_ids != PAD] == PAD).any():
+        raise ValueError(f"A text must have token ids above {PAD}, which is padding.")
+    return token_ids, targets
+
+
+class _Parts:
+    """One text, of which each row reads a part; the last token of one is the first of the next."""
+
+    def __init__(self, text, batch_size, length):
+        if len(text) <= batch_size:
+            raise ValueError(
+                "`texts`, one long text, must have a token to predict for each row. "
+                f"Received: {len(text)} tokens, batch_size={batch_size}."
+            )
+        self._text, self._batch_size, self._length = text, batch_size, length
+        longest = -(-(len(text) - 1) // batch_size)
+        self.num_batches = -(-longest // length)
+
+    def segment(self, index, row):
+        """Return the tokens of a row of a batch, and if a part begins there."""
+        first, end = ((len(self._text) - 1) * n // self._batch_size for n in (row, row + 1))
+        start = first + index * self._length
+        stop = min(start + self._length, end) + 1
+        return self._text[start:stop] if start < end else (), index == 0
+
+
+class _Queue:
+    """Several texts, of which each row reads the next one as soon as it is free."""
+
+    def __init__(self, texts, batch_size, length):
+        if not texts:
+            raise ValueError("`texts` must have at least one text. Received: none.")
+        self._texts, self._length = texts, length
+        self._first = [[] for _ in range(batch_size)]  # batches in which texts of a row begin
+        self._text = [[] for _ in range(batch_size)]
+        free = [(0, row) for row in range(batch_size)]
+        self.num_batches = 0
+        for number, text in enumerate(texts):
+            begin, row = free[0]
+            self._first[row].append(begin)
+            self._text[row].append(number)
+            end = begin - (-(len(text) - 1) // length)
+            heapq.heapreplace(free, (end, row))
+            self.num_batches = max(self.num_batches, end)
+
+    def segment(self, index, row):
+        """Return the tokens of a row of a batch, and if a text begins there."""
+        number = bisect.bisect_right(self._first[row], index) - 1
+        if number < 0:
+            return (), False
+        start = (index - self._first[row][number]) * self._length
+        part = self._texts[self._text[row][number]][start : start + self._length + 1]
+        return part if len(part) > 1 else (), start == 0
 
 
 def _checked(text, name):
+    if isinstance(text, ArrayFiles):  # its ids are compared with padding when they are read
+        return text
     try:
         text = np.asarray(text)
     except ValueError:  # rows of different lengths
@@ -120,18 +179,8 @@ def _checked(text, name):
             f"{name} must be two or more integer token ids. "
             f"Received: shape={text.shape}, dtype={text.dtype}."
         )
-    if text.min() <= _PAD:
-        position = int(np.argmax(text <= _PAD))
+    if text.min() <= PAD:
+        position = int(np.argmax(text <= PAD))
         received = f"Received: {text[position]} at position {position}."
-        raise ValueError(f"{name} must have token ids above {_PAD}, which is padding. {received}")
+        raise ValueError(f"{name} must have token ids above {PAD}, which is padding. {received}")
     return text
-
-
-def _parts(text, num_parts):
-    if len(text) <= num_parts:
-        raise ValueError(
-            "`texts`, one long text, must have a token to predict for each row. "
-            f"Received: {len(text)} tokens, batch_size={num_parts}."
-        )
-    starts = [(len(text) - 1) * part // num_parts for part in range(num_parts + 1)]
-    return [text[start : end + 1] for start, end in zip(starts, starts[1:], strict=False)]

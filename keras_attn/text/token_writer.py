@@ -53,7 +53,7 @@ class TokenWriter:
         self._directory, self._sides, self._tool = directory, sides, tokenizer.tool
         self._vocabulary_size = tokenizer.vocabulary_size
         self._dtype = id_dtype(self._vocabulary_size)
-        self._tokens = self._documents = self._characters = 0
+        self._tokens = self._ends = self._characters = 0
 
     def __enter__(self):
         os.makedirs(self._directory, exist_ok=True)
@@ -76,17 +76,26 @@ class TokenWriter:
         if len(ids) != self._sides:
             raise ValueError(f"`ids` must be {self._sides} arrays. Received: {len(ids)}.")
         for side in ids:
-            side = np.asarray(side)
-            if side.size and not 0 <= side.min() <= side.max() < self._vocabulary_size:
-                raise ValueError(
-                    f"`ids` must be in [0, {self._vocabulary_size}). "
-                    f"Received: ids from {side.min()} to {side.max()}."
-                )
-            self._tokens += side.size
-            self._write(0, side.astype(self._dtype))
-            self._write(1, np.array(self._tokens, END_DTYPE))
-        self._documents += 1
+            self.extend(side)
+            self.end()
         self._characters += characters
+
+    def extend(self, ids, characters=0):
+        """Write a part of a document, or of a side, that may be too long for the memory."""
+        ids = np.asarray(ids)
+        if ids.size and not 0 <= ids.min() <= ids.max() < self._vocabulary_size:
+            raise ValueError(
+                f"`ids` must be in [0, {self._vocabulary_size}). "
+                f"Received: ids from {ids.min()} to {ids.max()}."
+            )
+        self._tokens += ids.size
+        self._characters += characters
+        self._write(0, ids.astype(self._dtype))
+
+    def end(self):
+        """Mark the end of the document, or side, that `extend` has written."""
+        self._ends += 1
+        self._write(1, np.array(self._tokens, END_DTYPE))
 
     def _write(self, index, array):
         content = array.tobytes()
@@ -96,7 +105,7 @@ class TokenWriter:
     def __exit__(self, *error):
         self._stack.__exit__(*error)
         if error[0] is None:
-            numbers = self._tokens, self._documents, self._characters
+            numbers = self._tokens, self._ends // self._sides, self._characters
             hashes = (found.hexdigest() for found in self._hashes)
             self.facts = Shard(
                 self.name, *numbers, *hashes, self._dtype, self._sides, dict(self._tool)

@@ -55,7 +55,7 @@ class Batches(keras.utils.PyDataset):
         signature = keras.tree.map_structure(
             lambda x: tf.TensorSpec((None, *x.shape[1:]), x.dtype), self.batches[0]
         )
-        return dataset_of(lambda: iter(self.batches), signature, STEPS)
+        return dataset_of(lambda rows: map(rows.cut, self.batches), signature, STEPS)
 
 
 def pairs(random, targets):

@@ -40,7 +40,7 @@ with place.scope():
         import tensorflow as tf
 
         specs = tf.TensorSpec((4, 2)), tf.TensorSpec((4, 1))
-        data = dataset_of(lambda: (batch for _ in range(10**6)), specs, 10**6)
+        data = dataset_of(lambda rows: (rows.cut(batch) for _ in range(10**6)), specs, 10**6)
 try:
     model.fit(data, verbose=0, callbacks=[Killed()], shuffle=False)
 except Exception as error:

@@ -31,7 +31,7 @@ def parts_of(batches, signature):
     for index in range(2):
         strategy = Sharing(index)
         with strategy.scope():
-            made = dataset_of(lambda: iter(batches), signature, len(batches))
+            made = dataset_of(lambda rows: map(rows.cut, batches), signature, len(batches))
             assert made._cardinality == len(batches)
             parts.append([part.numpy() for part in strategy.dataset])
     return [[p for part in parts for p in part[3 * i : 3 * i + 3]] for i in range(len(batches))]
@@ -55,7 +55,7 @@ def test_known_numbers_of_rows_stay_known_and_structures_whole():
     spec = {"ids": tf.TensorSpec((7, 2), tf.int32), "reset": tf.TensorSpec((7,), tf.bool)}
     batch = {"ids": np.ones((7, 2), "int32"), "reset": np.ones(7, bool)}, np.ones(7, "float32")
     with strategy.scope():
-        dataset_of(lambda: iter([batch]), (spec, tf.TensorSpec((7,))), 1)
+        dataset_of(lambda rows: iter([rows.cut(batch)]), (spec, tf.TensorSpec((7,))), 1)
     inputs, labels = strategy.dataset.element_spec
     assert inputs["ids"].shape == (2, 2) and inputs["reset"].shape == (2,) and labels.shape == (2,)
     *_, (inputs, labels) = strategy.dataset  # the third replica's: two rows of seven

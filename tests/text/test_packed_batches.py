@@ -10,7 +10,7 @@ from sentences import sentence_pairs
 from keras_attn.losses import LabelSmoothedCrossentropy
 from keras_attn.models import gpt, transformer
 from keras_attn.text import PackedBatches
-from keras_attn.text.packed_batches import first_fit
+from keras_attn.text.first_fit import FirstFit
 
 PAD, BOS, EOS = 0, 2, 3
 ROW = 32
@@ -105,12 +105,12 @@ def test_oracle_of_first_fit(lengths):
                 break
         else:
             rows.append([pair])
-    kinds, row_of_place = first_fit(np.array(lengths), 9)
-    placed = np.array(lengths)[np.argsort(kinds, kind="stable")]
-    found = [[] for _ in range(row_of_place.max() + 1)]
-    for pair, row in zip(placed.tolist(), row_of_place, strict=True):
-        found[row].append(tuple(pair))
-    assert found == rows
+    sizes, counts = np.unique(lengths, axis=0, return_counts=True)
+    packed = FirstFit(sizes, counts, 9)
+    items = [packed.row(row) for row in range(packed.num_rows)]
+    assert [[tuple(sizes[kind].tolist()) for kind, _ in row] for row in items] == rows
+    expected = [(kind, n) for kind, count in enumerate(counts) for n in range(count)]
+    assert sorted(item for row in items for item in row) == expected
 
 
 def test_rows_of_one_side_are_nearly_full():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.text import Permutation
+from keras_attn.text.permutation import Permutations
 
 
 @settings(deadline=None, max_examples=60)
@@ -46,6 +47,18 @@ def test_small_ranges_have_every_order_equally_often():
     orders = collections.Counter(tuple(Permutation(4, seed)(np.arange(4))) for seed in range(2400))
     assert set(orders) == set(itertools.permutations(range(4)))
     assert max(abs(count - 100) for count in orders.values()) < 5 * 10
+
+
+def test_many_ranges_are_permuted_at_once():
+    sizes = np.array([1, 2, 3, 64, 65, 257, 257])
+    ranges = np.repeat(np.arange(7), sizes)
+    index = np.concatenate([np.arange(n) for n in sizes])
+    found = Permutations(sizes, [3, 5])(ranges, index)
+    parts = np.split(found, np.cumsum(sizes))[:-1]
+    for part, n in zip(parts, sizes.tolist(), strict=True):
+        assert sorted(part.tolist()) == list(range(n))
+    assert (parts[5] == parts[6]).sum() < 10  # ranges of one size have orders of their own
+    assert Permutations(sizes, [3, 5])(np.array([4]), np.array([64])) == parts[4][64]
 
 
 @pytest.mark.parametrize("n, index", [(-1, []), (2**62 + 1, []), (2.5, []), (5, [5]), (5, -1)])
