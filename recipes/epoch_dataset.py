@@ -3,14 +3,16 @@
 import keras
 import numpy as np
 
-from keras_attn.text.datasets import dataset_of, rows_to_feed
+from keras_attn.text.batch_rows import RowBatches, Rows
+from keras_attn.text.datasets import dataset_of
 
 
 class EpochDataset(keras.utils.PyDataset):
     """Epochs of batches that are functions of the epoch and of their index in it.
 
     So a resumed training reads the same batches. Keras counts the batches of an epoch once, before
-    the first; `rest` is the rest of an interrupted epoch, for a `fit` of its own.
+    the first; `rest` is the rest of an interrupted epoch, for a `fit` of its own. Each of several
+    processes feeds its part of the rows, and makes nothing else of `RowBatches`.
 
     Args:
         batches: object with `len()`, the batches of an epoch, and `batch(epoch, index)`, inputs and
@@ -33,7 +35,7 @@ class EpochDataset(keras.utils.PyDataset):
         return self._stop - self._start
 
     def __getitem__(self, index):
-        return rows_to_feed(self._batch(index), keras.distribution.distribution())
+        return self._batch(index, Rows.here(keras.distribution.distribution()))
 
     def rest(self, done):
         """Return epochs without their first `done` batches."""
@@ -57,11 +59,14 @@ class EpochDataset(keras.utils.PyDataset):
         signature = keras.tree.map_structure(self._spec, self._batch(0))
         return dataset_of(self._one_epoch, signature, len(self))
 
-    def _batch(self, index):
-        return self._batches.batch(self.epoch, self._start + index)
+    def _batch(self, index, rows=Rows()):
+        place = self.epoch, self._start + index
+        if isinstance(self._batches, RowBatches):
+            return self._batches.batch(*place, rows)
+        return rows.cut(self._batches.batch(*place))
 
-    def _one_epoch(self):
-        return map(self._batch, range(len(self)))
+    def _one_epoch(self, rows):
+        return (self._batch(index, rows) for index in range(len(self)))
 
     def _spec(self, array):
         import tensorflow as tf

@@ -11,14 +11,15 @@ from pathlib import Path
 from keras_attn.ops.atomic_files import atomic_file
 
 _MAX_NAMES = 30
+_BLOCK = 2**18  # bytes
 
 
 def find(directory, name):
-    """Return the path of `name`.gz in a directory, or of `name`; one of them must be there."""
+    """Return the path of `name`.gz in a directory, `name`.zst or `name`; one must be there."""
     directory = Path(directory)
     if not directory.is_dir():
         raise ValueError(f"There is no such directory. Received: data_dir={str(directory)!r}")
-    for path in (directory / f"{name}.gz", directory / name):
+    for path in (directory / f"{name}{ending}" for ending in (".gz", ".zst", "")):
         if path.is_file():
             return path
     names = sorted(path.name for path in directory.iterdir() if path.is_file())
@@ -29,20 +30,58 @@ def find(directory, name):
 
 
 def read(path):
-    """Return the bytes of a file, uncompressed if its name ends in .gz; it must have some."""
+    """Return the bytes of a file, uncompressed if its name says so; it must have some."""
+    return b"".join(blocks(path))
+
+
+def blocks(path):
+    """Yield the bytes of a file in blocks, uncompressed if its name ends in .gz or .zst.
+
+    Raises:
+        ValueError: if the file is missing, empty or damaged.
+        ImportError: if its name ends in .zst and zstandard is not installed.
+    """
     path = Path(path)
     if not path.is_file():
         problem = "is a directory, not a file" if path.is_dir() else "does not exist"
         raise ValueError(f"{path} {problem}.")
-    content = path.read_bytes()
-    if path.suffix == ".gz":
+    is_empty = True
+    kind = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix, "")
+    opened = gzip.open(path) if kind == "gzip" else open(path, "rb")
+    with opened as file:
+        found = iter(lambda: file.read(_BLOCK), b"")
         try:
-            content = gzip.decompress(content)
+            for block in _without_zstd(found, path) if kind == "zstd" else found:
+                is_empty = is_empty and not block
+                yield block
         except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"The file {path} is not a complete gzip file: {error}") from error
-    if not content:
+            raise ValueError(f"The file {path} is not a complete {kind} file: {error}") from error
+    if is_empty:
         raise ValueError(f"The file {path} is empty.")
-    return content
+
+
+def _without_zstd(found, path):
+    """Yield the content of compressed blocks."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise ImportError(
+            f"The file {path} needs the package zstandard: pip install 'keras_attn[zstd]'"
+        ) from error
+    frame = None
+    for block in found:
+        while block:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            try:
+                content = frame.decompress(block)
+            except zstandard.ZstdError as error:
+                raise OSError(str(error)) from error
+            if content:
+                yield content
+            block = frame.unused_data if frame.eof else b""
+            frame = None if frame.eof else frame
+    if frame is not None:
+        raise EOFError("it ends within a frame")
 
 
 def read_object(path, remedy, *names):

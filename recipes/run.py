@@ -18,7 +18,6 @@ from .card import EpochSeconds, cut_history, read_history, write_card
 from .progress import duration, fit_verbosity
 from .results import result as result_text
 from .settings import check_agreement, check_out, check_settings, save_settings
-from .text.tokens import FILE_NAME
 
 MODEL = "model.keras"
 TRAINED = os.path.join("checkpoint", "trained.json")
@@ -73,7 +72,7 @@ class TrainingRun:
         if getattr(self.options, "prepare", False):
             with files.exclusive_directory(self.options.out):
                 self.corpus.tokens.save()
-            print(f"Tokens: {self.path(FILE_NAME)}")
+            print(f"Tokens: {self.corpus.tokens.saved}")
             return
         card = self.complete(started)
         if card is not None:
@@ -137,7 +136,7 @@ class TrainingRun:
 
     def data_bytes(self):
         """Return the size of the data in memory; 0 if batches are made as they are needed."""
-        return 0 if self.corpus is None else self.corpus.tokens.nbytes
+        return 0
 
     def save_settings(self):
         """Write what a resumed run must share, settings and tokens, once a step has succeeded."""

@@ -11,7 +11,7 @@ from . import files
 
 
 def check_out(out):
-    """Refuse a run's directory that cannot be created or written."""
+    """Refuse a run's directory that cannot be created or written, or is of an earlier version."""
     path = os.path.abspath(out)
     while not os.path.lexists(path):
         path = os.path.dirname(path)
@@ -20,6 +20,12 @@ def check_out(out):
     if not os.access(path, os.W_OK | os.X_OK):
         raise ValueError(
             f"--out must be writable, and the directory {path} is not. Received: --out {out}."
+        )
+    earlier = os.path.join(out, "tokens.npz")
+    if os.path.exists(earlier):
+        raise ValueError(
+            f"The run in {out} was started by an earlier version, which kept its tokens in "
+            f"{earlier}; give another --out."
         )
 
 

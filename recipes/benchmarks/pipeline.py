@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import files
 from ..text.corpus import train_on_sentences
-from ..translate.parallel_text import read_parallel_text
+from ..translate.parallel_text import ParallelText
 from . import requirements
 from .card import card_parser, new_card
 from .contenders.pipeline import BUCKETS, NAIVE, PACKED, WAYS, save
@@ -66,7 +66,7 @@ def main():
 
 def pairs_of(data_dir):
     """Token ids of both sides of the training pairs."""
-    sides = zip(*read_parallel_text(pathlib.Path(data_dir, "multi30k"), "train", "en", "de"))
+    sides = zip(*ParallelText(pathlib.Path(data_dir, "multi30k"), "train", "en", "de"))
     sides = [list(side) for side in sides]
     tokenizer = train_on_sentences(
         [line for side in sides for line in side], "bpe", VOCABULARY_SIZE

@@ -30,7 +30,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=100_000, help="default: %(default)s")
     parser.add_argument("--context", type=int, default=128, help="default: %(default)s")
     arguments = parser.parse_args()
-    for name in ("model.keras", "tokens.npz"):
+    for name in ("model.keras", "tokens"):
         if not os.path.exists(os.path.join(arguments.run, name)):
             print(f"{arguments.run} holds no finished run of recipes.language_model: no {name}")
             return 2

@@ -21,9 +21,8 @@ from ..optimizer import JIT_COMPILE, adam
 from ..progress import duration, fit_verbosity
 from ..settings import check_agreement, check_out, check_settings, save_settings
 from ..text.corpus import Corpus
-from ..text.data import read_text, text_identity
+from ..text.data import read_text
 from ..text.segments import make_segments, make_validation
-from ..text.tokens import FILE_NAME
 from . import axes, summary
 from .callbacks import StopOnSignal, TrainingSeconds
 from .model import PLAIN
@@ -34,7 +33,7 @@ def run(options, started):
     if options.prepare:
         with files.exclusive_directory(options.out):
             comparison.corpus.tokens.save()
-        print(f"Tokens: {options.out}/{FILE_NAME}")
+        print(f"Tokens: {comparison.corpus.tokens.saved}")
         return
     lines = comparison.dry_run() if options.dry_run else comparison.complete(started)
     if lines is not None:
@@ -47,8 +46,8 @@ class Comparison:
     def __init__(self, options):
         check_out(options.out)
         self.options = options
-        name, splits = read_text(options.data_dir, options.text)
-        self._settings = text_identity(options, name, splits)
+        found = read_text(options.data_dir, options.text)
+        self._settings = found.identity(options)
         check_settings(self._path("settings.json"), self._settings, options.out)
         self.values = {axis: axes.values(axis, options) for axis in options.axis}
         self._check_values()
@@ -58,7 +57,7 @@ class Comparison:
         check_agreement(self.devices, {**self._settings, **chosen})
         # Of several processes only the first one writes.
         self.is_first = worker_of_strategy(self.devices)[0] == 0
-        self.corpus = Corpus.load(name, splits, options)
+        self.corpus = Corpus.load(found, options)
         self.corpus.check_rows(options.batch_size, "train", "valid")
 
     def _check_values(self):
@@ -106,8 +105,7 @@ class Comparison:
         if not self.is_first:
             return None
         places = "AXIS/VALUE-SEED.json, and card.json, table.md and curves.png of each axis"
-        data_bytes = self.corpus.tokens.nbytes
-        return dry_run.report(self.options, estimates, places, data_bytes, trained)
+        return dry_run.report(self.options, estimates, places, trained=trained)
 
     def train_missing(self, axis):
         """Return the `Summary` of each chosen value of an axis, and of those trained before."""

@@ -27,9 +27,10 @@ class Characters:
 
 def characters():
     """Return the `Characters` of the text that the recipes read by default."""
-    _, splits = read_text()
-    tokenizer = text.Characters.train([splits["train"][:200_000]])
-    train, valid = tokenizer.encode_as_lists([splits["train"][:2_000_000], splits["valid"]])
+    splits = read_text().splits()
+    train, valid = ("".join(splits[split].blocks()) for split in ("train", "valid"))
+    tokenizer = text.Characters.train([train[:200_000]])
+    train, valid = tokenizer.encode_as_lists([train[:2_000_000], valid])
     return Characters(np.array(train), np.array(valid), tokenizer.vocabulary_size)
 
 

@@ -15,7 +15,7 @@ from ..plots import save
 from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
-from ..text.data import read_text, text_identity
+from ..text.data import read_text
 from ..text.segments import StridedWindows, make_segments, make_validation
 from .architectures import build, span_summaries, with_memory
 
@@ -32,9 +32,9 @@ class LanguageModelRun(TrainingRun):
     curve = "val_bits_per_character"
 
     def __init__(self, options):
-        name, splits = read_text(options.data_dir, options.text)
-        super().__init__(options, text_identity(options, name, splits))
-        self.corpus = Corpus.load(name, splits, options)
+        found = read_text(options.data_dir, options.text)
+        super().__init__(options, found.identity(options))
+        self.corpus = Corpus.load(found, options)
         self.corpus.check_rows(options.batch_size, *self.corpus.ids)
         with self.scope():
             self.model = build(options, self.corpus.tokens.vocabulary_size)

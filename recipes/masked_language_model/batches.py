@@ -4,6 +4,7 @@ import numpy as np
 
 # Shares of the chosen tokens that become the mask, and that become a random token.
 MASKED, REPLACED = 0.8, 0.1
+_BLOCK = 2**20
 
 
 def mask_tokens(ids, rate, mask_id, first_id, generator):
@@ -35,6 +36,16 @@ def mask_tokens(ids, rate, mask_id, first_id, generator):
     return np.where(chosen, read, ids).astype("int32"), np.where(chosen, ids, 0).astype("int32")
 
 
+def count_ids(ids):
+    """Return how often each id occurs in `TokenFiles`."""
+    counts = np.zeros(0, np.int64)
+    for start in range(0, len(ids), _BLOCK):
+        found = np.bincount(ids[start : start + _BLOCK], minlength=len(counts))
+        found[: len(counts)] += counts
+        counts = found
+    return counts
+
+
 class MaskedSegments:
     """Batches of segments with masked tokens.
 
@@ -42,7 +53,7 @@ class MaskedSegments:
     same batches. Rows that the text does not fill end in padding.
 
     Args:
-        ids: int array, the text.
+        ids: `TokenFiles` or int array, the text.
         options: with `context`, `batch_size`, `mask_rate` and `seed`.
         mask_id, first_id: as `mask_tokens`.
         steps: int. Batches of an epoch; None for all segments, in their order, once. Otherwise each

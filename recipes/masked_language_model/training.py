@@ -9,9 +9,9 @@ from ..optimizer import JIT_COMPILE, adam
 from ..progress import evaluate_verbosity
 from ..run import TrainingRun
 from ..text.corpus import Corpus, decode
-from ..text.data import read_text, text_identity
+from ..text.data import read_text
 from ..text.tokens import FIRST_ID
-from .batches import MaskedSegments, mask_tokens
+from .batches import MaskedSegments, count_ids, mask_tokens
 
 EXAMPLES, EXAMPLE_LENGTH = 3, 24
 # Arguments of each model for a number of tokens.
@@ -35,9 +35,9 @@ class MaskedLanguageModelRun(TrainingRun):
     curve = "val_masked_accuracy"
 
     def __init__(self, options):
-        name, splits = read_text(options.data_dir, options.text)
-        super().__init__(options, text_identity(options, name, splits))
-        self.corpus = Corpus.load(name, splits, options)
+        found = read_text(options.data_dir, options.text)
+        super().__init__(options, found.identity(options))
+        self.corpus = Corpus.load(found, options)
         self.mask_id = self.corpus.tokens.vocabulary_size
         with self.scope():
             build = getattr(models, options.model)
@@ -60,10 +60,12 @@ class MaskedLanguageModelRun(TrainingRun):
         segments = self._segments("test")
         how = {"verbose": evaluate_verbosity(), "return_dict": True}
         found = self.model.evaluate(EpochDataset(segments).data(), **how)
-        guess = np.bincount(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
-        targets = np.concatenate([segments.batch(0, i)[1].ravel() for i in range(len(segments))])
-        targets = targets[targets > 0]
-        baseline = float(np.mean(targets == guess))
+        guess = count_ids(self.corpus.ids["train"])[FIRST_ID:].argmax() + FIRST_ID
+        hits, number = 0, 0
+        for index in range(len(segments)):
+            _, targets = segments.batch(0, index)
+            hits, number = hits + int((targets == guess).sum()), number + int((targets > 0).sum())
+        baseline = hits / number
         return {
             "test": {
                 "metric": "masked_accuracy",
@@ -71,7 +73,7 @@ class MaskedLanguageModelRun(TrainingRun):
                 "signature": f"the most frequent token alone: {baseline:.4g}",
                 "perplexity": float(np.exp(found["loss"])),
                 "baseline": baseline,
-                "masked_tokens": len(targets),
+                "masked_tokens": number,
             }
         }
 
@@ -103,7 +105,7 @@ class MaskedLanguageModelRun(TrainingRun):
         yield from super().summary(card)
 
     def _segments(self, split, steps=None, most=None):
-        ids = self.corpus.ids[split][:most]
+        ids = self.corpus.ids[split].part(0, most)
         return MaskedSegments(ids, self.options, self.mask_id, FIRST_ID, steps)
 
     def _shown(self, ids):

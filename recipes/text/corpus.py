@@ -1,42 +1,55 @@
 """A text as token ids."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_attn import metrics, text
 
-from .. import files
-from .tokens import TokenCache
+from .data import SPLITS
+from .tokens import TokenFolder, save_tokenizer, write_shard
+
+# Of a longer text, a tokenizer of subwords learns from the first lines.
+_MOST_CHARACTERS = 50_000_000
+_LINES = 1024
 
 
 class Corpus(NamedTuple):
-    """The splits of a text as token ids, and the number of characters that they stand for."""
+    """The splits of a text as `TokenFiles`, and the number of characters that they stand for."""
 
     name: str
     ids: dict
     characters: dict
-    tokens: TokenCache
+    tokens: TokenFolder
 
     @classmethod
-    def load(cls, name, splits, options):
-        """Tokenise a text of `read_text`, or read the tokens that its run has kept."""
+    def load(cls, found, options):
+        """Tokenise a `Text` of `read_text`, or read the tokens that its run has kept.
 
-        def make():
+        Raises:
+            ValueError: if a file is damaged or not UTF-8, or a prepared corpus is not one of texts.
+        """
+
+        def make(directory):
+            splits = found.splits()
             tokenizer = train_tokenizer(options.tokenizer, splits["train"], options.vocabulary_size)
-            arrays = {}
-            for split, part in splits.items():
-                arrays[split], arrays[f"{split}_characters"] = encode(tokenizer, part)
-            return tokenizer, arrays
+            save_tokenizer(tokenizer, directory)
+            return {
+                split: [write_shard(directory, split, tokenizer, encode_lines(tokenizer, part))]
+                for split, part in splits.items()
+            }
 
-        digest = files.digest(options.tokenizer, str(options.vocabulary_size), *splits.values())
-        tokens = TokenCache(options.out, digest, make, options.devices)
-        return cls(
-            name,
-            {split: tokens.arrays[split] for split in splits},
-            {split: int(tokens.arrays[f"{split}_characters"]) for split in splits},
-            tokens,
-        )
+        if found.corpus is not None:
+            tokens = TokenFolder.prepared(found.corpus, options.out)
+        else:
+            how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
+            tokens = TokenFolder(options.out, found.hashes, how, make, options.devices)
+        ids = {split: tokens.files(split) for split in SPLITS}
+        if any(files.documents.sides != 1 for files in ids.values()):
+            raise ValueError(f"The corpus in {tokens.directory} holds pairs, not texts.")
+        characters = {split: tokens.manifest.total(split, "characters") for split in SPLITS}
+        return cls(found.name, ids, characters, tokens)
 
     def characters_per_token(self, split):
         return self.characters[split] / len(self.ids[split])
@@ -58,9 +71,20 @@ class Corpus(NamedTuple):
 
 
 def train_tokenizer(kind, part, vocabulary_size=None):
-    """Train a tokenizer on a text."""
-    sentences = [part] if kind == "characters" else part.split("\n")
-    return train_on_sentences(sentences, kind, vocabulary_size)
+    """Train a tokenizer on `TextFiles`."""
+    if kind == "characters":
+        return train_on_sentences(part.blocks(), kind, vocabulary_size)
+    return train_on_sentences(first_lines(part.lines()), kind, vocabulary_size)
+
+
+def first_lines(lines):
+    """Yield the lines of which a trainer of subwords learns: it holds them all in memory."""
+    characters = 0
+    for line in lines:
+        yield line
+        characters += len(line)
+        if characters >= _MOST_CHARACTERS:
+            return
 
 
 def train_on_sentences(sentences, kind, vocabulary_size=None):
@@ -75,19 +99,23 @@ def train_on_sentences(sentences, kind, vocabulary_size=None):
         raise ValueError(f"--vocabulary-size does not fit --tokenizer {kind}: {error}") from error
 
 
-def encode(tokenizer, part):
-    """Return the ids of a text and the number of characters that they stand for.
+def encode_lines(tokenizer, part):
+    """Yield pieces of the ids of `TextFiles`, and the number of characters that they stand for.
 
     Subwords have no token for a line end: the end mark stands for it, and a run of spaces counts as
     the one that is left of it.
     """
     if isinstance(tokenizer, text.Characters):
-        return tokenizer.encode_as_lists([part])[0], len(part)
-    lines = part.split("\n")
-    rows = tokenizer.encode_as_lists(lines)
-    characters = sum(len(" ".join(filter(None, line.split(" ")))) for line in lines)
-    ids = np.concatenate([np.append(row, tokenizer.eos_id) for row in rows])[:-1]
-    return ids.astype("int32"), characters + len(rows) - 1
+        for block in part.blocks():
+            yield tokenizer.encode_as_lists([block])[0], len(block)
+        return
+    is_first, found = True, part.lines()
+    while lines := [*itertools.islice(found, _LINES)]:
+        rows = tokenizer.encode_as_lists(lines)
+        characters = sum(len(" ".join(filter(None, line.split(" ")))) for line in lines)
+        ids = np.concatenate([np.insert(row, 0, tokenizer.eos_id) for row in rows])
+        yield ids[is_first:], characters + len(rows) - is_first
+        is_first = False
 
 
 def decode(tokenizer, ids):

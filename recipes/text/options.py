@@ -10,7 +10,9 @@ from ..options import OptionError, Options, ScheduleOptions, changed, option
 class TokenizerOptions(Options):
     """Tokenizer."""
 
-    tokenizer: str = option("characters", choices=("characters", "bpe", "unigram"))
+    tokenizer: str = option(
+        "characters", "a prepared corpus has its own", choices=("characters", "bpe", "unigram")
+    )
     vocabulary_size: int | None = option(
         None, "largest number of tokens (default: all characters; 4000 subwords)", at_least=1
     )
@@ -29,7 +31,10 @@ class TextOptions(TokenizerOptions, ScheduleOptions):
     """Text and training budget."""
 
     data_dir: str | None = option(
-        None, "directory with train.txt, valid.txt and test.txt, each [.gz]", identity=False
+        None,
+        "directory with a prepared corpus, or with train, valid and test: each a file .txt or "
+        ".jsonl [.gz|.zst], or a folder of such files",
+        identity=False,
     )
     text: str | None = option(None, "one file, of which the last tenth is held out", identity=False)
     context: int | None = option(128, "tokens of a segment", at_least=1)

@@ -1,22 +1,28 @@
 """Parallel text: files of sentences, one a line, and their pairs as token ids."""
 
+import itertools
 from typing import NamedTuple
 
+from keras_attn import text
+
 from .. import files
-from ..text.corpus import train_on_sentences
-from ..text.tokens import TokenCache, concatenate_rows, split_rows
+from ..text.corpus import first_lines, train_on_sentences
+from ..text.tokens import TokenFolder, save_tokenizer
 
 # The splits for training; the others are tests, which are only translated.
 SPLITS = ("train", "val")
+_PAIRS = 1024  # that are tokenised at once
 
 
-def read_parallel_text(data_dir, split, source, target, variant="raw"):
-    """Read one split of a parallel text from a directory laid out as that of Multi30k.
+class ParallelText:
+    """One split of a parallel text, in a directory laid out as that of Multi30k.
 
-        SPLIT.LANGUAGE[.gz]  or, for another variant than raw,  SPLIT.VARIANT.LANGUAGE[.gz]
+        SPLIT.LANGUAGE[.gz|.zst]  or, for another variant than raw,  SPLIT.VARIANT.LANGUAGE
 
-    The files are UTF-8, compressed or not; a compressed one is preferred. Only U+000A ends a line:
-    a sentence may contain other characters that some tools take for line ends, such as U+2028.
+    Iteration reads the files, and yields pairs (source sentence, target sentence); a block of them
+    is in memory. The files are UTF-8, compressed or not; a compressed one is preferred. Only U+000A
+    ends a line: a sentence may contain other characters that some tools take for line ends, such as
+    U+2028.
 
     Args:
         data_dir: str or path.
@@ -25,71 +31,84 @@ def read_parallel_text(data_dir, split, source, target, variant="raw"):
         target: str. Language to translate to.
         variant: str. "raw", or for instance "lc.norm.tok".
 
-    Returns:
-        list of (source sentence, target sentence).
+    Attributes:
+        paths: list of the paths of the two files.
 
     Raises:
-        ValueError: if the directory or a file is missing, a file is empty, damaged or not UTF-8,
-            or the two sides have different numbers of lines.
+        ValueError: if the directory or a file is missing; in iteration, if a file is empty, damaged
+            or not UTF-8, or the two sides have different numbers of lines.
     """
-    stem = split if variant == "raw" else f"{split}.{variant}"
-    paths = [files.find(data_dir, f"{stem}.{language}") for language in (source, target)]
-    sources, targets = map(_read_lines, paths)
-    if len(sources) != len(targets):
-        raise ValueError(
-            "The two sides of a parallel text must have the same number of lines. "
-            f"Received: {paths[0]} with {len(sources)} and {paths[1]} with {len(targets)}"
-        )
-    return list(zip(sources, targets, strict=True))
+
+    def __init__(self, data_dir, split, source, target, variant="raw"):
+        stem = split if variant == "raw" else f"{split}.{variant}"
+        self.paths = [files.find(data_dir, f"{stem}.{language}") for language in (source, target)]
+
+    def __iter__(self):
+        sides = [_lines(path) for path in self.paths]
+        for number, pair in enumerate(itertools.zip_longest(*sides)):
+            if None in pair:
+                rest = [
+                    0 if line is None else 1 + sum(1 for _ in side)
+                    for line, side in zip(pair, sides, strict=True)
+                ]
+                raise ValueError(
+                    "The two sides of a parallel text must have the same number of lines. "
+                    f"Received: {self.paths[0]} with {number + rest[0]} and {self.paths[1]} with "
+                    f"{number + rest[1]}"
+                )
+            yield pair
 
 
 class ParallelCorpus(NamedTuple):
-    """Pairs of sentences as token ids: by split the sources and the targets."""
+    """Pairs of sentences as token ids, in files: by split `keras_attn.text.Documents`."""
 
     ids: dict
-    tokens: TokenCache
+    tokens: TokenFolder
 
     @classmethod
-    def load(cls, splits, options):
+    def load(cls, task, options):
         """Tokenise the pairs of a task, or read the tokens that its run has kept.
 
         Args:
-            splits: dict of lists of (source, target).
+            task: a `Task`.
             options: with `tokenizer`, `vocabulary_size`, `devices` and `out`.
         """
-        sides = {split: tuple(zip(*splits[split], strict=True)) for split in SPLITS}
 
-        def make():
-            sentences = [sentence for pair in splits["train"] for sentence in pair]
-            most = None if options.tokenizer == "characters" else options.vocabulary_size
+        def make(directory):
+            sentences = (sentence for pair in task.splits["train"] for sentence in pair)
+            most = None
+            if options.tokenizer != "characters":
+                most, sentences = options.vocabulary_size, first_lines(sentences)
             tokenizer = train_on_sentences(sentences, options.tokenizer, most)
-            arrays = {}
-            for split in SPLITS:
-                for name, side in zip(_array_names(split), sides[split], strict=True):
-                    rows = tokenizer.encode_as_lists(side)
-                    arrays[name], arrays[f"{name}_ends"] = concatenate_rows(rows)
-            return tokenizer, arrays
+            save_tokenizer(tokenizer, directory)
+            return {
+                split: [_write(directory, split, tokenizer, task.splits[split])] for split in SPLITS
+            }
 
-        sentences = [sentence for pair in sides.values() for side in pair for sentence in side]
-        digest = files.digest(options.tokenizer, str(options.vocabulary_size), *sentences)
-        tokens = TokenCache(options.out, digest, make, options.devices)
-        ids = {
-            split: [
-                split_rows(tokens.arrays[name], tokens.arrays[f"{name}_ends"])
-                for name in _array_names(split)
-            ]
-            for split in SPLITS
-        }
-        return cls(ids, tokens)
+        how = {"tokenizer": options.tokenizer, "vocabulary_size": options.vocabulary_size}
+        tokens = TokenFolder(options.out, task.hashes, how, make, options.devices)
+        return cls({split: tokens.files(split).documents for split in SPLITS}, tokens)
 
 
-def _array_names(split):
-    return f"{split}_sources", f"{split}_targets"
+def _write(directory, split, tokenizer, pairs):
+    pairs = iter(pairs)
+    with text.TokenWriter(directory, split, 0, tokenizer, sides=2) as shard:
+        while found := [*itertools.islice(pairs, _PAIRS)]:
+            sides = map(tokenizer.encode_as_lists, zip(*found, strict=True))
+            for pair, ids in zip(found, zip(*sides, strict=True), strict=True):
+                shard.add(*ids, characters=sum(map(len, pair)))
+    return shard.name
 
 
-def _read_lines(path):
-    lines = files.read(path).removesuffix(b"\n").split(b"\n")
-    return [_decode(line, path, number) for number, line in enumerate(lines, start=1)]
+def _lines(path):
+    rest, number = b"", 0
+    for block in files.blocks(path):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            number += 1
+            yield _decode(line, path, number)
+    if rest:
+        yield _decode(rest, path, number + 1)
 
 
 def _decode(line, path, number):

@@ -1,30 +1,35 @@
 """Translation tasks: the pairs of each split, and their metric."""
 
+import json
 from pathlib import Path
 from typing import NamedTuple
 
 from keras_attn import callbacks
 
 from .. import files
+from ..text.text_files import hash_files
 from .dates import date_pairs
-from .parallel_text import SPLITS, read_parallel_text
+from .parallel_text import SPLITS, ParallelText
 
 
 class Task(NamedTuple):
-    """Lists of (source, target) by split (`train`, `val` and tests), and the name of the metric.
+    """Pairs (source, target) by split (`train`, `val` and tests), and the name of the metric.
 
-    `tokenize` is sacrebleu's tokenizer, for a task scored by BLEU.
+    `train` may be a `ParallelText`, which reads its files; the other splits are lists. `hashes` has
+    the SHA-256 of the texts for training, by name, and `tokenize` is sacrebleu's tokenizer, for a
+    task scored by BLEU.
     """
 
     name: str
     splits: dict
     metric: str
+    hashes: dict
     tokenize: str | None = None
 
     def identity(self):
         """Return the settings that a resumed run must not change."""
-        sentences = (x for split in SPLITS for pair in self.splits[split] for x in pair)
-        return {"task": self.name, "sha256": files.digest(*sentences)}
+        sha256 = files.digest(json.dumps(self.hashes, sort_keys=True))
+        return {"task": self.name, "sha256": sha256}
 
     @property
     def tests(self):
@@ -41,7 +46,9 @@ class Task(NamedTuple):
 def make_task(options):
     """Return the task of `recipes.translate`'s options: a parallel text in files, or dates."""
     if not options.data_dir:
-        return Task("dates", date_pairs(seed=options.seed), "exact_match")
+        splits = date_pairs(seed=options.seed)
+        sentences = (x for split in SPLITS for pair in splits[split] for x in pair)
+        return Task("dates", splits, "exact_match", {"dates": files.digest(*sentences)})
     return parallel_text(options.data_dir, options.source, options.target, options.variant)
 
 
@@ -49,10 +56,13 @@ def parallel_text(data_dir, source, target, variant):
     """Return a parallel text in files, scored by BLEU; test splits are those named `test*`."""
     ending = f".{source}" if variant == "raw" else f".{variant}.{source}"
     directory = Path(data_dir)
-    names = [path.name.removesuffix(".gz") for path in directory.glob("test*")]
+    names = [path.name.removesuffix(".gz").removesuffix(".zst") for path in directory.glob("test*")]
     tests = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
-    splits = {
-        split: read_parallel_text(data_dir, split, source, target, variant)
-        for split in ("train", "val", *(test for test in tests if "." not in test))
-    }
-    return Task(f"{source}-{target}", splits, "bleu", "none" if "tok" in variant else "13a")
+    tests = [test for test in tests if "." not in test]
+    found = {split: ParallelText(data_dir, split, source, target, variant) for split in SPLITS}
+    paths = [path for split in SPLITS for path in found[split].paths]
+    splits = {**found, "val": [*found["val"]]}
+    for test in tests:
+        splits[test] = [*ParallelText(data_dir, test, source, target, variant)]
+    tokenize = "none" if "tok" in variant else "13a"
+    return Task(f"{source}-{target}", splits, "bleu", hash_files(paths, data_dir), tokenize)

@@ -24,7 +24,7 @@ class TranslationRun(TrainingRun):
     def __init__(self, options):
         self.task = make_task(options)
         super().__init__(options, {**self.task.identity(), **options.identity()})
-        self.corpus = ParallelCorpus.load(self.task.splits, options)
+        self.corpus = ParallelCorpus.load(self.task, options)
         self.batches = self._batches("train", shuffle=True)
         with self.scope():
             self.model = self._model()
@@ -85,9 +85,9 @@ class TranslationRun(TrainingRun):
         given = {"tokens_per_batch": options.tokens_per_batch, "shuffle": shuffle}
         given["seed"] = options.seed
         if not options.packing:
-            return text.TokenBatches(*ids, max_length=options.max_source_length, **given)
+            return text.TokenBatches(ids, max_length=options.max_source_length, **given)
         try:
-            return text.PackedBatches(*ids, row_length=options.packing, **given)
+            return text.PackedBatches(ids, row_length=options.packing, **given)
         except ValueError as error:
             raise ValueError(f"--packing does not fit: {error}") from error
 

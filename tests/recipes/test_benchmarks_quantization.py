@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn import models
+from keras_attn import models, text
 from recipes.benchmarks import quantization
 from recipes.benchmarks.contenders.quantization import scoring
 
@@ -18,7 +18,11 @@ def run(tmp_path_factory):
     keras.utils.set_random_seed(0)
     models.llama(V, 1, 2, 32, 32).save(folder / "model.keras")
     ids = np.random.default_rng(0).integers(1, V, TOKENS + 9)
-    np.savez(folder / "tokens.npz", test=ids)
+    tokens, tokenizer = str(folder / "tokens"), text.Characters("abcdefghijklm")
+    with text.TokenWriter(tokens, "test", 0, tokenizer) as shard:
+        shard.add(ids)
+    tokenizer.save(folder / "tokens" / "tokenizer.model")
+    text.Manifest.make(tokens, {"test": [shard.name]}, {}, {})
     return folder
 
 
@@ -29,7 +33,9 @@ def test_the_perplexity_is_that_of_the_model_and_grows_with_fewer_bits(run):
         task = scoring(form, str(run), TOKENS, CONTEXT)
         assert task.units == TOKENS // CONTEXT * (CONTEXT - 1)
         facts[form] = task.facts
-    ids = np.load(run / "tokens.npz")["test"][: TOKENS // CONTEXT * CONTEXT].reshape(-1, CONTEXT)
+    ids = text.TokenFiles(run / "tokens", "test")[: TOKENS // CONTEXT * CONTEXT].reshape(
+        -1, CONTEXT
+    )
     logits = np.asarray(keras.saving.load_model(run / "model.keras")(ids), "float64")[:, :-1]
     losses = (
         np.log(np.exp(logits).sum(-1)) - np.take_along_axis(logits, ids[:, 1:, None], -1)[..., 0]

@@ -21,7 +21,8 @@ from recipes.card import read_history
 from recipes.language_model.architectures import build
 from recipes.language_model.options import RECENT
 from recipes.language_model.training import LanguageModelRun
-from recipes.text.corpus import decode, encode, train_tokenizer
+from recipes.text.corpus import decode, encode_lines, train_tokenizer
+from recipes.text.text_files import TextFiles
 
 WORDS = "one two three four five six seven eight nine ten".split()
 CONTEXT, BATCH = 12, 3
@@ -204,7 +205,7 @@ def losses(logits, labels):
 @pytest.mark.parametrize("stride", [5, CONTEXT])
 def test_windows_score_each_token_from_its_window(data, tmp_path, stride):
     run = new_run(data, tmp_path, "--stride", str(stride))
-    ids, bits = run.corpus.ids["test"], []
+    ids, bits = run.corpus.ids["test"][:], []
     padded = np.pad(ids, (0, CONTEXT))
     starts = range(0, len(ids), stride)
     logits = run.model({"token_ids": np.stack([padded[s : s + CONTEXT] for s in starts])})
@@ -222,7 +223,7 @@ def test_a_long_memory_scores_as_reading_the_whole_text(data, tmp_path):
     options = ("--model", "transformer_xl", "--context", "5", "--eval-memory", "100")
     run = new_run(data, tmp_path, *options)
     assert run.options.memory == 5  # as it is trained, less than a part
-    ids, bits = run.corpus.ids["test"], []
+    ids, bits = run.corpus.ids["test"][:], []
     starts = [(len(ids) - 1) * row // BATCH for row in range(BATCH + 1)]
     for start, end in zip(starts, starts[1:]):
         inputs = {"token_ids": ops.array(ids[None, start:end]), **run.model.initial_memory(1)}
@@ -231,16 +232,26 @@ def test_a_long_memory_scores_as_reading_the_whole_text(data, tmp_path):
     assert run.evaluate()["test"]["value"] == pytest.approx(np.mean(bits), abs=1e-5)
 
 
-def test_subwords_stand_for_the_characters_of_their_lines():
-    part = "two three\n\n  four  five\nsix"
-    tokenizer = train_tokenizer("bpe", "\n".join(WORDS * 3), 30)
-    ids, characters = encode(tokenizer, part)
-    assert decode(tokenizer, ids) == "two three\n\nfour five\nsix"
-    assert characters == len("two three\n\nfour five\nsix")
-    assert list(ids).count(tokenizer.eos_id) == 3
+def encode(tokenizer, path, part):
+    path.write_text(part)
+    ids, characters = zip(*encode_lines(tokenizer, TextFiles([path])), strict=True)
+    return np.concatenate(ids), sum(characters)
+
+
+def test_subwords_stand_for_the_characters_of_their_lines(tmp_path, monkeypatch):
+    part, path = "two three\n\n  four  five\nsix", tmp_path / "part.txt"
+    path.write_text("\n".join(WORDS * 3))
+    tokenizer = train_tokenizer("bpe", TextFiles([path]), 30)
     exact = text.Characters("\n abcdefghijklmnopqrstuvwxyz")
-    ids, characters = encode(exact, part)
-    assert decode(exact, ids) == part and characters == len(part) == len(ids)
+    for block in (2**18, 3):  # bytes that are read at once
+        monkeypatch.setattr("recipes.files._BLOCK", block)
+        monkeypatch.setattr("recipes.text.corpus._LINES", block)
+        ids, characters = encode(tokenizer, path, part)
+        assert decode(tokenizer, ids) == "two three\n\nfour five\nsix"
+        assert characters == len("two three\n\nfour five\nsix")
+        assert list(ids).count(tokenizer.eos_id) == 3
+        ids, characters = encode(exact, path, part)
+        assert decode(exact, ids) == part and characters == len(part) == len(ids)
 
 
 def fails(capsys, data, out, *options):

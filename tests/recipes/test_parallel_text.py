@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes.translate.parallel_text import read_parallel_text
+from recipes.translate.parallel_text import ParallelText
 
 MULTI30K = Path(__file__).resolve().parents[3] / "shared" / "data" / "multi30k"
 SIZES = {
@@ -25,7 +25,7 @@ def folder(tmp_path):
 
 
 def read(folder, variant="raw"):
-    return read_parallel_text(folder, "train", "en", "de", variant)
+    return [*ParallelText(folder, "train", "en", "de", variant)]
 
 
 def test_plain_files(folder):
@@ -45,7 +45,7 @@ def test_variants_are_other_files(folder):
 
 
 def test_the_sides_may_be_swapped(folder):
-    assert read_parallel_text(folder, "train", "de", "en")[0] == ("eins", "one")
+    assert next(iter(ParallelText(folder, "train", "de", "en"))) == ("eins", "one")
 
 
 @pytest.mark.parametrize("other", ["\r", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
@@ -132,6 +132,6 @@ def test_a_corrupt_gzip_file(folder, content):
 @pytest.mark.parametrize("variant, target", [("raw", "fr"), ("lc.norm.tok", "de")])
 def test_multi30k(variant, target):
     for split, size in SIZES.items():
-        pairs = read_parallel_text(MULTI30K, split, "en", target, variant)
+        pairs = [*ParallelText(MULTI30K, split, "en", target, variant)]
         assert len(pairs) == size
         assert all(source.strip() and target.strip() for source, target in pairs)

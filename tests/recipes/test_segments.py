@@ -1,13 +1,16 @@
 """Each token of a text is read and predicted as often as the protocol says."""
 
+import functools
+
+import keras
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_attn.text import SegmentStreams
-from recipes.epoch_dataset import EpochDataset
-from recipes.text.segments import EndlessSegments, StridedWindows
+from keras_attn.text.batch_rows import Rows
+from recipes.text.segments import EndlessStreams, ShuffledSegments, StridedWindows
 
 
 @settings(deadline=None, max_examples=50)
@@ -27,24 +30,60 @@ def test_each_token_but_the_first_is_scored_once(length, context, stride, batch_
     assert sorted(scored) == list(range(2, length + 1))
 
 
-@pytest.mark.parametrize("in_order", [True, False])
-def test_each_pass_reads_every_segment_once(in_order):
-    """In epochs that do not fit the passes, from whichever epoch it goes on."""
-    steps, rows, context = 5, 2, 3
-    streams = SegmentStreams(np.arange(1, 44), rows, context)
+def read(batches, epochs):
+    """The batches of the epochs, each token with the one after it."""
+    found = [batches.batch(epoch, index) for epoch in epochs for index in range(len(batches))]
+    return [(inputs["token_ids"], labels) for inputs, labels in found]
+
+
+def test_streams_are_read_over_and_over():
+    """In epochs that do not fit the passes, from whichever epoch a run resumes at."""
+    streams = SegmentStreams(np.arange(1, 44), 2, 3)
     assert len(streams) == 7
+    whole = read(EndlessStreams(streams, 5), range(6))
+    expected = [streams.batch(i % 7) for i in range(30)]
+    for (tokens, labels), (inputs, targets) in zip(whole, expected, strict=True):
+        assert (tokens == inputs["token_ids"]).all() and (labels == targets).all()
 
-    def read(first, number):
-        epochs = EpochDataset(EndlessSegments(streams, steps, in_order, seed=11))
-        data, found = epochs.data(), []
-        for epochs.epoch in range(first, first + number):
-            found += [inputs["token_ids"].numpy().tolist() for inputs, _ in data]
-        return found
 
-    whole = read(0, 6)
-    segments = [batch["token_ids"].tolist() for batch, _ in map(streams.__getitem__, range(7))]
-    assert read(3, 3) == whole[3 * steps :]
-    passes = [whole[start : start + 7] for start in range(0, 28, 7)]
-    assert all(sorted(one) == sorted(segments) for one in passes)
-    assert all((one == segments) == in_order for one in passes)
-    assert in_order or passes[0] != passes[1]
+@pytest.mark.parametrize("length", [2, 5, 44, 50])
+def test_each_pass_reads_every_shuffled_segment_once(length):
+    batch_size, context, steps = 3, 4, 5
+    make = functools.partial(ShuffledSegments, np.arange(1, length + 1), context, batch_size, steps)
+    whole = read(make(11), range(6))
+    resumed = read(make(11), range(3, 6))
+    assert [a.tolist() for a, _ in whole[15:]] == [a.tolist() for a, _ in resumed]
+    rows = [row for tokens, _ in whole for row in tokens]
+    labels = [row for _, targets in whole for row in targets]
+    for row, label in zip(rows, labels, strict=True):
+        assert (label[row > 0] == row[row > 0] + 1).all() and not label[row == 0].any()
+    number = -(-(length - 1) // context)
+    passes = [labels[start : start + number] for start in range(0, len(rows), number)]
+    for one in passes[:-1] if len(rows) % number else passes:
+        assert sorted(x for row in one for x in row if x) == list(range(2, length + 1))
+    if number > 5:
+        assert [row[0] for row in passes[0]] != [row[0] for row in passes[1]]
+        assert read(make(12), [0])[0][0].tolist() != whole[0][0].tolist()
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_processes_make_the_rows_of_one(processes):
+    """Six rows on four replicas: rows of zeros fill the last ones."""
+    ids = np.arange(1, 60)
+    streams = SegmentStreams(ids, 6, 3)
+    for batches in (
+        ShuffledSegments(ids, 3, 6, 7, seed=5),
+        EndlessStreams(streams, 7),
+        StridedWindows(ids, 3, 2, 6),
+    ):
+        for index in range(7):
+            whole = batches.batch(2, index % len(batches))
+            parts = [
+                batches.batch(2, index % len(batches), Rows(4, processes, part))
+                for part in range(processes)
+            ]
+            together = keras.tree.map_structure(lambda *x: np.concatenate(x), *parts)
+            for found, expected in zip(
+                keras.tree.flatten(together), keras.tree.flatten(whole), strict=True
+            ):
+                assert len(found) == 8 and (found[:6] == expected).all() and not found[6:].any()

@@ -62,7 +62,7 @@ def training(
     # One shape only where all batches have one, as from `as_dataset`.
     shape = batches[0][1].shape if way == PACKED else (None, None)
     signature = keras.tree.map_structure(lambda _: tf.TensorSpec(shape, tf.int32), batches[0])
-    dataset = dataset_of(lambda: iter(batches), signature, len(batches))
+    dataset = dataset_of(lambda rows: map(rows.cut, batches), signature, len(batches))
     ids = [x for inputs, _ in batches for name, x in inputs.items() if "segment" not in name]
     real = sum(int((x != 0).sum()) for x in ids)
     return Task(
@@ -95,23 +95,20 @@ def save(path, sources, targets):
     """Save token ids for contenders; `sources` may be None."""
     import numpy as np
 
-    from ...text.tokens import concatenate_rows
-
     sides = {"targets": targets} if sources is None else {"sources": sources, "targets": targets}
     arrays = {}
     for name, sentences in sides.items():
-        arrays[name], arrays[f"{name}_ends"] = concatenate_rows(sentences)
+        arrays[name] = np.concatenate(sentences)
+        arrays[f"{name}_ends"] = np.cumsum([*map(len, sentences)])
     np.savez(path, **arrays)
 
 
 def _load(path):
     import numpy as np
 
-    from ...text.tokens import split_rows
-
     with np.load(path) as file:
         return tuple(
-            split_rows(file[name], file[f"{name}_ends"]) if name in file else None
+            np.split(file[name], file[f"{name}_ends"])[:-1] if name in file else None
             for name in ("sources", "targets")
         )
 

@@ -17,10 +17,9 @@ def scoring(form, run, tokens, context):
     import keras
     import tensorflow as tf
 
-    from keras_attn import export
+    from keras_attn import export, text
 
-    with np.load(os.path.join(run, "tokens.npz")) as file:
-        ids = file["test"][:tokens]
+    ids = text.TokenFiles(os.path.join(run, "tokens"), "test")[:tokens]
     rows = ids[: len(ids) // context * context].reshape(-1, context).astype("int32")
     if not len(rows):
         raise ValueError(f"The test split must have a row of tokens. Received: context={context}.")

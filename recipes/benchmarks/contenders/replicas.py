@@ -23,7 +23,7 @@ def training(strategy, devices, size, batch, length, steps):
         model = keras_attn.models.create(SHAPES[size].preset, vocabulary_size=vocabulary_size)
         loss = keras_attn.losses.LabelSmoothedCrossentropy(0.1)
         model.compile(keras_attn.optimizers.Adam(LEARNING_RATE), loss, jit_compile=False)
-        dataset = dataset_of(lambda: (step for _ in range(steps)), signature, steps)
+        dataset = dataset_of(lambda rows: (rows.cut(step) for _ in range(steps)), signature, steps)
     return Task(
         call=lambda: model.fit(dataset, epochs=1, verbose=0, shuffle=False),
         units=steps * batch * 2 * length,

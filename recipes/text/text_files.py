@@ -1,0 +1,130 @@
+"""Texts in files, read in blocks: plain, compressed, or one JSON object a line."""
+
+import codecs
+import json
+import os
+from pathlib import Path
+
+from keras_attn.text.checked_files import hash_of
+
+from .. import files
+
+ENDINGS = (".txt", ".jsonl")
+COMPRESSED = (".gz", ".zst", "")
+FIELD = "text"  # of a JSON object
+
+
+class TextFiles:
+    """The text of one or many files, one after another, of which only a block is in memory.
+
+    A name that ends in .jsonl, but for .gz and .zst, has one JSON object a line: the text is its
+    field `text` and a line end. Other files are text in UTF-8.
+
+    Args:
+        paths: list of paths.
+        start, stop: ints. The characters that are the text; all by default.
+        errors: "strict" or "ignore", for bytes that are not UTF-8.
+    """
+
+    def __init__(self, paths, start=0, stop=None, errors="strict"):
+        self.paths, self._start, self._stop, self._errors = paths, start, stop, errors
+
+    def blocks(self):
+        """Yield the text in str of some hundred thousand characters."""
+        position = 0
+        for path in self.paths:
+            for block in _blocks(path, self._errors):
+                first = max(self._start - position, 0)
+                last = len(block) if self._stop is None else self._stop - position
+                if self._stop is not None and last <= 0:
+                    return
+                if block[first:last]:
+                    yield block[first:last]
+                position += len(block)
+
+    def lines(self):
+        """Yield the lines, without their ends; the last one may be empty."""
+        rest = ""
+        for block in self.blocks():
+            *lines, rest = (rest + block).split("\n")
+            yield from lines
+        yield rest
+
+    def part(self, start, stop):
+        """Return a part of the characters as a text."""
+        return TextFiles(self.paths, start, stop, self._errors)
+
+    def count(self):
+        """Return the number of characters."""
+        return sum(map(len, self.blocks()))
+
+
+def find_text(directory, split):
+    """Return the paths of a split: `SPLIT.txt` or `SPLIT.jsonl`, or all such in a folder `SPLIT`.
+
+    Each may end in .gz or .zst.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    folder = Path(directory, split)
+    if folder.is_dir():
+        endings = tuple(ending + more for ending in ENDINGS for more in COMPRESSED)
+        paths = sorted(path for path in folder.iterdir() if path.name.endswith(endings))
+        if not paths:
+            raise ValueError(f"The folder {folder} has no file that ends in .txt or .jsonl.")
+        return paths
+    for path in (Path(directory, f"{split}.jsonl{more}") for more in COMPRESSED):
+        if path.is_file():
+            return [path]
+    return [files.find(directory, f"{split}.txt")]
+
+
+def hash_files(paths, directory):
+    """Return the SHA-256 of each file by its name in a directory; none may be empty."""
+    found = {}
+    for path in paths:
+        if not os.path.isfile(path) or not os.path.getsize(path):
+            next(files.blocks(path))  # raises the error
+        found[Path(os.path.relpath(path, directory)).as_posix()] = hash_of(path)
+    return found
+
+
+def _blocks(path, errors):
+    stem = Path(path).name.removesuffix(".gz").removesuffix(".zst")
+    text = _decoded(path, errors)
+    return _objects(text, path) if stem.endswith(".jsonl") else text
+
+
+def _decoded(path, errors):
+    decoder = codecs.getincrementaldecoder("utf-8")(errors)
+    try:
+        for block in files.blocks(path):
+            yield decoder.decode(block)
+        yield decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"The file {path} is not UTF-8: {error}") from error
+
+
+def _objects(blocks, path):
+    """Yield the text of each JSON object, with a line end."""
+    rest, number = "", 0
+    for block in blocks:
+        *lines, rest = (rest + block).split("\n")
+        for line in lines:
+            number += 1
+            yield _text_of(line, path, number)
+    if rest.strip():
+        yield _text_of(rest, path, number + 1)
+
+
+def _text_of(line, path, number):
+    try:
+        text = json.loads(line)[FIELD]
+    except (ValueError, KeyError, TypeError):
+        text = None
+    if not isinstance(text, str):
+        raise ValueError(
+            f"Line {number} of the file {path} is no JSON object with a string named {FIELD!r}."
+        )
+    return text + "\n"
