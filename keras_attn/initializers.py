@@ -1,6 +1,9 @@
-"""Initializers of several matrices, and initializers that draw new numbers each time."""
+"""Initializers of several matrices and of positions, and new numbers each time."""
+
+import math
 
 import keras
+import numpy as np
 
 from keras_attn.registry import copy, register
 
@@ -42,3 +45,34 @@ class MatrixInitializer(keras.initializers.Initializer):
     def get_config(self):
         config = {name: getattr(self, name) for name in ("shape", "axes", "count", "transpose")}
         return {"initializer": keras.initializers.serialize(self.initializer), **config}
+
+
+@register
+class WaveTable(keras.initializers.Initializer):
+    """Initialize a table of learned positions (n, D) by waves of the position, in a random basis.
+
+        P_p = sqrt(2) s [sin(w_1 p), ..., cos(w_1 p), ...] Q,   w_i = (pi / 2) (4 n)^(-2 (i-1) / D)
+
+    The product of two rows is a function of their distance, so one matrix finds the position before
+    at all positions; in a table of random rows each pair is learned alone. The orthonormal Q (D, D)
+    is drawn anew for each table, so that the waves of several tables do not meet.
+
+    Args:
+        stddev: float s. The root of the mean square of the numbers, for an even D.
+    """
+
+    def __init__(self, stddev):
+        self.stddev = stddev
+
+    def __call__(self, shape, dtype=None):
+        (count, width), pairs = shape, shape[1] // 2
+        rates = 0.5 * math.pi * (4 * count) ** (-np.arange(pairs) / max(1, pairs))
+        angles = np.arange(count)[:, None] * rates
+        waves = np.zeros(shape)
+        waves[:, : 2 * pairs] = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+        waves = keras.ops.convert_to_tensor(math.sqrt(2) * self.stddev * waves, "float32")
+        basis = keras.initializers.Orthogonal()((width, width), dtype="float32")
+        return keras.ops.cast(keras.ops.matmul(waves, basis), dtype or keras.backend.floatx())
+
+    def get_config(self):
+        return {"stddev": self.stddev}

@@ -1,8 +1,10 @@
+import keras
 import numpy as np
 import oracles
 import pytest
 from models import formulas
 
+from keras_attn.initializers import WaveTable
 from keras_attn.models import sparse_transformer
 
 STRIDE = 4
@@ -120,6 +122,22 @@ def test_tokens_and_positions_begin_at_the_scale_of_logits():
     chosen = np.take_along_axis(logits, np.roll(token_ids, -1, axis=1)[..., None], axis=-1)[..., 0]
     loss = np.mean(np.log(np.exp(logits).sum(-1)) - chosen)
     assert abs(loss - np.log(101)) < 1
+
+
+@pytest.mark.parametrize("width", [10, 11])
+def test_the_product_of_two_initial_positions_depends_on_their_distance(width):
+    initializer = WaveTable(0.3)
+    table = oracles.numpy_of(initializer((7, width)))
+    products = table @ table.T
+    for distance in range(7):
+        diagonal = np.diagonal(products, distance)
+        np.testing.assert_allclose(diagonal, diagonal[0], atol=1e-5)
+    assert products[0, 1] > products[0, 2] > products[0, 3]
+    # Half of the squares of sines and cosines are 1; an odd width has a direction without waves.
+    np.testing.assert_allclose(np.diagonal(products), 0.3**2 * (width - width % 2), rtol=1e-5)
+    other = keras.initializers.get(keras.initializers.serialize(initializer))((7, width))
+    assert np.abs(oracles.numpy_of(other) - table).max() > 0.1
+    np.testing.assert_allclose(other @ keras.ops.transpose(other), products, atol=1e-5)
 
 
 def test_unknown_factors_raise():

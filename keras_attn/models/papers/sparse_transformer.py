@@ -5,6 +5,7 @@ import math
 import keras
 
 from keras_attn import depth, layers, patterns, positions
+from keras_attn.initializers import WaveTable
 from keras_attn.models.causal_language_model import CausalLanguageModel
 from keras_attn.ops.activations import gelu_sigmoid
 from keras_attn.ops.checks import check_choice, check_sizes
@@ -68,8 +69,9 @@ def sparse_transformer(
 
     Differs from the paper: the logits share the token table, and so tokens and positions begin with
         a deviation of 1 / sqrt(D), that of logits near 1, not 0.125 / sqrt(D) beside logits of
-        zero; kernels begin with sqrt(0.125 / d_in), as in the authors' code, not
-        0.125 / sqrt(d_in); all heads share one set of summary keys.
+        zero; the learned tables of positions begin as waves, not as random numbers; kernels begin
+        with sqrt(0.125 / d_in), as in the authors' code, not 0.125 / sqrt(d_in); all heads share
+        one set of summary keys.
 
     Reference: [Child et al., 2019](https://arxiv.org/abs/1904.10509), sections 4.3 and 5.
     """
@@ -126,14 +128,19 @@ def sparse_transformer(
             dropout=dropout,
         )
 
-    # With the authors' values, made for logits of their own, a small model of characters reads 3.75
-    # bits in place of 3.29: the tied table grows to the scale of logits, positions stay behind.
-    embeddings = keras.initializers.RandomNormal(stddev=1 / math.sqrt(hidden_dim))
+    # Tied tokens that begin smaller than logits learn far more slowly, and positions that begin as
+    # random vectors more slowly than waves: see recipes/language_model.
+    deviation = 1 / math.sqrt(hidden_dim)
     return CausalLanguageModel(
         embedding=layers.TokenEmbedding(
-            vocabulary_size, hidden_dim, scaled=False, embeddings_initializer=embeddings
+            vocabulary_size,
+            hidden_dim,
+            scaled=False,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=deviation),
         ),
-        position=positions.ImageCoordinates(*image_shape, embeddings_initializer=embeddings),
+        position=positions.ImageCoordinates(
+            *image_shape, embeddings_initializer=WaveTable(deviation)
+        ),
         depth=depth.Stack(block, num_layers, remat=remat, name="depth"),
         dropout=dropout,
         name=name,
