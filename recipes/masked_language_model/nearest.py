@@ -1,0 +1,117 @@
+"""Sentences of a text that are nearest to a given one, by the features of an export."""
+
+import argparse
+import os
+import re
+import sys
+
+import numpy as np
+
+from ..cli import sentence
+
+BATCH_SIZE = 32
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.masked_language_model.nearest",
+        description="Finds the sentences of a text whose features are nearest to those of a query, "
+        "by the signature `encode` of the newest export of a finished run.",
+    )
+    add = parser.add_argument
+    add("run", metavar="RUN", help="directory of the run")
+    add("query", metavar="QUERY", help="a sentence")
+    add("--data-dir", help="directory whose test.txt [.gz] has the sentences")
+    add("--text", help="file whose last twentieth has them (default: Python's standard library)")
+    add("--count", type=int, default=5, help="sentences to print (default: 5)")
+    options = parser.parse_args(arguments)
+    try:
+        from ..text.data import read_text  # not for --help, which answers at once
+
+        _, splits = read_text(options.data_dir, options.text)
+        sentences = split_sentences(splits["test"])
+        found = nearest(options.run, options.query, sentences, options.count)
+    except (OSError, ValueError, ImportError) as error:
+        print(f"recipes.masked_language_model.nearest: {sentence(error)}", file=sys.stderr)
+        return 2
+    for similarity, text in found:
+        print(f"{similarity:.3f}  {text}")
+    return 0
+
+
+def split_sentences(text, least_words=4):
+    """Return the sentences of a text, once each: paragraphs, cut after full stops."""
+    paragraphs = re.split(r"\n\s*\n", text)
+    parts = (part for paragraph in paragraphs for part in re.split(r"(?<=[.?!])\s+", paragraph))
+    sentences = (" ".join(part.split()) for part in parts)
+    return list(dict.fromkeys(x for x in sentences if len(x.split()) >= least_words))
+
+
+def nearest(run, query, sentences, count=5):
+    """Return the `count` sentences nearest to a query, as pairs of similarity and sentence.
+
+        f(x) = mean_t encode(x)_t - mean_s mean_t encode(s)_t,   similarity = cos(f(query), f(s))
+
+    The mean over all sentences is what their features have in common. A sentence longer than the
+    training's context is cut.
+
+    Args:
+        run: str. Directory of a finished run of the recipe.
+        query: str.
+        sentences: list of str.
+        count: int.
+
+    Raises:
+        ValueError: if the run has no export, or the query or all sentences have no tokens.
+    """
+    import tensorflow as tf  # not for --help
+
+    from keras_attn import text
+
+    from .. import files
+
+    versions = [name for name in _listed(os.path.join(run, "export")) if name.isdecimal()]
+    if not versions:
+        raise ValueError(f"RUN must be the directory of a finished run. Received: {run}.")
+    exported = tf.saved_model.load(os.path.join(run, "export", max(versions, key=int)))
+    tokenizer = text.load(os.path.join(run, "tokenizer.model"))
+    settings = os.path.join(run, "settings.json")
+    context = files.read_object(settings, "give another RUN", "context")["context"]
+    rows = [np.array(row[:context]) for row in tokenizer.encode_as_lists([query, *sentences])]
+    if not len(rows[0]):
+        raise ValueError(f"QUERY must have a token at least. Received: {query!r}.")
+    kept = [i for i, row in enumerate(rows) if len(row)]
+    if len(kept) < 2:
+        raise ValueError("The text must have a sentence of four words at least.")
+    features = _mean_features(exported.signatures["encode"], [rows[i] for i in kept], context)
+    features -= features[1:].mean(axis=0)
+    features /= np.linalg.norm(features, axis=1, keepdims=True) + 1e-9
+    similarities = features[1:] @ features[0]
+    order = np.argsort(-similarities, kind="stable")[:count]
+    return [(float(similarities[i]), sentences[kept[1:][i] - 1]) for i in order]
+
+
+def _mean_features(encode, rows, context):
+    """Return the mean features of each row's tokens, (number of rows, D)."""
+    import tensorflow as tf
+
+    found = []
+    for start in range(0, len(rows), BATCH_SIZE):
+        part = rows[start : start + BATCH_SIZE]
+        ids = np.zeros((len(part), context), "int32")
+        for row, tokens in zip(ids, part, strict=True):
+            row[: len(tokens)] = tokens
+        lengths = np.array([len(tokens) for tokens in part], "int32")
+        outputs = encode(token_ids=tf.constant(ids), lengths=tf.constant(lengths))
+        real = np.arange(context) < lengths[:, None]
+        features = np.where(real[..., None], outputs["features"].numpy(), 0)
+        found.append(features.sum(axis=1) / lengths[:, None])
+    return np.concatenate(found)
+
+
+def _listed(folder):
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())
