@@ -61,7 +61,7 @@ def main():
         for name in ("steps", "batch_size", "warmup_steps", "clip_norm", "stride"):
             facts[name] = getattr(options, name)
         card = new_card(arguments, "Language models at the same budget", METHOD, **facts)
-        corpus = Corpus.load(*read_text(arguments.data_dir), options)
+        corpus = Corpus.load(read_text(arguments.data_dir), options)
         found = {}
         for seed in arguments.seeds:
             kinds = {CONTENDERS[name][1] for name in arguments.contenders}
@@ -87,7 +87,7 @@ def budget_options(arguments, out):
 
 def write_budget(folder, kinds, corpus, options, seed, test_tokens):
     """Write what the contenders of a seed read: sizes, schedule and batches of both kinds."""
-    ids, test = corpus.ids["train"], corpus.ids["test"][:test_tokens]
+    ids, test = corpus.ids["train"], corpus.ids["test"].part(0, test_tokens)
     sizes = {"vocabulary_size": corpus.tokens.vocabulary_size, **options.sizes()}
     entries = {
         "sizes": {**sizes, "context": options.context, "memory": options.memory},

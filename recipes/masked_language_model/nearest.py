@@ -28,8 +28,11 @@ def main(arguments=None):
     try:
         from ..text.data import read_text  # not for --help, which answers at once
 
-        _, splits = read_text(options.data_dir, options.text)
-        sentences = split_sentences(splits["test"])
+        found = read_text(options.data_dir, options.text)
+        if found.corpus is not None:
+            wanted = "--data-dir must have texts, not a prepared corpus"
+            raise ValueError(f"{wanted}. Received: --data-dir {options.data_dir}.")
+        sentences = split_sentences("".join(found.splits()["test"].blocks()))
         found = nearest(options.run, options.query, sentences, options.count)
     except (OSError, ValueError, ImportError) as error:
         print(f"recipes.masked_language_model.nearest: {sentence(error)}", file=sys.stderr)
