@@ -3,11 +3,9 @@
 import numbers
 import os
 
-import keras
-from keras import ops
-
-from keras_attn.backend.operations import is_symbolic
 from keras_attn.hints import did_you_mean
+
+# Keras is imported by the checks of tensors alone: files of a corpus are written without it.
 
 
 def check_that(condition, wanted, **argument):
@@ -90,6 +88,8 @@ def check_shape(x, name, *expected, broadcast=False):
 
 def check_integers(x, name):
     """Check that `x` has an integer dtype."""
+    import keras
+
     dtype = keras.backend.standardize_dtype(x.dtype)
     if "int" not in dtype:
         raise ValueError(f"`{name}` must be integers. Received: dtype={dtype}.")
@@ -100,6 +100,10 @@ def check_ids(ids, name, count):
 
     TensorFlow's own error does not name the input; a GPU gives none, nor does a negative id.
     """
+    from keras import ops
+
+    from keras_attn.backend.operations import is_symbolic
+
     if is_symbolic(ids):
         return
     is_outside = ops.any(ops.logical_or(ids < 0, ids >= count))
@@ -114,6 +118,8 @@ def check_ids(ids, name, count):
 
 def check_positions(positions, name, batch, length):
     """Return positions as a tensor; check that its shape is (T,) or (B, T)."""
+    from keras import ops
+
     positions = ops.convert_to_tensor(positions)
     check_shape(positions, name, (length,), (batch, length))
     return positions
@@ -124,7 +130,9 @@ def check_mask(mask, name, *shapes, broadcast=True):
 
     Additive float masks are refused.
     """
-    mask = ops.convert_to_tensor(mask)
+    import keras
+
+    mask = keras.ops.convert_to_tensor(mask)
     if "float" in keras.backend.standardize_dtype(mask.dtype):
         # Keras has cast the mask to the layer's dtype, so the caller's is not known here.
         raise ValueError(
@@ -132,4 +140,4 @@ def check_mask(mask, name, *shapes, broadcast=True):
             f"by `{name} = additive_mask > -1`. Received: {name} of floating-point numbers."
         )
     check_shape(mask, name, *shapes, broadcast=broadcast)
-    return ops.cast(mask, "bool")
+    return keras.ops.cast(mask, "bool")

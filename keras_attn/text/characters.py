@@ -2,12 +2,9 @@
 
 import collections
 import functools
-import itertools
-import json
-
-import numpy as np
 
 from keras_attn.ops.checks import check_sizes
+from keras_attn.text import character_ids
 from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string, tf
 
 _NUM_SPECIAL = len(Tokenizer.default_special_tokens)
@@ -51,7 +48,7 @@ class Characters(Tokenizer):
         for character, count in collections.Counter(characters).items():
             if count > 1:
                 raise ValueError(f"`characters` must not repeat one. Received: {character!r}")
-            if not _may_learn(character):
+            if not character_ids.may_learn(character):
                 raise ValueError(
                     "`characters` must not have U+FFFD, which stands for unknown characters, nor "
                     f"lone surrogates. Received: {character!r}"
@@ -81,41 +78,25 @@ class Characters(Tokenizer):
             check_sizes(least=_NUM_SPECIAL + 1, vocabulary_size=vocabulary_size)
             limit = vocabulary_size - _NUM_SPECIAL
         check_no_string(sentences=sentences)
-        counts = collections.Counter(itertools.chain.from_iterable(sentences))
-        ranked = sorted(filter(_may_learn, counts), key=lambda c: (-counts[c], c))
-        if not ranked:
-            raise ValueError("`sentences` holds no character to learn.")
-        return cls("".join(ranked[:limit]))
+        return cls(character_ids.most_frequent(sentences, limit))
 
     def vocabulary(self):
         return [*self.default_special_tokens, *self._characters]
 
     def to_bytes(self):
-        return json.dumps({"characters": self._characters}, ensure_ascii=False).encode()
+        return character_ids.write(self._characters)
 
     @classmethod
     def from_bytes(cls, content):
-        try:
-            characters = json.loads(content.decode())["characters"]
-        except (ValueError, KeyError, TypeError):
-            characters = None
-        if not isinstance(characters, str):
-            raise ValueError("This is not a vocabulary of characters.")
-        return cls(characters)
+        return cls(character_ids.read(content))
 
     @functools.cached_property
     def _id_of_code(self):
-        """Ids by code point, with an unknown one at the end for all greater code points."""
-        codes = list(map(ord, self._characters))
-        ids = np.full(max(codes) + 2, self.unk_id, "int32")
-        ids[codes] = np.arange(_NUM_SPECIAL, self.vocabulary_size)
-        return ids
+        return character_ids.id_table(self._characters)
 
     def _split_in_python(self, sentences):
         texts = [s.decode(errors="replace") if isinstance(s, bytes) else s for s in sentences]
-        encoded = [text.encode("utf-32-le", "surrogatepass") for text in texts]
-        codes = [np.frombuffer(content, "<u4") for content in encoded]
-        return [self._id_of_code[np.minimum(c, len(self._id_of_code) - 1)] for c in codes]
+        return [character_ids.split(text, self._id_of_code) for text in texts]
 
     def _join_in_python(self, ids):
         return b"".join(self._surfaces[ids]).decode()
@@ -130,7 +111,3 @@ class Characters(Tokenizer):
         # `pad_id` is written as the empty string.
         surfaces = tf.gather(tf.constant(self._surfaces), pieces.to_tensor(self.pad_id))
         return tf.strings.reduce_join(surfaces, axis=1)
-
-
-def _may_learn(character):
-    return character != REPLACEMENT and not 0xD800 <= ord(character) <= 0xDFFF

@@ -1,8 +1,6 @@
 """Tokenizer of subword units that a SentencePiece model holds."""
 
 import functools
-import io
-import re
 import types
 
 import numpy as np
@@ -12,6 +10,7 @@ from keras_attn.text.packages import load_sentencepiece
 from keras_attn.text.regex_steps import valid
 from keras_attn.text.rows import tf
 from keras_attn.text.sentencepiece_model import operation, processor, with_unknown_text
+from keras_attn.text.sentencepiece_training import train_model
 from keras_attn.text.template import Template
 from keras_attn.text.tokenizer import REPLACEMENT, Tokenizer, check_no_string
 
@@ -111,32 +110,10 @@ class SentencePiece(Tokenizer):
         check_choice(("unigram", "bpe"), model_type=model_type)
         check_sizes(vocabulary_size=vocabulary_size)
         check_no_string(sentences=sentences)
-        # The trainer silently drops an empty sentence, and one with a line end in it.
-        lines = [text for sentence in sentences if (text := sentence.replace("\n", " ").strip())]
-        if not lines:
-            raise ValueError("`sentences` holds no text to learn a vocabulary from.")
-        model = io.BytesIO()
-        try:
-            load_sentencepiece().SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
-                model_writer=model,
-                vocab_size=vocabulary_size,
-                hard_vocab_limit=False,
-                model_type=model_type,
-                character_coverage=character_coverage,
-                normalization_rule_name=normalization,
-                # The trainer refuses a limit below ten.
-                max_sentence_length=max(10, *(len(line.encode()) for line in lines)),
-                unk_surface=REPLACEMENT,  # the library's own " \u2047 " would add spaces around it
-                pad_id=cls.pad_id,
-                unk_id=cls.unk_id,
-                bos_id=cls.bos_id,
-                eos_id=cls.eos_id,
-                minloglevel=2,
-            )
-        except (RuntimeError, OSError) as error:
-            raise _readable(error, vocabulary_size, character_coverage, normalization) from error
-        return cls(model.getvalue())
+        load_sentencepiece()  # or the error that names the extra
+        return cls(
+            train_model(sentences, vocabulary_size, model_type, character_coverage, normalization)
+        )
 
     def _own_template(self):
         end = () if self.eos_id is None else (self.eos_id,)
@@ -204,18 +181,3 @@ class SentencePiece(Tokenizer):
         is_ours = self._processor.decode([self.unk_id]) == REPLACEMENT
         given = self._arguments.model_proto
         return given if is_ours else with_unknown_text(given, REPLACEMENT)
-
-
-def _readable(error, vocabulary_size, character_coverage, normalization):
-    """Return the trainer's failure as an error about our arguments."""
-    received = f"vocabulary_size={vocabulary_size}, character_coverage={character_coverage}"
-    too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
-    if too_small:
-        return ValueError(
-            f"`vocabulary_size` must be at least {too_small[1]}, to hold the four special tokens "
-            f"and every character that `character_coverage` asks for. Received: {received}."
-        )
-    return ValueError(
-        f"SentencePiece cannot train: {error}. "
-        f"Received: {received}, normalization={normalization!r}."
-    )
